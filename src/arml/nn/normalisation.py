@@ -1,0 +1,57 @@
+"""Normalisation whose statistics come from data that it is given, never from a running average.
+
+Everything here is differentiable any number of times.
+"""
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+Moments = tuple[Float[Array, " c"], Float[Array, " c"]]
+
+
+def moments(x: Float[Array, "n *space c"]) -> Moments:
+    """The mean and the biased variance of each channel over examples and positions.
+
+    The variance is the mean of squared deviations, not `E[x^2] - E[x]^2`, which cancels badly in
+    float32.
+    """
+    axes = tuple(range(x.ndim - 1))
+    mean = jnp.mean(x, axis=axes)
+    return mean, jnp.mean(jnp.square(x - mean), axis=axes)
+
+
+def batch_norm(
+    x: Float[Array, "n *space c"],
+    offset: Float[Array, " c"],
+    *,
+    statistics: Moments | None = None,
+    epsilon: float = 1e-3,
+) -> Float[Array, "n *space c"]:
+    """Each channel to mean `offset` and variance one; there is no scale.
+
+    `statistics` are the `moments` to normalise with; by default those of `x` itself, which couples
+    the examples (and makes a query's prediction depend on the other queries).
+    """
+    mean, variance = moments(x) if statistics is None else statistics
+    return (x - mean) * lax.rsqrt(variance + epsilon) + offset
+
+
+def local_response_norm(
+    x: Float[Array, "*n c"],
+    *,
+    radius: int = 4,
+    alpha: float = 0.001 / 9,
+    beta: float = 0.75,
+    bias: float = 1.0,
+) -> Float[Array, "*n c"]:
+    """Divide each channel by `(bias + alpha * sum of squares of its neighbours)^beta`.
+
+    The neighbours of channel `i` are `i - radius .. i + radius`, itself included, as far as they
+    exist; the sum is not divided by their number.
+    """
+    channels = x.shape[-1]
+    padding = [(0, 0)] * (x.ndim - 1) + [(radius, radius)]
+    squares = jnp.pad(jnp.square(x), padding)
+    total = sum(squares[..., i : i + channels] for i in range(2 * radius + 1))
+    return x / jnp.power(bias + alpha * total, beta)
