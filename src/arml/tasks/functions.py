@@ -1,0 +1,160 @@
+"""Six families of noisy functions of two inputs: the 2-D regression of ARML.
+
+A task is one function of a random family, seen at `shots` random points with Gaussian noise on its
+values; the query points and their noise are drawn independently. The families differ in form and
+two of them use both inputs, so one shared initialisation serves them badly.
+
+[1] H. Yao et al., Automated Relational Meta-learning, ICLR 2020, section 4.2.
+[2] The authors' code, `data_generator.py`.
+
+Differences: the paper draws both inputs from U[0, 5], which is the default; the code from U[-5, 5]
+(`low=-5.0`). Paper and code put the first four families, which ignore the second input, in the
+plane y = 1; `flat=False` draws their second input like any other.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from arml.episodes import Examples, Problem, Task, TaskDistribution
+
+Coefficients = Float[Array, "4"]
+Function = Callable[[Coefficients, Float[Array, " n"], Float[Array, " n"]], Float[Array, " n"]]
+
+
+def _sinusoid(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
+    return c[0] * jnp.sin(c[1] * x + c[2])
+
+
+def _line(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
+    return c[0] * x + c[1]
+
+
+def _quadratic(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
+    return (c[0] * x + c[1]) * x + c[2]
+
+
+def _cubic(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
+    return ((c[0] * x + c[1]) * x + c[2]) * x + c[3]
+
+
+def _surface(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
+    return c[0] * x * x + c[1] * y * y
+
+
+def _ripple(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
+    return jnp.sin(-c[0] * (x * x + y * y)) + c[1]
+
+
+FAMILIES = ("sinusoid", "line", "quadratic", "cubic", "quadratic surface", "ripple")
+FUNCTIONS: tuple[Function, ...] = (_sinusoid, _line, _quadratic, _cubic, _surface, _ripple)
+FLAT = 4
+"""The first `FLAT` families ignore the second input."""
+
+# The uniform priors [1, section 4.2]. A coefficient that a family does not have is fixed at zero.
+PRIOR_LOW = np.array(
+    [
+        [0.1, 0.8, 0.0, 0.0],  # amplitude, frequency, phase
+        [-3.0, -3.0, 0.0, 0.0],
+        [-0.2, -2.0, -3.0, 0.0],  # highest power first
+        [-0.1, -0.2, -2.0, -3.0],
+        [-1.0, -1.0, 0.0, 0.0],
+        [-0.2, -3.0, 0.0, 0.0],
+    ],
+    np.float32,
+)
+PRIOR_HIGH = np.array(
+    [
+        [5.0, 1.2, 2 * np.pi, 0.0],
+        [3.0, 3.0, 0.0, 0.0],
+        [0.2, 2.0, 3.0, 0.0],
+        [0.1, 0.2, 2.0, 3.0],
+        [1.0, 1.0, 0.0, 0.0],
+        [0.2, 3.0, 0.0, 0.0],
+    ],
+    np.float32,
+)
+
+
+def evaluate_family(
+    index: Int[Array, ""] | int, coefficients: Coefficients, xy: Float[Array, "n 2"]
+) -> Float[Array, "n 1"]:
+    """The noiseless function of family `index` with these coefficients (in the order of the priors'
+    table, unused ones ignored) at the points `xy`."""
+    x, y = xy[:, 0], xy[:, 1]
+    # All six at once: a handful of operations on tiny arrays costs less than a branch.
+    values = jnp.stack([function(coefficients, x, y) for function in FUNCTIONS])
+    return values[index][:, None]
+
+
+class Functions(TaskDistribution):
+    """2-D regression over six families of functions, each equally probable.
+
+    Inputs are `[n, 2]`, both coordinates U[low, high]; targets are `[n, 1]`, the function plus
+    Gaussian noise of standard deviation `noise`, on support and query alike.
+
+    **Arguments**
+
+    - `problem`: a regression of 1 output on 2 features: its shots and queries count the points.
+    - `low`, `high`: the range of both inputs.
+    - `noise`: standard deviation of the noise, in the targets' units.
+    - `flat`: put the families that ignore the second input in the plane y = 1.
+
+    **Raises** `ValueError` if a count is below 1, the range is empty or the noise is negative.
+    """
+
+    problem: Problem = eqx.field(static=True, default=Problem("regression", (2,), 1, 10, 10))
+    low: float = eqx.field(static=True, default=0.0)
+    high: float = eqx.field(static=True, default=5.0)
+    noise: float = eqx.field(static=True, default=0.3)
+    flat: bool = eqx.field(static=True, default=True)
+    families: tuple[str, ...] = eqx.field(static=True, default=FAMILIES, init=False)
+
+    def __check_init__(self) -> None:
+        for name, count in (("shots", self.problem.shots), ("queries", self.problem.queries)):
+            if count < 1:
+                raise ValueError(f"{name} must be 1 or more, got {count}: ask for at least one")
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+            raise ValueError(
+                f"inputs need a finite range with low < high, got low={self.low}, "
+                f"high={self.high}: give low=0, high=5 for the paper's"
+            )
+        if not (np.isfinite(self.noise) and self.noise >= 0):
+            raise ValueError(
+                f"noise is a standard deviation, 0 or more and finite, got {self.noise}: "
+                "give 0 for noiseless targets"
+            )
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        """Draw ONE task, jittable: support inputs `[shots, 2]`, query inputs `[queries, 2]`."""
+        uniform_key, noise_key = jax.random.split(key)
+        shots, n = self.problem.shots, self.problem.shots + self.problem.queries
+        # One draw for everything uniform: random calls are the larger part of a task's cost.
+        uniform = jax.random.uniform(uniform_key, (1 + 4 + 2 * n,))
+        family = jnp.floor(uniform[0] * len(FAMILIES)).astype(jnp.int32)
+        low, high = jnp.asarray(PRIOR_LOW)[family], jnp.asarray(PRIOR_HIGH)[family]
+        coefficients = low + (high - low) * uniform[1:5]
+        xy = self.low + (self.high - self.low) * uniform[5:].reshape(n, 2)
+        if self.flat:
+            xy = xy.at[:, 1].set(jnp.where(family < FLAT, 1.0, xy[:, 1]))
+        z = evaluate_family(family, coefficients, xy)
+        z = z + self.noise * jax.random.normal(noise_key, z.shape)
+        return Task(Examples(xy[:shots], z[:shots]), Examples(xy[shots:], z[shots:]), family)
+
+
+def functions_2d(
+    *,
+    shots: int = 10,
+    queries: int = 10,
+    low: float = 0.0,
+    high: float = 5.0,
+    noise: float = 0.3,
+    flat: bool = True,
+) -> Functions:
+    """The paper's 2-D regression tasks; `low=-5.0` gives the range of the authors' code. Arguments
+    and errors: see `Functions`."""
+    return Functions(Problem("regression", (2,), 1, shots, queries), low, high, noise, flat)
