@@ -1,0 +1,1 @@
+"""Tables, figures and the page that show what runs did. Nothing here needs JAX."""

@@ -1,0 +1,209 @@
+"""JSON files and JSON lines that are never half-written.
+
+Every whole-file write is atomic: a killed process or a full disk leaves the old file or the new
+one. JSON has no NaN and no infinity: a number that is not finite is written as `null`.
+"""
+
+import contextlib
+import errno
+import json
+import math
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+
+class RunError(ValueError):
+    """A run folder that cannot be read or written: one line, with what to do about it."""
+
+
+@runtime_checkable
+class _ArrayLike(Protocol):
+    def __array__(self) -> np.ndarray: ...
+
+
+def plain(value: Any) -> Any:
+    """`value` in the types of JSON; numbers that are not finite become None."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return float(value) if math.isfinite(value) else None
+        case Path():
+            return str(value)
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case _ArrayLike():
+            return plain(np.asarray(value).tolist())
+    raise TypeError(f"expected a value that JSON can hold, got {type(value).__name__}")
+
+
+def _cannot_write(path: Path, error: OSError) -> RunError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    advice = "free some space" if full else "check the folder and its permissions"
+    reason = error.strerror or str(error)
+    return RunError(
+        f"could not write {path}: {reason}; what was there before is unchanged; "
+        f"{advice} and run the same command again"
+    )
+
+
+def write_bytes(path: Path | str, data: bytes) -> None:
+    """Write a whole file atomically, making its folder if need be.
+
+    **Raises:** `RunError` if it cannot be written; then the old file, if any, is as it was.
+    """
+    path = Path(path)
+    # In the same folder, because a rename is atomic only within one file system.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            raise _cannot_write(path, error) from error
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename outlast a power cut, where the system can (Windows cannot open a folder)."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """`write_bytes` of the text in UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path | str, value: Mapping[str, Any]) -> None:
+    """Write `value` as JSON, atomically.
+
+    Arrays become nested lists, paths strings, numbers that are not finite `null`.
+
+    **Raises:** `RunError` if it cannot be written, `TypeError` for a value unknown to JSON.
+    """
+    write_text(path, json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    value = json.loads(text.decode(), parse_constant=_refuse_constant)
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got {type(value).__name__}")
+    return value
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise RunError(f"expected a file {path}, found none; check the folder's name") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunError(
+            f"could not read {path}: {reason}; check the path and its permissions"
+        ) from error
+
+
+def read_json(path: Path | str) -> dict[str, Any]:
+    """Read a file that holds one JSON object.
+
+    **Raises:** `RunError` if it is absent, cut short, or not a JSON object.
+    """
+    path = Path(path)
+    try:
+        return _parse(_read_bytes(path))
+    except RunError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise RunError(
+            f"expected a JSON object in {path}, got one cut short or damaged ({error}); "
+            "restore the file or make it again"
+        ) from error
+
+
+def append_metric(path: Path | str, record: Mapping[str, Any]) -> None:
+    """Add one record to `metrics.jsonl`: one write of a whole line.
+
+    A last line that a killed process left torn is cut off first, and a line that does not fit on
+    the disk is taken back.
+
+    **Raises:** `RunError` if it cannot be written; the records before it are as they were.
+    """
+    path = Path(path)
+    line = (json.dumps(plain(record), allow_nan=False) + "\n").encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "ab+", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(end - 1, 0))
+            if file.read(1) not in (b"", b"\n"):
+                file.seek(0)
+                end = file.readall().rfind(b"\n") + 1
+                file.truncate(end)
+            try:
+                if file.write(line) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                file.truncate(end)
+                raise
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _metric_lines(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
+    """The whole lines of the file, each with its record."""
+    # What follows the last line end is torn: its process was killed, or is still writing.
+    lines = _read_bytes(path).split(b"\n")[:-1] if path.exists() else []
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = _parse(line)
+            if not isinstance(record.get("step"), int):
+                raise ValueError("no whole number `step`")
+        except ValueError as error:
+            if number == len(lines):
+                break
+            raise RunError(
+                f"expected one JSON object a line in {path}, got line {number} damaged ({error}); "
+                "remove the line, or restore the file"
+            ) from error
+        records.append((line, record))
+    return records
+
+
+def read_metrics(path: Path | str) -> list[dict[str, Any]]:
+    """The records of `metrics.jsonl` in order; a torn last line is left out, no file is no records.
+
+    **Raises:** `RunError` for a damaged line before the last.
+    """
+    return [record for _, record in _metric_lines(Path(path))]
+
+
+def truncate_metrics(path: Path | str, step: int) -> None:
+    """Drop the records after `step`, atomically, so that a run can resume from there."""
+    path = Path(path)
+    kept = [line + b"\n" for line, record in _metric_lines(path) if record["step"] <= step]
+    if path.exists():
+        write_bytes(path, b"".join(kept))

@@ -1,0 +1,122 @@
+"""Learning curves: the training loss and the validation score of several runs, by step."""
+
+from collections.abc import Mapping, Sequence
+from math import ceil, isfinite
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocator
+
+from arml.report.style import COLOURS, DASHES, styled
+from arml.results import Run
+
+BINS = 80
+"""Points of a training curve: the loss of single steps is averaged within as many bins."""
+
+
+def _series(metrics: Sequence[Mapping[str, Any]], *names: str) -> np.ndarray:
+    """`[records, 1 + names]`: the step and the numbers of the records that have the first name."""
+    rows = [
+        [float(record["step"]), *(_number(record.get(name)) for name in names)]
+        for record in metrics
+        if names[0] in record
+    ]
+    return np.array(rows, np.float64).reshape(-1, 1 + len(names))
+
+
+def _number(value: Any) -> float:
+    known = isinstance(value, int | float) and isfinite(value)
+    return float(value) if known else float("nan")
+
+
+def _binned(series: np.ndarray) -> np.ndarray:
+    """Means of consecutive records, so that the trend can be seen through the noise of batches."""
+    size = max(1, ceil(len(series) / BINS))
+    # A rest that fills no bin would be noisier than the other points.
+    whole = series[: len(series) // size * size]
+    return whole.reshape(-1, size, series.shape[1]).mean(1)
+
+
+def _recipe(run: Run) -> str:
+    return str(run.config.get("recipe", run.folder.name))
+
+
+def learning_metric(run: Run) -> str:
+    """The metric of a run's validation scores, as far as its files say it."""
+    return run.result["metric"] if run.result else "mse"
+
+
+@styled
+def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
+    """The training loss, averaged within bins, beside the validation score with its 95% interval.
+
+    Runs of one recipe share a colour and a line style. Mean squared errors have a logarithmic
+    axis. `metric` defaults to that of the first run; all runs must share it.
+    """
+    metric = metric or learning_metric(runs[0])
+    recipes = list(dict.fromkeys(_recipe(run) for run in runs))
+    figure = Figure(figsize=(9.4, 3.7 + 0.2 * (len(recipes) // 3)), layout="constrained")
+    training, validation = figure.subplots(1, 2, sharex=True)
+    for run in runs:
+        index = recipes.index(_recipe(run))
+        first = all(_recipe(other) != _recipe(run) for other in runs[: runs.index(run)])
+        style: dict[str, Any] = {
+            "color": COLOURS[index % len(COLOURS)],
+            "linestyle": DASHES[(index + index // len(COLOURS)) % len(DASHES)],
+        }
+        loss = _binned(_series(run.metrics, "loss"))
+        training.plot(*loss.T, color=style["color"], linewidth=1.1)
+        step, score, half = _series(run.metrics, "validation", "validation_ci95").T
+        marker = "o" if len(step) <= 30 else ""
+        label = _recipe(run) if first else None
+        validation.plot(
+            step, score, label=label, marker=marker, markersize=3, linewidth=1.6, **style
+        )
+        low, high = score - half, score + half
+        if metric == "mse":
+            # An interval may reach below zero, where a logarithmic axis has no place for it.
+            low = np.maximum(low, score / 10)
+        validation.fill_between(step, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    training.set_title("Training loss (with penalties)", loc="left")
+    name = "mean squared error" if metric == "mse" else "accuracy"
+    validation.set_title(f"Validation {name} (band: 95% over tasks)", loc="left")
+    floors = {run.result["floor"] for run in runs if run.result and run.result["floor"] is not None}
+    for floor in floors if metric == "mse" else ():
+        validation.axhline(floor, color="#555555", linewidth=1, linestyle=(0, (2, 2)))
+        validation.annotate(
+            f"Bayes-optimal predictor {floor:.3f}",
+            (0.99, floor),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="right",
+            color="#444444",
+            size=8,
+        )
+    _scale(training, logarithmic=True)
+    _scale(validation, logarithmic=metric == "mse")
+    if metric == "accuracy":
+        validation.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:.4g}%"))
+    figure.legend(
+        loc="outside lower center", ncols=min(3, len(recipes)), frameon=False, handlelength=3.2
+    )
+    return figure
+
+
+def _scale(axes: Axes, *, logarithmic: bool) -> None:
+    values = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in axes.get_lines()])
+    positive = values[values > 0]
+    ratio = positive.max() / positive.min() if len(positive) else 1.0
+    # Within less than an octave a logarithmic axis would have no round number to show.
+    if logarithmic and ratio > 2:
+        axes.set_yscale("log")
+        subs = (1.0, 2.0, 5.0) if ratio > 8 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+        axes.yaxis.set_major_locator(LogLocator(subs=subs))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel("step")
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)

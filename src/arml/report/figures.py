@@ -1,0 +1,258 @@
+"""Figures that explain ARML: which vertices of the meta-knowledge graph the prototypes read, and
+how the vertices are linked.
+
+Each takes the content of `explain.json` and gives a Matplotlib `Figure`; `save` writes one.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from arml.report.curves import learning_curves
+from arml.report.style import BLUES, save, styled
+from arml.results import RunError
+
+__all__ = ["average_heat_maps", "graph", "heat_maps", "knowledge_graph", "learning_curves", "save"]
+
+
+def _matrix(value: Any, name: str, columns: int) -> np.ndarray:
+    """`value` as a finite matrix, for the numbers come from a file."""
+    try:
+        matrix = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        matrix = np.empty(0)
+    if matrix.ndim != 2 or matrix.shape[1] != columns or not np.isfinite(matrix).all():
+        raise RunError(
+            f"expected {name} of the explanation to be rows of {columns} finite numbers, got "
+            f"shape {list(matrix.shape)}; make the file again with `arml explain`"
+        )
+    return matrix
+
+
+def _field(explain: Mapping[str, Any], *path: str) -> Any:
+    value: Any = explain
+    for key in path:
+        if not isinstance(value, Mapping) or key not in value:
+            raise RunError(
+                f"expected {'.'.join(path)} in the explanation, found none; "
+                "make the file again with `arml explain`"
+            )
+        value = value[key]
+    return value
+
+
+def _short(text: str, limit: int = 28) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _heat(
+    axes: Axes,
+    values: np.ndarray,
+    norm: Normalize,
+    rows: Sequence[str],
+    numbers: Sequence[Sequence[str]] | None,
+) -> AxesImage:
+    """One heat map, darker = higher, with its numbers in the cells."""
+    image = axes.imshow(values, cmap=BLUES, norm=norm, aspect="auto")
+    axes.set_xticks(range(values.shape[1]), [f"V{i}" for i in range(values.shape[1])])
+    axes.set_yticks(range(values.shape[0]), rows)
+    # White lines between the cells keep equal neighbours apart.
+    axes.set_xticks(np.arange(0.5, values.shape[1] - 1), minor=True)
+    axes.set_yticks(np.arange(0.5, values.shape[0] - 1), minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.2)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    for (i, j), value in np.ndenumerate(values):
+        if numbers is not None:
+            colour = "white" if norm(value) > 0.56 else "#12263a"
+            text = numbers[i][j]
+            axes.text(j, i, text, ha="center", va="center", color=colour, size=7.5, linespacing=1.1)
+    return image
+
+
+def _decimals(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _panels(
+    explain: Mapping[str, Any],
+    values: Mapping[str, np.ndarray],
+    title: str,
+    deviations: Mapping[str, np.ndarray] | None = None,
+) -> Figure:
+    """A grid of heat maps with one colour scale, a family each."""
+    vertices = int(_field(explain, "vertices"))
+    tallest = max(len(matrix) for matrix in values.values())
+    rows = ceil(len(values) / min(4, max(1, 26 // vertices)))
+    columns = ceil(len(values) / rows)
+    numbers_fit = vertices <= 12 and tallest <= 10
+    cell_height = 0.44 if deviations else 0.32
+    width = max(columns * (0.48 * vertices + 0.55) + 0.9, 4.6)
+    height = rows * (cell_height * tallest + 0.62) + 0.45
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.suptitle(title, x=0.01, ha="left", size=11, weight="bold")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    norm = Normalize(0.0, max(float(matrix.max()) for matrix in values.values()) or 1.0)
+    names = [str(name) for name in _field(explain, "prototype_names")]
+    image: ScalarMappable | None = None
+    for axes, (family, matrix) in zip(grid.flat, values.items(), strict=False):
+        text = [[_decimals(value) for value in row] for row in matrix]
+        if deviations:
+            pairs = zip(text, deviations[family], strict=True)
+            text = [[f"{a}\n±{b:.2f}" for a, b in zip(*pair, strict=True)] for pair in pairs]
+        labels = names if len(names) == len(matrix) else [f"P{i}" for i in range(len(matrix))]
+        image = _heat(
+            axes, matrix, norm, [_short(name, 14) for name in labels], text if numbers_fit else None
+        )
+        axes.set_title(_short(family), loc="left")
+    for axes in list(grid.flat)[len(values) :]:
+        axes.set_axis_off()
+    if image is not None:
+        bar = figure.colorbar(image, ax=grid, fraction=0.03, pad=0.015, aspect=25)
+        bar.set_label("link weight (darker = higher)")
+        bar.outline.set_visible(False)
+    return figure
+
+
+@styled
+def heat_maps(explain: Mapping[str, Any]) -> Figure:
+    """How strongly each prototype (row) of one task is linked to each vertex (column), by family.
+
+    `explain` is the content of `explain.json`.
+
+    **Raises:** `RunError` if a field is missing or has another shape.
+    """
+    vertices = int(_field(explain, "vertices"))
+    values = {
+        family: _matrix(_field(explain, "example", family), f"example.{family}", vertices)
+        for family in _field(explain, "families")
+    }
+    return _panels(explain, values, "Prototype-to-vertex links: one task of each family")
+
+
+@styled
+def average_heat_maps(explain: Mapping[str, Any]) -> Figure:
+    """The links of `heat_maps` averaged over a family's tasks, ± their standard deviation.
+
+    **Raises:** `RunError` if a field is missing or has another shape.
+    """
+    vertices = int(_field(explain, "vertices"))
+    means, deviations = (
+        {
+            family: _matrix(_field(explain, "average", family, part), f"average.{family}", vertices)
+            for family in _field(explain, "families")
+        }
+        for part in ("mean", "sd")
+    )
+    tasks = _field(explain, "tasks")
+    title = f"Prototype-to-vertex links: mean ± SD over tasks ({tasks:,} in all)"
+    return _panels(explain, means, title, deviations)
+
+
+def graph(explain: Mapping[str, Any]) -> nx.Graph:
+    """The meta-knowledge graph: its vertices, and the links of at least the threshold.
+
+    A vertex has `read`, the share of all links that go to it, averaged over families; a link has
+    `weight`, the mean of its two directions.
+
+    **Raises:** `RunError` if a field is missing or has another shape.
+    """
+    vertices = int(_field(explain, "vertices"))
+    links = _matrix(_field(explain, "vertex_links"), "vertex_links", vertices)
+    links = (links + links.T) / 2
+    result = nx.Graph()
+    result.add_nodes_from((i, {"read": read}) for i, read in enumerate(_reading(explain).mean(0)))
+    for i in range(vertices):
+        for j in range(i + 1, vertices):
+            if links[i, j] >= _field(explain, "threshold"):
+                result.add_edge(i, j, weight=float(links[i, j]))
+    return result
+
+
+def _reading(explain: Mapping[str, Any]) -> np.ndarray:
+    """`[families, vertices]`: the mean link of a family's prototypes to each vertex."""
+    vertices = int(_field(explain, "vertices"))
+    return np.stack(
+        [
+            _matrix(_field(explain, "average", name, "mean"), f"average.{name}", vertices).mean(0)
+            for name in _field(explain, "families")
+        ]
+    )
+
+
+@styled
+def knowledge_graph(explain: Mapping[str, Any]) -> Figure:
+    """How much each family reads each vertex, beside the links between the vertices.
+
+    Links below the threshold are left out; a vertex is the larger, the more it is read.
+
+    **Raises:** `RunError` if a field is missing or has another shape.
+    """
+    net = graph(explain)
+    families, reading = list(_field(explain, "families")), _reading(explain)
+    count, vertices = reading.shape
+    height = max(0.34 * count + 1.1, 4.2)
+    left = 0.5 * vertices + 1.6
+    figure = Figure(figsize=(left + 4.6, height), layout="constrained")
+    figure.suptitle("Meta-knowledge graph", x=0.01, ha="left", size=11, weight="bold")
+    table, axes = figure.subplots(1, 2, width_ratios=[left, 4.6])
+    numbers = [[_decimals(value) for value in row] for row in reading] if vertices <= 12 else None
+    scale = Normalize(0.0, float(reading.max()) or 1.0)
+    _heat(table, reading, scale, [_short(name, 22) for name in families], numbers)
+    table.set_title("Mean link from a family's prototypes", loc="left")
+    # Cells no taller than wide, however few the families are.
+    table.set_box_aspect(min(count / vertices, height / left))
+    _draw_graph(figure, axes, net, float(_field(explain, "threshold")))
+    return figure
+
+
+def _draw_graph(figure: Figure, axes: Axes, net: nx.Graph, threshold: float) -> None:
+    """The vertices on a circle, where no link can pass behind another vertex."""
+    places = nx.circular_layout(net)
+    # Clockwise from the top, as one reads a clock.
+    xy = np.array([[places[i][1], places[i][0]] for i in net])
+    weights = np.array([net.edges[edge]["weight"] for edge in net.edges])
+    axes.set_title(f"Links of weight {threshold:.2f} or more", loc="left")
+    if len(weights):
+        # From a tint that can be seen on white, since the weakest link shown is still a link.
+        scale = LinearSegmentedColormap.from_list("links", BLUES(np.linspace(0.35, 1.0, 32)))
+        top = float(weights.max())
+        norm = Normalize(threshold, top if top > threshold else threshold + 0.01)
+        order = np.argsort(weights)
+        segments = np.array([[xy[i], xy[j]] for i, j in net.edges])[order]
+        links = LineCollection(
+            list(segments),
+            cmap=scale,
+            norm=norm,
+            linewidths=list(1.2 + 4.8 * norm(weights[order])),
+            capstyle="round",
+            zorder=1,
+        )
+        links.set_array(weights[order])
+        axes.add_collection(links)
+        bar = figure.colorbar(links, ax=axes, fraction=0.035, pad=0.02, aspect=25)
+        bar.set_label("link weight")
+        bar.outline.set_visible(False)
+    else:
+        axes.text(0, 0, "no link reaches\nthe threshold", ha="center", va="center", color="#555555")
+    read = np.array([net.nodes[i]["read"] for i in net])
+    area = 380 + 1100 * read / (read.max() or 1.0)
+    axes.scatter(
+        xy[:, 0], xy[:, 1], s=area, color="#FFF3D6", edgecolor="#8a5a00", linewidth=1.4, zorder=2
+    )
+    for i, (x, y) in zip(net, xy, strict=True):
+        axes.text(x, y, f"V{i}", ha="center", va="center", weight="bold", color="#222222", zorder=3)
+    axes.set_xlabel("larger vertex = read more by the families", color="#555555")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+    axes.set(xlim=(-1.28, 1.28), ylim=(-1.28, 1.28), aspect="equal")

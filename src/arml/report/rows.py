@@ -1,0 +1,152 @@
+"""Rows of a table: the results of one recipe, over its seeds.
+
+Three numbers that are often confused are kept apart and named:
+
+- the *mean* is the mean over seeds of each run's mean score over test tasks;
+- the *interval over tasks* is the mean over seeds of each run's 95% half-width, 1.96 s / sqrt(n).
+  Every seed is scored on the same tasks, so their scores cannot be pooled as if they were more
+  tasks; the mean of the half-widths is at least the half-width of the seed-averaged score;
+- the *spread over seeds* is the standard deviation (n - 1) of the runs' means.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, cast
+
+from arml.report.paper import Reported, reported
+from arml.results import Result, Run, RunError, read_result
+
+
+@dataclass(frozen=True)
+class Row:
+    """One recipe under one protocol, over its seeds.
+
+    A number is None where it does not exist: a score that is not finite, an interval over one
+    task, a spread over one seed.
+    """
+
+    recipe: str
+    metric: str
+    split: str
+    protocol: str
+    steps: int
+    inner_steps: int
+    seeds: tuple[int, ...]
+    tasks: int
+    mean: float | None
+    ci95: float | None
+    spread: float | None
+    families: dict[str, float | None]
+    families_ci95: dict[str, float | None]
+    seconds: float
+    parameters: int
+    devices: tuple[str, ...]
+    floor: float | None
+    paper: Reported | None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean, or None if a value is missing: a run that diverged must not be left out."""
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers and len(numbers) == len(values) else None
+
+
+def _row(runs: Sequence[Result]) -> Row:
+    runs = sorted(runs, key=lambda run: run["seed"])
+    first = runs[0]
+    seeds = tuple(run["seed"] for run in runs)
+    if len(set(seeds)) < len(seeds):
+        raise RunError(
+            f"expected one result for each seed of {first['recipe']} with {first['steps']} steps, "
+            f"got seeds {', '.join(map(str, seeds))}; leave one of the equal ones out"
+        )
+    means = [run["score"]["mean"] for run in runs]
+    finite = [mean for mean in means if mean is not None]
+    names = first["families"]
+    return Row(
+        recipe=first["recipe"],
+        metric=first["metric"],
+        split=first["split"],
+        protocol=first["protocol"],
+        steps=first["steps"],
+        inner_steps=first["inner_steps"],
+        seeds=seeds,
+        tasks=first["score"]["n"],
+        mean=_mean(means),
+        ci95=_mean([run["score"]["ci95"] for run in runs]),
+        spread=stdev(finite) if len(finite) == len(means) > 1 else None,
+        families={name: _mean([run["families"][name]["mean"] for run in runs]) for name in names},
+        families_ci95={
+            name: _mean([run["families"][name]["ci95"] for run in runs]) for name in names
+        },
+        seconds=fmean(run["seconds"] for run in runs),
+        parameters=first["parameters"],
+        devices=tuple(sorted({run["device"] for run in runs})),
+        floor=first["floor"],
+        paper=reported(first["recipe"]) if first["metric"] == "mse" else None,
+    )
+
+
+def make_rows(results: Iterable[Result | Path]) -> list[Row]:
+    """Group results (or paths of `result.json`) by recipe over seeds, worst mean first.
+
+    Results of one recipe are one row only if they share all that a score depends on: split,
+    metric, protocol, tasks, families, steps, inner steps and size.
+
+    **Raises:** `RunError` for a damaged file, or two results of the same seed in one row.
+    """
+    groups: dict[tuple[object, ...], list[Result]] = {}
+    for item in results:
+        run = read_result(item) if isinstance(item, Path) else item
+        keys = ("recipe", "split", "metric", "protocol", "steps", "inner_steps", "parameters")
+        same = (*(run.get(key) for key in keys), run["score"]["n"], tuple(run["families"]))
+        groups.setdefault(same, []).append(run)
+
+    def goodness(row: Row) -> tuple[bool, float, str]:
+        sign = -1 if row.metric == "mse" else 1
+        return (row.mean is not None, sign * (row.mean or 0.0), row.recipe)
+
+    return sorted(map(_row, groups.values()), key=goodness)
+
+
+def sections(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows that can be compared with each other: the same metric, families, tasks, protocol."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        same = (row.metric, tuple(row.families), row.split, row.tasks, row.protocol)
+        groups.setdefault(same, []).append(row)
+    return [groups[key] for key in sorted(groups, key=str)]
+
+
+def _options(value: Any, name: str = "") -> dict[str, str]:
+    """A nested configuration as flat names and texts, without the seed."""
+    if not isinstance(value, dict):
+        return {name: str(value)}
+    found: dict[str, str] = {}
+    for key, item in value.items():
+        if key != "seed":
+            found.update(_options(item, f"{name}.{key}" if name else key))
+    return found
+
+
+def told_apart(runs: Sequence[Run]) -> list[Run]:
+    """The runs; where runs of one recipe had different options, these are added to its name.
+
+    So such runs are not averaged as if they were seeds of one experiment.
+    """
+    options = [_options(run.config.get("experiment", {})) for run in runs]
+    named = []
+    for run, own in zip(runs, options, strict=True):
+        recipe = run.config.get("recipe")
+        pairs = zip(runs, options, strict=True)
+        others = [found for other, found in pairs if other.config.get("recipe") == recipe]
+        names = sorted({name for found in others for name in found})
+        differing = [name for name in names if len({found.get(name) for found in others}) > 1]
+        if differing:
+            label = f"{recipe} ({', '.join(f'{name}={own.get(name)}' for name in differing)})"
+            result = cast(Result, {**run.result, "recipe": label}) if run.result else None
+            run = run._replace(config={**run.config, "recipe": label}, result=result)
+        named.append(run)
+    return named

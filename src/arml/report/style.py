@@ -1,0 +1,76 @@
+"""How every figure looks, and how one is written to a file.
+
+Colours are safe for colour-blind readers: a single-hue scale, and Okabe and Ito's palette with a
+line style for each colour. The same numbers give the same SVG, byte for byte.
+"""
+
+import io
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import matplotlib
+from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from arml.results import write_bytes
+
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#666666",
+    "axes.labelcolor": "#222222",
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    # A data set's name may hold a dollar sign.
+    "text.parse_math": False,
+    "svg.hashsalt": "arml",
+    "svg.fonttype": "path",
+}
+
+# Starts at a visible tint, not at white, so that an empty cell does not look like a missing one.
+BLUES: Colormap = LinearSegmentedColormap.from_list(
+    "arml-blues", ["#eef4fa", "#b5d2ea", "#5fa2d0", "#2069a8", "#0a2f63"]
+)
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+DASHES: list[Any] = ["-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5))]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def styled(draw: Callable[P, R]) -> Callable[P, R]:
+    """Draw in our style and leave the program's own settings as they are."""
+
+    @wraps(draw)
+    def inner(*args: P.args, **kwargs: P.kwargs) -> R:
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()
+            matplotlib.rcParams.update(STYLE)
+            return draw(*args, **kwargs)
+
+    return inner
+
+
+@styled
+def render(figure: Figure, kind: str) -> bytes:
+    """The figure as a file of `kind` "svg" or "png" (200 dots an inch)."""
+    buffer = io.BytesIO()
+    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+    figure.savefig(buffer, format=kind, dpi=200, metadata=metadata, facecolor="white")
+    return buffer.getvalue()
+
+
+def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
+    """Write `path` with the suffixes .png and .svg, each atomically; returns both paths.
+
+    **Raises:** `RunError` if they cannot be written.
+    """
+    files = [Path(f"{path}.{kind}") for kind in ("png", "svg")]
+    for file in files:
+        write_bytes(file, render(figure, file.suffix[1:]))
+    return files[0], files[1]

@@ -1,0 +1,241 @@
+"""The run folder: what a run writes, and how it is read back.
+
+`config.json` says what was run, `metrics.jsonl` how it went (one JSON object a line), `result.json`
+how it scored, `explain/explain.json` what its graph looks like. Every file is UTF-8 JSON that any
+program can read; a number that is not finite is `null`, which the tables show as "not finite" and
+the curves as a gap. Nothing here needs JAX, so that a report is quick to make.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict, cast
+
+import numpy as np
+
+from arml.files import (
+    RunError,
+    append_metric,
+    plain,
+    read_json,
+    read_metrics,
+    truncate_metrics,
+    write_bytes,
+    write_json,
+    write_text,
+)
+
+__all__ = [
+    "FORMAT",
+    "Result",
+    "Run",
+    "RunError",
+    "Score",
+    "append_metric",
+    "load_run",
+    "paired",
+    "read_json",
+    "read_metrics",
+    "read_result",
+    "summarise",
+    "truncate_metrics",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
+
+FORMAT = 1
+"""The version of the run folder that this library writes and reads."""
+
+METRICS = ("mse", "accuracy")
+
+
+class Score(TypedDict):
+    """A mean over `n` tasks and the half-width of its 95% interval, each null when not finite."""
+
+    mean: float | None
+    ci95: float | None
+    n: int
+
+
+class Result(TypedDict):
+    """`result.json`. `seconds` is the training time; `floor` the best score that is possible."""
+
+    format: int
+    recipe: str
+    seed: int
+    split: str
+    metric: str
+    score: Score
+    families: dict[str, Score]
+    inner_steps: int
+    protocol: str
+    commit: str | None
+    versions: dict[str, str]
+    device: str
+    seconds: float
+    parameters: int
+    steps: int
+    floor: float | None
+
+
+class Run(NamedTuple):
+    """A run folder, read. `result` and `explain` are None until they have been made."""
+
+    folder: Path
+    config: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    result: Result | None
+    explain: dict[str, Any] | None
+
+
+def _score(values: np.ndarray) -> Score:
+    """Mean, 1.96 s / sqrt(n) (s with n - 1 in its denominator) and n of one score per task."""
+    n = len(values)
+    with np.errstate(all="ignore"):
+        mean = float(np.mean(values)) if n else math.nan
+        half = 1.96 * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    return Score(mean=plain(mean), ci95=plain(half), n=n)
+
+
+def summarise(
+    scores: Sequence[float] | np.ndarray, families: Sequence[int] | np.ndarray, names: Sequence[str]
+) -> dict[str, Any]:
+    """The scores of tasks, over all of them and by family.
+
+    **Arguments:** `scores` `[tasks]`, one a task; `families` `[tasks]`, the index into `names` of
+    each task's family.
+
+    **Returns:** `{"score": Score, "families": {name: Score}}`. The interval is over tasks, at 95%;
+    it is None for one task, and the mean None for a family without tasks.
+
+    **Raises:** `ValueError` if the lengths differ, if there is no task, or for an unknown family.
+    """
+    values, index = np.asarray(scores, np.float64), np.asarray(families)
+    if values.ndim != 1 or values.shape != index.shape or not len(values):
+        raise ValueError(
+            "expected one score and one family for each of one or more tasks, "
+            f"got shapes {values.shape} and {index.shape}"
+        )
+    if index.min() < 0 or index.max() >= len(names):
+        raise ValueError(
+            f"expected families from 0 to {len(names) - 1}, got {index.min()} to {index.max()}; "
+            "name each family"
+        )
+    by_family = {name: _score(values[index == i]) for i, name in enumerate(names)}
+    return {"score": _score(values), "families": by_family}
+
+
+def paired(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> Score:
+    """The mean of `a - b` over the same tasks, `[tasks]` each, with its 95% interval over tasks.
+
+    **Raises:** `ValueError` unless both have one score for each of the same tasks.
+    """
+    first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if first.ndim != 1 or first.shape != second.shape or not len(first):
+        raise ValueError(
+            "expected two scores for each of one or more tasks, "
+            f"got shapes {first.shape} and {second.shape}; score both on the same tasks"
+        )
+    with np.errstate(all="ignore"):
+        return _score(first - second)
+
+
+_FIELDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "recipe": ((str,), "a string"),
+    "seed": ((int,), "a whole number"),
+    "split": ((str,), "a string"),
+    "metric": ((str,), "a string"),
+    "score": ((dict,), "an object with mean, ci95 and n"),
+    "families": ((dict,), "an object with a score for each family"),
+    "inner_steps": ((int,), "a whole number"),
+    "protocol": ((str,), "a string"),
+    "commit": ((str, type(None)), "a string or null"),
+    "versions": ((dict,), "an object"),
+    "device": ((str,), "a string"),
+    "seconds": ((int, float), "a number"),
+    "parameters": ((int,), "a whole number"),
+    "steps": ((int,), "a whole number"),
+    "floor": ((int, float, type(None)), "a number or null"),
+}
+
+
+def _check_format(value: Mapping[str, Any], path: Path) -> None:
+    version = value.get("format")
+    if version == FORMAT:
+        return
+    if isinstance(version, int) and version > FORMAT:
+        raise RunError(
+            f"{path} was made by a newer version of arml: expected format {FORMAT}, got {version}; "
+            "update arml, or make the file again with this version"
+        )
+    raise RunError(
+        f"expected format {FORMAT} in {path}, got {json.dumps(version)}; "
+        "it is not a file of an arml run, or of a version that can no longer be read"
+    )
+
+
+def _is_score(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("n"), int)
+        and all(
+            key in value and isinstance(value[key], int | float | None) for key in ("mean", "ci95")
+        )
+    )
+
+
+def read_result(path: Path | str) -> Result:
+    """Read and check a `result.json`.
+
+    **Raises:** `RunError` if it is absent, damaged, of another format version, or lacks a field.
+    """
+    path = Path(path)
+    value = read_json(path)
+    _check_format(value, path)
+    value = {"commit": None, "floor": None, **value}
+    for name, (types, kind) in _FIELDS.items():
+        if name not in value or not isinstance(value[name], types):
+            got = json.dumps(value[name])[:40] if name in value else "nothing"
+            raise RunError(
+                f"expected `{name}` to be {kind} in {path}, got {got}; "
+                "make the file again with `arml evaluate`"
+            )
+    if value["metric"] not in METRICS:
+        raise RunError(
+            f"expected `metric` to be one of {', '.join(METRICS)} in {path}, "
+            f"got {value['metric']!r}; make the file again with `arml evaluate`"
+        )
+    for name, score in {"score": value["score"], **value["families"]}.items():
+        if not _is_score(score):
+            raise RunError(
+                f"expected `{name}` to have numbers mean, ci95 and n in {path}, got "
+                f"{json.dumps(score)[:40]}; make the file again with `arml evaluate`"
+            )
+    return cast(Result, value)
+
+
+def load_run(folder: Path | str) -> Run:
+    """Read a run folder.
+
+    **Raises:** `RunError` if it is no run folder, or one of its files is damaged or of another
+    format version.
+    """
+    folder = Path(folder)
+    if not (folder / "config.json").is_file():
+        found = "a folder without one" if folder.is_dir() else "no such folder"
+        raise RunError(
+            f"expected a run folder with a config.json at {folder}, found {found}; "
+            f"`arml train RECIPE --run {folder}` makes one"
+        )
+    config = read_json(folder / "config.json")
+    _check_format(config, folder / "config.json")
+    result, explain = folder / "result.json", folder / "explain" / "explain.json"
+    return Run(
+        folder=folder,
+        config=config,
+        metrics=read_metrics(folder / "metrics.jsonl"),
+        result=read_result(result) if result.exists() else None,
+        explain=read_json(explain) if explain.exists() else None,
+    )
