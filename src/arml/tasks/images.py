@@ -1,0 +1,141 @@
+"""Few-shot classification episodes, drawn by index from images on the device.
+
+A task draws a family, `ways` of its classes, and `shots + queries` images of each: all uniformly,
+all without replacement. The work per task depends on its own size only, not on how many images,
+classes or families there are.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
+
+from arml.episodes import Examples, Problem, Task, TaskDistribution
+from arml.tasks.sources.folders import ImageFamily
+from arml.tasks.sources.splits import check_split
+
+
+def distinct(
+    count: Int[Array, ""] | int, number: int, *, key: PRNGKeyArray
+) -> Int[Array, " number"]:
+    """`number` distinct integers of `0 <= i < count`, every ordered choice equally likely.
+
+    A uniform Lehmer code (draw `i` is a rank among the `count - i` integers left), decoded from
+    its end: each draw pushes up the later ones that are not below it. `count` may be traced; it
+    must be at least `number`.
+    """
+    places = jnp.arange(number)
+    code = jax.random.randint(key, (number,), 0, jnp.asarray(count, jnp.int32) - places)
+
+    def push(i: Int[Array, ""], drawn: Int[Array, " number"]) -> Int[Array, " number"]:
+        at = number - 2 - i
+        return drawn + ((places > at) & (drawn >= drawn[at])).astype(drawn.dtype)
+
+    return jax.lax.fori_loop(0, number - 1, push, code)
+
+
+class ImageEpisodes(TaskDistribution):
+    """`ways`-way, `shots`-shot tasks over one or more families of images.
+
+    `x` is float32 `[n, size, size, 3]` in [0, 1]; `y` is int32 `[n]` with `0 <= y < ways`, in the
+    random order in which the classes were drawn. Support and query are ordered by class. Build it
+    with `image_episodes`, which checks that every task can be drawn.
+    """
+
+    families: tuple[str, ...] = eqx.field(static=True)
+    problem: Problem = eqx.field(static=True)
+    pixels: UInt8[Array, "n size size 3"]
+    first: Int[Array, " classes"]
+    """Index of each class's first image in `pixels`."""
+    count: Int[Array, " classes"]
+    """Images of each class."""
+    first_class: Int[Array, " families"]
+    """Index of each family's first class in `first` and `count`."""
+    classes: Int[Array, " families"]
+    """Classes of each family."""
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        ways, shots, queries = self.problem.outputs, self.problem.shots, self.problem.queries
+        family_key, class_key, image_key = jax.random.split(key, 3)
+        family = jax.random.randint(family_key, (), 0, len(self.families))
+        chosen = self.first_class[family] + distinct(self.classes[family], ways, key=class_key)
+        places = jax.vmap(lambda count, key: distinct(count, shots + queries, key=key))(
+            self.count[chosen], jax.random.split(image_key, ways)
+        )
+        index = self.first[chosen][:, None] + places
+        support = self._examples(index[:, :shots])
+        return Task(support, self._examples(index[:, shots:]), family)
+
+    def _examples(self, index: Int[Array, "ways each"]) -> Examples:
+        ways, each = index.shape
+        pixels = self.pixels.at[index.reshape(-1)].get(mode="promise_in_bounds")
+        x: Float[Array, "n size size 3"] = pixels.astype(jnp.float32) / 255.0
+        return Examples(x, jnp.repeat(jnp.arange(ways), each))
+
+
+def image_episodes(
+    families: Sequence[ImageFamily],
+    split: Mapping[str, Mapping[str, Sequence[str]]],
+    *,
+    part: Literal["train", "validation", "test"],
+    ways: int,
+    shots: int,
+    queries: int,
+) -> ImageEpisodes:
+    """Episodes over one `part` of the `split` of each family; puts its pixels on the device.
+
+    Raises `ValueError`, before any work, when the split does not fit the families, a family has
+    fewer than `ways` classes in that part, or a class fewer than `shots + queries` images.
+    """
+    for name, value, least in (("ways", ways, 2), ("shots", shots, 1), ("queries", queries, 1)):
+        if value < least:
+            raise ValueError(f"expected {name} of at least {least}, got {value}; raise it")
+    if not families or len({family.images.shape[1:] for family in families}) > 1:
+        raise ValueError(
+            "expected one or more families of one image size, got "
+            f"{[family.images.shape[1:] for family in families]}; load them with one size"
+        )
+    names = tuple(family.name for family in families)
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected families of different names, got {', '.join(names)}; rename")
+    check_split(split, families)
+    chosen: list[list[int]] = []
+    for family in families:
+        if part not in split[family.name]:
+            raise ValueError(
+                f"expected a part of {', '.join(split[family.name])}, got {part!r}; choose one"
+            )
+        wanted = set(split[family.name][part])
+        chosen.append([i for i, name in enumerate(family.classes) if name in wanted])
+        if len(wanted) < ways:
+            raise ValueError(
+                f"{family.name}: expected at least {ways} {part} classes for {ways}-way tasks, got "
+                f"{len(wanted)}; lower the ways, add classes or split otherwise"
+            )
+        for i in chosen[-1]:
+            if family.counts[i] < shots + queries:
+                raise ValueError(
+                    f"{family.name}: expected at least {shots + queries} images a class "
+                    f"({shots} shots and {queries} queries), got {family.counts[i]} in "
+                    f"{family.classes[i]!r} ({part}); lower the shots or queries, or add images"
+                )
+    pieces = [
+        family.images[family.first[i] : family.first[i] + family.counts[i]]
+        for family, classes in zip(families, chosen, strict=True)
+        for i in classes
+    ]
+    count = np.array([len(piece) for piece in pieces], np.int32)
+    classes = np.array([len(of_family) for of_family in chosen], np.int32)
+    return ImageEpisodes(
+        families=names,
+        problem=Problem("classification", families[0].images.shape[1:], ways, shots, queries),
+        pixels=jnp.asarray(np.concatenate(pieces)),
+        first=jnp.asarray(np.cumsum(count, dtype=np.int32) - count),
+        count=jnp.asarray(count),
+        first_class=jnp.asarray(np.cumsum(classes, dtype=np.int32) - classes),
+        classes=jnp.asarray(classes),
+    )

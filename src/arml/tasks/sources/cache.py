@@ -1,0 +1,94 @@
+"""Decoded images on disk: `<key>.npy`, and `<key>.json` that says what it holds.
+
+The pixels are written first and the index, which holds their checksum and its own, last; each
+under another name and then renamed. So an interrupted write leaves nothing that is taken for whole.
+"""
+
+import hashlib
+import io
+import itertools
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+
+def default_folder() -> Path:
+    """`$ARML_CACHE`, or `~/.cache/arml`."""
+    return Path(os.environ.get("ARML_CACHE") or Path.home() / ".cache" / "arml")
+
+
+def checksum(content: Any) -> str:
+    """SHA-256 of a JSON value, whatever the order of its keys."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load(folder: Path, key: str) -> tuple[dict[str, Any], np.ndarray] | None:
+    """The index and the memory-mapped pixels, or None unless both are whole and unaltered."""
+    try:
+        index = json.loads((folder / f"{key}.json").read_text("utf-8"))
+        if index.pop("checksum") != checksum(index) or index["key"] != key:
+            return None
+        with (folder / f"{key}.npy").open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != index["pixels"]:
+                return None
+        images = np.load(folder / f"{key}.npy", mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return (index, images) if images.dtype == np.uint8 else None
+
+
+def store(
+    folder: Path,
+    key: str,
+    index: dict[str, Any],
+    shape: tuple[int, ...],
+    chunks: Iterable[np.ndarray],
+) -> None:
+    """Write uint8 `chunks`, which together have `shape`, and their index.
+
+    Raises `ValueError` when the folder cannot be written or the disk is full.
+    """
+    digest = hashlib.sha256()
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": shape}
+    )
+
+    def pixels(file: BinaryIO) -> None:
+        # Plain writes, not a memory map: on a full disk a map kills the process.
+        for part in itertools.chain([header.getvalue()], map(np.ndarray.tobytes, chunks)):
+            file.write(part)
+            digest.update(part)
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        atomically(folder / f"{key}.npy", pixels)
+        index = {**index, "key": key, "pixels": digest.hexdigest()}
+        text = json.dumps({**index, "checksum": checksum(index)}, indent=1)
+        atomically(folder / f"{key}.json", lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise ValueError(
+            f"{folder}: the cache of decoded images cannot be written ({error.strerror or error}); "
+            "free some space, or set ARML_CACHE to another folder"
+        ) from error
+
+
+def atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
+    """Write a file under another name beside it, to the disk, and only then rename it."""
+    # Not `tempfile`: its files are for one user only, and a cache or a split may be shared.
+    temporary = path.with_name(f"{path.stem[:16]}-{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,91 @@
+"""One image file to RGB bytes of a given size."""
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cv2
+import numpy as np
+from jaxtyping import UInt8
+
+PIXEL_LIMIT = 2**27
+"""Pixels of one PNG: a few kilobytes of PNG can unpack to gigabytes."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep OpenCV's own log off the terminal: whatever it cannot read, we report in one line."""
+    logging = cv2.utils.logging
+    before = logging.setLogLevel(logging.LOG_LEVEL_SILENT)
+    try:
+        yield
+    finally:
+        logging.setLogLevel(before)
+
+
+def decode(data: bytes, *, size: int, where: str) -> UInt8[np.ndarray, "size size 3"]:
+    """Decode an image of any kind that OpenCV reads, and resize it to `size x size` pixels.
+
+    Grey becomes three equal channels, transparency is laid on white, 16 bits become 8, a camera's
+    orientation is applied to JPEGs. An image that is not square is stretched, not cropped: no
+    part of it is lost. Shrinking averages over areas; enlarging is bilinear. Raises `ValueError`,
+    naming `where`, for whatever is not a whole image.
+    """
+    problem = _problem(data)
+    image = None
+    if problem is None:
+        # JPEG has no alpha and at most 8 bits, but orientation and CMYK, which OpenCV resolves.
+        mode = cv2.IMREAD_COLOR if data.startswith(b"\xff\xd8") else cv2.IMREAD_UNCHANGED
+        try:
+            image = cv2.imdecode(np.frombuffer(data, np.uint8), mode)
+        except cv2.error:
+            image = None
+        if image is None:
+            problem = "data that cannot be decoded"
+        elif image.dtype not in (np.uint8, np.uint16):
+            problem = f"pixels of type {image.dtype}, not 8 or 16 bit"
+    if problem is not None:
+        raise ValueError(
+            f"{where}: expected an image (PNG, JPEG, WebP, BMP, TIFF, ...), got {problem}; "
+            "remove or replace the file"
+        )
+    return _resize(_rgb(image), size)
+
+
+def _problem(data: bytes) -> str | None:
+    """What OpenCV would let pass: it fills the missing part of a truncated image."""
+    if not data:
+        return "an empty file"
+    if data[:256].lstrip().lower().startswith((b"<!doctype", b"<html")):
+        return "a web page"
+    # A thumbnail may hold a whole JPEG, so the last end must come after the last scan's start.
+    if data.startswith(b"\xff\xd8") and data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda"):
+        return "a JPEG that is cut short"
+    if data.startswith(b"\x89PNG"):
+        if b"IEND\xaeB`\x82" not in data[-4096:] or len(data) < 24:
+            return "a PNG that is cut short"
+        width, height = struct.unpack(">II", data[16:24])
+        if width * height > PIXEL_LIMIT:
+            return f"a PNG of {width} x {height} pixels, the limit is {PIXEL_LIMIT} in all"
+    return None
+
+
+def _rgb(image: Any) -> Any:
+    """OpenCV's grey, grey and alpha, BGR or BGRA, 8 or 16 bit, to 8-bit RGB."""
+    if image.dtype == np.uint16:
+        image = ((image.astype(np.uint32) + 128) // 257).astype(np.uint8)
+    image = image.reshape(*image.shape[:2], -1)
+    alpha = image[..., -1:] if image.shape[-1] in (2, 4) else None
+    colours = image[..., :1] if image.shape[-1] < 3 else image[..., 2::-1]
+    if alpha is not None and alpha.min() < 255:
+        opacity = alpha.astype(np.float32) / 255
+        colours = np.rint(colours * opacity + 255 * (1 - opacity)).astype(np.uint8)
+    return np.ascontiguousarray(np.broadcast_to(colours, (*image.shape[:2], 3)))
+
+
+def _resize(image: Any, size: int) -> Any:
+    height, width = image.shape[:2]
+    # In two passes, so that a long and narrow image is averaged along one side only.
+    small = cv2.resize(image, (min(width, size), min(height, size)), interpolation=cv2.INTER_AREA)
+    return cv2.resize(small, (size, size), interpolation=cv2.INTER_LINEAR)
