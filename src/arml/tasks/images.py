@@ -6,7 +6,6 @@ classes or families there are.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import equinox as eqx
 import jax
@@ -81,12 +80,14 @@ def image_episodes(
     families: Sequence[ImageFamily],
     split: Mapping[str, Mapping[str, Sequence[str]]],
     *,
-    part: Literal["train", "validation", "test"],
+    part: str,
     ways: int,
     shots: int,
     queries: int,
 ) -> ImageEpisodes:
-    """Episodes over one `part` of the `split` of each family; puts its pixels on the device.
+    """Episodes over one `part` of each family's split: `train`, `validation` or `test`.
+
+    The pixels of that part are put on the device.
 
     Raises `ValueError`, before any work, when the split does not fit the families, a family has
     fewer than `ways` classes in that part, or a class fewer than `shots + queries` images.
