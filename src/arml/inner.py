@@ -6,10 +6,12 @@ meta-learned (Meta-SGD).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
@@ -31,17 +33,17 @@ def adaptable(net: Any) -> Any:
 
 
 def split(net: Any) -> tuple[Any, Any]:
-    """`(adaptable part, the rest)`; `eqx.combine` with `is_leaf=is_none`-style defaults joins."""
+    """`net` as its adaptable part and the rest; `join` is the inverse."""
     return eqx.partition(net, eqx.is_inexact_array, is_leaf=_is_shared)
 
 
 def join(part: Any, rest: Any) -> Any:
     """The inverse of `split`."""
-    return eqx.combine(part, rest, is_leaf=_is_shared)
+    return eqx.combine(part, rest, is_leaf=lambda node: node is None or _is_shared(node))
 
 
 class GradientDescent(eqx.Module):
-    """`steps` plain gradient steps. [`first_order` stops the gradient at each step's gradient.]
+    """`steps` plain gradient steps on a task's support loss.
 
     **Arguments**
 
@@ -90,3 +92,33 @@ def with_steps(learner: Any, steps: int) -> Any:
         return GradientDescent(node.rate, steps, node.first_order, node.remat)
 
     return jax.tree.map(change, learner, is_leaf=is_inner)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InnerOptions:
+    """The inner loop as data: the options that every gradient-based algorithm shares."""
+
+    inner_rate: float = 0.001
+    """Inner step size on the mean loss."""
+    inner_steps: int = 5
+    """Inner gradient steps."""
+    first_order: bool = False
+    """Drop the second derivatives."""
+    learn_rates: bool = False
+    """Learn one rate for each parameter (Meta-SGD), from inner_rate on."""
+    remat: bool = False
+    """Recompute inner steps in the backward pass: less memory, more time."""
+
+    def descent(self, net: Any) -> GradientDescent:
+        """The inner loop for the base network `net`."""
+        rate: Any = self.inner_rate
+        if self.learn_rates:
+            rate = jax.tree.map(lambda p: jnp.full_like(p, self.inner_rate), adaptable(net))
+        return GradientDescent(rate, self.inner_steps, self.first_order, self.remat)
+
+    def check_inner(self) -> None:
+        """Refuse rates and step counts that mean nothing."""
+        if self.inner_rate < 0:
+            raise ValueError(f"inner_rate must be 0 or more, got {self.inner_rate}: raise it")
+        if self.inner_steps < 0:
+            raise ValueError(f"inner_steps must be 0 or more, got {self.inner_steps}: raise it")

@@ -16,7 +16,8 @@ from arml.inner import GradientDescent
 
 Network = Any
 """A base network: a pytree that maps a whole set of examples, `[n, *features] -> [n, outputs]`
-(a whole set, because batch statistics couple the examples)."""
+(a whole set, because batch statistics couple the examples), and whose `given(support_x)` is the
+function that predicts after adaptation."""
 
 Loss = Callable[[Array, Array], Float[Array, ""]]
 
@@ -62,4 +63,5 @@ class Conditioned(MetaLearner):
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         code, penalty = self.encode(support)
         start = self.modulate(self.net, code)
-        return Adapted(self.inner(lambda net: self.loss(net(support.x), support.y), start), penalty)
+        adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
+        return Adapted(adapted.given(support.x), penalty)

@@ -1,0 +1,355 @@
+"""ARML: a task becomes a graph of prototypes, reads a learned graph of meta-knowledge, and what it
+read tailors the shared initialisation.
+
+[1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020. Equation
+    numbers are this paper's.
+[2] The authors' code, huaxiuyao/ARML (TensorFlow 1), whose behaviour the preset `official` has.
+
+Differences
+- Rates and the reconstruction weights are stated on mean losses. The authors' image code divides
+  losses by the shots and sums them: its inner rate .01 is .05 here (5 ways), and its weight .01 is
+  .01 * shots / (ways * queries).
+- `paper`: the text's image step sizes (inner .001, outer .01) are the code's, swapped; the code's
+  are used. The weights mu_1 and mu_2 are not in the text; with its Frobenius norms the code's .01
+  is divided by the number of entries that the code's means divide by.
+- `paper`: the text's one-layer GCN is taken with the symmetric normalisation of the paper that it
+  cites. The authors' code normalises by row, so that the edges between vertices reach nothing.
+- The number of soft clusters is not in the text; two, as in its figure and in the code.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from arml.episodes import Examples, Problem
+from arml.inner import InnerOptions
+from arml.learner import Conditioned, Network
+from arml.losses import loss_of
+from arml.nn import graphs, prototypes
+from arml.nn.embeddings import ImageEmbedding, InputEmbedding, PairEmbedding, image_embedding
+from arml.nn.modulation import FiLM, Gate, each_filter, each_parameter, stacked
+from arml.nn.networks import glorot, linear, mlp, truncated_normal
+from arml.nn.summaries import (
+    Summary,
+    gru_autoencoder,
+    mean_square,
+    mlp_autoencoder,
+    squared_frobenius,
+)
+
+
+class Trace(NamedTuple):
+    """Everything that a task's encoding passes through, for looking inside."""
+
+    embeddings: Float[Array, "n d"]
+    prototypes: Float[Array, "prototypes d"]
+    reading: graphs.Reading | None
+    raw: Float[Array, " code"]
+    """q, the code of the task before it reads."""
+    enriched: Float[Array, " code"] | None
+    """t, the code of what it read."""
+    penalties: tuple[Float[Array, ""], Float[Array, ""] | float]
+    """L_q and L_t."""
+
+
+class Relational(eqx.Module):
+    """ARML's task encoder: embed, structure, read the meta-knowledge graph, summarise.
+
+    `sequence` chooses what the first autoencoder reads: the prototypes, or the samples.
+    """
+
+    embed: Callable[[Examples], Float[Array, "n d"]]
+    structure: prototypes.Structure
+    sequence: Callable[[Array, Array], Float[Array, "m features"]] = eqx.field(static=True)
+    summarise: Summary
+    graph: graphs.MetaKnowledgeGraph | None
+    summarise_reading: Summary | None
+    mu_1: float
+    mu_2: float
+
+    def trace(self, support: Examples) -> Trace:
+        """The encoding of one support set, step by step."""
+        embeddings = self.embed(support)
+        prototypes = self.structure(embeddings, support.y)  # Eq. (2), (3)
+        raw, loss_q = self.summarise(self.sequence(embeddings, prototypes))  # Eq. (8)
+        if self.graph is None or self.summarise_reading is None:
+            return Trace(embeddings, prototypes, None, raw, None, (loss_q, 0.0))
+        reading = self.graph(prototypes)  # Eq. (4) to (7)
+        enriched, loss_t = self.summarise_reading(reading.prototypes)  # Eq. (9)
+        return Trace(embeddings, prototypes, reading, raw, enriched, (loss_q, loss_t))
+
+    def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""]]:
+        trace = self.trace(support)
+        loss_q, loss_t = trace.penalties
+        penalty = self.mu_1 * loss_t + self.mu_2 * loss_q  # Eq. (11)
+        if trace.enriched is None:
+            return trace.raw, penalty
+        return jnp.concatenate([trace.raw, trace.enriched]), penalty
+
+
+def of_prototypes(embeddings: Array, prototypes: Array) -> Array:
+    """The first autoencoder reads the prototypes, as in the paper's text."""
+    return prototypes
+
+
+def of_samples(embeddings: Array, prototypes: Array) -> Array:
+    """It reads the samples' embeddings: the authors' code in the regression."""
+    return embeddings
+
+
+def of_labelled_prototypes(embeddings: Array, prototypes: Array) -> Array:
+    """It reads each prototype beside its class as a one-hot vector: the authors' code on images."""
+    return jnp.concatenate([prototypes, jnp.eye(len(prototypes), dtype=prototypes.dtype)], axis=1)
+
+
+SEQUENCES = {
+    "prototypes": of_prototypes,
+    "samples": of_samples,
+    "labelled prototypes": of_labelled_prototypes,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ARMLOptions(InnerOptions):
+    """ARML's slots. The defaults are the preset `best` on small vectors; see `PRESETS`."""
+
+    structure: Literal["classes", "clusters", "mean", "samples"] = "clusters"
+    """What a prototype is: a class, a soft cluster, the mean of all (I), a sample (II)."""
+    clusters: int = 2
+    """Number of soft clusters."""
+    links: Literal["relations", "none"] = "relations"
+    """Edges between prototypes: learned relations, or none (III)."""
+    vertices: int = 6
+    """Vertices of the meta-knowledge graph; 0 removes the graph (IV)."""
+    propagation: Literal["gcn", "sage", "gat"] = "gcn"
+    """Message passing on the super-graph."""
+    normalise: Literal["row", "symmetric"] = "symmetric"
+    """Normalisation of the GCN's adjacency."""
+    layers: int = 1
+    """Layers of message passing."""
+    summary: Literal["gru", "mlp"] = "gru"
+    """Autoencoders of the prototypes: recurrent, or element by element (VI)."""
+    sequence: Literal["prototypes", "samples", "labelled prototypes"] = "prototypes"
+    """What the first autoencoder reads."""
+    error: Literal["mean", "frobenius"] = "mean"
+    """Reconstruction error: mean square, or squared Frobenius norm."""
+    mu_1: float = 0.01
+    """Weight of the second reconstruction, L_t; 0 for ablation V."""
+    mu_2: float = 0.01
+    """Weight of the first reconstruction, L_q; 0 for ablation V."""
+    gate: Literal["sigmoid", "tanh", "film"] = "sigmoid"
+    """Modulation of the initialisation; tanh is VIII, film is IX."""
+    granularity: Literal["parameter", "filter"] = "parameter"
+    """One gate a parameter, or one shared within a filter (VII)."""
+    gamma_r: float = 1.0
+    """Scale of the distances between prototypes, Eq. (4)."""
+    gamma_o: float = 1.0
+    """Scale of the distances between vertices, Eq. (5)."""
+    gamma_s: float = 2**0.5
+    """Scale of the distances between prototypes and vertices, Eq. (6)."""
+    width: int = 40
+    """Dimension d of embeddings, prototypes, vertices and of each of the two codes."""
+    hidden: tuple[int, ...] = ()
+    """Hidden layers of the embedding of vectors; none makes it linear."""
+    window: int = 3
+    """Window of the image embedding's convolutions."""
+    message_init: Literal["authors", "glorot"] = "glorot"
+    """Weights of the message passing: the authors' truncated normal of 1, or Glorot's."""
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:
+        """The learner, with freshly drawn weights, for the base network `net`."""
+        self.check_problem(problem)
+        keys = dict(zip(KEYS, jax.random.split(key, len(KEYS)), strict=True))
+        granularity = {"parameter": each_parameter, "filter": each_filter}[self.granularity]
+        code = self.width * (2 if self.vertices else 1)
+        dense = stacked(net, code, granularity=granularity, key=keys["gate"])
+        modulate: Gate | FiLM
+        if self.gate == "film":
+            shift = stacked(net, code, granularity=granularity, key=keys["shift"])
+            modulate = FiLM(shrunk(dense), shrunk(shift), granularity)
+        else:
+            activation = {"sigmoid": jax.nn.sigmoid, "tanh": jnp.tanh}[self.gate]
+            modulate = Gate(dense, activation, granularity)
+        return Conditioned(
+            net, self.encoder(problem, keys), modulate, self.descent(net), loss_of(problem)
+        )
+
+    def check(self) -> None:
+        """Refuse options that mean nothing."""
+        self.check_inner()
+        for name in ("clusters", "layers", "width", "window"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}: raise it")
+        for name in ("vertices", "mu_1", "mu_2"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}: raise it")
+        for name in ("gamma_r", "gamma_o", "gamma_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}: raise it")
+
+    def check_problem(self, problem: Problem) -> None:
+        """Refuse options that cannot be built for `problem`."""
+        if self.structure == "classes" and problem.kind != "classification":
+            raise ValueError(
+                "class prototypes need classification tasks, and these are regression: "
+                "use the structure clusters, mean or samples"
+            )
+        if self.sequence == "labelled prototypes" and self.structure != "classes":
+            raise ValueError(
+                "labelled prototypes need one prototype a class: use the structure classes, "
+                f"not {self.structure}"
+            )
+
+    def encoder(self, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
+        """The task encoder."""
+        width = self.width
+        error = {"mean": mean_square, "frobenius": squared_frobenius}[self.error]
+        summary = {"gru": gru_autoencoder, "mlp": mlp_autoencoder}[self.summary]
+        labels = problem.outputs if self.sequence == "labelled prototypes" else 0
+        structure: Any = {
+            "classes": prototypes.ClassMeans(problem.outputs),
+            "clusters": prototypes.SoftClusters(linear(width, self.clusters, key=keys["clusters"])),
+            "mean": prototypes.sample_mean,
+            "samples": prototypes.each_sample,
+        }[self.structure]
+        has_graph = self.vertices > 0
+        return Relational(
+            embed=self.embedding(problem, key=keys["embed"]),
+            structure=structure,
+            sequence=SEQUENCES[self.sequence],
+            summarise=summary(width + labels, width, error=error, key=keys["summary"]),
+            graph=self.graph(keys) if has_graph else None,
+            summarise_reading=(
+                summary(width, width, error=error, key=keys["reading"]) if has_graph else None
+            ),
+            mu_1=self.mu_1,
+            mu_2=self.mu_2,
+        )
+
+    def embedding(self, problem: Problem, *, key: PRNGKeyArray) -> Any:
+        """The embedding E of samples: of images, of vectors, or of pairs (x, y)."""
+        if len(problem.features) == 3:
+            embed: ImageEmbedding = image_embedding(
+                problem.features, self.width, window=self.window, key=key
+            )
+            return embed
+        paired = problem.kind == "regression"
+        inputs = problem.features[0] + (problem.outputs if paired else 0)
+        net = mlp((inputs, *self.hidden, self.width), key=key)
+        return PairEmbedding(net) if paired else InputEmbedding(net)
+
+    def graph(self, keys: dict[str, PRNGKeyArray]) -> graphs.MetaKnowledgeGraph:
+        """The meta-knowledge graph, its vertices Glorot-uniform as single rows."""
+        width = self.width
+        rows = jax.random.split(keys["vertices"], self.vertices)
+        relate: Any = graphs.unlinked
+        if self.links == "relations":
+            relate = graphs.Relations(linear(width, 1, key=keys["relate"]), self.gamma_r)
+        return graphs.MetaKnowledgeGraph(
+            vertices=jnp.concatenate([glorot(k, (1, width), jnp.float32) for k in rows]),
+            relate=relate,
+            connect=graphs.Relations(linear(width, 1, key=keys["connect"]), self.gamma_o),
+            propagate=tuple(
+                self.message_passing(k) for k in jax.random.split(keys["propagate"], self.layers)
+            ),
+            gamma_s=self.gamma_s,
+        )
+
+    def message_passing(self, key: PRNGKeyArray) -> graphs.MessagePassing:
+        """One layer of message passing."""
+        width = self.width
+        init = {"authors": truncated_normal(1.0), "glorot": glorot}[self.message_init]
+        key_dense, key_source, key_target = jax.random.split(key, 3)
+        if self.propagation == "sage":
+            return graphs.GraphSAGE(linear(2 * width, width, init=init, key=key_dense))
+        dense = linear(width, width, init=init, key=key_dense)
+        if self.propagation == "gat":
+            source, target = (
+                glorot(k, (1, width), jnp.float32)[0] for k in (key_source, key_target)
+            )
+            return graphs.GAT(dense, source, target)
+        normalise = {"row": graphs.by_row, "symmetric": graphs.symmetric}[self.normalise]
+        return graphs.GCN(dense, normalise)
+
+
+KEYS = (
+    *("embed", "clusters", "summary", "reading", "vertices"),
+    *("relate", "connect", "propagate", "gate", "shift"),
+)
+
+
+def shrunk(dense: Any) -> Any:
+    """The same layer with a hundredth of its weights, so that FiLM starts near the identity."""
+    return jax.tree.map(lambda array: 0.01 * array, dense)
+
+
+def official(problem: Problem) -> ARMLOptions:
+    """What the authors' code does, line for line."""
+    if problem.kind == "regression":
+        return ARMLOptions(sequence="samples", normalise="row", message_init="authors")
+    mu = 0.01 * problem.shots / problem.query  # their losses are sums over images / shots
+    return ARMLOptions(
+        inner_rate=0.01 * problem.outputs,
+        structure="classes",
+        sequence="labelled prototypes",
+        vertices=4,
+        gamma_s=8**0.5,
+        normalise="row",
+        message_init="authors",
+        window=5,
+        width=128,
+        mu_1=mu,
+        mu_2=mu,
+    )
+
+
+def paper(problem: Problem) -> ARMLOptions:
+    """What the paper's text says, and the code where the text is silent."""
+    if problem.kind == "regression":
+        options, entries, mu = ARMLOptions(), 2 * 40, 0.01
+    else:
+        entries, mu = problem.outputs * 128, 0.01 * problem.shots / problem.query
+        options = ARMLOptions(
+            inner_rate=0.01 * problem.outputs,
+            structure="classes",
+            vertices=4,
+            gamma_s=8**0.5,
+            width=128,
+        )
+    return replace(options, error="frobenius", mu_1=mu / entries, mu_2=mu / entries)
+
+
+def best(problem: Problem) -> ARMLOptions:
+    """Ours: what measured best on validation tasks, at any number of ways."""
+    if problem.kind == "regression":
+        return ARMLOptions(
+            learn_rates=True,
+            inner_rate=0.01,
+            summary="mlp",
+            sequence="samples",
+            hidden=(128, 128),
+            width=64,
+            clusters=4,
+            gate="film",
+        )
+    return ARMLOptions(
+        inner_rate=0.05,
+        learn_rates=True,
+        structure="classes",
+        summary="mlp",
+        vertices=8,
+        gamma_s=8**0.5,
+        width=128,
+        gate="film",
+        granularity="filter",
+        mu_1=1e-3,
+        mu_2=1e-3,
+    )
+
+
+PRESETS = {"official": official, "paper": paper, "best": best}

@@ -1,0 +1,48 @@
+"""MAML: one shared initialisation from which every task descends; and Meta-SGD, which learns the
+step sizes too.
+
+[1] Finn, Abbeel and Levine, Model-Agnostic Meta-Learning, ICML 2017; code: cbfinn/maml.
+[2] Li, Zhou, Chen and Li, Meta-SGD, 2017 (no official code).
+
+Differences
+- Inner rates are stated on mean losses. The authors' image code divides the loss by the shots and
+  sums it, so that their .01 is .05 here (5 ways).
+- Meta-SGD starts all its rates at the common inner rate, as in ARML's comparison, not at random.
+  They may become negative, as in the paper.
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+from jaxtyping import PRNGKeyArray
+
+from arml.episodes import Examples, Problem
+from arml.inner import GradientDescent, InnerOptions
+from arml.learner import Adapted, Loss, MetaLearner, Network
+from arml.losses import loss_of
+
+
+class MAML(MetaLearner):
+    """theta' = theta - rate * grad L_support(theta), repeated; the outer loss is the query's
+    after the last step. ARML paper, Eq. (1). With an array of rates: Meta-SGD."""
+
+    net: Network
+    inner: GradientDescent
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        adapted = self.inner(lambda net: self.loss(net(support.x), support.y), self.net)
+        return Adapted(adapted.given(support.x))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MAMLOptions(InnerOptions):
+    """MAML, first-order MAML and Meta-SGD."""
+
+    def check(self) -> None:
+        """Refuse options that mean nothing."""
+        self.check_inner()
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MAML:
+        """The learner; `net` holds its only weights, so the key goes unused."""
+        return MAML(net, self.descent(net), loss_of(problem))

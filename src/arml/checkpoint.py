@@ -1,0 +1,87 @@
+"""Checkpoints of a run: the training state, saved whole or not at all, by Orbax."""
+
+import contextlib
+import logging
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from arml.results import RunError
+
+KEEP = 2
+"""Checkpoints that stay: the newest, and one more in case."""
+
+
+def _manager(folder: Path) -> Any:
+    # Orbax takes seconds to import: only runs pay for it.
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    import orbax.checkpoint as ocp
+
+    return ocp.CheckpointManager(
+        folder.absolute(),
+        options=ocp.CheckpointManagerOptions(max_to_keep=KEEP, enable_async_checkpointing=False),
+    )
+
+
+def _named(state: Any) -> dict[str, Any]:
+    leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(state, eqx.is_array))[0]
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def save(folder: Path, step: int, state: Any) -> None:
+    """Save the arrays of `state` as the checkpoint of `step`, atomically.
+
+    **Raises** `RunError` if the disk does not take it; older checkpoints stay as they were.
+    """
+    import orbax.checkpoint as ocp
+
+    arrays = {name: np.asarray(leaf) for name, leaf in _named(state).items()}
+    try:
+        with contextlib.closing(_manager(folder)) as manager:
+            manager.save(step, args=ocp.args.StandardSave(arrays), force=True)
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"could not write the checkpoint of step {step} in {folder}: {_brief(error)}; earlier "
+            "checkpoints are unchanged: free some space or check the folder, and run the same "
+            "command again"
+        ) from error
+
+
+def latest(folder: Path) -> int | None:
+    """The step of the newest whole checkpoint, or None."""
+    steps = [int(p.name) for p in folder.glob("[0-9]*") if p.name.isdigit() and p.is_dir()]
+    return max(steps, default=None)
+
+
+def restore(folder: Path, step: int, like: Any) -> Any:
+    """`like` with its arrays replaced by those of the checkpoint of `step`.
+
+    **Raises** `RunError` if the checkpoint is damaged or belongs to another learner.
+    """
+    import orbax.checkpoint as ocp
+
+    expected = {
+        name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in _named(like).items()
+    }
+    try:
+        with contextlib.closing(_manager(folder)) as manager:
+            arrays = manager.restore(step, args=ocp.args.StandardRestore(expected))
+    except Exception as error:
+        raise RunError(
+            f"the checkpoint {folder / str(step)} cannot be read ({_brief(error)}): expected the "
+            "state of this run; delete that folder to go on from the one before it, or the whole "
+            "run folder to start anew"
+        ) from error
+    state, static = eqx.partition(like, eqx.is_array)
+    structure = jax.tree.structure(state)
+    leaves = [jnp.asarray(arrays[name]) for name in expected]
+    return eqx.combine(jax.tree.unflatten(structure, leaves), static)
+
+
+def _brief(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__

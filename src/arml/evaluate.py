@@ -1,0 +1,56 @@
+"""Evaluation: one score for each of a fixed list of tasks, the same for every method."""
+
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from arml.episodes import TaskDistribution
+from arml.learner import MetaLearner
+from arml.losses import score_of
+
+Split = Literal["validation", "test"]
+SEEDS: dict[str, int] = {"validation": 2019, "test": 2020}
+"""The key that fixes each split's tasks."""
+
+
+class Scores(NamedTuple):
+    """One score per task, and the index of the task's family."""
+
+    values: np.ndarray
+    families: np.ndarray
+
+
+@eqx.filter_jit
+def _score_chunk(learner: MetaLearner, tasks: TaskDistribution, keys: Array) -> tuple[Array, Array]:
+    score = score_of(tasks.problem)[1]
+
+    def one(key: Array) -> tuple[Array, Array]:
+        task_key, adapt_key = jax.random.split(key)
+        task = tasks.sample(task_key)
+        adapted = learner.adapt(task.support, key=adapt_key)
+        return score(adapted.predict(task.query.x), task.query.y), task.family
+
+    return jax.vmap(one)(keys)
+
+
+def evaluate(
+    learner: MetaLearner, tasks: TaskDistribution, *, split: Split, n: int, chunk: int = 100
+) -> Scores:
+    """Score `learner` on the first `n` tasks of a split: mse or accuracy, one for each task.
+
+    Task `i` is a function of the split and `i` alone, so that two learners' scores are paired.
+    `chunk` tasks are adapted to at once; it changes the memory, not the scores.
+    """
+    key = jax.random.key(SEEDS[split])
+    values, families = [], []
+    for first in range(0, n, chunk):
+        # The last chunk is filled up, so that one compiled program serves all.
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(first, first + chunk))
+        scored = _score_chunk(learner, tasks, keys)
+        values.append(np.asarray(scored[0]))
+        families.append(np.asarray(scored[1]))
+    return Scores(np.concatenate(values)[:n], np.concatenate(families)[:n])

@@ -1,0 +1,142 @@
+"""Graphs: relations between vertices, the learned meta-knowledge graph, and message passing.
+
+A task's prototypes are joined to the meta-knowledge graph in one super-graph; messages travel
+along its weighted edges; what arrives at the prototypes is what the task has read.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from arml.nn.networks import Linear
+
+Links = Callable[[Float[Array, "n d"]], Float[Array, "n n"]]
+MessagePassing = Callable[[Float[Array, "n n"], Float[Array, "n d"]], Float[Array, "n d"]]
+
+
+class Relations(eqx.Module):
+    """Edge weights sigma(W |h_j - h_m| / gamma + b), zero on the diagonal. Eq. (4), (5)."""
+
+    dense: Linear
+    gamma: float = 1.0
+
+    def __call__(self, nodes: Float[Array, "n d"]) -> Float[Array, "n n"]:
+        distance = jnp.abs(nodes[:, None] - nodes[None]) / self.gamma
+        weights = jax.nn.sigmoid(self.dense(distance)[..., 0])  # Eq. (4), (5)
+        return weights * (1 - jnp.eye(len(nodes), dtype=nodes.dtype))
+
+
+def unlinked(nodes: Float[Array, "n d"]) -> Float[Array, "n n"]:
+    """No edges at all (ablation III)."""
+    return jnp.zeros((len(nodes), len(nodes)), nodes.dtype)
+
+
+def by_row(adjacency: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """D^-1 A: the mean over neighbours. A vertex's message knows nothing of its neighbours' own
+    edges, so after one layer the prototypes cannot see how the vertices are linked."""
+    return adjacency / jnp.sum(adjacency, axis=1, keepdims=True)
+
+
+def symmetric(adjacency: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """D^-1/2 A D^-1/2 [Kipf and Welling, 2017]: the neighbours' degrees count, and with them the
+    edges of the meta-knowledge graph."""
+    scale = jax.lax.rsqrt(jnp.sum(adjacency, axis=1))
+    return scale[:, None] * adjacency * scale[None]
+
+
+class GCN(eqx.Module):
+    """H <- act(N(A + I) H W + b), N one of `by_row` and `symmetric`. Eq. (7)."""
+
+    dense: Linear
+    normalise: Callable[[Array], Array] = eqx.field(static=True, default=symmetric)
+    activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
+
+    def __call__(
+        self, adjacency: Float[Array, "n n"], nodes: Float[Array, "n d"]
+    ) -> Float[Array, "n d"]:
+        loops = self.normalise(adjacency + jnp.eye(len(nodes), dtype=nodes.dtype))
+        return self.activation(loops @ (nodes @ self.dense.weight) + self.dense.bias)  # Eq. (7)
+
+
+class GraphSAGE(eqx.Module):
+    """H <- act([H, D^-1 A H] W + b): a vertex keeps itself apart from its neighbours' weighted
+    mean [Hamilton et al., 2017]. Eq. (7)."""
+
+    dense: Linear
+    activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
+
+    def __call__(
+        self, adjacency: Float[Array, "n n"], nodes: Float[Array, "n d"]
+    ) -> Float[Array, "n d"]:
+        degree = jnp.maximum(jnp.sum(adjacency, axis=1, keepdims=True), 1e-6)
+        both = jnp.concatenate([nodes, adjacency @ nodes / degree], axis=1)
+        return self.activation(self.dense(both))  # Eq. (7)
+
+
+class GAT(eqx.Module):
+    """H <- act(softmax_j(leaky(a_1 . W h_i + a_2 . W h_j) + log A_ij) W H + b)
+    [Velickovic et al., 2018]. Eq. (7).
+
+    The graphs here are complete and weighted, so the edge weights enter as a prior on the
+    attention; with self-loops of weight one.
+    """
+
+    dense: Linear
+    source: Float[Array, " d"]
+    target: Float[Array, " d"]
+    activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
+
+    def __call__(
+        self, adjacency: Float[Array, "n n"], nodes: Float[Array, "n d"]
+    ) -> Float[Array, "n d"]:
+        values = nodes @ self.dense.weight
+        scores = jax.nn.leaky_relu((values @ self.target)[:, None] + (values @ self.source), 0.2)
+        loops = adjacency + jnp.eye(len(nodes), dtype=nodes.dtype)
+        attention = jax.nn.softmax(scores + jnp.log(loops + 1e-6), axis=1)
+        return self.activation(attention @ values + self.dense.bias)  # Eq. (7)
+
+
+class Reading(NamedTuple):
+    """What a task read from the meta-knowledge graph, and along which edges."""
+
+    prototypes: Float[Array, "prototypes d"]
+    """The prototypes after propagation, C-hat."""
+    links: Float[Array, "prototypes vertices"]
+    """Prototype to vertex, A_S; rows sum to one."""
+    adjacency: Float[Array, "nodes nodes"]
+    """The super-graph's, prototypes first, before self-loops."""
+
+
+class MetaKnowledgeGraph(eqx.Module):
+    """Learned vertices, their relations, and how a task's prototypes read them.
+
+    `gamma_s` is the scale of the distances in Eq. (6), `relate` the edges between prototypes
+    (Eq. 4), `connect` those between vertices (Eq. 5), `propagate` one or more layers (Eq. 7).
+    """
+
+    vertices: Float[Array, "vertices d"]
+    relate: Links
+    connect: Links
+    propagate: tuple[MessagePassing, ...]
+    gamma_s: float
+
+    def links(
+        self, prototypes: Float[Array, "prototypes d"]
+    ) -> Float[Array, "prototypes vertices"]:
+        """A_S: how much each prototype attends to each vertex. Eq. (6)."""
+        difference = (prototypes[:, None] - self.vertices[None]) / self.gamma_s
+        return jax.nn.softmax(-jnp.sum(jnp.square(difference), axis=-1) / 2, axis=1)  # Eq. (6)
+
+    def __call__(self, prototypes: Float[Array, "prototypes d"]) -> Reading:
+        links = self.links(prototypes)
+        adjacency = jnp.block(
+            [[self.relate(prototypes), links], [links.T, self.connect(self.vertices)]]
+        )
+        nodes = jnp.concatenate([prototypes, self.vertices])
+        for layer in self.propagate:
+            nodes = layer(adjacency, nodes)  # Eq. (7)
+        return Reading(nodes[: len(prototypes)], links, adjacency)

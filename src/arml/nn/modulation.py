@@ -1,0 +1,102 @@
+"""Modulation: the task's code tailors the shared initialisation, theta_0i = g(code) o theta_0.
+
+One dense layer for all parameters, stacked; `granularity` says which parameters share one gate.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from arml.inner import adaptable, join, split
+from arml.nn.networks import Initialiser, Linear, glorot, linear
+
+Shape = tuple[int, ...]
+Granularity = Callable[[Shape], Shape]
+
+
+def each_parameter(shape: Shape) -> Shape:
+    """A gate of its own for every parameter."""
+    return shape
+
+
+def each_filter(shape: Shape) -> Shape:
+    """One gate for each output unit: a kernel's filter, a dense layer's column (ablation VII)."""
+    return shape[-1:]
+
+
+def unmodulated(net: Any, code: Float[Array, " code"]) -> Any:
+    """The shared initialisation as it is: MAML as a conditioned learner."""
+    return net
+
+
+def _gates(values: Float[Array, " total"], part: Any, granularity: Granularity) -> Any:
+    """Cut one vector into a pytree of gates that broadcast against the arrays of `part`."""
+    leaves, structure = jax.tree.flatten(part)
+    shapes = [granularity(leaf.shape) for leaf in leaves]
+    sizes = [math.prod(shape) for shape in shapes]
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    pieces = [
+        values[start : start + size].reshape(shape)
+        for start, size, shape in zip(starts, sizes, shapes, strict=True)
+    ]
+    return jax.tree.unflatten(structure, pieces)
+
+
+class Gate(eqx.Module):
+    """theta_0i = sigma(W_g code + b_g) o theta_0. Eq. (10); `activation` is the sigma."""
+
+    dense: Linear
+    activation: Callable[[Array], Array] = eqx.field(static=True, default=jax.nn.sigmoid)
+    granularity: Granularity = eqx.field(static=True, default=each_parameter)
+
+    def gates(self, net: Any, code: Float[Array, " code"]) -> Any:
+        """The gates, a pytree like `adaptable(net)`."""
+        values = self.activation(self.dense(code))
+        return _gates(values, adaptable(net), self.granularity)
+
+    def __call__(self, net: Any, code: Float[Array, " code"]) -> Any:
+        part, rest = split(net)
+        return join(jax.tree.map(jnp.multiply, self.gates(net, code), part), rest)  # Eq. (10)
+
+
+class FiLM(eqx.Module):
+    """theta_0i = (1 + gamma) o theta_0 + beta, both linear in the code (Perez et al., 2018).
+
+    Starts at the identity plus a small random part, so that the shared initialisation leads first.
+    """
+
+    scale: Linear
+    shift: Linear
+    granularity: Granularity = eqx.field(static=True, default=each_parameter)
+
+    def __call__(self, net: Any, code: Float[Array, " code"]) -> Any:
+        part, rest = split(net)
+        scale = _gates(self.scale(code), part, self.granularity)
+        shift = _gates(self.shift(code), part, self.granularity)
+        return join(jax.tree.map(lambda p, g, b: (1 + g) * p + b, part, scale, shift), rest)
+
+
+def stacked(
+    net: Any,
+    code: int,
+    *,
+    granularity: Granularity = each_parameter,
+    init: Initialiser = glorot,
+    key: PRNGKeyArray,
+) -> Linear:
+    """The dense layers from a code of `code` numbers to the gates of each array of `net`, drawn
+    one by one (their fans differ) and stacked into one."""
+    leaves = jax.tree.leaves(adaptable(net))
+    layers = [
+        linear(code, math.prod(granularity(leaf.shape)), init=init, key=k)
+        for leaf, k in zip(leaves, jax.random.split(key, len(leaves)), strict=True)
+    ]
+    return Linear(
+        jnp.concatenate([layer.weight for layer in layers], axis=1),
+        jnp.concatenate([layer.bias for layer in layers]),
+    )

@@ -1,0 +1,191 @@
+"""Base networks: what a task adapts. Each maps a whole set of inputs to outputs, `[n, *features] ->
+[n, outputs]`, and is a pytree whose arrays are its parameters.
+
+`net(x)` normalises, if it normalises at all, with the statistics of `x` itself. `net.given(x)`
+returns the function that predicts after adaptation; what it may take from the support inputs `x`
+is the network's own affair.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from arml.episodes import Problem
+from arml.inner import Shared
+from arml.nn.convolution import convolve, max_pool
+from arml.nn.normalisation import batch_norm, moments
+
+Initialiser = jax.nn.initializers.Initializer
+glorot = jax.nn.initializers.glorot_uniform()
+he = jax.nn.initializers.he_normal()
+
+
+def truncated_normal(sd: float) -> Initialiser:
+    """Normal with standard deviation `sd` before it is cut at two of them, as TensorFlow's
+    `truncated_normal`: the authors' code starts from it."""
+
+    def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: object = jnp.float32) -> Array:
+        return sd * jax.random.truncated_normal(key, -2.0, 2.0, shape, dtype)
+
+    return init
+
+
+class Linear(eqx.Module):
+    """`x @ weight + bias`, weight `[inputs, outputs]`."""
+
+    weight: Float[Array, "inputs outputs"]
+    bias: Float[Array, " outputs"]
+
+    def __call__(self, x: Float[Array, "*n inputs"]) -> Float[Array, "*n outputs"]:
+        return x @ self.weight + self.bias
+
+
+def linear(
+    inputs: int, outputs: int, *, init: Initialiser = glorot, bias: float = 0.0, key: PRNGKeyArray
+) -> Linear:
+    """A `Linear` with weights from `init` and one constant bias."""
+    return Linear(init(key, (inputs, outputs), jnp.float32), jnp.full(outputs, bias))
+
+
+class MLP(eqx.Module):
+    """Fully connected layers with ReLU between them."""
+
+    layers: tuple[Linear, ...]
+
+    def __call__(self, x: Float[Array, "n features"]) -> Float[Array, "n outputs"]:
+        for layer in self.layers[:-1]:
+            x = jax.nn.relu(layer(x))
+        return self.layers[-1](x)
+
+    def given(self, x: Float[Array, "support features"]) -> Callable[[Array], Array]:
+        return self
+
+
+def mlp(sizes: tuple[int, ...], *, init: Initialiser = glorot, key: PRNGKeyArray) -> MLP:
+    """An `MLP` with layer widths `sizes`, inputs first and outputs last."""
+    keys = jax.random.split(key, len(sizes) - 1)
+    pairs = zip(sizes[:-1], sizes[1:], keys, strict=True)
+    return MLP(tuple(linear(i, o, init=init, key=k) for i, o, k in pairs))
+
+
+class ConvBlock(eqx.Module):
+    """3x3 convolution, batch normalisation, ReLU, 2x2 max-pool.
+
+    The offset of the normalisation is meta-learned and shared by all tasks; there is no scale.
+    """
+
+    kernel: Float[Array, "3 3 inputs filters"]
+    bias: Float[Array, " filters"]
+    offset: Shared
+
+    def __call__(
+        self, x: Float[Array, "n h w inputs"], statistics: tuple[Array, Array] | None = None
+    ) -> tuple[Float[Array, "n h2 w2 filters"], tuple[Array, Array]]:
+        """Returns the block's output and the statistics that it used (those of `x` if None)."""
+        z = convolve(x, self.kernel) + self.bias
+        statistics = moments(z) if statistics is None else statistics
+        z = batch_norm(z, self.offset.value, statistics=statistics)
+        return max_pool(jax.nn.relu(z)), statistics
+
+
+class Conv4(eqx.Module):
+    """The field's four-block convolutional network with a linear head.
+
+    `normalisation="batch"` is transductive, as in the papers: queries are normalised by their own
+    batch. `"support"` takes the statistics of the support set: a prediction then depends on
+    nothing but its own input.
+    """
+
+    blocks: tuple[ConvBlock, ...]
+    head: Linear
+    normalisation: Literal["batch", "support"] = eqx.field(static=True)
+
+    def features(
+        self, x: Float[Array, "n h w c"], statistics: tuple = (None,) * 4
+    ) -> tuple[Float[Array, "n features"], tuple]:
+        """What the head reads, and each block's statistics."""
+        used = []
+        for block, given in zip(self.blocks, statistics, strict=True):
+            x, taken = block(x, given)
+            used.append(taken)
+        return x.reshape(len(x), -1), tuple(used)
+
+    def __call__(self, x: Float[Array, "n h w c"]) -> Float[Array, "n outputs"]:
+        return self.head(self.features(x)[0])
+
+    def given(self, x: Float[Array, "support h w c"]) -> Callable[[Array], Array]:
+        if self.normalisation == "batch":
+            return self
+        statistics = self.features(x)[1]
+        return lambda query: self.head(self.features(query, statistics)[0])
+
+
+def conv4(
+    features: tuple[int, ...],
+    outputs: int,
+    *,
+    filters: int = 32,
+    normalisation: Literal["batch", "support"] = "batch",
+    key: PRNGKeyArray,
+) -> Conv4:
+    """A Conv-4 for images of shape `features = (height, width, channels)`, at least 16 px wide.
+
+    Glorot-uniform kernels and zero biases, as the MAML family of reference codes has them.
+    """
+    height, width, channels = features
+    *block_keys, head_key = jax.random.split(key, 5)
+    sizes = (channels, filters, filters, filters)
+    blocks = tuple(
+        ConvBlock(glorot(k, (3, 3, c, filters)), jnp.zeros(filters), Shared(jnp.zeros(filters)))
+        for c, k in zip(sizes, block_keys, strict=True)
+    )
+    flat = (height // 16) * (width // 16) * filters
+    return Conv4(blocks, linear(flat, outputs, key=head_key), normalisation)
+
+
+@dataclass(frozen=True)
+class MLPOptions:
+    """The base network of the 2-D regression: hidden layers of 40."""
+
+    hidden: tuple[int, ...] = (40, 40)
+    """Width of each hidden layer."""
+    init: Literal["authors", "he"] = "authors"
+    """Initial weights: the authors' truncated normal of .01, or He's."""
+
+    def build(self, problem: Problem, *, key: PRNGKeyArray) -> MLP:
+        if len(problem.features) != 1:
+            raise ValueError(
+                f"an MLP reads vectors, but these tasks have inputs of shape {problem.features}; "
+                "use the network conv4"
+            )
+        init = {"authors": truncated_normal(0.01), "he": he}[self.init]
+        return mlp((*problem.features, *self.hidden, problem.outputs), init=init, key=key)
+
+
+@dataclass(frozen=True)
+class Conv4Options:
+    """The base network of the image tasks."""
+
+    filters: int = 32
+    """Channels of each block."""
+    normalisation: Literal["batch", "support"] = "batch"
+    """Statistics of the current batch (transductive, as in the papers) or of the support set."""
+
+    def build(self, problem: Problem, *, key: PRNGKeyArray) -> Conv4:
+        if len(problem.features) != 3 or min(problem.features[:2]) < 16:
+            raise ValueError(
+                "Conv-4 halves its images four times, so it needs inputs of shape (height, width, "
+                f"channels) of at least 16 px; these tasks have {problem.features}"
+            )
+        return conv4(
+            problem.features,
+            problem.outputs,
+            filters=self.filters,
+            normalisation=self.normalisation,
+            key=key,
+        )

@@ -1,0 +1,155 @@
+"""Summaries: an autoencoder reads a set of vectors, its mean code represents the task, and its
+reconstruction error steadies the training (Eq. 8 and 9)."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from arml.nn.networks import MLP, Linear, linear, mlp, truncated_normal
+
+Summary = Callable[[Float[Array, "n features"]], tuple[Float[Array, " code"], Float[Array, ""]]]
+"""Maps a sequence to its code and its reconstruction error."""
+
+
+def mean_square(error: Float[Array, "n features"]) -> Float[Array, ""]:
+    """The mean over all entries: what the authors' code uses."""
+    return jnp.mean(jnp.square(error))
+
+
+def squared_frobenius(error: Float[Array, "n features"]) -> Float[Array, ""]:
+    """The squared Frobenius norm: what the paper's text says (n * features times as large)."""
+    return jnp.sum(jnp.square(error))
+
+
+class GRUCell(eqx.Module):
+    """A gated recurrent unit in its first form: the reset gate multiplies the state *before* the
+    candidate's matrix product [Cho et al., 2014], as TensorFlow's GRUCell does.
+
+    Columns of `gates` are reset, then update. The input's products are apart from the state's, so
+    that a whole sequence of inputs can be multiplied at once.
+    """
+
+    input_gates: Linear
+    state_gates: Float[Array, "state gates"]
+    input_candidate: Linear
+    state_candidate: Float[Array, "state state"]
+
+    def project(
+        self, x: Float[Array, "*n inputs"]
+    ) -> tuple[Float[Array, "*n gates"], Float[Array, "*n state"]]:
+        """What the inputs contribute to the gates and to the candidate."""
+        return self.input_gates(x), self.input_candidate(x)
+
+    def __call__(
+        self,
+        projected: tuple[Float[Array, " gates"], Float[Array, " state"]],
+        state: Float[Array, " state"],
+    ) -> Float[Array, " state"]:
+        gates, candidate = projected
+        gates = jax.nn.sigmoid(gates + state @ self.state_gates)
+        reset, update = jnp.split(gates, 2)
+        candidate = jnp.tanh(candidate + (reset * state) @ self.state_candidate)
+        return update * state + (1 - update) * candidate
+
+
+def gru_cell(inputs: int, state: int, *, key: PRNGKeyArray) -> GRUCell:
+    """Glorot-uniform over the stacked matrix of input and state; the gates' biases start at 1."""
+    key_gates, key_candidate = jax.random.split(key)
+    gates = linear(inputs + state, 2 * state, bias=1.0, key=key_gates)
+    candidate = linear(inputs + state, state, key=key_candidate)
+    return GRUCell(
+        Linear(gates.weight[:inputs], gates.bias),
+        gates.weight[inputs:],
+        Linear(candidate.weight[:inputs], candidate.bias),
+        candidate.weight[inputs:],
+    )
+
+
+class GRUAutoencoder(eqx.Module):
+    """The authors' aggregator: the code is the mean of the encoder's states; the decoder starts
+    from the last one and reads its own outputs, which rebuild the sequence backwards in time.
+
+    It depends on the order of the sequence.
+    """
+
+    encoder: GRUCell
+    decoder: GRUCell
+    output: Linear
+    error: Callable[[Array], Array] = eqx.field(static=True, default=mean_square)
+
+    def __call__(
+        self, sequence: Float[Array, "n features"]
+    ) -> tuple[Float[Array, " code"], Float[Array, ""]]:
+        n, features = sequence.shape
+        unroll = min(n, 16)
+
+        def encode(state: Array, projected: tuple[Array, Array]) -> tuple[Array, Array]:
+            state = self.encoder(projected, state)
+            return state, state
+
+        def decode(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], Array]:
+            state, previous = carry
+            state = self.decoder(self.decoder.project(previous), state)
+            output = self.output(state)
+            return (state, output), output
+
+        zeros = jnp.zeros(self.output.weight.shape[0], sequence.dtype)
+        last, states = jax.lax.scan(encode, zeros, self.encoder.project(sequence), unroll=unroll)
+        start = (last, jnp.zeros(features, sequence.dtype))
+        _, outputs = jax.lax.scan(decode, start, None, length=n, unroll=unroll)
+        error = self.error(sequence - outputs[::-1])  # Eq. (8), (9): L_q, L_t
+        return jnp.mean(states, axis=0), error  # Eq. (8), (9): q, t
+
+
+def gru_autoencoder(
+    features: int,
+    code: int,
+    *,
+    error: Callable[[Array], Array] = mean_square,
+    key: PRNGKeyArray,
+) -> GRUAutoencoder:
+    """Initial weights as in the authors' code: the output's are truncated normal of 1, bias .1."""
+    key_encoder, key_decoder, key_output = jax.random.split(key, 3)
+    return GRUAutoencoder(
+        gru_cell(features, code, key=key_encoder),
+        gru_cell(features, code, key=key_decoder),
+        linear(code, features, init=truncated_normal(1.0), bias=0.1, key=key_output),
+        error,
+    )
+
+
+class MLPAutoencoder(eqx.Module):
+    """Each vector is encoded and decoded by itself; the code is the mean (ablation VI).
+
+    It does not depend on the order of the set.
+    """
+
+    encoder: MLP
+    decoder: MLP
+    error: Callable[[Array], Array] = eqx.field(static=True, default=mean_square)
+
+    def __call__(
+        self, sequence: Float[Array, "n features"]
+    ) -> tuple[Float[Array, " code"], Float[Array, ""]]:
+        codes = self.encoder(sequence)
+        error = self.error(sequence - self.decoder(codes))  # Eq. (8), (9)
+        return jnp.mean(codes, axis=0), error
+
+
+def mlp_autoencoder(
+    features: int,
+    code: int,
+    *,
+    error: Callable[[Array], Array] = mean_square,
+    key: PRNGKeyArray,
+) -> MLPAutoencoder:
+    """One hidden layer as wide as the code in both halves."""
+    key_encoder, key_decoder = jax.random.split(key)
+    return MLPAutoencoder(
+        mlp((features, code, code), key=key_encoder),
+        mlp((code, code, features), key=key_decoder),
+        error,
+    )

@@ -1,0 +1,158 @@
+"""The floor of the 2-D regression as a learner, and the command that measures it.
+
+`python -m arml.reference --out FILE.json` scores the Bayes-optimal predictor on test tasks, the
+same for everyone, and writes the mean squared error against noisy query targets, by family. The
+noise alone contributes `noise**2` = 0.09 of it.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from arml.episodes import Examples
+from arml.learner import Adapted, Loss, MetaLearner
+from arml.losses import mse
+from arml.results import FORMAT, summarise, write_json
+from arml.tasks.bayes import posterior
+from arml.tasks.functions import Functions, functions_2d
+
+TEST_KEY_SEED = 2020
+"""Test task i is drawn with `fold_in(key(TEST_KEY_SEED), i)`."""
+
+CHUNK = 50
+"""Tasks worked on at once: bounds the memory."""
+
+
+class BayesOptimal(MetaLearner):
+    """Predicts the posterior mean of `tasks`, whose families, priors and noise it knows. It has no
+    meta-parameters: no training improves it, and no learner has a smaller expected error.
+
+    **Arguments**
+
+    - `tasks`: the distribution that the tasks come from; its noise must be above 0.
+    - `draws`: draws of each family's posterior. The error that is due to their number is below a
+      hundredth of the score's interval at the default.
+    """
+
+    tasks: Functions
+    draws: int = eqx.field(static=True)
+    loss: Loss = eqx.field(static=True)
+
+    def __init__(self, tasks: Functions, draws: int = 4096, loss: Loss = mse) -> None:
+        self.tasks, self.draws, self.loss = tasks, draws, loss
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        return Adapted(posterior(self.tasks, support, key=key, draws=self.draws).mean)
+
+
+class Scored(NamedTuple):
+    """Test tasks, scored: the query loss, the family, and the effective sample size of the draws of
+    that family's posterior."""
+
+    loss: Float[Array, " tasks"]
+    family: Int[Array, " tasks"]
+    effective: Float[Array, " tasks"]
+
+
+def score_tasks(learner: BayesOptimal, indices: Int[Array, " tasks"]) -> Scored:
+    """Score the test tasks `indices`."""
+
+    def one(index: Int[Array, ""]) -> Scored:
+        task_key = jax.random.fold_in(jax.random.key(TEST_KEY_SEED), index)
+        posterior_key = jax.random.fold_in(task_key, 1)
+        task = learner.tasks.sample(task_key)
+        loss = learner.meta_loss(task, key=posterior_key)
+        # The same draws as the loss's: the compiler computes them once.
+        drawn = posterior(learner.tasks, task.support, key=posterior_key, draws=learner.draws)
+        return Scored(loss, task.family, drawn.effective_draws()[task.family])
+
+    # A chunk at a time, so that the memory does not grow with the tasks.
+    return jax.lax.map(one, indices, batch_size=CHUNK)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Measure the Bayes-optimal predictor's error on the 2-D regression tasks."""
+
+    out: Path
+    """The JSON file to write."""
+    tasks: int = 4000
+    """Test tasks to score."""
+    draws: int = 16384
+    """Draws of each family's posterior."""
+    shots: int = 10
+    """Support points of a task."""
+    queries: int = 10
+    """Query points of a task."""
+    low: float = 0.0
+    """Least input."""
+    high: float = 5.0
+    """Greatest input."""
+    noise: float = 0.3
+    """Standard deviation of the noise."""
+    flat: bool = True
+    """Put the families that ignore the second input in the plane y = 1."""
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Score the test tasks and write `options.out`; returns what it wrote.
+
+    Raises `ValueError` for options that no task or predictor can have.
+    """
+    if options.tasks < 1:
+        raise ValueError(f"tasks must be 1 or more, got {options.tasks}: ask for some thousands")
+    tasks = functions_2d(
+        shots=options.shots,
+        queries=options.queries,
+        low=options.low,
+        high=options.high,
+        noise=options.noise,
+        flat=options.flat,
+    )
+    begin = time.perf_counter()
+    scored = eqx.filter_jit(score_tasks)(
+        BayesOptimal(tasks, options.draws), jnp.arange(options.tasks)
+    )
+    loss, family, effective = (np.asarray(part) for part in scored)
+    effective_draws = {
+        name: {"median": np.median(own), "least": np.min(own)} if len(own) else None
+        for name, own in ((n, effective[family == i]) for i, n in enumerate(tasks.families))
+    }
+    result = {
+        "format": FORMAT,
+        "recipe": "regression2d/bayes-optimal",
+        "seed": TEST_KEY_SEED,
+        "split": "test",
+        "metric": "mse",
+        **summarise(loss, family, tasks.families),
+        "inner_steps": 0,
+        "protocol": (
+            f"{options.shots}-shot, inputs U[{options.low:g}, {options.high:g}], "
+            f"noise {options.noise:g} on support and query"
+        ),
+        "commit": None,
+        "versions": {"jax": jax.__version__, "equinox": eqx.__version__, "numpy": np.__version__},
+        "device": jax.devices()[0].device_kind,
+        "seconds": round(time.perf_counter() - begin, 2),
+        "parameters": 0,
+        "steps": 0,
+        "floor": None,
+        "draws": options.draws,
+        "effective_draws": effective_draws,
+        "flat": options.flat,
+    }
+    write_json(options.out, result)
+    return result
+
+
+if __name__ == "__main__":
+    written = measure(tyro.cli(Options, prog="python -m arml.reference"))
+    print(f"mse {written['score']['mean']:.4f} +- {written['score']['ci95']:.4f}")

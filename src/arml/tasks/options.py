@@ -1,0 +1,100 @@
+"""The task distributions as data: what a configuration file holds, and how it becomes tasks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from arml.episodes import TaskDistribution
+from arml.tasks.functions import functions_2d
+from arml.tasks.images import image_episodes
+from arml.tasks.sources.folders import load_families
+from arml.tasks.sources.splits import read_split, write_split
+
+Progress = Callable[[str, int, int], None]
+
+
+class Splits(NamedTuple):
+    """The tasks of the three splits, and what the data was."""
+
+    train: TaskDistribution
+    validation: TaskDistribution
+    test: TaskDistribution
+    sources: dict[str, str]
+    """The digest of each source; empty where tasks are drawn and not read."""
+
+
+@dataclass(frozen=True)
+class FunctionsOptions:
+    """The six families of 2-D functions."""
+
+    shots: int = 10
+    """Support points of a task."""
+    queries: int = 10
+    """Query points of a task."""
+    low: float = 0.0
+    """Inputs are drawn from U[low, high]; the authors' code has -5."""
+    high: float = 5.0
+    """See low."""
+    noise: float = 0.3
+    """Standard deviation of the noise on every target."""
+    flat: bool = True
+    """Families 1 to 4 lie in the plane y = 1."""
+
+    def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
+        """All splits are one distribution: they differ by their keys."""
+        tasks = functions_2d(
+            shots=self.shots,
+            queries=self.queries,
+            low=self.low,
+            high=self.high,
+            noise=self.noise,
+            flat=self.flat,
+        )
+        return Splits(tasks, tasks, tasks, {})
+
+
+@dataclass(frozen=True)
+class FoldersOptions:
+    """Image episodes from folders or zips with one folder a class; each source is a family."""
+
+    data: tuple[str, ...] = ()
+    """Folders or zip files, one family each."""
+    shots: int = 1
+    """Support images a class."""
+    ways: int = 5
+    """Classes of a task."""
+    queries: int = 15
+    """Query images a class."""
+    size: int = 28
+    """Images become size x size pixels."""
+    split_seed: int = 0
+    """Seeds the split of each family's classes into 64% train, 16% validation, 20% test."""
+
+    def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
+        """Load the data and split its classes as the file `split` says; write it if need be."""
+        if not self.data:
+            raise ValueError(
+                "expected at least one folder or zip of images with one folder a class, got none: "
+                "give --data FOLDER_OR_ZIP..."
+            )
+        if self.size < 16:
+            raise ValueError(f"size must be at least 16 px, got {self.size}: raise --size")
+        families = load_families(self.data, size=self.size, progress=progress)
+        if split.exists():
+            parts = read_split(split, families)
+        else:
+            parts = write_split(split, families, seed=self.split_seed)
+
+        def episodes(part: str) -> TaskDistribution:
+            return image_episodes(
+                families,
+                parts,
+                part=part,
+                ways=self.ways,
+                shots=self.shots,
+                queries=self.queries,
+            )
+
+        sources = {family.name: family.digest for family in families}
+        return Splits(episodes("train"), episodes("validation"), episodes("test"), sources)

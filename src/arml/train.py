@@ -1,0 +1,129 @@
+"""Meta-training: the outer loop. One compiled step draws a batch of tasks on the device, adapts to
+each, and moves the meta-parameters against the mean gradient."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from arml.episodes import TaskDistribution
+from arml.learner import MetaLearner
+
+
+@dataclass(frozen=True)
+class OuterOptions:
+    """The outer optimiser: Adam."""
+
+    outer_rate: float = 0.001
+    """Adam's step size."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """Keep the rate, or let it fall to zero along a half cosine."""
+    clip: float = 0.0
+    """Bound on the gradient's global norm; 0 for none."""
+
+    def build(self, steps: int) -> optax.GradientTransformation:
+        """The optimiser for a run of `steps` outer steps."""
+        rate = (
+            self.outer_rate
+            if self.schedule == "constant"
+            else optax.cosine_decay_schedule(self.outer_rate, steps)
+        )
+        clip = optax.clip_by_global_norm(self.clip) if self.clip else optax.identity()
+        return optax.chain(clip, optax.adam(rate))
+
+
+class TrainState(eqx.Module):
+    """Everything that a run must remember between two steps."""
+
+    learner: MetaLearner
+    optimiser: optax.OptState
+    step: Int[Array, ""]
+
+
+class Record(NamedTuple):
+    """What one outer step reports."""
+
+    loss: Float[Array, ""]
+    """Mean meta-loss of the batch."""
+    bad_family: Int[Array, ""]
+    """The family of the first task whose loss is not finite; -1 if none is."""
+    finite: Array
+    """Whether loss and gradient are finite."""
+
+
+def start(learner: MetaLearner, optimiser: optax.GradientTransformation) -> TrainState:
+    """The state before the first step."""
+    trained = eqx.filter(learner, eqx.is_inexact_array)
+    return TrainState(learner, optimiser.init(trained), jnp.zeros((), jnp.int32))
+
+
+def make_step(
+    optimiser: optax.GradientTransformation, *, batch: int, key: PRNGKeyArray
+) -> Callable[[TaskDistribution, TrainState], tuple[TrainState, Record]]:
+    """One outer step over `batch` tasks. Pure: what step `s` draws depends on `key` and `s` alone,
+    so a run can be taken up at any step."""
+
+    def step(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
+        task_key, adapt_key = jax.random.split(jax.random.fold_in(key, state.step))
+        drawn = jax.vmap(tasks.sample)(jax.random.split(task_key, batch))
+        trained, rest = eqx.partition(state.learner, eqx.is_inexact_array)
+
+        def objective(trained: MetaLearner) -> tuple[Array, Array]:
+            learner = eqx.combine(trained, rest)
+            keys = jax.random.split(adapt_key, batch)
+            losses = jax.vmap(lambda task, key: learner.meta_loss(task, key=key))(drawn, keys)
+            return jnp.mean(losses), losses  # Eq. (1), (11)
+
+        (loss, losses), gradient = jax.value_and_grad(objective, has_aux=True)(trained)
+        updates, optimiser_state = optimiser.update(gradient, state.optimiser, trained)
+        learner = eqx.combine(optax.apply_updates(trained, updates), rest)
+        bad = ~jnp.isfinite(losses)
+        record = Record(
+            loss=loss,
+            bad_family=jnp.where(jnp.any(bad), drawn.family[jnp.argmax(bad)], -1),
+            finite=jnp.isfinite(loss) & jnp.isfinite(optax.global_norm(gradient)),
+        )
+        return TrainState(learner, optimiser_state, state.step + 1), record
+
+    return step
+
+
+def make_interval(
+    step: Callable[[TaskDistribution, TrainState], tuple[TrainState, Record]],
+    *,
+    steps: int,
+    scan: bool,
+) -> Callable[[TaskDistribution, TrainState], tuple[TrainState, Record]]:
+    """`steps` outer steps; the records are stacked.
+
+    `scan` makes them one compiled loop and one dispatch, which small networks want. On a CPU
+    convolutions are slow inside a compiled loop: those want one dispatch a step.
+    """
+
+    def looped(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
+        arrays, static = eqx.partition(state, eqx.is_array)
+
+        def body(arrays: TrainState, _: None) -> tuple[TrainState, Record]:
+            state, record = step(tasks, eqx.combine(arrays, static))
+            return eqx.filter(state, eqx.is_array), record
+
+        arrays, records = jax.lax.scan(body, arrays, None, length=steps)
+        return eqx.combine(arrays, static), records
+
+    if scan:
+        return eqx.filter_jit(looped, donate="all-except-first")
+    compiled = eqx.filter_jit(step, donate="all-except-first")
+
+    def dispatched(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
+        records = []
+        for _ in range(steps):
+            state, record = compiled(tasks, state)
+            records.append(record)
+        return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *records)
+
+    return dispatched
