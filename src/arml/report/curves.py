@@ -59,9 +59,9 @@ def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
     recipes = list(dict.fromkeys(_recipe(run) for run in runs))
     figure = Figure(figsize=(9.4, 3.7 + 0.2 * (len(recipes) // 3)), layout="constrained")
     training, validation = figure.subplots(1, 2, sharex=True)
+    named: set[str] = set()
     for run in runs:
         index = recipes.index(_recipe(run))
-        first = all(_recipe(other) != _recipe(run) for other in runs[: runs.index(run)])
         style: dict[str, Any] = {
             "color": COLOURS[index % len(COLOURS)],
             "linestyle": DASHES[(index + index // len(COLOURS)) % len(DASHES)],
@@ -70,7 +70,9 @@ def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
         training.plot(*loss.T, color=style["color"], linewidth=1.1)
         step, score, half = _series(run.metrics, "validation", "validation_ci95").T
         marker = "o" if len(step) <= 30 else ""
-        label = _recipe(run) if first else None
+        # One entry in the legend for all seeds of a recipe.
+        label = None if _recipe(run) in named else _recipe(run)
+        named.add(_recipe(run))
         validation.plot(
             step, score, label=label, marker=marker, markersize=3, linewidth=1.6, **style
         )

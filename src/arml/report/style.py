@@ -59,6 +59,10 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 @styled
 def render(figure: Figure, kind: str) -> bytes:
     """The figure as a file of `kind` "svg" or "png" (200 dots an inch)."""
+    if figure.get_layout_engine() is not None:
+        # A second pass of the layout would move things a little, and the files would differ.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
     buffer = io.BytesIO()
     metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
     figure.savefig(buffer, format=kind, dpi=200, metadata=metadata, facecolor="white")
