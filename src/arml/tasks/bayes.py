@@ -32,6 +32,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.episodes import Examples
 from arml.tasks.functions import FAMILIES, FLAT, FUNCTIONS, PRIOR_HIGH, PRIOR_LOW, Functions
 
+LINEAR = np.array([1, 2, 3, 4])
+"""The families that are linear in all their coefficients."""
+
 IMPOSSIBLE = -1e30
 """Log weight of a draw outside its prior: finite, so that a family without any draw inside has
 probability zero rather than not-a-number."""
@@ -90,21 +93,31 @@ def posterior(
     shifts = jax.random.uniform(key, (len(FAMILIES), 1, 4), x.dtype)
     uniform = (jnp.asarray(_lattice(draws), x.dtype) + shifts) % 1.0
 
-    drawn = [_sinusoid(uniform[0], x, z, tasks.noise)]
-    for family in (1, 2, 3, 4):
-        # Columns of the design matrix: the family's function of each unit vector of coefficients.
-        design = jax.vmap(FUNCTIONS[family], in_axes=(0, None, None))(
-            jnp.eye(4, dtype=x.dtype), x, y
-        )
-        drawn.append(_linear(family, uniform[family], design.T, z, tasks.noise))
-    drawn.append(_ripple(uniform[5], x, y, z, tasks.noise))
+    # Columns of the design matrices: each linear family's function of the unit vectors.
+    units = jnp.eye(4, dtype=x.dtype)
+    designs = jnp.stack(
+        [jax.vmap(FUNCTIONS[i], in_axes=(0, None, None))(units, x, y).T for i in LINEAR]
+    )
+    linear = jax.vmap(_linear, in_axes=(0, 0, 0, 0, None, None))(
+        uniform[LINEAR],
+        jnp.asarray(PRIOR_LOW[LINEAR], x.dtype),
+        jnp.asarray(PRIOR_HIGH[LINEAR], x.dtype),
+        designs,
+        z,
+        tasks.noise,
+    )
+    sinusoid = _sinusoid(uniform[0], x, z, tasks.noise)
+    ripple = _ripple(uniform[5], x, y, z, tasks.noise)
+    coefficients, log_weights = (
+        jnp.concatenate([first[None], middle, last[None]])
+        for first, middle, last in zip(sinusoid, linear, ripple, strict=True)
+    )
 
     log_prior = jnp.zeros(len(FAMILIES), x.dtype)
     if tasks.flat:
         # Where the points lie gives away whether the family ignores the second input.
         ignores = jnp.arange(len(FAMILIES)) < FLAT
         log_prior = jnp.where(ignores == jnp.all(y == 1), log_prior, IMPOSSIBLE)
-    coefficients, log_weights = (jnp.stack(part) for part in zip(*drawn, strict=True))
     return Posterior(coefficients, log_weights, log_prior)
 
 
@@ -145,8 +158,9 @@ def _conditional(
     high: Float[Array, ""],
     uniform: Float[Array, " draws"],
 ) -> tuple[Float[Array, " draws"], Float[Array, " draws"]]:
-    """Draw c from exp(-(scale c - target)^2 / 2) on [low, high]; also the log of that density's
-    mean over the interval, the factor by which the draw must be weighed."""
+    """Draw c from exp(-(scale c - target)^2 / 2) on [low, high]; also the log of the factor by
+    which the draw must be weighed: that density's mean over the interval. Where the density hardly
+    changes, c is drawn uniformly and the factor is the density at c."""
     sign = jnp.where(scale < 0, -1.0, 1.0).astype(target.dtype)
     start, stop = sign * (scale * low - target), sign * (scale * high - target)
     # In the left tail the distribution function keeps its relative precision: mirror to there.
@@ -155,24 +169,24 @@ def _conditional(
     width = right - left
     narrow = width < 1e-2
     log_right = log_ndtr(right)
-    # A narrow interval would lose its mass to cancellation; the density is flat there.
+    # A narrow interval would lose its mass to cancellation.
     ratio = jnp.where(narrow, -1.0, log_ndtr(left) - log_right)
     log_mass = log_right + jnp.log1p(-jnp.exp(ratio)) + 0.5 * math.log(2 * math.pi)
-    log_mean = jnp.where(
-        narrow, -0.125 * (left + right) ** 2, log_mass - jnp.log(jnp.where(narrow, 1.0, width))
-    )
+    log_mean = log_mass - jnp.log(jnp.where(narrow, 1.0, width))
     share = jnp.where(mirrored, 1 - uniform, uniform)
     position = jnp.exp(log_right) * (share + (1 - share) * jnp.exp(ratio))
     # Beyond 13 standard deviations the mass underflows; it sits at the end nearest to the centre.
     quantile = jnp.clip(jnp.where(position > 0, ndtri(position), right), left, right)
     fraction = jnp.where(narrow, share, (quantile - left) / jnp.where(narrow, 1.0, width))
     fraction = jnp.where(mirrored, 1 - fraction, fraction)
-    return low + (high - low) * fraction, log_mean
+    value = low + (high - low) * fraction
+    return value, jnp.where(narrow, -0.5 * (scale * value - target) ** 2, log_mean)
 
 
 def _linear(
-    family: int,
     uniform: Float[Array, "draws 4"],
+    low: Float[Array, "4"],
+    high: Float[Array, "4"],
     design: Float[Array, "n 4"],
     z: Float[Array, " n"],
     noise: float,
@@ -189,7 +203,6 @@ def _linear(
     draws = uniform.shape[0]
     log_weights = jnp.full(draws, -0.5 * residual @ residual)
     coefficients = jnp.zeros((draws, 4), z.dtype)
-    low, high = jnp.asarray(PRIOR_LOW[family], z.dtype), jnp.asarray(PRIOR_HIGH[family], z.dtype)
     for i in (3, 2, 1, 0):
         target = projected[i] - coefficients @ jnp.where(jnp.arange(4) > i, r[i], 0.0)
         value, factor = _conditional(r[i, i], target, low[i], high[i], uniform[:, i])
