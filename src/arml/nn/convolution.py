@@ -1,4 +1,4 @@
-"""Convolution and pooling of NHWC images that are fast on a CPU under `vmap`, twice differentiable.
+"""A convolution of NHWC images that is fast on a CPU under `vmap` and reverse mode of any order.
 
 `vmap` over tasks whose kernels differ turns XLA's convolution into a grouped one, and reverse mode
 turns it into dilated forms; on a CPU both leave the fast path by an order of magnitude. So there
@@ -8,13 +8,16 @@ tasks into the examples where the kernel is shared). Elsewhere XLA's own convolu
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
+
+FEW_CHANNELS = 8
 
 
 def convolve(
@@ -37,6 +40,27 @@ def _plain(x: Array, kernel: Array) -> Array:
     )
 
 
+def _pad(x: Array, rows: int, columns: int) -> Array:
+    return jnp.pad(x, ((0, 0), (rows, rows), (columns, columns), (0, 0)))
+
+
+def _patches(x: Array, kh: int, kw: int) -> Array:
+    """`[n * h * w, kh * kw * c]`: each position's neighbourhood; columns first copies in runs."""
+    _, h, w, c = x.shape
+    padded = _pad(x, kh // 2, kw // 2)
+    rows = jnp.concatenate([padded[:, :, j : j + w] for j in range(kw)], -1)
+    return jnp.concatenate([rows[:, i : i + h] for i in range(kh)], -1).reshape(-1, kh * kw * c)
+
+
+def _direct(x: Array, kernel: Array) -> Array:
+    """The convolution of one task. With few channels a product with the patches is faster, the more
+    so as `_correlate` shares the patches and the inner steps all share them."""
+    kh, kw, c, o = kernel.shape
+    if c >= FEW_CHANNELS:
+        return _plain(x, kernel)
+    return (_patches(x, kh, kw) @ kernel.reshape(-1, o)).reshape(*x.shape[:3], o)
+
+
 def _unrolled(operation: Callable[..., Array]) -> Callable[..., Array]:
     """`operation` as it is, but a loop over the mapped axis under `vmap`."""
     mapped = custom_vmap(operation)
@@ -46,7 +70,7 @@ def _unrolled(operation: Callable[..., Array]) -> Callable[..., Array]:
         def pick(i: int) -> list[Array]:
             return [a[i] if b else a for a, b in zip(arguments, batched, strict=True)]
 
-        if operation is _plain and not batched[1]:
+        if operation is _direct and not batched[1]:
             x, kernel = arguments
             flat = mapped(x.reshape(-1, *x.shape[2:]), kernel)
             return flat.reshape(*x.shape[:2], *flat.shape[1:]), True
@@ -55,7 +79,7 @@ def _unrolled(operation: Callable[..., Array]) -> Callable[..., Array]:
     return mapped
 
 
-_forward = _unrolled(_plain)
+_forward = _unrolled(_direct)
 
 
 def _transposed(kernel: Array) -> Array:
@@ -81,23 +105,28 @@ _convolve.defvjp(_convolve_fwd, _convolve_bwd)
 
 
 def _correlate(size: tuple[int, int], x: Array, g: Array) -> Array:
-    """`d[i, j] = sum over examples and positions of x[y + i, z + j]^T g[y, z]`."""
+    """The kernel's gradient: `d[i, j] = sum over n, y, z of x[n, y + i, z + j]^T g[n, y, z]`.
+
+    Column shifts of `x` beside each other and row shifts of `g` beside each other make it one
+    matrix product, with `kw + kh` copies instead of the `kh * kw` of a patch matrix.
+    """
     kh, kw = size
-    n, h, w, c = x.shape
+    h, w, c = x.shape[1:]
     o = g.shape[-1]
-    top, left = kh // 2, kw // 2
-    if c < 16 or h * w < 50:
-        padded = jnp.pad(x, ((0, 0), (top, top), (left, left), (0, 0)))
-        columns = [padded[:, i : i + h, j : j + w] for i in range(kh) for j in range(kw)]
-        patches = jnp.concatenate(columns, -1).reshape(-1, kh * kw * c)
-        return (patches.T @ g.reshape(-1, o)).reshape(kh, kw, c, o)
-    padded = jnp.pad(x, ((0, 0), (top, top), (left, left), (0, 0)))
-    a = jnp.concatenate([padded[:, :, j : j + w] for j in range(kw)], -1)
-    padded = jnp.pad(g, ((0, 0), (kh - 1, kh - 1), (0, 0), (0, 0)))
-    rows = h + kh - 1
-    b = jnp.concatenate([padded[:, kh - 1 - i : kh - 1 - i + rows] for i in range(kh)], -1)
-    d = a.reshape(-1, kw * c).T @ b.reshape(-1, kh * o)
-    return d.reshape(kw, c, kh, o).transpose(2, 0, 1, 3)
+    if c < FEW_CHANNELS:
+        return (_patches(x, kh, kw).T @ g.reshape(-1, o)).reshape(kh, kw, c, o)
+    x = _pad(x, kh // 2, kw // 2)
+    g = _pad(g, kh - 1, 0)
+    columns = _beside([x[:, :, j : j + w] for j in range(kw)])
+    rows = _beside([g[:, kh - 1 - i : 2 * kh - 2 - i + h] for i in range(kh)])
+    return (columns.T @ rows).reshape(kw, c, kh, o).transpose(2, 0, 1, 3)
+
+
+def _beside(parts: list[Array]) -> Array:
+    """Concatenated channels of all positions. The barrier keeps XLA from fusing the concatenation
+    with its operands, which turns block copies into a branch for each element."""
+    joined = jnp.concatenate(lax.optimization_barrier(parts), -1)
+    return joined.reshape(-1, joined.shape[-1])
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -121,18 +150,126 @@ def _kernel_gradient_bwd(
 _kernel_gradient.defvjp(_kernel_gradient_fwd, _kernel_gradient_bwd)
 
 
+class _Windows(NamedTuple):
+    """The geometry of a pooling: `shape` of the input, window, stride, and the padding before."""
+
+    shape: tuple[int, ...]
+    window: int
+    stride: int
+    before: tuple[int, int]
+    out: tuple[int, int]
+
+
 def max_pool(x: Float[Array, "n h w c"], *, window: int = 2) -> Float[Array, "n h2 w2 c"]:
-    """The maximum over windows that do not overlap; rows and columns left over are dropped."""
-    n, h, w, c = x.shape
-    h, w = h // window, w // window
-    x = x[:, : h * window, : w * window].reshape(n, h, window, w, window, c)
-    return jnp.max(x, axis=(2, 4))
+    """The maximum over windows that do not overlap; rows and columns left over are dropped.
+
+    Of equal values the first takes the gradient. Reverse mode of any order.
+    """
+    out = (x.shape[1] // window, x.shape[2] // window)
+    return _pool(x, _Windows(x.shape, window, window, (0, 0), out))
 
 
 def max_pool_same(
     x: Float[Array, "n h w c"], *, window: int = 3, stride: int = 2
 ) -> Float[Array, "n h2 w2 c"]:
-    """The maximum over overlapping windows, padded as SAME (the odd pixel at the bottom right)."""
-    return lax.reduce_window(
-        x, -jnp.inf, lax.max, (1, window, window, 1), (1, stride, stride, 1), "SAME"
+    """The maximum over windows that may overlap, padded as SAME: `ceil(h / stride)` rows, and the
+    odd row of padding at the bottom, the odd column at the right.
+
+    Of equal values the first takes the gradient. Reverse mode of any order.
+    """
+    out = (-(-x.shape[1] // stride), -(-x.shape[2] // stride))
+    before = tuple(
+        max((n - 1) * stride + window - size, 0) // 2
+        for n, size in zip(out, x.shape[1:3], strict=True)
     )
+    return _pool(x, _Windows(x.shape, window, stride, (before[0], before[1]), out))
+
+
+def _slices(x: Array, windows: _Windows, fill: float) -> list[Array]:
+    """The window's elements, each for all windows: `window^2` arrays of the output's shape."""
+    size, stride = windows.window, windows.stride
+    low_high = []
+    for before, n, length in zip(windows.before, windows.out, x.shape[1:3], strict=True):
+        low_high.append((before, (n - 1) * stride + size - length - before, 0))
+    x = lax.pad(x, jnp.asarray(fill, x.dtype), [(0, 0, 0), *low_high, (0, 0, 0)])
+    ends = [stride * (n - 1) + 1 for n in windows.out]
+    return [
+        x[:, i : i + ends[0] : stride, j : j + ends[1] : stride]
+        for i in range(size)
+        for j in range(size)
+    ]
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _pool(x: Array, windows: _Windows) -> Array:
+    return reduce(jnp.maximum, _slices(x, windows, -jnp.inf))
+
+
+def _pool_fwd(x: Array, windows: _Windows) -> tuple[Array, Array]:
+    return _pool(x, windows), _winner(_slices(lax.stop_gradient(x), windows, -jnp.inf))
+
+
+def _winner(slices: list[Array]) -> Array:
+    """The place in its window of each window's first maximum."""
+    best, index = slices[0], jnp.zeros(slices[0].shape, jnp.int8)
+    for k, part in enumerate(slices[1:], 1):
+        index = jnp.where(part > best, jnp.int8(k), index)
+        best = jnp.maximum(part, best)
+    return index
+
+
+def _pool_bwd(windows: _Windows, index: Array, g: Array) -> tuple[Array]:
+    return (_spread(g, index, windows),)
+
+
+_pool.defvjp(_pool_fwd, _pool_bwd)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _gather(u: Array, index: Array, windows: _Windows) -> Array:
+    """The element of each window of `u` that `index` names."""
+    parts = _slices(u, windows, 0.0)
+    return reduce(jnp.add, [jnp.where(index == k, part, 0) for k, part in enumerate(parts)])
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _spread(g: Array, index: Array, windows: _Windows) -> Array:
+    """The adjoint of `_gather`: each window's `g` at the place that `index` names."""
+    size, stride = windows.window, windows.stride
+    n, h, w, c = windows.shape
+    if size == stride:
+        places = jnp.arange(size * size, dtype=index.dtype).reshape(size, 1, size, 1)
+        full = jnp.where(index[:, :, None, :, None] == places, g[:, :, None, :, None], 0)
+        full = full.reshape(n, size * windows.out[0], size * windows.out[1], c)
+        return jnp.pad(full, ((0, 0), (0, h - full.shape[1]), (0, w - full.shape[2]), (0, 0)))
+    total = jnp.zeros(windows.shape, g.dtype)
+    for k in range(size * size):
+        edges = []
+        for offset, before, m, length in zip(
+            divmod(k, size), windows.before, windows.out, (h, w), strict=True
+        ):
+            low = offset - before
+            edges.append((low, length - low - (stride * (m - 1) + 1), stride - 1))
+        part = jnp.where(index == k, g, 0)
+        total += lax.pad(part, jnp.zeros((), g.dtype), [(0, 0, 0), *edges, (0, 0, 0)])
+    return total
+
+
+def _gather_fwd(u: Array, index: Array, windows: _Windows) -> tuple[Array, Array]:
+    return _gather(u, index, windows), index
+
+
+def _gather_bwd(windows: _Windows, index: Array, g: Array) -> tuple[Array, None]:
+    return _spread(g, index, windows), None
+
+
+def _spread_fwd(g: Array, index: Array, windows: _Windows) -> tuple[Array, Array]:
+    return _spread(g, index, windows), index
+
+
+def _spread_bwd(windows: _Windows, index: Array, u: Array) -> tuple[Array, None]:
+    return _gather(u, index, windows), None
+
+
+_gather.defvjp(_gather_fwd, _gather_bwd)
+_spread.defvjp(_spread_fwd, _spread_bwd)

@@ -1,0 +1,140 @@
+"""The convolution and the poolings against XLA's own forms, to second order and under `vmap`."""
+
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from arml.nn.convolution import convolve, max_pool, max_pool_same
+
+
+@pytest.fixture(autouse=True)
+def float64() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def normal(seed: int, *shape: int) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape))
+
+
+def reference(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    numbers = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=numbers)
+
+
+def second_order(operation: Callable) -> Callable:
+    """The gradient of a loss after an inner gradient step on the kernel, and the loss."""
+
+    def after_step(x: jax.Array, kernel: jax.Array) -> jax.Array:
+        def loss(k: jax.Array) -> jax.Array:
+            return jnp.mean(jnp.tanh(operation(jnp.sin(operation(x, k[0])), k[1])) ** 2)
+
+        return loss(jax.tree.map(lambda k, g: k - 0.5 * g, kernel, jax.grad(loss)(kernel)))
+
+    return jax.value_and_grad(after_step, argnums=(0, 1))
+
+
+def close(a: object, b: object) -> None:
+    jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-9, atol=1e-12), a, b)
+
+
+@pytest.mark.parametrize("channels", [2, 9])
+@pytest.mark.parametrize(("kh", "kw"), [(3, 3), (1, 5), (2, 3)])
+def test_equals_xla_to_second_order(channels: int, kh: int, kw: int) -> None:
+    x = normal(0, 2, 6, 5, channels)
+    kernel = (normal(1, kh, kw, channels, 8), normal(2, kh, kw, 8, 3))
+    close(jax.jit(second_order(convolve))(x, kernel), second_order(reference)(x, kernel))
+
+
+@pytest.mark.parametrize("channels", [2, 9])
+@pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)])
+def test_vmap_equals_loop(channels: int, axes: tuple[int | None, int | None]) -> None:
+    x, k1, k2 = (
+        normal(0, 3, 2, 5, 4, channels),
+        normal(1, 3, 3, 3, channels, 8),
+        normal(2, 3, 3, 8, 2),
+    )
+    k2 = jnp.broadcast_to(k2, (3, *k2.shape))
+    x = x if axes[0] == 0 else x[0]
+    kernel = (k1, k2) if axes[1] == 0 else (k1[0], k2[0])
+    got = jax.jit(jax.vmap(second_order(convolve), axes))(x, kernel)
+    close(got, jax.vmap(second_order(reference), axes)(x, kernel))
+
+
+@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+def test_gradient_outside_vmap(remat: bool, shared: bool) -> None:
+    x = normal(0, 3, 2, 5, 4, 3)
+    shape = () if shared else (3,)
+    kernel = (normal(1, *shape, 3, 3, 3, 8), normal(2, *shape, 3, 3, 8, 2))
+
+    def total(operation: Callable) -> Callable:
+        def one(x: jax.Array, kernel: jax.Array) -> jax.Array:
+            return second_order(operation)(x, kernel)[0]
+
+        one = jax.checkpoint(one) if remat else one
+        mapped = jax.vmap(one, (0, None if shared else 0))
+        return jax.grad(lambda x, k: jnp.mean(mapped(x, k)), (0, 1))
+
+    close(jax.jit(total(convolve))(x, kernel), total(reference)(x, kernel))
+
+
+def test_nested_vmap() -> None:
+    x, kernel = normal(0, 2, 3, 1, 4, 4, 9), normal(1, 2, 3, 3, 3, 9, 2)
+    got = jax.vmap(jax.vmap(convolve))(x, kernel)
+    close(got, jax.vmap(jax.vmap(reference))(x, kernel))
+
+
+def test_no_grouped_convolution_on_a_cpu() -> None:
+    x, kernel = normal(0, 3, 2, 5, 4, 9), normal(1, 3, 3, 3, 9, 9)
+
+    def loss(kernel: jax.Array) -> jax.Array:
+        gradient = jax.vmap(jax.grad(lambda k, x: jnp.sum(jnp.sin(convolve(x, k)))))(kernel, x)
+        return jnp.sum(jnp.square(gradient))
+
+    text = jax.jit(jax.grad(loss)).lower(kernel).as_text()
+    groups = [line for line in text.splitlines() if "feature_group_count" in line]
+    assert groups or jax.default_backend() != "cpu"
+    assert jax.default_backend() != "cpu" or all(
+        "feature_group_count = 1 " in line and "batch_group_count = 1 " in line for line in groups
+    )
+
+
+def pooled(x: jax.Array, window: int, stride: int, padding: str) -> jax.Array:
+    shape, strides = (1, window, window, 1), (1, stride, stride, 1)
+    return lax.reduce_window(x, -jnp.inf, lax.max, shape, strides, padding)
+
+
+@pytest.mark.parametrize(
+    ("pool", "plain"),
+    [
+        (max_pool, lambda x: pooled(x, 2, 2, "VALID")),
+        (lambda x: max_pool(x, window=3), lambda x: pooled(x, 3, 3, "VALID")),
+        (max_pool_same, lambda x: pooled(x, 3, 2, "SAME")),
+        (lambda x: max_pool_same(x, window=2, stride=3), lambda x: pooled(x, 2, 3, "SAME")),
+    ],
+)
+@pytest.mark.parametrize("size", [(6, 6), (7, 5), (8, 9)])
+def test_pooling_equals_xla_to_second_order(
+    pool: Callable, plain: Callable, size: tuple[int, int]
+) -> None:
+    x, u = normal(0, 2, *size, 3), normal(1, 2, *size, 3)
+
+    def derivatives(pool: Callable) -> Callable:
+        def first(x: jax.Array) -> jax.Array:
+            return jax.grad(lambda x: jnp.sum(jnp.sin(pool(x)) ** 2))(x)
+
+        return lambda x: (pool(x), first(x), jax.vjp(first, x)[1](u)[0])
+
+    close(jax.jit(derivatives(pool))(x), derivatives(plain)(x))
+    tasks = jnp.stack([x, u])
+    close(jax.vmap(derivatives(pool))(tasks)[2][0], derivatives(plain)(x)[2])
+
+
+def test_of_equal_values_the_first_takes_the_gradient() -> None:
+    gradient = jax.grad(lambda x: jnp.sum(max_pool(x)))(jnp.zeros((1, 2, 2, 1)))
+    np.testing.assert_array_equal(gradient[0, :, :, 0], [[1.0, 0.0], [0.0, 0.0]])
