@@ -49,7 +49,7 @@ def linear(
     inputs: int, outputs: int, *, init: Initialiser = glorot, bias: float = 0.0, key: PRNGKeyArray
 ) -> Linear:
     """A `Linear` with weights from `init` and one constant bias."""
-    return Linear(init(key, (inputs, outputs), jnp.float32), jnp.full(outputs, bias))
+    return Linear(init(key, (inputs, outputs), jnp.float32), jnp.full(outputs, bias, jnp.float32))
 
 
 class MLP(eqx.Module):

@@ -84,7 +84,6 @@ class GRUAutoencoder(eqx.Module):
         self, sequence: Float[Array, "n features"]
     ) -> tuple[Float[Array, " code"], Float[Array, ""]]:
         n, features = sequence.shape
-        unroll = min(n, 16)
 
         def encode(state: Array, projected: tuple[Array, Array]) -> tuple[Array, Array]:
             state = self.encoder(projected, state)
@@ -97,9 +96,9 @@ class GRUAutoencoder(eqx.Module):
             return (state, output), output
 
         zeros = jnp.zeros(self.output.weight.shape[0], sequence.dtype)
-        last, states = jax.lax.scan(encode, zeros, self.encoder.project(sequence), unroll=unroll)
+        last, states = jax.lax.scan(encode, zeros, self.encoder.project(sequence))
         start = (last, jnp.zeros(features, sequence.dtype))
-        _, outputs = jax.lax.scan(decode, start, None, length=n, unroll=unroll)
+        _, outputs = jax.lax.scan(decode, start, None, length=n)
         error = self.error(sequence - outputs[::-1])  # Eq. (8), (9): L_q, L_t
         return jnp.mean(states, axis=0), error  # Eq. (8), (9): q, t
 
