@@ -3,7 +3,7 @@ each, and moves the meta-parameters against the mean gradient."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.episodes import TaskDistribution
+from arml.inner import GradientDescent
 from arml.learner import MetaLearner
 
 
@@ -23,18 +24,49 @@ class OuterOptions:
     """Adam's step size."""
     schedule: Literal["constant", "cosine"] = "constant"
     """Keep the rate, or let it fall to zero along a half cosine."""
+    warmup: int = 0
+    """Outer steps over which the rate rises from zero."""
+    rates_factor: float = 1.0
+    """Factor on the outer step of learned inner rates: they are small, and Adam's steps are not."""
     clip: float = 0.0
     """Bound on the gradient's global norm; 0 for none."""
 
     def build(self, steps: int) -> optax.GradientTransformation:
         """The optimiser for a run of `steps` outer steps."""
-        rate = (
-            self.outer_rate
-            if self.schedule == "constant"
-            else optax.cosine_decay_schedule(self.outer_rate, steps)
-        )
         clip = optax.clip_by_global_norm(self.clip) if self.clip else optax.identity()
-        return optax.chain(clip, optax.adam(rate))
+        slow = optax.masked(optax.scale(self.rates_factor), _learned_rates)
+        return optax.chain(clip, optax.adam(self.rate(steps)), slow)
+
+    def rate(self, steps: int) -> optax.Schedule | float:
+        """Adam's step size over a run of `steps` outer steps."""
+        if self.schedule == "constant" and not self.warmup:
+            return self.outer_rate
+        warmup = min(self.warmup, steps - 1)
+        fall = {
+            "constant": optax.constant_schedule(self.outer_rate),
+            "cosine": optax.cosine_decay_schedule(self.outer_rate, steps - warmup),
+        }[self.schedule]
+        rise = optax.linear_schedule(0.0, self.outer_rate, warmup)
+        return optax.join_schedules([rise, fall], [warmup])
+
+    def check(self) -> None:
+        """Refuse options that mean nothing."""
+        if self.outer_rate <= 0:
+            raise ValueError(f"outer_rate must be above 0, got {self.outer_rate}: raise it")
+        for name in ("clip", "warmup", "rates_factor"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}: raise it")
+
+
+def _learned_rates(learner: Any) -> Any:
+    """True at the learned rates of inner loops, False elsewhere."""
+
+    def is_inner(node: Any) -> bool:
+        return isinstance(node, GradientDescent)
+
+    return jax.tree.map(
+        lambda node: jax.tree.map(lambda _: is_inner(node), node), learner, is_leaf=is_inner
+    )
 
 
 class TrainState(eqx.Module):
