@@ -18,14 +18,12 @@ import tyro
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.episodes import Examples
+from arml.evaluate import SEEDS
 from arml.learner import Adapted, Loss, MetaLearner
 from arml.losses import mse
 from arml.results import FORMAT, summarise, write_json
 from arml.tasks.bayes import posterior
 from arml.tasks.functions import Functions, functions_2d
-
-TEST_KEY_SEED = 2020
-"""Test task i is drawn with `fold_in(key(TEST_KEY_SEED), i)`."""
 
 CHUNK = 50
 """Tasks worked on at once: bounds the memory."""
@@ -63,11 +61,11 @@ class Scored(NamedTuple):
 
 
 def score_tasks(learner: BayesOptimal, indices: Int[Array, " tasks"]) -> Scored:
-    """Score the test tasks `indices`."""
+    """Score the test tasks `indices`, the tasks that `evaluate` scores every learner on."""
 
     def one(index: Int[Array, ""]) -> Scored:
-        task_key = jax.random.fold_in(jax.random.key(TEST_KEY_SEED), index)
-        posterior_key = jax.random.fold_in(task_key, 1)
+        key = jax.random.fold_in(jax.random.key(SEEDS["test"]), index)
+        task_key, posterior_key = jax.random.split(key)
         task = learner.tasks.sample(task_key)
         loss = learner.meta_loss(task, key=posterior_key)
         # The same draws as the loss's: the compiler computes them once.
@@ -86,7 +84,7 @@ class Options:
     """The JSON file to write."""
     tasks: int = 4000
     """Test tasks to score."""
-    draws: int = 16384
+    draws: int = 8192
     """Draws of each family's posterior."""
     shots: int = 10
     """Support points of a task."""
@@ -129,7 +127,7 @@ def measure(options: Options) -> dict[str, Any]:
     result = {
         "format": FORMAT,
         "recipe": "regression2d/bayes-optimal",
-        "seed": TEST_KEY_SEED,
+        "seed": SEEDS["test"],
         "split": "test",
         "metric": "mse",
         **summarise(loss, family, tasks.families),
