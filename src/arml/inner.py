@@ -68,9 +68,9 @@ class GradientDescent(eqx.Module):
             gradient = jax.grad(lambda p: loss(join(p, rest)))(part)
             if self.first_order:
                 gradient = jax.lax.stop_gradient(gradient)
-            if jax.tree.structure(rate) == jax.tree.structure(part):
-                return jax.tree.map(lambda p, r, g: p - r * g, part, rate, gradient)
-            return jax.tree.map(lambda p, g: p - rate * g, part, gradient)
+            if isinstance(rate, float) or eqx.is_array(rate):
+                return jax.tree.map(lambda p, g: p - rate * g, part, gradient)
+            return jax.tree.map(lambda p, r, g: p - r * g, part, rate, gradient)
 
         if self.remat:
             step = jax.checkpoint(step)

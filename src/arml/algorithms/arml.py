@@ -14,6 +14,8 @@ Differences
   is divided by the number of entries that the code's means divide by.
 - `paper`: the text's one-layer GCN is taken with the symmetric normalisation of the paper that it
   cites. The authors' code normalises by row, so that the edges between vertices reach nothing.
+- `paper`: E and F are two layers "with 40 neurons"; they have the ReLU that the base network has,
+  which the paper describes in the same words. The authors' code has one linear layer for both.
 - The number of soft clusters is not in the text; two, as in its figure and in the code.
 """
 
@@ -31,7 +33,13 @@ from arml.inner import InnerOptions
 from arml.learner import Conditioned, Network
 from arml.losses import loss_of
 from arml.nn import graphs, prototypes
-from arml.nn.embeddings import ImageEmbedding, InputEmbedding, PairEmbedding, image_embedding
+from arml.nn.embeddings import (
+    ImageEmbedding,
+    InputEmbedding,
+    PairEmbedding,
+    image_embedding,
+    linear_units,
+)
 from arml.nn.modulation import FiLM, Gate, each_filter, each_parameter, stacked
 from arml.nn.networks import glorot, linear, mlp, truncated_normal
 from arml.nn.summaries import (
@@ -64,6 +72,9 @@ class Relational(eqx.Module):
     """
 
     embed: Callable[[Examples], Float[Array, "n d"]]
+    """E of the paper."""
+    embed_values: Callable[[Examples], Float[Array, "n d"]] | None
+    """F of Eq. (3); None where it is E."""
     structure: prototypes.Structure
     sequence: Callable[[Array, Array], Float[Array, "m features"]] = eqx.field(static=True)
     summarise: Summary
@@ -75,7 +86,8 @@ class Relational(eqx.Module):
     def trace(self, support: Examples) -> Trace:
         """The encoding of one support set, step by step."""
         embeddings = self.embed(support)
-        prototypes = self.structure(embeddings, support.y)  # Eq. (2), (3)
+        values = embeddings if self.embed_values is None else self.embed_values(support)
+        prototypes = self.structure(embeddings, values, support.y)  # Eq. (2), (3)
         raw, loss_q = self.summarise(self.sequence(embeddings, prototypes))  # Eq. (8)
         if self.graph is None or self.summarise_reading is None:
             return Trace(embeddings, prototypes, None, raw, None, (loss_q, 0.0))
@@ -156,6 +168,10 @@ class ARMLOptions(InnerOptions):
     """Dimension d of embeddings, prototypes, vertices and of each of the two codes."""
     hidden: tuple[int, ...] = ()
     """Hidden layers of the embedding of vectors; none makes it linear."""
+    activation: Literal["none", "relu"] = "none"
+    """Activation of the embedding of vectors; images have ReLU."""
+    own_values: bool = False
+    """An embedding F of its own for what the soft clusters sum, Eq. (3)."""
     window: int = 3
     """Window of the image embedding's convolutions."""
     message_init: Literal["authors", "glorot"] = "glorot"
@@ -176,7 +192,11 @@ class ARMLOptions(InnerOptions):
             activation = {"sigmoid": jax.nn.sigmoid, "tanh": jnp.tanh}[self.gate]
             modulate = Gate(dense, activation, granularity)
         return Conditioned(
-            net, self.encoder(problem, keys), modulate, self.descent(net), loss_of(problem)
+            net=net,
+            encode=self.encoder(problem, keys),
+            modulate=modulate,
+            inner=self.descent(net),
+            loss=loss_of(problem),
         )
 
     def check(self) -> None:
@@ -209,7 +229,7 @@ class ARMLOptions(InnerOptions):
         """The task encoder."""
         width = self.width
         error = {"mean": mean_square, "frobenius": squared_frobenius}[self.error]
-        summary = {"gru": gru_autoencoder, "mlp": mlp_autoencoder}[self.summary]
+        summary: Any = {"gru": gru_autoencoder, "mlp": mlp_autoencoder}[self.summary]
         labels = problem.outputs if self.sequence == "labelled prototypes" else 0
         structure: Any = {
             "classes": prototypes.ClassMeans(problem.outputs),
@@ -220,6 +240,7 @@ class ARMLOptions(InnerOptions):
         has_graph = self.vertices > 0
         return Relational(
             embed=self.embedding(problem, key=keys["embed"]),
+            embed_values=(self.embedding(problem, key=keys["values"]) if self.own_values else None),
             structure=structure,
             sequence=SEQUENCES[self.sequence],
             summarise=summary(width + labels, width, error=error, key=keys["summary"]),
@@ -241,7 +262,8 @@ class ARMLOptions(InnerOptions):
         paired = problem.kind == "regression"
         inputs = problem.features[0] + (problem.outputs if paired else 0)
         net = mlp((inputs, *self.hidden, self.width), key=key)
-        return PairEmbedding(net) if paired else InputEmbedding(net)
+        activation = {"none": linear_units, "relu": jax.nn.relu}[self.activation]
+        return (PairEmbedding if paired else InputEmbedding)(net, activation)
 
     def graph(self, keys: dict[str, PRNGKeyArray]) -> graphs.MetaKnowledgeGraph:
         """The meta-knowledge graph, its vertices Glorot-uniform as single rows."""
@@ -311,7 +333,8 @@ def official(problem: Problem) -> ARMLOptions:
 def paper(problem: Problem) -> ARMLOptions:
     """What the paper's text says, and the code where the text is silent."""
     if problem.kind == "regression":
-        options, entries, mu = ARMLOptions(), 2 * 40, 0.01
+        options = ARMLOptions(activation="relu", own_values=True)
+        entries, mu = 2 * 40, 0.01
     else:
         entries, mu = problem.outputs * 128, 0.01 * problem.shots / problem.query
         options = ARMLOptions(

@@ -45,4 +45,4 @@ class MAMLOptions(InnerOptions):
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MAML:
         """The learner; `net` holds its only weights, so the key goes unused."""
-        return MAML(net, self.descent(net), loss_of(problem))
+        return MAML(net=net, inner=self.descent(net), loss=loss_of(problem))

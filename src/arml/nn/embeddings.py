@@ -1,5 +1,7 @@
 """Embeddings E of a task's samples: `Examples -> [n, d]`."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,23 +12,32 @@ from arml.nn.convolution import convolve, max_pool_same
 from arml.nn.networks import MLP, Linear, linear, truncated_normal
 from arml.nn.normalisation import local_response_norm
 
+Activation = Callable[[Array], Array]
+
+
+def linear_units(x: Array) -> Array:
+    """No activation."""
+    return x
+
 
 class PairEmbedding(eqx.Module):
     """Embeds the pair (x, y): a regression sample means nothing without its target."""
 
     net: MLP
+    activation: Activation = eqx.field(static=True, default=linear_units)
 
     def __call__(self, support: Examples) -> Float[Array, "n d"]:
-        return self.net(jnp.concatenate([support.x, support.y], axis=1))
+        return self.activation(self.net(jnp.concatenate([support.x, support.y], axis=1)))
 
 
 class InputEmbedding(eqx.Module):
     """Embeds x alone: classification prototypes get their labels from their order."""
 
     net: MLP
+    activation: Activation = eqx.field(static=True, default=linear_units)
 
     def __call__(self, support: Examples) -> Float[Array, "n d"]:
-        return self.net(support.x)
+        return self.activation(self.net(support.x))
 
 
 class ImageEmbedding(eqx.Module):

@@ -8,7 +8,7 @@ is the network's own affair.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -20,7 +20,7 @@ from arml.inner import Shared
 from arml.nn.convolution import convolve, max_pool
 from arml.nn.normalisation import batch_norm, moments
 
-Initialiser = jax.nn.initializers.Initializer
+Initialiser = Callable[[PRNGKeyArray, tuple[int, ...], Any], Array]
 glorot = jax.nn.initializers.glorot_uniform()
 he = jax.nn.initializers.he_normal()
 
@@ -29,7 +29,7 @@ def truncated_normal(sd: float) -> Initialiser:
     """Normal with standard deviation `sd` before it is cut at two of them, as TensorFlow's
     `truncated_normal`: the authors' code starts from it."""
 
-    def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: object = jnp.float32) -> Array:
+    def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
         return sd * jax.random.truncated_normal(key, -2.0, 2.0, shape, dtype)
 
     return init

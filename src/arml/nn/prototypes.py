@@ -1,6 +1,8 @@
 """Prototypes: the vertices of a task's own graph, made of the embeddings of its support set.
 
-Each structure maps embeddings `[n, d]` and labels to prototypes `[K, d]`.
+Each structure maps two embeddings of the samples, E and F, both `[n, d]`, and their labels to
+prototypes `[K, d]`. Only the soft clusters use E; wherever E and F are not told apart, they are
+the same.
 """
 
 from collections.abc import Callable
@@ -13,7 +15,8 @@ from jaxtyping import Array, Float, Int, Shaped
 from arml.nn.networks import Linear
 
 Structure = Callable[
-    [Float[Array, "n d"], Shaped[Array, "n *targets"]], Float[Array, "prototypes d"]
+    [Float[Array, "n d"], Float[Array, "n d"], Shaped[Array, "n *targets"]],
+    Float[Array, "prototypes d"],
 ]
 
 
@@ -23,44 +26,40 @@ class ClassMeans(eqx.Module):
     ways: int = eqx.field(static=True)
 
     def __call__(
-        self, embeddings: Float[Array, "n d"], y: Int[Array, " n"]
+        self, e: Float[Array, "n d"], f: Float[Array, "n d"], y: Int[Array, " n"]
     ) -> Float[Array, "ways d"]:
-        member = jax.nn.one_hot(y, self.ways, axis=0, dtype=embeddings.dtype)
-        return member @ embeddings / jnp.sum(member, axis=1, keepdims=True)  # Eq. (2)
+        member = jax.nn.one_hot(y, self.ways, axis=0, dtype=f.dtype)
+        return member @ f / jnp.sum(member, axis=1, keepdims=True)  # Eq. (2)
 
 
 class SoftClusters(eqx.Module):
-    """Sums of the embeddings, weighted by a learned soft assignment. Eq. (3).
+    """Sums of the embeddings F, weighted by an assignment that is learned from E. Eq. (3).
 
     Weighted sums, not means: the prototypes grow with the number of shots, as in the paper's
-    formula and in the authors' code. `normalise` divides by the clusters' weights instead.
+    formula and in the authors' code.
     """
 
     assign: Linear
-    normalise: bool = eqx.field(static=True, default=False)
 
-    def assignment(self, embeddings: Float[Array, "n d"]) -> Float[Array, "n prototypes"]:
+    def assignment(self, e: Float[Array, "n d"]) -> Float[Array, "n prototypes"]:
         """Each sample's weights over the clusters; rows sum to one."""
-        return jax.nn.softmax(self.assign(embeddings), axis=-1)  # Eq. (3): P, transposed
+        return jax.nn.softmax(self.assign(e), axis=-1)  # Eq. (3): P, transposed
 
     def __call__(
-        self, embeddings: Float[Array, "n d"], y: Shaped[Array, "n *targets"]
+        self, e: Float[Array, "n d"], f: Float[Array, "n d"], y: Shaped[Array, "n *targets"]
     ) -> Float[Array, "prototypes d"]:
-        weights = self.assignment(embeddings).T
-        if self.normalise:
-            weights = weights / jnp.sum(weights, axis=1, keepdims=True)
-        return weights @ embeddings  # Eq. (3)
+        return self.assignment(e).T @ f  # Eq. (3)
 
 
 def sample_mean(
-    embeddings: Float[Array, "n d"], y: Shaped[Array, "n *targets"]
+    e: Float[Array, "n d"], f: Float[Array, "n d"], y: Shaped[Array, "n *targets"]
 ) -> Float[Array, "1 d"]:
     """One prototype, the mean of all samples (ablation I)."""
-    return jnp.mean(embeddings, axis=0, keepdims=True)
+    return jnp.mean(f, axis=0, keepdims=True)
 
 
 def each_sample(
-    embeddings: Float[Array, "n d"], y: Shaped[Array, "n *targets"]
+    e: Float[Array, "n d"], f: Float[Array, "n d"], y: Shaped[Array, "n *targets"]
 ) -> Float[Array, "n d"]:
     """Every sample is a vertex of the task's graph (ablation II)."""
-    return embeddings
+    return f
