@@ -240,7 +240,11 @@ class ARMLOptions(InnerOptions):
         has_graph = self.vertices > 0
         return Relational(
             embed=self.embedding(problem, key=keys["embed"]),
-            embed_values=(self.embedding(problem, key=keys["values"]) if self.own_values else None),
+            embed_values=(
+                self.embedding(problem, key=jax.random.fold_in(keys["embed"], 1))
+                if self.own_values
+                else None
+            ),
             structure=structure,
             sequence=SEQUENCES[self.sequence],
             summarise=summary(width + labels, width, error=error, key=keys["summary"]),
