@@ -356,7 +356,6 @@ def best(problem: Problem) -> ARMLOptions:
     if problem.kind == "regression":
         return ARMLOptions(
             learn_rates=True,
-            inner_rate=0.01,
             summary="mlp",
             sequence="samples",
             hidden=(128, 128),
@@ -371,9 +370,8 @@ def best(problem: Problem) -> ARMLOptions:
         summary="mlp",
         vertices=8,
         gamma_s=8**0.5,
-        width=128,
+        width=64,
         gate="film",
-        granularity="filter",
         mu_1=1e-3,
         mu_2=1e-3,
     )

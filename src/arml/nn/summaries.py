@@ -133,7 +133,7 @@ class MLPAutoencoder(eqx.Module):
     def __call__(
         self, sequence: Float[Array, "n features"]
     ) -> tuple[Float[Array, " code"], Float[Array, ""]]:
-        codes = self.encoder(sequence)
+        codes = jnp.tanh(self.encoder(sequence))  # bounded, as a GRU's states are
         error = self.error(sequence - self.decoder(codes))  # Eq. (8), (9)
         return jnp.mean(codes, axis=0), error
 
