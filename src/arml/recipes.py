@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
+from typing import NamedTuple
 
 from arml.algorithms.arml import PRESETS
 from arml.algorithms.maml import MAMLOptions
@@ -25,7 +27,7 @@ def regression2d_best() -> Experiment:
     return replace(
         regression2d("arml", PRESETS["best"](REGRESSION)),
         network=MLPOptions(init="he"),
-        outer=OuterOptions(outer_rate=2e-3, schedule="cosine", clip=10.0),
+        outer=OuterOptions(schedule="cosine", warmup=1_000, rates_factor=0.01, clip=10.0),
     )
 
 
@@ -49,7 +51,11 @@ def folders(name: str, algorithm: object) -> Experiment:
 
 RECIPES: dict[str, Callable[[], Experiment]] = {
     "regression2d/maml": lambda: regression2d("maml", MAMLOptions()),
-    "regression2d/meta-sgd": lambda: regression2d("meta-sgd", MAMLOptions(learn_rates=True)),
+    "regression2d/meta-sgd": lambda: replace(
+        regression2d("meta-sgd", MAMLOptions(learn_rates=True)),
+        # At Adam's full step the rates double in one step, and the loss is soon not finite.
+        outer=OuterOptions(rates_factor=0.01),
+    ),
     "regression2d/arml": regression2d_best,
     "regression2d/arml-official": lambda: regression2d(
         "arml-official", PRESETS["official"](REGRESSION)
@@ -67,11 +73,40 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
 }
 
 
+class About(NamedTuple):
+    """What to expect of a recipe."""
+
+    description: str
+    minutes: float | None
+    """Training time on 2 CPU cores, as measured; None where it depends on the data."""
+
+
+ABOUT: dict[str, About] = {
+    "regression2d/maml": About("2-D regression of six families, MAML.", 2.5),
+    "regression2d/meta-sgd": About("2-D regression of six families, Meta-SGD.", 2.5),
+    "regression2d/arml": About("2-D regression of six families, ARML as it measured best.", 10),
+    "regression2d/arml-official": About(
+        "2-D regression of six families, ARML as the authors' code has it.", 6
+    ),
+    "regression2d/arml-paper": About(
+        "2-D regression of six families, ARML as the paper's text has it.", 6
+    ),
+    "regression2d-wide/maml": About("The same with inputs U[-5, 5], MAML.", 2.5),
+    "regression2d-wide/arml-official": About(
+        "The same with inputs U[-5, 5], ARML as the authors' code has it.", 6
+    ),
+    "folders/maml": About("Your own images (--data FOLDER_OR_ZIP...), MAML.", None),
+    "folders/arml": About("Your own images (--data FOLDER_OR_ZIP...), ARML.", None),
+}
+
+
 def recipe(name: str) -> Experiment:
     """The experiment of that name.
 
     **Raises** `ValueError` with the known names for another.
     """
     if name not in RECIPES:
-        raise ValueError(f"unknown recipe {name!r}: expected one of {', '.join(RECIPES)}")
+        close = get_close_matches(name, RECIPES, 1, 0.4)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"unknown recipe {name!r}: expected one of {', '.join(RECIPES)}{hint}")
     return RECIPES[name]()
