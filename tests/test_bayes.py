@@ -50,7 +50,7 @@ def scored(paper):
 @pytest.mark.parametrize("target", [0.4, -7.0, 9.0])
 def test_conditional_against_quadrature(scale, target):
     low, high, n = -1.0, 2.0, 20_000
-    uniform = (jnp.arange(n) + 0.5) / n
+    uniform = jnp.linspace(0.5 / n, 1 - 0.5 / n, n)
     values, log_factors = jax.jit(_conditional)(
         jnp.asarray(scale), jnp.full(n, target), jnp.asarray(low), jnp.asarray(high), uniform
     )

@@ -152,7 +152,7 @@ def _lattice(draws: int) -> np.ndarray:
 
 
 def _conditional(
-    scale: Float[Array, "*draws"],
+    scale: Float[Array, "..."],
     target: Float[Array, " draws"],
     low: Float[Array, ""],
     high: Float[Array, ""],
