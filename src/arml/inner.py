@@ -51,6 +51,8 @@ class GradientDescent(eqx.Module):
       pytree of arrays with the structure of `adaptable(net)` (learned, one for each parameter).
     - `steps`: the number of steps; `with_steps` changes it for the adaptation at test.
     - `first_order`: drop the second derivatives (first-order MAML).
+    - `clip`: bound on the global norm of each step's gradient; 0 for none. It keeps a step finite on
+      the odd task whose loss is steep.
     - `remat`: recompute each step in the backward pass instead of storing it: memory of one step
       instead of all, for about one more forward pass.
     """
@@ -58,6 +60,7 @@ class GradientDescent(eqx.Module):
     rate: Any
     steps: int = eqx.field(static=True, default=5)
     first_order: bool = eqx.field(static=True, default=False)
+    clip: float = eqx.field(static=True, default=0.0)
     remat: bool = eqx.field(static=True, default=False)
 
     def __call__(self, loss: Callable[[Any], Float[Array, ""]], start: Any) -> Any:
@@ -68,6 +71,10 @@ class GradientDescent(eqx.Module):
             gradient = jax.grad(lambda p: loss(join(p, rest)))(part)
             if self.first_order:
                 gradient = jax.lax.stop_gradient(gradient)
+            if self.clip:
+                norm = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient)) + 1e-12)
+                factor = self.clip / jnp.maximum(norm, self.clip)
+                gradient = jax.tree.map(lambda g: factor * g, gradient)
             if isinstance(rate, float) or eqx.is_array(rate):
                 return jax.tree.map(lambda p, g: p - rate * g, part, gradient)
             return jax.tree.map(lambda p, r, g: p - r * g, part, rate, gradient)
@@ -89,7 +96,7 @@ def with_steps(learner: Any, steps: int) -> Any:
     def change(node: Any) -> Any:
         if not is_inner(node):
             return node
-        return GradientDescent(node.rate, steps, node.first_order, node.remat)
+        return GradientDescent(node.rate, steps, node.first_order, node.clip, node.remat)
 
     return jax.tree.map(change, learner, is_leaf=is_inner)
 
@@ -106,6 +113,8 @@ class InnerOptions:
     """Drop the second derivatives."""
     learn_rates: bool = False
     """Learn one rate for each parameter (Meta-SGD), from inner_rate on."""
+    inner_clip: float = 0.0
+    """Bound on the norm of each inner gradient; 0 for none."""
     remat: bool = False
     """Recompute inner steps in the backward pass: less memory, more time."""
 
@@ -114,11 +123,12 @@ class InnerOptions:
         rate: Any = self.inner_rate
         if self.learn_rates:
             rate = jax.tree.map(lambda p: jnp.full_like(p, self.inner_rate), adaptable(net))
-        return GradientDescent(rate, self.inner_steps, self.first_order, self.remat)
+        return GradientDescent(
+            rate, self.inner_steps, self.first_order, self.inner_clip, self.remat
+        )
 
     def check_inner(self) -> None:
         """Refuse rates and step counts that mean nothing."""
-        if self.inner_rate < 0:
-            raise ValueError(f"inner_rate must be 0 or more, got {self.inner_rate}: raise it")
-        if self.inner_steps < 0:
-            raise ValueError(f"inner_steps must be 0 or more, got {self.inner_steps}: raise it")
+        for name in ("inner_rate", "inner_steps", "inner_clip"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}: raise it")
