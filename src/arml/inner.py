@@ -51,8 +51,8 @@ class GradientDescent(eqx.Module):
       pytree of arrays with the structure of `adaptable(net)` (learned, one for each parameter).
     - `steps`: the number of steps; `with_steps` changes it for the adaptation at test.
     - `first_order`: drop the second derivatives (first-order MAML).
-    - `clip`: bound on the global norm of each step's gradient; 0 for none. It keeps a step finite on
-      the odd task whose loss is steep.
+    - `clip`: bound on the global norm of each step's gradient; 0 for none. It keeps a
+      step finite on the odd task whose loss is steep.
     - `remat`: recompute each step in the backward pass instead of storing it: memory of one step
       instead of all, for about one more forward pass.
     """
