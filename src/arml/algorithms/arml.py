@@ -356,6 +356,7 @@ def best(problem: Problem) -> ARMLOptions:
     if problem.kind == "regression":
         return ARMLOptions(
             learn_rates=True,
+            inner_clip=1_000.0,
             summary="mlp",
             sequence="samples",
             hidden=(128, 128),
