@@ -1,3 +1,63 @@
 """Few-shot learning on heterogeneous tasks: ARML and the methods it is compared with, in JAX."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from arml.algorithms import ALGORITHMS
+    from arml.episodes import Examples, Problem, Task, TaskDistribution
+    from arml.evaluate import Scores
+    from arml.experiment import Experiment, Trained, load, run
+    from arml.inner import GradientDescent, with_steps
+    from arml.learner import Adapted, Conditioned, MetaLearner
+    from arml.recipes import RECIPES, recipe
+    from arml.scoring import score
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "arml.algorithms": ("ALGORITHMS",),
+    "arml.episodes": ("Examples", "Problem", "Task", "TaskDistribution"),
+    "arml.evaluate": ("Scores",),
+    "arml.experiment": ("Experiment", "Trained", "load", "run"),
+    "arml.inner": ("GradientDescent", "with_steps"),
+    "arml.learner": ("Adapted", "Conditioned", "MetaLearner"),
+    "arml.recipes": ("RECIPES", "recipe"),
+    "arml.scoring": ("score",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ALGORITHMS",
+    "RECIPES",
+    "Adapted",
+    "Conditioned",
+    "Examples",
+    "Experiment",
+    "GradientDescent",
+    "MetaLearner",
+    "Problem",
+    "Scores",
+    "Task",
+    "TaskDistribution",
+    "Trained",
+    "__version__",
+    "load",
+    "recipe",
+    "run",
+    "score",
+    "with_steps",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Lazily, so that `import arml` does not load JAX.
+    if name not in _HOME:
+        raise AttributeError(f"module 'arml' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

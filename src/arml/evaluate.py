@@ -1,5 +1,6 @@
 """Evaluation: one score for each of a fixed list of tasks, the same for every method."""
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import equinox as eqx
@@ -38,12 +39,19 @@ def _score_chunk(learner: MetaLearner, tasks: TaskDistribution, keys: Array) -> 
 
 
 def evaluate(
-    learner: MetaLearner, tasks: TaskDistribution, *, split: Split, n: int, chunk: int = 100
+    learner: MetaLearner,
+    tasks: TaskDistribution,
+    *,
+    split: Split,
+    n: int,
+    chunk: int = 100,
+    watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Scores:
     """Score `learner` on the first `n` tasks of a split: mse or accuracy, one for each task.
 
     Task `i` is a function of the split and `i` alone, so that two learners' scores are paired.
     `chunk` tasks are adapted to at once; it changes the memory, not the scores.
+    `watch` is called with the number of tasks done and `n`.
     """
     key = jax.random.key(SEEDS[split])
     values, families = [], []
@@ -53,4 +61,5 @@ def evaluate(
         scored = _score_chunk(learner, tasks, keys)
         values.append(np.asarray(scored[0]))
         families.append(np.asarray(scored[1]))
+        watch(min(first + chunk, n), n)
     return Scores(np.concatenate(values)[:n], np.concatenate(families)[:n])

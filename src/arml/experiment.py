@@ -88,10 +88,7 @@ class Experiment:
                     f"{name} must be a multiple of the interval {self.interval}, got {value}: "
                     "change one of them"
                 )
-        if self.outer.outer_rate <= 0:
-            raise ValueError(f"outer_rate must be above 0, got {self.outer.outer_rate}: raise it")
-        if self.outer.clip < 0:
-            raise ValueError(f"clip must be 0 (none) or more, got {self.outer.clip}: raise it")
+        self.outer.check()
         self.algorithm.check()
 
 
@@ -170,25 +167,39 @@ def _differences(old: Any, new: Any, name: str = "") -> list[str]:
     return [] if old == new else [f"{name} {old!r} -> {new!r}"]
 
 
+def _check_claim(experiment: Experiment, folder: Path) -> None:
+    """Refuse a folder that holds a run with other options, before any data is read."""
+    if not (folder / "config.json").exists():
+        return
+    old = load_run(folder).config
+    _refuse(folder, _differences(old.get("experiment"), _plain(to_json(experiment))))
+
+
 def _claim(experiment: Experiment, splits: Splits, folder: Path) -> None:
-    """Make the folder this experiment's, or check that it is."""
+    """Make the folder this experiment's, or check that its data is what it was."""
     path = folder / "config.json"
+    if path.exists():
+        _refuse(
+            folder, _differences(load_run(folder).config.get("sources"), splits.sources, "data")
+        )
+        return
     config = {
         "format": FORMAT,
         "recipe": experiment.recipe,
         "experiment": to_json(experiment),
         "sources": splits.sources,
     }
-    if not path.exists():
-        write_json(path, config)
-        return
-    old = load_run(folder).config
-    rows = _differences(old.get("experiment"), _plain(config["experiment"]))
-    rows += _differences(old.get("sources"), splits.sources, "data")
-    if rows:
+    write_json(path, config)
+
+
+def _refuse(folder: Path, differences: list[str]) -> None:
+    if differences:
+        # The recipe says most, and a whole other algorithm would be lines and lines.
+        rows = sorted(differences, key=lambda row: not row.startswith("recipe "))
+        more = f"; and {len(rows) - 8} more" if len(rows) > 8 else ""
         raise RunError(
-            f"{folder} holds another run: {'; '.join(rows)}. Give the options it was made with to "
-            "resume it, or another folder to start anew"
+            f"{folder} holds another run: {'; '.join(rows[:8])}{more}. Give the options it was "
+            "made with to resume it, or another folder to start anew"
         )
 
 
@@ -223,6 +234,7 @@ def run(
     another run, a full disk, or a loss that is not finite.
     """
     experiment.check()
+    _check_claim(experiment, folder)
     splits = _splits(experiment, folder, progress)
     now = _fresh(experiment, splits)
     _claim(experiment, splits, folder)
@@ -320,7 +332,13 @@ def load(folder: Path) -> Trained:
     changed.
     """
     config = load_run(folder).config
-    experiment = from_json(config["experiment"], str(folder / "config.json"))
+    where = str(folder / "config.json")
+    if not isinstance(config.get("experiment"), dict):
+        raise RunError(
+            f"{where}: expected an experiment, found none; restore the file, or train in a new "
+            "folder"
+        )
+    experiment = from_json(config["experiment"], where)
     saved = checkpoint.latest(folder / "checkpoints")
     if saved is None:
         raise RunError(

@@ -120,7 +120,7 @@ def make_step(
         record = Record(
             loss=loss,
             bad_family=jnp.where(jnp.any(bad), drawn.family[jnp.argmax(bad)], -1),
-            finite=jnp.isfinite(loss) & jnp.isfinite(optax.global_norm(gradient)),
+            finite=jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient)),
         )
         return TrainState(learner, optimiser_state, state.step + 1), record
 

@@ -1,0 +1,92 @@
+"""The command line. Each command is imported when it is called, for JAX takes a second to load."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from difflib import get_close_matches
+from functools import partial
+from importlib import import_module
+
+from arml.cli.console import UsageError
+
+INTERRUPTED = 130
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "list": ("arml.cli.show:list_command", "List algorithms, recipes and data sets"),
+    "train": (
+        "arml.cli.train:train_command",
+        "Meta-train a recipe in a folder; the same command again resumes",
+    ),
+    "evaluate": (
+        "arml.cli.show:evaluate_command",
+        "Score a run on new tasks, by family; compare two runs task by task",
+    ),
+    "explain": (
+        "arml.cli.show:explain_command",
+        "Draw what an ARML run's meta-knowledge graph learned",
+    ),
+    "report": ("arml.cli.show:report_command", "Write one self-contained page about runs"),
+}
+"""Where each command is, and what it does."""
+
+
+def _help() -> str:
+    rows = "\n".join(f"  {name:10}{what}" for name, (_, what) in COMMANDS.items())
+    return (
+        "usage: arml COMMAND [OPTIONS]\n\nFew-shot meta-learning on heterogeneous tasks.\n\n"
+        f"commands:\n{rows}\n\n`arml COMMAND --help` lists a command's options. --debug, anywhere, "
+        "shows the traceback of an\nerror; --version says the version."
+    )
+
+
+def dispatch(arguments: Sequence[str]) -> int:
+    """Carry out one command; returns the exit status."""
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        print(_help())
+        return 0
+    if name == "--version":
+        from arml import __version__
+
+        print(__version__)
+        return 0
+    if name not in COMMANDS:
+        close = get_close_matches(name, COMMANDS, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise UsageError(f"unknown command {name!r}: expected one of {', '.join(COMMANDS)}{hint}")
+    module, _, function = COMMANDS[name][0].partition(":")
+    status: int = getattr(import_module(module), function)(rest)
+    return status
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program `arml`. Returns the exit status: 0, 2 for an error, 130 when interrupted."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    complain = partial(print, file=sys.stderr)
+    try:
+        return dispatch([argument for argument in given if argument != "--debug"])
+    except SystemExit as end:
+        return int(end.code or 0)
+    except KeyboardInterrupt:
+        complain("arml: interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone (`arml list | head`); nothing more can be said, at exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError) as error:
+        if debug:
+            traceback.print_exc()
+        complain(f"arml: error: {' '.join(str(error).split())}")
+        return 2
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        first = " ".join(str(error).split())[:300]
+        complain(
+            f"arml: error: unexpected {type(error).__name__}: {first}; please report it with what "
+            "the same command says with --debug"
+        )
+        return 1

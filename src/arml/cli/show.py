@@ -1,0 +1,192 @@
+"""`arml list`, `evaluate`, `explain` and `report`: what there is, and what runs came to."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from tyro.conf import Positional
+
+from arml.cli.console import parse, print_json, say, scoring
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """List the algorithms, recipes and data sets."""
+
+    json: bool = False
+    """Print JSON."""
+
+
+def catalogue() -> dict[str, list[dict[str, Any]]]:
+    """What there is: algorithms, recipes and data sets, each with a one-line description."""
+    from arml.algorithms import ALGORITHMS
+    from arml.experiment import TASKS
+    from arml.recipes import ABOUT, RECIPES
+
+    recipes = [
+        {
+            "name": name,
+            "description": ABOUT[name].description,
+            "minutes": ABOUT[name].minutes,
+            "command": f"arml train {name} --run runs/{name}",
+        }
+        for name in RECIPES
+    ]
+    # An algorithm's module says what it is; the class there holds its options.
+    algorithms = {name: sys.modules[kind.__module__].__doc__ for name, kind in ALGORITHMS.items()}
+    return {
+        "algorithms": _described(algorithms),
+        "recipes": recipes,
+        "datasets": _described({name: kind.__doc__ for name, kind in TASKS.items()}),
+    }
+
+
+def _described(texts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each name with the first sentence of its text."""
+    return [
+        {"name": name, "description": " ".join(text.split()).partition(". ")[0].rstrip(".") + "."}
+        for name, text in texts.items()
+    ]
+
+
+def list_command(arguments: Sequence[str]) -> int:
+    """List algorithms, recipes and data sets"""
+    options: ListOptions = parse(ListOptions, arguments, prog="arml list")
+    found = catalogue()
+    if options.json:
+        print_json(found)
+        return 0
+    console = Console()
+    for title, entries in found.items():
+        table = Table(title=title, title_justify="left", title_style="bold", box=None)
+        table.add_column(no_wrap=True, style="cyan")
+        table.add_column()
+        for entry in entries:
+            minutes = entry.get("minutes")
+            took = f" About {minutes:g} min on 2 cores." if minutes else ""
+            table.add_row(Text(entry["name"]), Text(entry["description"] + took))
+        console.print(table)
+    return 0
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Score a run on new tasks: one score per task, its mean with the 95% interval, by family.
+
+    The scores on test tasks with the training's inner steps are also written to DIR/result.json,
+    unless --against or --out is given. 4,000 tasks is what the published tables use.
+    """
+
+    folder: Positional[Path]
+    """Folder of the run."""
+    tasks: int = 1000
+    """Tasks to score; they are the same for every run."""
+    split: Literal["test", "validation"] = "test"
+    """Which tasks."""
+    steps: int | None = None
+    """Inner steps at test; those of the training if not given."""
+    against: Path | None = None
+    """Another run: print the difference, task by task, between the two."""
+    json: bool = False
+    """Print JSON."""
+    out: Path | None = None
+    """Write the result to this file, and not to the run's folder."""
+
+
+def evaluate_command(arguments: Sequence[str]) -> int:
+    """Score a run on new tasks, by family; compare two runs task by task"""
+    options: EvaluateOptions = parse(EvaluateOptions, arguments, prog="arml evaluate")
+    from arml.report.rows import make_rows
+    from arml.report.tables import terminal_table
+    from arml.results import write_json
+    from arml.scoring import difference, score
+
+    console = Console()
+    with scoring() as watch:
+        scored = [
+            score(
+                folder, tasks=options.tasks, split=options.split, steps=options.steps, watch=watch
+            )
+            for folder in (options.folder, options.against)
+            if folder is not None
+        ]
+    result: dict[str, Any] = {**scored[0].result}
+    if options.against is not None:
+        other = scored[1].result
+        result["against"] = {
+            **{key: other[key] for key in ("recipe", "seed", "steps", "score", "families")},
+            "run": str(options.against),
+            "difference": difference(*scored),
+        }
+    usual = options.split == "test" and options.steps is None and options.against is None
+    out = options.out or (options.folder / "result.json" if usual else None)
+    if out is not None:
+        write_json(out, result)
+    if options.json:
+        print_json(result)
+        return 0
+    console.print(terminal_table([row for one in scored for row in make_rows([one.result])]))
+    if options.against is not None:
+        _print_difference(console, result["against"])
+    if out is not None:
+        say(console, f"written to {out}")
+    return 0
+
+
+def _print_difference(console: Console, against: dict[str, Any]) -> None:
+    parts = {"all tasks": against["difference"], **against["difference"]["families"]}
+    table = Table(title=f"Difference from {against['run']} on the same tasks", title_style="bold")
+    for heading in ("", "difference ± 95%", "tasks"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, part in parts.items():
+        mean, half = part["mean"], part["ci95"]
+        said = "not finite" if mean is None else f"{mean:+.4f} ± {half or 0:.4f}"
+        table.add_row(Text(name), said, f"{part['n']:,}")
+    console.print(table)
+
+
+@dataclass(frozen=True)
+class ExplainOptions:
+    """Draw what an ARML run's meta-knowledge graph learned: PNG, SVG, and the numbers as JSON."""
+
+    folder: Positional[Path]
+    """Folder of the run."""
+    out: Path
+    """Folder of the figures; DIR/explain is where `arml report` looks."""
+    tasks: int = 200
+    """Test tasks to average over."""
+
+
+def explain_command(arguments: Sequence[str]) -> int:
+    """Draw what an ARML run's meta-knowledge graph learned"""
+    options: ExplainOptions = parse(ExplainOptions, arguments, prog="arml explain")
+    from arml.explain import explain
+
+    for path in explain(options.folder, options.out, tasks=options.tasks):
+        say(Console(), str(path))
+    return 0
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Write one self-contained HTML page: scores, learning curves, figures."""
+
+    folders: Positional[tuple[Path, ...]]
+    """Folders of runs, each evaluated."""
+    out: Path
+    """The page."""
+
+
+def report_command(arguments: Sequence[str]) -> int:
+    """Write one self-contained page about runs"""
+    options: ReportOptions = parse(ReportOptions, arguments, prog="arml report")
+    from arml.report.page import write_page
+
+    write_page(options.folders, options.out)
+    say(Console(), f"written to {options.out}")
+    return 0
