@@ -274,7 +274,7 @@ def test_learning_curves_of_little_are_drawn(metrics: list[dict[str, Any]], metr
 class Page(HTMLParser):
     """Collects what a test asks of a page, and checks that its elements are closed in order."""
 
-    VOID = ("meta", "img", "br")
+    VOID = ("meta", "img", "br", "wbr")
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -353,3 +353,22 @@ def test_a_page_of_a_run_without_a_score_says_what_to_run_first(tmp_path: Path) 
     with pytest.raises(RunError, match="one or more run folders"):
         write_page([], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
+
+
+def test_the_page_says_who_won_and_what_the_graph_means(tmp_path: Path) -> None:
+    maml = make_run(tmp_path / "maml", seed=1)
+    arml = make_run(tmp_path / "arml", "regression2d/arml")
+    for reach, said in ((True, "would change by 12.5%"), (False, "read nothing into them")):
+        links = {"vertex_links_reach_tasks": reach, "vertex_links_effect": 0.125}
+        write_json(arml / "explain" / "explain.json", {**explanation(), **links})
+        write_page([maml, arml], tmp_path / "report.html")
+        text = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
+        assert said in text
+        assert (
+            "Lowest error (MSE): 1.000 ± 0.100 by regression2d/arml, then 2.000 ± 0.100 by "
+            "regression2d/maml; the best possible is about 0.127." in text
+        )
+        assert "1,000 steps" in text
+    for reach in (True, False):
+        axes = figures.knowledge_graph({**explanation(), "vertex_links_reach_tasks": reach}).axes
+        assert any("influence no task" in part.get_xlabel() for part in axes) is not reach

@@ -23,6 +23,9 @@ from arml.results import RunError
 
 __all__ = ["average_heat_maps", "graph", "heat_maps", "knowledge_graph", "learning_curves", "save"]
 
+LEAST_RANGE = 0.2
+"""Differences between link weights are not blown up beyond this range."""
+
 
 def _matrix(value: Any, name: str, columns: int) -> np.ndarray:
     """`value` as a finite matrix, for the numbers come from a file."""
@@ -212,6 +215,10 @@ def knowledge_graph(explain: Mapping[str, Any]) -> Figure:
     # Cells no taller than wide, however few the families are.
     table.set_box_aspect(min(count / vertices, height / left))
     _draw_graph(figure, axes, net, float(_field(explain, "threshold")))
+    if not explain.get("vertex_links_reach_tasks", True):
+        axes.set_xlabel("These links influence no task:\nread nothing into them.")
+    for part in (table, axes):
+        part.set_anchor("N")
     return figure
 
 
@@ -226,7 +233,8 @@ def _draw_graph(figure: Figure, axes: Axes, net: nx.Graph, threshold: float) -> 
         # From a tint that can be seen on white, since the weakest link shown is still a link.
         scale = LinearSegmentedColormap.from_list("links", BLUES(np.linspace(0.35, 1.0, 32)))
         top = float(weights.max())
-        norm = Normalize(threshold, top if top > threshold else threshold + 0.01)
+        # Weights that hardly differ are drawn as hardly different.
+        norm = Normalize(min(threshold, top - LEAST_RANGE), top)
         order = np.argsort(weights)
         segments = np.array([[xy[i], xy[j]] for i, j in net.edges])[order]
         links = LineCollection(
@@ -251,7 +259,7 @@ def _draw_graph(figure: Figure, axes: Axes, net: nx.Graph, threshold: float) -> 
     )
     for i, (x, y) in zip(net, xy, strict=True):
         axes.text(x, y, f"V{i}", ha="center", va="center", weight="bold", color="#222222", zorder=3)
-    axes.set_xlabel("larger vertex = read more by the families", color="#555555")
+    axes.set_xlabel("larger vertex = read more by the families")
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
