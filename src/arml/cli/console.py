@@ -133,26 +133,30 @@ class Display:
 
     def watch(self, step: int, record: Mapping[str, float]) -> None:
         """Step `step` is done."""
-        now = time.monotonic()
-        if self.begun is None or not record:
-            # The first call comes before the first step: what follows is compiling.
+        if not record:
+            # Before the first step: what follows is compiling.
             self.bar.reset(self.task, total=self.steps, completed=step, description="compiling")
-            self.begun = (now, step)
-            if not self.bar.disable or not step:
-                return
-            self.console.print(f"resuming at step {step:,}", highlight=False)
+            if self.bar.disable and step:
+                self.console.print(f"resuming at step {step:,}", highlight=False)
             return
+        now = time.monotonic()
         if "loss" in record:
             self.loss = f"loss {_number(record['loss'])}"
         if "validation" in record:
             self.validation = f"validation {_number(record['validation'])}"
-        rate = (step - self.begun[1]) / max(now - self.begun[0], 1e-9)
-        said = "  ".join(filter(None, (f"{rate:.3g}/s", self.loss, self.validation)))
+        rate = 0.0
+        if self.begun is None:
+            # The first interval compiled: its time says nothing about the others'.
+            self.begun = (now, step)
+        else:
+            rate = (step - self.begun[1]) / max(now - self.begun[0], 1e-9)
+        pace = f"{rate:.3g}/s" if rate else ""
+        said = "  ".join(filter(None, (pace, self.loss, self.validation)))
         self.bar.update(self.task, completed=step, description="training", said=said)
         if self.bar.disable and (now - self.spoken > PLAIN_SECONDS or step == self.steps):
             self.spoken = now
-            left = (self.steps - step) / max(rate, 1e-9)
-            text = f"step {step:,} of {self.steps:,}  {said}  {left:.0f} s left"
+            left = f"  {(self.steps - step) / rate:.0f} s left" if rate else ""
+            text = f"step {step:,} of {self.steps:,}  {said}{left}"
             self.console.print(text, highlight=False, soft_wrap=True)
 
 

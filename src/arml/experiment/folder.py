@@ -1,0 +1,59 @@
+"""Whose a run folder is: the options and the data that it was made with."""
+
+from pathlib import Path
+from typing import Any
+
+from arml.experiment.options import Experiment, to_json
+from arml.results import FORMAT, RunError, load_run, write_json
+from arml.tasks.options import Splits
+
+
+def differences(old: Any, new: Any, name: str = "") -> list[str]:
+    """`name old -> new` for each value that is not the same in two nested dictionaries."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        rows = []
+        for key in sorted({*old, *new}):
+            path = f"{name}.{key}" if name else key
+            rows += differences(old.get(key), new.get(key), path)
+        return rows
+    return [] if old == new else [f"{name} {old!r} -> {new!r}"]
+
+
+def check_claim(experiment: Experiment, folder: Path) -> None:
+    """Refuse a folder that holds a run with other options, before any data is read."""
+    if not (folder / "config.json").exists():
+        return
+    old = load_run(folder).config
+    _refuse(folder, differences(old.get("experiment"), _plain(to_json(experiment))))
+
+
+def claim(experiment: Experiment, splits: Splits, folder: Path) -> None:
+    """Make the folder this experiment's, or check that its data is what it was."""
+    path = folder / "config.json"
+    if path.exists():
+        _refuse(folder, differences(load_run(folder).config.get("sources"), splits.sources, "data"))
+        return
+    config = {
+        "format": FORMAT,
+        "recipe": experiment.recipe,
+        "experiment": to_json(experiment),
+        "sources": splits.sources,
+    }
+    write_json(path, config)
+
+
+def _refuse(folder: Path, rows: list[str]) -> None:
+    if rows:
+        # The recipe says most, and a whole other algorithm would be lines and lines.
+        rows = sorted(rows, key=lambda row: not row.startswith("recipe "))
+        more = f"; and {len(rows) - 8} more" if len(rows) > 8 else ""
+        raise RunError(
+            f"{folder} holds another run: {'; '.join(rows[:8])}{more}. Give the options it was "
+            "made with to resume it, or another folder to start anew"
+        )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,192 @@
+"""`run` carries an experiment out in a folder and takes it up where it stopped; `load` reads it."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from arml import checkpoint
+from arml.evaluate import Split, evaluate
+from arml.experiment.folder import check_claim, claim, differences
+from arml.experiment.options import Experiment, from_json
+from arml.learner import MetaLearner
+from arml.results import RunError, append_metric, load_run, summarise, truncate_metrics
+from arml.tasks.options import Progress, Splits
+from arml.train import Record, TrainState, make_interval, make_step, start
+
+
+def build(experiment: Experiment, splits: Splits) -> MetaLearner:
+    """The learner with its initial weights, a function of the experiment's seed."""
+    net_key, key = jax.random.split(_keys(experiment)[0])
+    problem = splits.train.problem
+    net = experiment.network.build(problem, key=net_key)
+    learner: MetaLearner = experiment.algorithm.build(net, problem, key=key)
+    return learner
+
+
+def _keys(experiment: Experiment) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    weights, training = jax.random.split(jax.random.key(experiment.seed))
+    return weights, training
+
+
+class _Clocked(eqx.Module):
+    """What a checkpoint holds: the training state, and the seconds that it has taken."""
+
+    state: TrainState
+    seconds: np.ndarray
+
+
+def fresh(experiment: Experiment, splits: Splits) -> _Clocked:
+    """What a checkpoint of the experiment holds before its first step."""
+    optimiser = experiment.outer.build(experiment.steps)
+    return _Clocked(start(build(experiment, splits), optimiser), np.zeros(()))
+
+
+Watch = Callable[[int, Mapping[str, float]], None]
+
+
+def run(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    watch: Watch = lambda step, record: None,
+    stop: Callable[[], bool] = lambda: False,
+    progress: Progress | None = None,
+) -> int:
+    """Meta-train in `folder`, from its newest checkpoint if it has one.
+
+    **Arguments**
+
+    - `watch`: called with the step and what was recorded at it: `loss`, `validation`.
+    - `stop`: asked after each interval; once true, the state is saved and the run ends.
+    - `progress`: told about the decoding of images.
+
+    **Returns** the step that was reached, `experiment.steps` unless it was stopped.
+
+    **Raises** `ValueError` or `RunError` in one line: options that cannot be, a folder that holds
+    another run, a full disk, or a loss that is not finite.
+    """
+    experiment.check()
+    check_claim(experiment, folder)
+    splits = _splits(experiment, folder, progress)
+    now = fresh(experiment, splits)
+    claim(experiment, splits, folder)
+    metrics, checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
+    saved = checkpoint.latest(checkpoints)
+    if saved is not None:
+        now = checkpoint.restore(checkpoints, saved, now)
+    done = saved or 0
+    truncate_metrics(metrics, done)
+    watch(done, {})
+
+    step = make_step(
+        experiment.outer.build(experiment.steps),
+        batch=experiment.batch,
+        key=_keys(experiment)[1],
+    )
+    intervals: dict[int, Any] = {}
+    state, before, begun = now.state, float(now.seconds), time.monotonic()
+    while done < experiment.steps:
+        size = min(experiment.interval, experiment.steps - done)
+        if size not in intervals:
+            intervals[size] = make_interval(step, steps=size, scan=experiment.scan)
+        state, records = intervals[size](splits.train, state)
+        _check_finite(records, done, splits.train.families, checkpoint.latest(checkpoints))
+        done += size
+        record = {"loss": float(np.mean(records.loss))}
+        append_metric(metrics, {"step": done, **record})
+        last = done == experiment.steps
+        if last or done % experiment.validate_every == 0:
+            scores = evaluate(
+                state.learner,
+                splits.validation,
+                split="validation",
+                n=experiment.validation_tasks,
+                chunk=experiment.chunk,
+            )
+            score = summarise(*scores, splits.validation.families)["score"]
+            record |= {"validation": score["mean"], "validation_ci95": score["ci95"]}
+            validated = {k: v for k, v in record.items() if k != "loss"}
+            append_metric(metrics, {"step": done, **validated})
+        watch(done, record)
+        stopping = stop()
+        if last or stopping or done % experiment.checkpoint_every == 0:
+            seconds = np.asarray(before + time.monotonic() - begun)
+            checkpoint.save(checkpoints, done, _Clocked(state, seconds))
+        if stopping:
+            break
+    return done
+
+
+def _splits(experiment: Experiment, folder: Path, progress: Progress | None) -> Splits:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(
+            f"expected a folder that can be made at {folder}, got: {error.strerror}; name another"
+        ) from error
+    splits: Splits = experiment.tasks.build(folder / "split.json", progress=progress)
+    return splits
+
+
+def _check_finite(records: Record, done: int, families: tuple[str, ...], saved: int | None) -> None:
+    finite = np.asarray(records.finite)
+    if finite.all():
+        return
+    first = int(np.argmin(finite))
+    family = int(records.bad_family[first])
+    where = f"on a task of the family {families[family]!r}" if family >= 0 else "in the gradient"
+    good = f"the last good checkpoint is that of step {saved}" if saved else "no checkpoint yet"
+    raise RunError(
+        f"the loss is not finite at step {done + first + 1}, {where}; {good}; lower --inner-rate "
+        "or --outer-rate, or set --clip, in a new folder"
+    )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run, loaded for use."""
+
+    experiment: Experiment
+    learner: MetaLearner
+    splits: Splits
+    step: int
+    seconds: float
+
+    def tasks(self, split: Split) -> Any:
+        """The task distribution of a split."""
+        return getattr(self.splits, split)
+
+
+def load(folder: Path) -> Trained:
+    """The learner of a run folder at its newest checkpoint.
+
+    **Raises** `RunError` if the folder is no run, has no checkpoint, is damaged, or its data has
+    changed.
+    """
+    config = load_run(folder).config
+    where = str(folder / "config.json")
+    if not isinstance(config.get("experiment"), dict):
+        raise RunError(
+            f"{where}: expected an experiment, found none; restore the file, or train in a new "
+            "folder"
+        )
+    experiment = from_json(config["experiment"], where)
+    saved = checkpoint.latest(folder / "checkpoints")
+    if saved is None:
+        raise RunError(
+            f"expected a checkpoint in {folder}, found none: `arml train` with this folder makes "
+            "one"
+        )
+    splits: Splits = experiment.tasks.build(folder / "split.json")
+    changed = differences(config.get("sources"), splits.sources, "data")
+    if changed:
+        raise RunError(f"{folder}: the data has changed: {'; '.join(changed)}; restore it")
+    now = checkpoint.restore(folder / "checkpoints", saved, fresh(experiment, splits))
+    return Trained(experiment, now.state.learner, splits, saved, float(now.seconds))
