@@ -27,13 +27,15 @@ def reference(x: jax.Array, kernel: jax.Array) -> jax.Array:
 
 
 def second_order(operation: Callable) -> Callable:
-    """The gradient of a loss after an inner gradient step on the kernel, and the loss."""
+    """A loss after a gradient step on both operands, and its gradients: every derivative of the
+    convolution up to the second."""
+
+    def loss(both: tuple[jax.Array, jax.Array]) -> jax.Array:
+        return jnp.mean(jnp.sin(operation(*both)))
 
     def after_step(x: jax.Array, kernel: jax.Array) -> jax.Array:
-        def loss(k: jax.Array) -> jax.Array:
-            return jnp.mean(jnp.tanh(operation(jnp.sin(operation(x, k[0])), k[1])) ** 2)
-
-        return loss(jax.tree.map(lambda k, g: k - 0.5 * g, kernel, jax.grad(loss)(kernel)))
+        both = (x, kernel)
+        return loss(jax.tree.map(lambda a, g: a - 0.5 * g, both, jax.grad(loss)(both)))
 
     return jax.value_and_grad(after_step, argnums=(0, 1))
 
@@ -42,35 +44,28 @@ def close(a: object, b: object) -> None:
     jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-9, atol=1e-12), a, b)
 
 
-@pytest.mark.parametrize("channels", [2, 9])
-@pytest.mark.parametrize(("kh", "kw"), [(3, 3), (1, 5), (2, 3)])
+@pytest.mark.parametrize(("channels", "kh", "kw"), [(2, 3, 3), (9, 3, 3), (9, 1, 5), (2, 2, 3)])
 def test_equals_xla_to_second_order(channels: int, kh: int, kw: int) -> None:
     x = normal(0, 2, 6, 5, channels)
-    kernel = (normal(1, kh, kw, channels, 8), normal(2, kh, kw, 8, 3))
-    close(jax.jit(second_order(convolve))(x, kernel), second_order(reference)(x, kernel))
+    kernel = normal(1, kh, kw, channels, 3)
+    close(jax.jit(second_order(convolve))(x, kernel), jax.jit(second_order(reference))(x, kernel))
 
 
-@pytest.mark.parametrize("channels", [2, 9])
-@pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)])
+@pytest.mark.parametrize(
+    ("channels", "axes"), [(2, (0, 0)), (9, (0, 0)), (9, (0, None)), (9, (None, 0))]
+)
 def test_vmap_equals_loop(channels: int, axes: tuple[int | None, int | None]) -> None:
-    x, k1, k2 = (
-        normal(0, 3, 2, 5, 4, channels),
-        normal(1, 3, 3, 3, channels, 8),
-        normal(2, 3, 3, 8, 2),
-    )
-    k2 = jnp.broadcast_to(k2, (3, *k2.shape))
-    x = x if axes[0] == 0 else x[0]
-    kernel = (k1, k2) if axes[1] == 0 else (k1[0], k2[0])
+    x, kernel = normal(0, 3, 2, 5, 4, channels), normal(1, 3, 3, 3, channels, 2)
+    x, kernel = (a if axis == 0 else a[0] for a, axis in zip((x, kernel), axes, strict=True))
     got = jax.jit(jax.vmap(second_order(convolve), axes))(x, kernel)
-    close(got, jax.vmap(second_order(reference), axes)(x, kernel))
+    close(got, jax.jit(jax.vmap(second_order(reference), axes))(x, kernel))
 
 
-@pytest.mark.parametrize("remat", [False, True])
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("remat", "shared"), [(False, False), (False, True), (True, False)])
 def test_gradient_outside_vmap(remat: bool, shared: bool) -> None:
     x = normal(0, 3, 2, 5, 4, 3)
     shape = () if shared else (3,)
-    kernel = (normal(1, *shape, 3, 3, 3, 8), normal(2, *shape, 3, 3, 8, 2))
+    kernel = normal(1, *shape, 3, 3, 3, 2)
 
     def total(operation: Callable) -> Callable:
         def one(x: jax.Array, kernel: jax.Array) -> jax.Array:
@@ -80,7 +75,7 @@ def test_gradient_outside_vmap(remat: bool, shared: bool) -> None:
         mapped = jax.vmap(one, (0, None if shared else 0))
         return jax.grad(lambda x, k: jnp.mean(mapped(x, k)), (0, 1))
 
-    close(jax.jit(total(convolve))(x, kernel), total(reference)(x, kernel))
+    close(jax.jit(total(convolve))(x, kernel), jax.jit(total(reference))(x, kernel))
 
 
 def test_nested_vmap() -> None:
@@ -118,7 +113,7 @@ def pooled(x: jax.Array, window: int, stride: int, padding: str) -> jax.Array:
         (lambda x: max_pool_same(x, window=2, stride=3), lambda x: pooled(x, 2, 3, "SAME")),
     ],
 )
-@pytest.mark.parametrize("size", [(6, 6), (7, 5), (8, 9)])
+@pytest.mark.parametrize("size", [(6, 6), (7, 9)])
 def test_pooling_equals_xla_to_second_order(
     pool: Callable, plain: Callable, size: tuple[int, int]
 ) -> None:
@@ -130,9 +125,8 @@ def test_pooling_equals_xla_to_second_order(
 
         return lambda x: (pool(x), first(x), jax.vjp(first, x)[1](u)[0])
 
-    close(jax.jit(derivatives(pool))(x), derivatives(plain)(x))
     tasks = jnp.stack([x, u])
-    close(jax.vmap(derivatives(pool))(tasks)[2][0], derivatives(plain)(x)[2])
+    close(jax.jit(jax.vmap(derivatives(pool)))(tasks), lax.map(derivatives(plain), tasks))
 
 
 def test_of_equal_values_the_first_takes_the_gradient() -> None:

@@ -1,0 +1,98 @@
+"""Our side: the library's own meta-step, tasks drawn on the device.
+
+python arml_steps.py conv4 SIZE SHOTS
+python arml_steps.py regression RECIPE STEPS_A_DISPATCH
+"""
+
+import sys
+import time
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from arml.algorithms.maml import MAMLOptions
+from arml.episodes import Problem, TaskDistribution
+from arml.learner import MetaLearner
+from arml.nn.networks import Conv4Options
+from arml.recipes import recipe
+from arml.tasks.functions import functions_2d
+from arml.tasks.images import ImageEpisodes
+from arml.train import OuterOptions, make_interval, make_step, start
+from common import serve
+
+
+def noise_images(size: int, shots: int, *, classes: int = 10, images: int = 20) -> ImageEpisodes:
+    """5-way tasks over random pixels: the time does not depend on what the images show."""
+    problem = Problem("classification", (size, size, 3), 5, shots=shots, queries=15)
+    shape = (classes * images, size, size, 3)
+    return ImageEpisodes(
+        families=("noise",),
+        problem=problem,
+        pixels=jax.random.randint(jax.random.key(0), shape, 0, 256).astype(jnp.uint8),
+        first=images * jnp.arange(classes),
+        count=jnp.full(classes, images),
+        first_class=jnp.zeros(1, jnp.int32),
+        classes=jnp.full(1, classes),
+    )
+
+
+def ready(
+    learner: MetaLearner,
+    tasks: TaskDistribution,
+    outer: OuterOptions,
+    *,
+    batch: int,
+    dispatch: int,
+) -> tuple[Callable[[int], None], float]:
+    """`steps(n)` takes `n * dispatch` outer steps; and the seconds to the end of the first."""
+    optimiser = outer.build(1_000_000)
+    step = make_step(optimiser, batch=batch, key=jax.random.key(1))
+    interval = make_interval(step, steps=dispatch, scan=dispatch > 1)
+    state = start(learner, optimiser)
+    begun = time.perf_counter()
+    state, _ = jax.block_until_ready(interval(tasks, state))
+    first = time.perf_counter() - begun
+
+    def steps(n: int) -> None:
+        nonlocal state
+        for _ in range(n):
+            state, record = interval(tasks, state)
+        jax.block_until_ready(eqx.filter(state, eqx.is_array))
+        assert bool(jnp.all(record.finite)), "the loss is no longer finite: the time means nothing"
+
+    return steps, first
+
+
+def conv4(size: int, shots: int) -> tuple[Callable[[int], None], float]:
+    tasks = noise_images(size, shots)
+    net_key, key = jax.random.split(jax.random.key(0))
+    net = Conv4Options().build(tasks.problem, key=net_key)
+    learner = MAMLOptions(inner_rate=0.01).build(net, tasks.problem, key=key)
+    return ready(learner, tasks, OuterOptions(), batch=4, dispatch=1)
+
+
+def regression(name: str, dispatch: int) -> tuple[Callable[[int], None], float]:
+    experiment, tasks = recipe(name), functions_2d()
+    net_key, key = jax.random.split(jax.random.key(0))
+    net = experiment.network.build(tasks.problem, key=net_key)
+    learner = experiment.algorithm.build(net, tasks.problem, key=key)
+    return ready(learner, tasks, experiment.outer, batch=25, dispatch=dispatch)
+
+
+def main() -> None:
+    kind, *rest = sys.argv[1:]
+    if kind == "conv4":
+        size, shots = map(int, rest)
+        dispatch = 1
+        steps, first = conv4(size, shots)
+    else:
+        dispatch = int(rest[1])
+        steps, first = regression(rest[0], dispatch)
+    facts = {"jax": jax.__version__, "device": jax.devices()[0].device_kind}
+    serve(steps, each=dispatch, compile_and_first_step_seconds=first, **facts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Timing two programs against each other: each in its own process, in turns, on one machine.
+
+Each side is a worker process that warms up, prints one line of facts, and then, for each number n
+on its standard input, makes n calls and prints the seconds that an outer step took. A worker that
+waits blocks, and uses no processor.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+def serve(calls: Callable[[int], None], *, each: int = 1, **facts: object) -> None:
+    """The worker's side: `calls(n)` makes `n` calls of `each` outer steps, and returns when they
+    are done."""
+    calls(2)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({"outer_steps_a_call": each, "peak_megabytes": peak / 1024, **facts}))
+    sys.stdout.flush()
+    for line in sys.stdin:
+        n = int(line)
+        begun = time.perf_counter()
+        calls(n)
+        print((time.perf_counter() - begun) / (n * each), flush=True)
+
+
+class Worker:
+    """A worker process: `python script arguments...`."""
+
+    def __init__(self, python: str, script: str, *arguments: object) -> None:
+        command = [python, str(HERE / script), *map(str, arguments)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.facts = json.loads(self._answer())
+
+    def _answer(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a worker ended with status {self.process.wait()}; see above")
+        return line
+
+    def seconds(self, calls: int) -> float:
+        """Seconds an outer step, over `calls` calls."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{calls}\n")
+        self.process.stdin.flush()
+        return float(self._answer())
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def calls_for(worker: Worker, seconds: float) -> int:
+    """How many calls take about `seconds`."""
+    return max(1, round(seconds / (worker.seconds(1) * worker.facts["outer_steps_a_call"])))
+
+
+def duel(ours: Worker, theirs: Worker, *, rounds: int, seconds: float) -> dict[str, Any]:
+    """`rounds` turns of each, about `seconds` a turn; the ratio is the median over the rounds.
+
+    Every round times both sides within seconds of each other, so that a drift of the machine
+    falls out of the ratio.
+    """
+    sizes = [calls_for(worker, seconds) for worker in (ours, theirs)]
+    pairs = [(ours.seconds(sizes[0]), theirs.seconds(sizes[1])) for _ in range(rounds)]
+    return {
+        "ours_seconds": spread([a for a, _ in pairs]),
+        "theirs_seconds": spread([b for _, b in pairs]),
+        "times_as_fast": spread([b / a for a, b in pairs]),
+        "calls_a_turn": sizes,
+        "ours": ours.facts,
+        "theirs": theirs.facts,
+    }
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """The median with the extremes."""
+    return {
+        "median": statistics.median(values),
+        "min": min(values),
+        "max": max(values),
+        "n": len(values),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers depend on."""
+    versions = {}
+    for name in ("arml", "jax", "jaxlib", "equinox", "optax", "numpy"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
+    model = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        model = models[0] if models else model
+    affinity = getattr(os, "sched_getaffinity", None)
+    return {
+        "processor": model,
+        "cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "load_before": os.getloadavg()[0],
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def write(name: str, results: object, before: dict[str, object]) -> None:
+    """Write `results/<name>.json` beside the script, and print it."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    value = {"benchmark": name, "when": now, "machine": before, "results": results}
+    path = HERE / "results" / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(value, indent=2) + "\n")
+    print(f"wrote {path.relative_to(HERE.parent)}", file=sys.stderr)
+
+
+def arguments(about: str) -> argparse.ArgumentParser:
+    """The options that every benchmark has."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter turns")
+    parser.add_argument(
+        "--torch-python",
+        default=sys.executable,
+        metavar="PYTHON",
+        help="an interpreter that has PyTorch, if this one has not",
+    )
+    return parser

@@ -1,0 +1,43 @@
+"""One outer step on 2-D regression: MAML against an eager PyTorch loop over tasks, and ARML
+against MAML.
+
+25 tasks, 10 support and 10 query points, 2-40-40-1, 5 inner steps, second order, Adam, float32.
+Ours draws its tasks inside the step; PyTorch's are ready in memory.
+"""
+
+import sys
+
+from common import Worker, arguments, duel, machine, write
+
+DISPATCH = 50
+
+
+def main() -> None:
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--arml", nargs="+", default=["arml-official", "arml-paper", "arml"])
+    options = parser.parse_args()
+    before, results = machine(), []
+    rounds, seconds = (3, 0.5) if options.quick else (9, 2.0)
+
+    def ours(name: str) -> Worker:
+        return Worker(sys.executable, "arml_steps.py", "regression", name, DISPATCH)
+
+    maml = ours("regression2d/maml")
+    opponents = [("PyTorch loop", Worker(options.torch_python, "torch_maml.py", "regression"))]
+    opponents += [(f"regression2d/{name}", ours(f"regression2d/{name}")) for name in options.arml]
+    for name, theirs in opponents:
+        result = duel(maml, theirs, rounds=rounds, seconds=seconds)
+        theirs.close()
+        results.append({"pair": ["regression2d/maml", name], **result})
+        a, b, r = (result[k] for k in ("ours_seconds", "theirs_seconds", "times_as_fast"))
+        print(
+            f"MAML {1e3 * a['median']:.2f} ms, {name} {1e3 * b['median']:.2f} ms: "
+            f"{r['median']:.2f} times MAML's ({r['min']:.2f} to {r['max']:.2f})",
+            flush=True,
+        )
+    maml.close()
+    write("regression2d", results, before)
+
+
+if __name__ == "__main__":
+    main()
