@@ -20,13 +20,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from arml.algorithms.arml import Relational
 from arml.episodes import TaskDistribution
 from arml.evaluate import SEEDS
 from arml.experiment import load
 from arml.learner import Conditioned, MetaLearner
 from arml.nn.graphs import MetaKnowledgeGraph
 from arml.nn.prototypes import ClassMeans, SoftClusters, sample_mean
+from arml.nn.relational import Relational
 from arml.report.figures import average_heat_maps, heat_maps, knowledge_graph
 from arml.report.style import save
 from arml.results import FORMAT, RunError, write_json

@@ -19,16 +19,14 @@ Differences
 - The number of soft clusters is not in the text; two, as in its figure and in the code.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from arml.episodes import Examples, Problem
+from arml.episodes import Problem
 from arml.inner import InnerOptions
 from arml.learner import Conditioned, Network
 from arml.losses import loss_of
@@ -40,90 +38,15 @@ from arml.nn.embeddings import (
     image_embedding,
     linear_units,
 )
-from arml.nn.modulation import FiLM, Gate, each_filter, each_parameter, stacked
+from arml.nn.modulation import FiLM, Gate, each_filter, each_parameter, shrunk, stacked
 from arml.nn.networks import glorot, linear, mlp, truncated_normal
+from arml.nn.relational import SEQUENCES, Relational
 from arml.nn.summaries import (
-    Summary,
     gru_autoencoder,
     mean_square,
     mlp_autoencoder,
     squared_frobenius,
 )
-
-
-class Trace(NamedTuple):
-    """Everything that a task's encoding passes through, for looking inside."""
-
-    embeddings: Float[Array, "n d"]
-    prototypes: Float[Array, "prototypes d"]
-    reading: graphs.Reading | None
-    raw: Float[Array, " code"]
-    """q, the code of the task before it reads."""
-    enriched: Float[Array, " code"] | None
-    """t, the code of what it read."""
-    penalties: tuple[Float[Array, ""], Float[Array, ""] | float]
-    """L_q and L_t."""
-
-
-class Relational(eqx.Module):
-    """ARML's task encoder: embed, structure, read the meta-knowledge graph, summarise.
-
-    `sequence` chooses what the first autoencoder reads: the prototypes, or the samples.
-    """
-
-    embed: Callable[[Examples], Float[Array, "n d"]]
-    """E of the paper."""
-    embed_values: Callable[[Examples], Float[Array, "n d"]] | None
-    """F of Eq. (3); None where it is E."""
-    structure: prototypes.Structure
-    sequence: Callable[[Array, Array], Float[Array, "m features"]] = eqx.field(static=True)
-    summarise: Summary
-    graph: graphs.MetaKnowledgeGraph | None
-    summarise_reading: Summary | None
-    mu_1: float
-    mu_2: float
-
-    def trace(self, support: Examples) -> Trace:
-        """The encoding of one support set, step by step."""
-        embeddings = self.embed(support)
-        values = embeddings if self.embed_values is None else self.embed_values(support)
-        prototypes = self.structure(embeddings, values, support.y)  # Eq. (2), (3)
-        raw, loss_q = self.summarise(self.sequence(embeddings, prototypes))  # Eq. (8)
-        if self.graph is None or self.summarise_reading is None:
-            return Trace(embeddings, prototypes, None, raw, None, (loss_q, 0.0))
-        reading = self.graph(prototypes)  # Eq. (4) to (7)
-        enriched, loss_t = self.summarise_reading(reading.prototypes)  # Eq. (9)
-        return Trace(embeddings, prototypes, reading, raw, enriched, (loss_q, loss_t))
-
-    def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""]]:
-        trace = self.trace(support)
-        loss_q, loss_t = trace.penalties
-        penalty = self.mu_1 * loss_t + self.mu_2 * loss_q  # Eq. (11)
-        if trace.enriched is None:
-            return trace.raw, penalty
-        return jnp.concatenate([trace.raw, trace.enriched]), penalty
-
-
-def of_prototypes(embeddings: Array, prototypes: Array) -> Array:
-    """The first autoencoder reads the prototypes, as in the paper's text."""
-    return prototypes
-
-
-def of_samples(embeddings: Array, prototypes: Array) -> Array:
-    """It reads the samples' embeddings: the authors' code in the regression."""
-    return embeddings
-
-
-def of_labelled_prototypes(embeddings: Array, prototypes: Array) -> Array:
-    """It reads each prototype beside its class as a one-hot vector: the authors' code on images."""
-    return jnp.concatenate([prototypes, jnp.eye(len(prototypes), dtype=prototypes.dtype)], axis=1)
-
-
-SEQUENCES = {
-    "prototypes": of_prototypes,
-    "samples": of_samples,
-    "labelled prototypes": of_labelled_prototypes,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,11 +230,6 @@ KEYS = (
     *("embed", "clusters", "summary", "reading", "vertices"),
     *("relate", "connect", "propagate", "gate", "shift"),
 )
-
-
-def shrunk(dense: Any) -> Any:
-    """The same layer with a hundredth of its weights, so that FiLM starts near the identity."""
-    return jax.tree.map(lambda array: 0.01 * array, dense)
 
 
 def official(problem: Problem) -> ARMLOptions:

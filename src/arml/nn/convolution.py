@@ -123,9 +123,8 @@ def _correlate(size: tuple[int, int], x: Array, g: Array) -> Array:
 
 
 def _beside(parts: list[Array]) -> Array:
-    """Concatenated channels of all positions. The barrier keeps XLA from fusing the concatenation
-    with its operands, which turns block copies into a branch for each element."""
-    joined = jnp.concatenate(lax.optimization_barrier(parts), -1)
+    """The channels of `parts` beside each other, one row for each position."""
+    joined = jnp.concatenate(parts, -1)
     return joined.reshape(-1, joined.shape[-1])
 
 

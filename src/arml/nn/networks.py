@@ -141,7 +141,11 @@ def conv4(
     *block_keys, head_key = jax.random.split(key, 5)
     sizes = (channels, filters, filters, filters)
     blocks = tuple(
-        ConvBlock(glorot(k, (3, 3, c, filters)), jnp.zeros(filters), Shared(jnp.zeros(filters)))
+        ConvBlock(
+            glorot(k, (3, 3, c, filters), jnp.float32),
+            jnp.zeros(filters, jnp.float32),
+            Shared(jnp.zeros(filters, jnp.float32)),
+        )
         for c, k in zip(sizes, block_keys, strict=True)
     )
     flat = (height // 16) * (width // 16) * filters

@@ -1,0 +1,91 @@
+"""ARML's task encoder: embed, structure, read the meta-knowledge graph, summarise.
+
+Equation numbers are those of Yao et al., Automated Relational Meta-learning, ICLR 2020.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from arml.episodes import Examples
+from arml.nn.graphs import MetaKnowledgeGraph, Reading
+from arml.nn.prototypes import Structure
+from arml.nn.summaries import Summary
+
+
+class Trace(NamedTuple):
+    """Everything that a task's encoding passes through, for looking inside."""
+
+    embeddings: Float[Array, "n d"]
+    prototypes: Float[Array, "prototypes d"]
+    reading: Reading | None
+    raw: Float[Array, " code"]
+    """q, the code of the task before it reads."""
+    enriched: Float[Array, " code"] | None
+    """t, the code of what it read."""
+    penalties: tuple[Float[Array, ""], Float[Array, ""] | float]
+    """L_q and L_t."""
+
+
+class Relational(eqx.Module):
+    """ARML's task encoder: embed, structure, read the meta-knowledge graph, summarise.
+
+    `sequence` chooses what the first autoencoder reads: the prototypes, or the samples.
+    """
+
+    embed: Callable[[Examples], Float[Array, "n d"]]
+    """E of the paper."""
+    embed_values: Callable[[Examples], Float[Array, "n d"]] | None
+    """F of Eq. (3); None where it is E."""
+    structure: Structure
+    sequence: Callable[[Array, Array], Float[Array, "m features"]] = eqx.field(static=True)
+    summarise: Summary
+    graph: MetaKnowledgeGraph | None
+    summarise_reading: Summary | None
+    mu_1: float
+    mu_2: float
+
+    def trace(self, support: Examples) -> Trace:
+        """The encoding of one support set, step by step."""
+        embeddings = self.embed(support)
+        values = embeddings if self.embed_values is None else self.embed_values(support)
+        prototypes = self.structure(embeddings, values, support.y)  # Eq. (2), (3)
+        raw, loss_q = self.summarise(self.sequence(embeddings, prototypes))  # Eq. (8)
+        if self.graph is None or self.summarise_reading is None:
+            return Trace(embeddings, prototypes, None, raw, None, (loss_q, 0.0))
+        reading = self.graph(prototypes)  # Eq. (4) to (7)
+        enriched, loss_t = self.summarise_reading(reading.prototypes)  # Eq. (9)
+        return Trace(embeddings, prototypes, reading, raw, enriched, (loss_q, loss_t))
+
+    def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""]]:
+        trace = self.trace(support)
+        loss_q, loss_t = trace.penalties
+        penalty = self.mu_1 * loss_t + self.mu_2 * loss_q  # Eq. (11)
+        if trace.enriched is None:
+            return trace.raw, penalty
+        return jnp.concatenate([trace.raw, trace.enriched]), penalty
+
+
+def of_prototypes(embeddings: Array, prototypes: Array) -> Array:
+    """The first autoencoder reads the prototypes, as in the paper's text."""
+    return prototypes
+
+
+def of_samples(embeddings: Array, prototypes: Array) -> Array:
+    """It reads the samples' embeddings: the authors' code in the regression."""
+    return embeddings
+
+
+def of_labelled_prototypes(embeddings: Array, prototypes: Array) -> Array:
+    """It reads each prototype beside its class as a one-hot vector: the authors' code on images."""
+    return jnp.concatenate([prototypes, jnp.eye(len(prototypes), dtype=prototypes.dtype)], axis=1)
+
+
+SEQUENCES = {
+    "prototypes": of_prototypes,
+    "samples": of_samples,
+    "labelled prototypes": of_labelled_prototypes,
+}
