@@ -1,0 +1,235 @@
+"""What every algorithm promises, as checks on a `Case`. No check knows an algorithm's name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, PRNGKeyArray
+
+from arml import checkpoint
+from arml.episodes import Examples, Problem, Task, TaskDistribution
+from arml.inner import with_steps
+from arml.learner import MetaLearner
+from arml.train import Record, TrainState, make_step, start
+
+KEY = jax.random.key(0)
+BATCH = 3
+
+
+class Blobs(TaskDistribution):
+    """Classification for the tests: a task's classes are Gaussian blobs around random centres."""
+
+    problem: Problem = eqx.field(static=True)
+    families: tuple[str, ...] = eqx.field(static=True, default=("blobs",))
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        key, centre_key = jax.random.split(key)
+        ways, features = self.problem.outputs, self.problem.features
+        centres = jax.random.normal(centre_key, (ways, *features))
+
+        def examples(key: PRNGKeyArray, each: int) -> Examples:
+            label_key, noise_key = jax.random.split(key)
+            y = jax.random.permutation(label_key, jnp.tile(jnp.arange(ways), each))
+            x = centres[y] + 0.3 * jax.random.normal(noise_key, (ways * each, *features))
+            return Examples(x, y)
+
+        support, query = jax.random.split(key)
+        return Task(
+            examples(support, self.problem.shots),
+            examples(query, self.problem.queries),
+            jnp.zeros((), jnp.int32),
+        )
+
+
+class Outcome(NamedTuple):
+    """What one task made of a learner."""
+
+    predictions: Array
+    backwards: Array
+    """The same queries, asked in the opposite order."""
+    apart: Array
+    """The same queries, asked one at a time."""
+    before: Array
+    """Support loss without inner steps."""
+    after: Array
+    loss: Array
+
+
+def outcome(learner: MetaLearner, task: Task, key: PRNGKeyArray) -> Outcome:
+    (x, y), queries = task.support, task.query.x
+    predict = learner.adapt(task.support, key=key).predict
+    unadapted = with_steps(learner, 0).adapt(task.support, key=key).predict
+    return Outcome(
+        predict(queries),
+        predict(queries[::-1])[::-1],
+        jnp.concatenate([predict(queries[i : i + 1]) for i in range(len(queries))]),
+        learner.loss(unadapted(x), y),
+        learner.loss(predict(x), y),
+        learner.meta_loss(task, key=key),
+    )
+
+
+@eqx.filter_jit
+def many(learner: MetaLearner, tasks: Task, keys: Array) -> Outcome:
+    return jax.vmap(lambda task, key: outcome(learner, task, key))(tasks, keys)
+
+
+@eqx.filter_jit
+def single(learner: MetaLearner, task: Task, key: PRNGKeyArray) -> tuple[Array, Array]:
+    predict = learner.adapt(task.support, key=key).predict
+    return predict(task.query.x), learner.meta_loss(task, key=key)
+
+
+def recorder() -> optax.GradientTransformation:
+    """Plain descent, whose state is the gradient that it was given."""
+    return optax.GradientTransformation(
+        lambda parameters: jax.tree.map(jnp.zeros_like, parameters),
+        lambda gradient, state, parameters=None: (
+            jax.tree.map(lambda g: -0.01 * g, gradient),
+            gradient,
+        ),
+    )
+
+
+class Trained(NamedTuple):
+    """Two outer steps, and the first one again."""
+
+    begun: TrainState
+    first: tuple[TrainState, Record]
+    second: tuple[TrainState, Record]
+    again: tuple[TrainState, Record]
+    traces: int
+
+
+@dataclass
+class Case:
+    """An algorithm on a kind of problem. `dead` are parts of the paths of meta-parameters that no
+    gradient reaches; `cancelled` those that only rounding reaches."""
+
+    build: Callable[[PRNGKeyArray], MetaLearner]
+    tasks: TaskDistribution
+    dead: tuple[str, ...] = ()
+    cancelled: tuple[str, ...] = ()
+
+    @cached_property
+    def learner(self) -> MetaLearner:
+        return self.build(KEY)
+
+    @cached_property
+    def drawn(self) -> tuple[Task, Array]:
+        keys = jax.random.split(KEY, (2, BATCH))
+        return jax.jit(jax.vmap(self.tasks.sample))(keys[0]), keys[1]
+
+    @cached_property
+    def outcomes(self) -> Outcome:
+        return many(self.learner, *self.drawn)
+
+    @cached_property
+    def trained(self) -> Trained:
+        traces = 0
+        step = make_step(recorder(), batch=BATCH, key=KEY)
+
+        @eqx.filter_jit
+        def counted(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
+            nonlocal traces
+            traces += 1
+            return step(tasks, state)
+
+        begun = start(self.learner, recorder())
+        first = counted(self.tasks, begun)
+        second = counted(self.tasks, first[0])
+        return Trained(begun, first, second, counted(self.tasks, begun), traces)
+
+
+def named(tree: object) -> dict[str, Array]:
+    """Every array by its path."""
+    leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(tree, eqx.is_array))[0]
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def same(a: object, b: object) -> None:
+    a, b = named(a), named(b)
+    assert a.keys() == b.keys()
+    for name, leaf in a.items():
+        np.testing.assert_array_equal(leaf, b[name], err_msg=name)
+        assert leaf.dtype == b[name].dtype, name
+
+
+def check_a_gradient_reaches_every_meta_parameter(case: Case) -> None:
+    gradient = named(case.trained.first[0].optimiser)
+    assert gradient.keys() == named(eqx.filter(case.learner, eqx.is_inexact_array)).keys()
+    for name, leaf in gradient.items():
+        assert np.all(np.isfinite(leaf)), name
+        if not any(part in name for part in case.cancelled):
+            dead = any(name.startswith(part) for part in case.dead)
+            assert np.any(leaf) != dead, f"{name} is {'not ' if dead else ''}dead"
+    for part in case.dead:
+        assert any(name.startswith(part) for name in gradient), f"{part} is declared, not there"
+
+
+def check_a_batch_equals_a_loop(case: Case) -> None:
+    for i in range(BATCH):
+        task, key = jax.tree.map(lambda leaf, i=i: leaf[i], case.drawn)
+        predictions, loss = single(case.learner, task, key)
+        np.testing.assert_allclose(case.outcomes.predictions[i], predictions, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(case.outcomes.loss[i], loss, rtol=1e-4)
+
+
+def check_the_order_of_the_queries_is_irrelevant(case: Case) -> None:
+    ours = case.outcomes
+    np.testing.assert_allclose(ours.predictions, ours.backwards, rtol=1e-3, atol=1e-4)
+
+
+def check_one_query_at_a_time_equals_all_at_once(case: Case) -> None:
+    ours = case.outcomes
+    np.testing.assert_allclose(ours.predictions, ours.apart, rtol=1e-3, atol=1e-4)
+
+
+def check_adaptation_lowers_the_support_loss(case: Case) -> None:
+    assert np.mean(case.outcomes.after) < np.mean(case.outcomes.before)
+
+
+def check_a_step_traces_once(case: Case) -> None:
+    assert case.trained.traces == 1
+
+
+def check_the_same_step_gives_the_same_result(case: Case) -> None:
+    same(case.trained.first, case.trained.again)
+    assert not np.array_equal(case.trained.first[1].loss, case.trained.second[1].loss)
+
+
+def check_float32_stays_float32(case: Case) -> None:
+    state, record = case.trained.second
+    for name, leaf in named((state.learner, record.loss, case.outcomes)).items():
+        if jnp.issubdtype(leaf.dtype, jnp.inexact):
+            assert leaf.dtype == jnp.float32, name
+    assert record.finite
+
+
+def check_saved_and_restored_is_identical(case: Case, folder: Path) -> None:
+    state = case.trained.second[0]
+    checkpoint.save(folder, 2, state)
+    other = start(case.build(jax.random.key(1)), recorder())
+    same(state, checkpoint.restore(folder, 2, other))
+
+
+def check_the_seed_decides_the_weights(case: Case) -> None:
+    same(case.learner, case.build(KEY))
+    ours, other = named(case.learner), named(case.build(jax.random.key(1)))
+    assert any(not np.array_equal(leaf, other[name]) for name, leaf in ours.items())
+
+
+def check_runs(case: Case) -> None:
+    """On one task, once: for ways and shots that no other check has."""
+    task, key = jax.tree.map(lambda leaf: leaf[0], case.drawn)
+    predictions, loss = single(case.learner, task, key)
+    assert predictions.shape == (case.tasks.problem.query, case.tasks.problem.outputs)
+    assert np.all(np.isfinite(predictions))
+    assert np.isfinite(loss)

@@ -1,0 +1,137 @@
+"""Every registered algorithm and every preset keeps the contract, on every kind of problem.
+
+An algorithm is tested by being registered; an exception is declared beside its registration.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import pytest
+from jaxtyping import PRNGKeyArray
+
+import contract
+from arml.algorithms import ALGORITHMS, DEAD
+from arml.algorithms.arml import PRESETS
+from arml.episodes import Problem, TaskDistribution
+from arml.inner import with_steps
+from arml.learner import MetaLearner
+from arml.nn.networks import Conv4Options, MLPOptions
+from arml.tasks.functions import functions_2d
+from contract import Blobs, Case
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
+Options = dict[str, Callable[[Problem], Any]]
+REGISTERED: Options = {name: lambda problem, make=make: make() for name, make in ALGORITHMS.items()}
+BY_PRESET: Options = {f"arml-{name}": preset for name, preset in PRESETS.items()}
+VARIANTS: Options = {
+    "maml-first-order": lambda problem: ALGORITHMS["maml"](first_order=True),
+    "meta-sgd": lambda problem: ALGORITHMS["maml"](learn_rates=True),
+}
+OPTIONS = {**REGISTERED, **BY_PRESET, **VARIANTS}
+
+
+class Kind(NamedTuple):
+    tasks: TaskDistribution
+    network: Any
+    cancelled: tuple[str, ...] = ()
+
+
+def blobs(features: tuple[int, ...], ways: int, shots: int) -> Blobs:
+    return Blobs(Problem("classification", features, ways, shots, 2))
+
+
+MLP = MLPOptions(hidden=(8,), init="he")
+KINDS = {
+    "regression": Kind(functions_2d(shots=5, queries=4), MLP),
+    "vectors": Kind(blobs((4,), 3, 2), MLP),
+    # Batch normalisation follows the convolutions and cancels their biases.
+    "images": Kind(
+        blobs((16, 16, 1), 2, 2),
+        Conv4Options(filters=4, normalisation="support"),
+        tuple(f".blocks[{i}].bias" for i in range(4)),
+    ),
+}
+
+
+def make(name: str, kind: Kind) -> Case:
+    problem = kind.tasks.problem
+    options = OPTIONS[name](problem)
+
+    def build(key: PRNGKeyArray) -> MetaLearner:
+        net_key, key = jax.random.split(key)
+        learner = options.build(kind.network.build(problem, key=net_key), problem, key=key)
+        return with_steps(learner, 2)
+
+    return Case(build, kind.tasks, DEAD.get(name, ()), kind.cancelled)
+
+
+PAIRS = [
+    *((name, kind) for name in REGISTERED for kind in KINDS),
+    *((name, kind) for name in BY_PRESET for kind in ("regression", "images")),
+    *((name, "regression") for name in VARIANTS),
+]
+
+
+# One case after the other, and each in one process, so that what it compiled serves all its checks.
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(pair, marks=pytest.mark.xdist_group("-".join(pair)), id="-".join(pair))
+        for pair in PAIRS
+    ],
+)
+def case(request) -> Case:
+    name, kind = request.param
+    return make(name, KINDS[kind])
+
+
+def test_a_gradient_reaches_every_meta_parameter(case):
+    contract.check_a_gradient_reaches_every_meta_parameter(case)
+
+
+def test_a_batch_equals_a_loop(case):
+    contract.check_a_batch_equals_a_loop(case)
+
+
+def test_the_order_of_the_queries_is_irrelevant(case):
+    contract.check_the_order_of_the_queries_is_irrelevant(case)
+
+
+def test_one_query_at_a_time_equals_all_at_once(case):
+    contract.check_one_query_at_a_time_equals_all_at_once(case)
+
+
+def test_adaptation_lowers_the_support_loss(case):
+    contract.check_adaptation_lowers_the_support_loss(case)
+
+
+def test_a_step_traces_once(case):
+    contract.check_a_step_traces_once(case)
+
+
+def test_the_same_step_gives_the_same_result(case):
+    contract.check_the_same_step_gives_the_same_result(case)
+
+
+def test_float32_stays_float32(case):
+    contract.check_float32_stays_float32(case)
+
+
+def test_saved_and_restored_is_identical(case, tmp_path):
+    contract.check_saved_and_restored_is_identical(case, tmp_path)
+
+
+def test_the_seed_decides_the_weights(case):
+    contract.check_the_seed_decides_the_weights(case)
+
+
+@pytest.mark.parametrize(("ways", "shots"), [(2, 3), (7, 1)])
+@pytest.mark.parametrize("name", list(OPTIONS))
+def test_any_ways_and_shots(name, ways, shots):
+    contract.check_runs(make(name, Kind(blobs((4,), ways, shots), MLP)))
+
+
+def test_what_is_declared_is_tested():
+    assert set(DEAD) <= set(OPTIONS)

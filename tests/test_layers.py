@@ -1,0 +1,145 @@
+"""Who may import whom, read from the sources; and what importing the package may not do."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "arml"
+FILES = {path.relative_to(SOURCE): path for path in sorted(SOURCE.rglob("*.py"))}
+
+# Each layer may import itself and those before it.
+LAYERS = (
+    {"episodes", "losses"},
+    {"inner", "learner"},
+    {"nn"},
+    {"algorithms"},
+    {"train", "evaluate", "checkpoint"},
+    {"experiment"},
+    {"recipes"},
+)
+CORE = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
+PLAIN = {"results", "files", "report"}
+"""Run folders and reports: plain Python, so that reading results is quick and needs no device."""
+ARRAYS = {"jax", "jaxlib", "equinox", "optax", "orbax", "jaxtyping"}
+
+
+def unit(module: str) -> str:
+    """`arml.nn.graphs` -> `nn`; the package itself is the empty string."""
+    return [*module.split("."), ""][1]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that the file imports, wherever in the file it does so."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: import by the full name"
+            # `from arml import files` names the module `arml.files`.
+            yield from (
+                f"{node.module}.{alias.name}" if node.module == "arml" else str(node.module)
+                for alias in node.names
+            )
+
+
+def edges() -> set[tuple[str, str]]:
+    """(importing unit, imported unit) for every import inside the package but its own facade."""
+    return {
+        (unit(f"arml.{'.'.join(name.with_suffix('').parts)}"), unit(module))
+        for name, path in FILES.items()
+        if name != Path("__init__.py")
+        for module in imports(path)
+        if module.split(".")[0] == "arml"
+    }
+
+
+def test_a_layer_imports_only_those_before_it():
+    for importing, imported in edges():
+        if importing in CORE:
+            allowed = CORE[importing] >= CORE.get(imported, len(LAYERS))
+            # Tasks and plain files stand beside the layers; who may use them is below.
+            assert allowed or imported in PLAIN - {"report"} or imported == "tasks", (
+                f"arml.{importing} imports arml.{imported}"
+            )
+
+
+def test_the_mathematics_reads_no_files_and_knows_no_tasks():
+    mathematics = {unit for unit, rank in CORE.items() if rank <= CORE["algorithms"]}
+    for importing, imported in edges():
+        assert importing not in mathematics or imported not in {*PLAIN, "tasks"}, (
+            f"arml.{importing} imports arml.{imported}"
+        )
+
+
+def test_tasks_know_episodes_only():
+    known = {"tasks", "episodes", *PLAIN} - {"report"}
+    for importing, imported in edges():
+        assert importing != "tasks" or imported in known, f"arml.tasks imports arml.{imported}"
+
+
+def test_results_and_reports_import_no_arrays_and_no_mathematics():
+    for importing, imported in edges():
+        assert importing not in PLAIN or imported in PLAIN, (
+            f"arml.{importing} imports arml.{imported}"
+        )
+    for name, path in FILES.items():
+        if name.with_suffix("").parts[0] in PLAIN:
+            odd = {module.split(".")[0] for module in imports(path)} & ARRAYS
+            assert not odd, f"arml/{name} imports {odd}"
+
+
+def test_nobody_imports_the_command_line():
+    for importing, imported in edges():
+        entry = importing in {"cli", "__main__"}
+        assert imported != "cli" or entry, f"arml.{importing} imports arml.cli"
+
+
+def test_files_are_short():
+    for name, path in FILES.items():
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= 300, f"arml/{name} has {lines} lines: at most 300"
+
+
+QUIET = """
+import sys
+
+def refuse(event, _):
+    if event.startswith("socket."):
+        raise AssertionError(f"the import did {{event}}")
+
+sys.addaudithook(refuse)
+import {module}
+if "jax" in sys.modules:
+    import jax._src.xla_bridge as bridge
+    assert not bridge._backends, "the import touched a device"
+print(*sorted({{name.split(".")[0] for name in sys.modules}}))
+"""
+
+
+def loaded(module: str) -> set[str]:
+    """The packages that a fresh interpreter has after importing `module`."""
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET.format(module=module)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["arml", "arml.results", "arml.report.page"])
+def test_a_light_import_loads_no_arrays_and_opens_no_socket(module):
+    assert not loaded(module) & ARRAYS
+
+
+def test_importing_an_experiment_touches_no_network_and_no_device():
+    assert "jax" in loaded("arml.experiment")
