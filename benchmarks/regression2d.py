@@ -32,7 +32,7 @@ def main() -> None:
         a, b, r = (result[k] for k in ("ours_seconds", "theirs_seconds", "times_as_fast"))
         print(
             f"MAML {1e3 * a['median']:.2f} ms, {name} {1e3 * b['median']:.2f} ms: "
-            f"{r['median']:.2f} times MAML's ({r['min']:.2f} to {r['max']:.2f})",
+            f"MAML is {r['median']:.2f} times as fast ({r['min']:.2f} to {r['max']:.2f})",
             flush=True,
         )
     maml.close()

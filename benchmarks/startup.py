@@ -12,7 +12,7 @@ COMMANDS = {
     "import arml": ["-c", "import arml"],
     "import arml.recipes": ["-c", "import arml.recipes"],
     "import jax": ["-c", "import jax"],
-    "arml --help": ["-m", "arml.cli", "--help"],
+    "arml --help": ["-m", "arml", "--help"],
 }
 STEPS: dict[str, tuple[object, ...]] = {
     "regression2d/maml": ("regression", "regression2d/maml", 50),
