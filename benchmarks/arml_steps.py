@@ -45,10 +45,11 @@ def ready(
     *,
     batch: int,
     dispatch: int,
+    chunk: int | None = None,
 ) -> tuple[Callable[[int], None], float]:
     """`steps(n)` takes `n * dispatch` outer steps; and the seconds to the end of the first."""
     optimiser = outer.build(1_000_000)
-    step = make_step(optimiser, batch=batch, key=jax.random.key(1))
+    step = make_step(optimiser, batch=batch, chunk=chunk, key=jax.random.key(1))
     interval = make_interval(step, steps=dispatch, scan=dispatch > 1)
     state = start(learner, optimiser)
     begun = time.perf_counter()
@@ -70,7 +71,7 @@ def conv4(size: int, shots: int) -> tuple[Callable[[int], None], float]:
     net_key, key = jax.random.split(jax.random.key(0))
     net = Conv4Options().build(tasks.problem, key=net_key)
     learner = MAMLOptions(inner_rate=0.01).build(net, tasks.problem, key=key)
-    return ready(learner, tasks, OuterOptions(), batch=4, dispatch=1)
+    return ready(learner, tasks, OuterOptions(), batch=4, dispatch=1, chunk=1)
 
 
 def regression(name: str, dispatch: int) -> tuple[Callable[[int], None], float]:

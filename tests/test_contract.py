@@ -3,7 +3,6 @@
 An algorithm is tested by being registered; an exception is declared beside its registration.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,8 +10,7 @@ import pytest
 from jaxtyping import PRNGKeyArray
 
 import contract
-from arml.algorithms import ALGORITHMS, DEAD
-from arml.algorithms.arml import PRESETS
+from arml.algorithms import ALGORITHMS
 from arml.episodes import Problem, TaskDistribution
 from arml.inner import with_steps
 from arml.learner import MetaLearner
@@ -21,15 +19,6 @@ from arml.tasks.functions import functions_2d
 from contract import Blobs, Case
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
-
-Options = dict[str, Callable[[Problem], Any]]
-REGISTERED: Options = {name: lambda problem, make=make: make() for name, make in ALGORITHMS.items()}
-BY_PRESET: Options = {f"arml-{name}": preset for name, preset in PRESETS.items()}
-VARIANTS: Options = {
-    "maml-first-order": lambda problem: ALGORITHMS["maml"](first_order=True),
-    "meta-sgd": lambda problem: ALGORITHMS["maml"](learn_rates=True),
-}
-OPTIONS = {**REGISTERED, **BY_PRESET, **VARIANTS}
 
 
 class Kind(NamedTuple):
@@ -57,21 +46,17 @@ KINDS = {
 
 def make(name: str, kind: Kind) -> Case:
     problem = kind.tasks.problem
-    options = OPTIONS[name](problem)
+    options = ALGORITHMS[name].options(problem)
 
     def build(key: PRNGKeyArray) -> MetaLearner:
         net_key, key = jax.random.split(key)
         learner = options.build(kind.network.build(problem, key=net_key), problem, key=key)
         return with_steps(learner, 2)
 
-    return Case(build, kind.tasks, DEAD.get(name, ()), kind.cancelled)
+    return Case(build, kind.tasks, ALGORITHMS[name].dead, kind.cancelled)
 
 
-PAIRS = [
-    *((name, kind) for name in REGISTERED for kind in KINDS),
-    *((name, kind) for name in BY_PRESET for kind in ("regression", "images")),
-    *((name, "regression") for name in VARIANTS),
-]
+PAIRS = [(name, kind) for name in ALGORITHMS for kind in KINDS]
 
 
 # One case after the other, and each in one process, so that what it compiled serves all its checks.

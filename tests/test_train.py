@@ -189,3 +189,12 @@ def test_bad_options():
     ):
         with pytest.raises(ValueError, match=message):
             OuterOptions(**options).check()
+
+
+def test_chunks_of_tasks_give_the_same_step(optimiser, step):
+    whole, record = step(TASKS, start(learner(), optimiser))
+    chunked = eqx.filter_jit(make_step(optimiser, batch=BATCH, chunk=1, key=KEY))
+    parts, record_of_parts = chunked(TASKS, start(learner(), optimiser))
+    np.testing.assert_allclose(record.loss, record_of_parts.loss, rtol=1e-5)
+    for x, y in zip(arrays(whole), arrays(parts), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)

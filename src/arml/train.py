@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from arml.episodes import TaskDistribution
+from arml.episodes import Task, TaskDistribution
 from arml.inner import GradientDescent
 from arml.learner import MetaLearner
 
@@ -97,23 +97,41 @@ def start(learner: MetaLearner, optimiser: optax.GradientTransformation) -> Trai
 
 
 def make_step(
-    optimiser: optax.GradientTransformation, *, batch: int, key: PRNGKeyArray
+    optimiser: optax.GradientTransformation,
+    *,
+    batch: int,
+    chunk: int | None = None,
+    key: PRNGKeyArray,
 ) -> Callable[[TaskDistribution, TrainState], tuple[TrainState, Record]]:
-    """One outer step over `batch` tasks. Pure: what step `s` draws depends on `key` and `s` alone,
-    so a run can be taken up at any step."""
+    """One outer step over `batch` tasks, `chunk` of them at once (a divisor; all if None).
+
+    Pure: what step `s` draws depends on `key` and `s` alone, so a run can be taken up at any step.
+    A smaller chunk needs less memory, and gives the same numbers to rounding.
+    """
 
     def step(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
         task_key, adapt_key = jax.random.split(jax.random.fold_in(key, state.step))
         drawn = jax.vmap(tasks.sample)(jax.random.split(task_key, batch))
         trained, rest = eqx.partition(state.learner, eqx.is_inexact_array)
 
-        def objective(trained: MetaLearner) -> tuple[Array, Array]:
+        def objective(trained: MetaLearner, some: Task, keys: Array) -> tuple[Array, Array]:
             learner = eqx.combine(trained, rest)
-            keys = jax.random.split(adapt_key, batch)
-            losses = jax.vmap(lambda task, key: learner.meta_loss(task, key=key))(drawn, keys)
-            return jnp.mean(losses), losses  # Eq. (1), (11)
+            losses = jax.vmap(lambda task, key: learner.meta_loss(task, key=key))(some, keys)
+            return jnp.sum(losses) / batch, losses  # Eq. (1), (11)
 
-        (loss, losses), gradient = jax.value_and_grad(objective, has_aux=True)(trained)
+        def accumulate(total: MetaLearner, some: tuple[Task, Array]) -> tuple[MetaLearner, Array]:
+            gradient, losses = jax.grad(objective, has_aux=True)(trained, *some)
+            return jax.tree.map(jnp.add, total, gradient), losses
+
+        every = (drawn, jax.random.split(adapt_key, batch))
+        if chunk in (None, batch):
+            gradient, losses = jax.grad(objective, has_aux=True)(trained, *every)
+        else:
+            chunks = jax.tree.map(lambda a: a.reshape(-1, chunk, *a.shape[1:]), every)
+            zeros = jax.tree.map(jnp.zeros_like, trained)
+            gradient, losses = jax.lax.scan(accumulate, zeros, chunks)
+            losses = losses.reshape(batch)
+        loss = jnp.mean(losses)
         updates, optimiser_state = optimiser.update(gradient, state.optimiser, trained)
         learner = eqx.combine(optax.apply_updates(trained, updates), rest)
         bad = ~jnp.isfinite(losses)

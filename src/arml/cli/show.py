@@ -1,6 +1,5 @@
 """`arml list`, `evaluate`, `explain` and `report`: what there is, and what runs came to."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,21 +25,20 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
     """What there is: algorithms, recipes and data sets, each with a one-line description."""
     from arml.algorithms import ALGORITHMS
     from arml.experiment import TASKS
-    from arml.recipes import ABOUT, RECIPES
+    from arml.recipes import RECIPES
 
     recipes = [
         {
             "name": name,
-            "description": ABOUT[name].description,
-            "minutes": ABOUT[name].minutes,
+            "description": recipe.description,
+            "minutes": recipe.minutes,
+            "expected": recipe.expected,
             "command": f"arml train {name} --run runs/{name}",
         }
-        for name in RECIPES
+        for name, recipe in RECIPES.items()
     ]
-    # An algorithm's module says what it is; the class there holds its options.
-    algorithms = {name: sys.modules[kind.__module__].__doc__ for name, kind in ALGORITHMS.items()}
     return {
-        "algorithms": _described(algorithms),
+        "algorithms": _described({name: known.description for name, known in ALGORITHMS.items()}),
         "recipes": recipes,
         "datasets": _described({name: kind.__doc__ for name, kind in TASKS.items()}),
     }

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from arml.experiment.options import Experiment, to_json
+from arml.experiment.options import Experiment, from_json, to_json
 from arml.results import FORMAT, RunError, load_run, write_json
 from arml.tasks.options import Splits
 
@@ -23,8 +23,10 @@ def check_claim(experiment: Experiment, folder: Path) -> None:
     """Refuse a folder that holds a run with other options, before any data is read."""
     if not (folder / "config.json").exists():
         return
-    old = load_run(folder).config
-    _refuse(folder, differences(old.get("experiment"), _plain(to_json(experiment))))
+    path = folder / "config.json"
+    # Read as options and not as text: one that this version added has its default there.
+    old = to_json(from_json(load_run(folder).config.get("experiment", {}), str(path)))
+    _refuse(folder, differences(_plain(old), _plain(to_json(experiment))))
 
 
 def claim(experiment: Experiment, splits: Splits, folder: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from arml.algorithms import ALGORITHMS
+from arml.algorithms import OPTIONS
 from arml.algorithms.maml import MAMLOptions
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results import RunError
@@ -15,7 +15,7 @@ from arml.train import OuterOptions
 NETWORKS: dict[str, Any] = {"mlp": MLPOptions, "conv4": Conv4Options}
 TASKS: dict[str, Any] = {"functions": FunctionsOptions, "folders": FoldersOptions}
 PARTS: dict[str, dict[str, Any]] = {
-    "algorithm": ALGORITHMS,
+    "algorithm": OPTIONS,
     "network": NETWORKS,
     "tasks": TASKS,
     "outer": {"adam": OuterOptions},
@@ -28,7 +28,7 @@ class Experiment:
 
     recipe: str
     algorithm: Any = field(default_factory=MAMLOptions)
-    """Options of the algorithm, one of `ALGORITHMS`."""
+    """Options of the algorithm, one of `OPTIONS`."""
     tasks: Any = field(default_factory=FunctionsOptions)
     """Options of the tasks, one of `TASKS`."""
     network: Any = field(default_factory=MLPOptions)
@@ -51,7 +51,7 @@ class Experiment:
     scan: bool = True
     """One compiled loop an interval: right for small networks, slow for convolutions on a CPU."""
     chunk: int = 100
-    """Tasks that an evaluation adapts to at once."""
+    """Tasks adapted to at once, in training and in evaluation: fewer need less memory."""
 
     def check(self) -> None:
         """Refuse what cannot be run, in one line, before any work."""
@@ -65,6 +65,11 @@ class Experiment:
                     f"{name} must be a multiple of the interval {self.interval}, got {value}: "
                     "change one of them"
                 )
+        if self.batch % min(self.chunk, self.batch):
+            raise ValueError(
+                f"chunk must divide the batch of {self.batch} tasks or be larger, got "
+                f"{self.chunk}: change one of them"
+            )
         self.outer.check()
         self.algorithm.check()
 

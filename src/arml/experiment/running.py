@@ -88,6 +88,7 @@ def run(
     step = make_step(
         experiment.outer.build(experiment.steps),
         batch=experiment.batch,
+        chunk=min(experiment.chunk, experiment.batch),
         key=_keys(experiment)[1],
     )
     intervals: dict[int, Any] = {}
