@@ -90,8 +90,9 @@ class Record(NamedTuple):
 
 def start(learner: MetaLearner, optimiser: optax.GradientTransformation) -> TrainState:
     """The state before the first step."""
-    # A weakly typed array would come back strong from the first step, and compile a second one.
-    learner = jax.tree.map(lambda a: a.astype(a.dtype) if eqx.is_array(a) else a, learner)
+    # Copies, as a compiled interval reuses the memory of the state that it is given; with their own
+    # dtypes, as a weakly typed array would come back strong from a step, and compile a second one.
+    learner = jax.tree.map(lambda a: jnp.array(a, a.dtype) if eqx.is_array(a) else a, learner)
     trained = eqx.filter(learner, eqx.is_inexact_array)
     return TrainState(learner, optimiser.init(trained), jnp.zeros((), jnp.int32))
 
