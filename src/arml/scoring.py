@@ -99,7 +99,7 @@ def difference(a: Scored, b: Scored) -> dict[str, Any]:
     ):
         if one != other:
             raise RunError(
-                f"{a.folder} and {b.folder} have another {what}: {_short(one)} and "
+                f"{a.folder} and {b.folder} differ in their {what}: {_short(one)} and "
                 f"{_short(other)}; only runs on the same test tasks can be compared"
             )
     names = a.run.splits.test.families
