@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from arml.algorithms import ALGORITHMS
+from arml.algorithms.maml import MAMLOptions
 from arml.episodes import Problem
 from arml.experiment import Experiment
 from arml.nn.networks import Conv4Options, MLPOptions
@@ -61,7 +62,8 @@ class Recipe(NamedTuple):
     """The test score that it came to here, mean over seeds (`results/`)."""
 
 
-# At Adam's full step learned inner rates double in one step, and the loss is soon not finite.
+# At Adam's full step learned inner rates double in one step, and the loss is soon not finite; even
+# so, the odd steep task overflows unless both gradients are bounded.
 SLOW_RATES = OuterOptions(rates_factor=0.01, clip=10.0)
 BEST = replace(SLOW_RATES, schedule="cosine", warmup=1_000)
 
@@ -71,7 +73,10 @@ RECIPES: dict[str, Recipe] = {
     ),
     "regression2d/meta-sgd": Recipe(
         "2-D regression of six families, Meta-SGD.",
-        lambda: regression2d("meta-sgd", outer=SLOW_RATES),
+        lambda: replace(
+            regression2d("meta-sgd", outer=SLOW_RATES),
+            algorithm=MAMLOptions(learn_rates=True, inner_clip=1_000.0),
+        ),
         2.5,
     ),
     "regression2d/arml": Recipe(
