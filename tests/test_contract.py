@@ -113,10 +113,6 @@ def test_the_seed_decides_the_weights(case):
 
 
 @pytest.mark.parametrize(("ways", "shots"), [(2, 3), (7, 1)])
-@pytest.mark.parametrize("name", list(OPTIONS))
+@pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_any_ways_and_shots(name, ways, shots):
     contract.check_runs(make(name, Kind(blobs((4,), ways, shots), MLP)))
-
-
-def test_what_is_declared_is_tested():
-    assert set(DEAD) <= set(OPTIONS)
