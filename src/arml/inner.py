@@ -5,6 +5,7 @@ rate that is an array, or a pytree of arrays with the shape of the adapted param
 meta-learned (Meta-SGD).
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ def _is_shared(node: Any) -> bool:
 def adaptable(net: Any) -> Any:
     """The part of `net` that a task may change, as a pytree of the same structure with None
     elsewhere: every inexact array that is not `Shared`."""
-    return eqx.partition(net, eqx.is_inexact_array, is_leaf=_is_shared)[0]
+    return split(net)[0]
 
 
 def split(net: Any) -> tuple[Any, Any]:
@@ -75,13 +76,13 @@ class GradientDescent(eqx.Module):
                 norm = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient)) + 1e-12)
                 factor = self.clip / jnp.maximum(norm, self.clip)
                 gradient = jax.tree.map(lambda g: factor * g, gradient)
-            if isinstance(rate, float) or eqx.is_array(rate):
+            if isinstance(rate, float | int) or eqx.is_array(rate):
                 return jax.tree.map(lambda p, g: p - rate * g, part, gradient)
             return jax.tree.map(lambda p, r, g: p - r * g, part, rate, gradient)
 
         if self.remat:
             step = jax.checkpoint(step)
-        # Unrolled on purpose: XLA's CPU backend leaves its fast convolution inside a while loop.
+        # Unrolled: the steps are few, and some of XLA's convolutions are slow in a loop on a CPU.
         for _ in range(self.steps):
             part = step(part, self.rate)
         return join(part, rest)
@@ -96,7 +97,7 @@ def with_steps(learner: Any, steps: int) -> Any:
     def change(node: Any) -> Any:
         if not is_inner(node):
             return node
-        return GradientDescent(node.rate, steps, node.first_order, node.clip, node.remat)
+        return dataclasses.replace(node, steps=steps)
 
     return jax.tree.map(change, learner, is_leaf=is_inner)
 
