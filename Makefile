@@ -23,7 +23,9 @@ help:
 .venv/.made:
 	@test -n "$(PYTHON)" || { echo "expected Python 3.11 or newer, found none on the path:" \
 	  "install it, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { echo "expected a Python that can make" \
+	@# A Python without its venv package leaves an environment without pip: it is made anew.
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 \
+	  || $(PYTHON) -m venv --clear .venv || { echo "expected a Python that can make" \
 	  "virtual environments, got $(PYTHON): install its venv package (python3-venv)" >&2; exit 1; }
 	@touch $@
 
