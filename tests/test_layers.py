@@ -14,11 +14,11 @@ FILES = {path.relative_to(SOURCE): path for path in sorted(SOURCE.rglob("*.py"))
 
 # Each layer may import itself and those before it.
 LAYERS = (
-    {"episodes", "losses"},
+    {"checks", "episodes", "losses"},
     {"inner", "learner"},
     {"nn"},
     {"algorithms"},
-    {"train", "evaluate", "checkpoint"},
+    {"train", "evaluate", "checkpoint", "provenance"},
     {"experiment"},
     {"recipes"},
 )
@@ -77,7 +77,7 @@ def test_the_mathematics_reads_no_files_and_knows_no_tasks():
 
 
 def test_tasks_know_episodes_only():
-    known = {"tasks", "episodes", *PLAIN} - {"report"}
+    known = {"tasks", "checks", "episodes", *PLAIN} - {"report"}
     for importing, imported in edges():
         assert importing != "tasks" or imported in known, f"arml.tasks imports arml.{imported}"
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from arml.checks import at_least
 from arml.episodes import TaskDistribution
 from arml.tasks.functions import functions_2d
 from arml.tasks.images import image_episodes
 from arml.tasks.sources.folders import load_families
-from arml.tasks.sources.splits import read_split, write_split
+from arml.tasks.sources.splits import read_split, split_classes, write_split
 
 Progress = Callable[[str, int, int], None]
 
@@ -43,7 +44,15 @@ class FunctionsOptions:
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
         """All splits are one distribution: they differ by their keys."""
-        tasks = functions_2d(
+        tasks = self._tasks()
+        return Splits(tasks, tasks, tasks, {})
+
+    def check(self) -> None:
+        """Refuse options that mean nothing."""
+        self._tasks()
+
+    def _tasks(self) -> TaskDistribution:
+        return functions_2d(
             shots=self.shots,
             queries=self.queries,
             low=self.low,
@@ -51,7 +60,6 @@ class FunctionsOptions:
             noise=self.noise,
             flat=self.flat,
         )
-        return Splits(tasks, tasks, tasks, {})
 
 
 @dataclass(frozen=True)
@@ -73,18 +81,15 @@ class FoldersOptions:
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
         """Load the data and split its classes as the file `split` says; write it if need be."""
-        if not self.data:
-            raise ValueError(
-                "expected at least one folder or zip of images with one folder a class, got none: "
-                "give --data FOLDER_OR_ZIP..."
-            )
-        if self.size < 16:
-            raise ValueError(f"size must be at least 16 px, got {self.size}: raise --size")
-        families = load_families(self.data, size=self.size, progress=progress)
-        if split.exists():
-            parts = read_split(split, families)
+        self.check()
+        families = load_families(
+            self.data, size=self.size, least=self.shots + self.queries, progress=progress
+        )
+        known = split.exists()
+        if known:
+            parts = read_split(split, families, seed=self.split_seed)
         else:
-            parts = write_split(split, families, seed=self.split_seed)
+            parts = {f.name: split_classes(f, seed=self.split_seed) for f in families}
 
         def episodes(part: str) -> TaskDistribution:
             return image_episodes(
@@ -96,5 +101,21 @@ class FoldersOptions:
                 queries=self.queries,
             )
 
+        train, validation, test = (episodes(part) for part in ("train", "validation", "test"))
+        if not known:
+            # Last, so that options which are refused leave no split for the next run to find.
+            write_split(split, families, seed=self.split_seed)
         sources = {family.name: family.digest for family in families}
-        return Splits(episodes("train"), episodes("validation"), episodes("test"), sources)
+        return Splits(train, validation, test, sources)
+
+    def check(self) -> None:
+        """Refuse options that mean nothing, before any data is read."""
+        if not self.data:
+            raise ValueError(
+                "expected at least one folder or zip of images with one folder a class, got none: "
+                "give --data FOLDER_OR_ZIP..."
+            )
+        if self.size < 16:
+            raise ValueError(f"size must be at least 16 px, got {self.size}: raise --size")
+        at_least(self, ("ways",), 2)
+        at_least(self, ("shots", "queries"), 1)

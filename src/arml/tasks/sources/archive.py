@@ -43,16 +43,21 @@ class Source(NamedTuple):
 @contextmanager
 def open_source(path: Path) -> Iterator[Source]:
     """Open a folder or a zip file. Classes and images are in order of name (Unicode NFC)."""
+    check_exists(path)
     if path.is_dir():
         yield _open_folder(path)
-    elif path.is_file():
+    else:
         try:
             file = path.open("rb")
         except OSError as error:
             raise _unreadable(error) from error
         with file, _open_zip(path, file) as archive:
             yield _read_zip(path, file, archive)
-    else:
+
+
+def check_exists(path: Path) -> None:
+    """Raise `ValueError` unless `path` is a folder or a file."""
+    if not (path.is_dir() or path.is_file()):
         raise ValueError(
             f"{path}: expected a folder or a zip file with one folder a class, found nothing; "
             "check the path"

@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 from jaxtyping import Int, UInt8
 
 from arml.tasks.sources import cache as caching
-from arml.tasks.sources.archive import Source, open_source
+from arml.tasks.sources.archive import Source, check_exists, open_source
 from arml.tasks.sources.decode import decode, quiet
 
 FORMAT = 1
@@ -53,6 +54,7 @@ def load_families(
     sources: Sequence[str | Path],
     *,
     size: int,
+    least: int = 1,
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> list[ImageFamily]:
@@ -63,11 +65,13 @@ def load_families(
     - `sources`: folders or zip files with one folder a class, perhaps below a common top folder.
       Hidden files, `__MACOSX` and `Thumbs.db` are ignored.
     - `size`: images become `size x size` pixels (stretched when they are not square).
+    - `least`: the images that each class must have.
     - `cache`: where decoded images are kept; `$ARML_CACHE` or `~/.cache/arml` by default.
     - `progress`: called with `(family, done, total)` while images are decoded.
 
     Raises `ValueError`, in one line, for a source that is missing, empty, unsafe or damaged, has
-    fewer than three classes or a file that is no image, and for two sources of one name.
+    fewer than three classes, a class of fewer than `least` images or a file that is no image, and
+    for two sources of one name. All sources are listed and checked before any image is decoded.
     """
     if isinstance(sources, str | Path) or not sources:
         raise ValueError(
@@ -85,10 +89,18 @@ def load_families(
             raise ValueError(
                 f"expected a different name for each family, got {name!r} from {same}; rename one"
             )
+    for path in paths:
+        check_exists(path)
     folder = (Path(cache) if cache else caching.default_folder()).expanduser() / "images"
-    return [
-        _load(name, path, size, folder, progress) for name, path in zip(names, paths, strict=True)
-    ]
+    with ExitStack() as stack:
+        opened = []
+        for path in paths:
+            opened.append(stack.enter_context(open_source(path)))
+            _check_counts(opened[-1], least)
+        return [
+            _load(name, source, size, folder, progress)
+            for name, source in zip(names, opened, strict=True)
+        ]
 
 
 def _name(path: Path) -> str:
@@ -96,40 +108,50 @@ def _name(path: Path) -> str:
     return path.stem if path.suffix.lower() == ".zip" else path.name
 
 
-def _load(name: str, path: Path, size: int, folder: Path, progress: Progress | None) -> ImageFamily:
-    with open_source(path) as source:
-        if len(source.classes) < 3:
+def _check_counts(source: Source, least: int) -> None:
+    if len(source.classes) < 3:
+        raise ValueError(
+            f"{source.path}: expected at least 3 class folders (one each for training, validation "
+            f"and test), got {len(source.classes)} ({', '.join(source.classes)}); add classes"
+        )
+    for name, images in source.classes.items():
+        if len(images) < least:
             raise ValueError(
-                f"{path}: expected at least 3 class folders (one each for training, validation and "
-                f"test), got {len(source.classes)} ({', '.join(source.classes)}); add classes"
+                f"{source.path}: expected at least {least} images a class (shots and queries), got "
+                f"{len(images)} in {name!r}; lower the shots or queries, or add images"
             )
-        key = hashlib.sha256(f"{FORMAT} {size} {source.digest}".encode()).hexdigest()[:32]
-        counts = [len(images) for images in source.classes.values()]
-        classes = tuple(source.classes)
-        shape = (sum(counts), size, size, 3)
 
-        def cached() -> ImageFamily | None:
-            found = caching.load(folder, key)
-            if found is None:
-                return None
-            index, images = found
-            if (index.get("classes"), index.get("counts")) != (list(classes), counts):
-                return None
-            if images.shape != shape:
-                return None
-            return ImageFamily(name, classes, images, np.asarray(counts), source.digest)
 
+def _load(
+    name: str, source: Source, size: int, folder: Path, progress: Progress | None
+) -> ImageFamily:
+    key = hashlib.sha256(f"{FORMAT} {size} {source.digest}".encode()).hexdigest()[:32]
+    counts = [len(images) for images in source.classes.values()]
+    classes = tuple(source.classes)
+    shape = (sum(counts), size, size, 3)
+
+    def cached() -> ImageFamily | None:
+        found = caching.load(folder, key)
+        if found is None:
+            return None
+        index, images = found
+        if (index.get("classes"), index.get("counts")) != (list(classes), counts):
+            return None
+        if images.shape != shape:
+            return None
+        return ImageFamily(name, classes, images, np.asarray(counts), source.digest)
+
+    family = cached()
+    if family is None:
+        chunks = _decoded(source, name, size, progress)
+        caching.store(folder, key, {"classes": classes, "counts": counts}, shape, chunks)
         family = cached()
-        if family is None:
-            chunks = _decoded(source, name, size, progress)
-            caching.store(folder, key, {"classes": classes, "counts": counts}, shape, chunks)
-            family = cached()
-        if family is None:
-            raise ValueError(
-                f"{folder}: the cache of decoded images does not read back as it was written; "
-                "check the disk, or set ARML_CACHE to another folder"
-            )
-        return family
+    if family is None:
+        raise ValueError(
+            f"{folder}: the cache of decoded images does not read back as it was written; "
+            "check the disk, or set ARML_CACHE to another folder"
+        )
+    return family
 
 
 def _decoded(

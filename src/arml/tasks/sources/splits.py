@@ -82,10 +82,13 @@ def write_split(
     return split
 
 
-def read_split(path: str | Path, families: Sequence[ImageFamily] | None = None) -> Split:
+def read_split(
+    path: str | Path, families: Sequence[ImageFamily] | None = None, *, seed: int | None = None
+) -> Split:
     """Read a split file; with `families`, also check that it fits them (`check_split`).
 
-    Raises `ValueError` for a file that is missing, is not a split, or was altered.
+    Raises `ValueError` for a file that is missing, is not a split, or was altered, and with a
+    `seed` for a file that says another.
     """
     advice = "restore the file, or write a new split"
     try:
@@ -103,6 +106,11 @@ def read_split(path: str | Path, families: Sequence[ImageFamily] | None = None) 
         raise ValueError(
             f"{path}: expected content with SHA-256 {str(stated)[:12]}..., got "
             f"{checksum(content)[:12]}...: the split was altered; {advice}"
+        )
+    if seed is not None and content.get("seed") != seed:
+        raise ValueError(
+            f"{path}: expected a split with the seed {seed}, got one with {content.get('seed')}; "
+            "give that split seed, or remove the file to split anew"
         )
     if families is not None:
         check_split(split, families)
