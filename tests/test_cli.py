@@ -1,9 +1,11 @@
 """The command line, from outside: what it prints, what it writes, what it refuses."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import cv2
 import jax
@@ -12,6 +14,7 @@ import pytest
 
 import arml
 from arml.cli import main
+from arml.cli.show import _rows
 from arml.recipes import RECIPES
 from arml.results import read_json, read_result
 from arml.scoring import FLOORS
@@ -19,6 +22,14 @@ from arml.scoring import FLOORS
 PACE = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
 SMALL = f"{PACE} --batch 4 --hidden 8 --inner-steps 1 --chunk 10".split()
 ARML = [*SMALL, *["--width", "4", "--vertices", "3", "--summary", "mlp", "--algorithm-hidden"]]
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+class Run(NamedTuple):
+    """What the table needs of a scored run."""
+
+    folder: Path
+    result: dict[str, Any]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -66,6 +77,10 @@ def test_list_as_json_names_everything(capsys):
     assert [entry["name"] for entry in found["recipes"]] == list(RECIPES)
     assert {entry["name"] for entry in found["datasets"]} == {"functions", "folders"}
     assert all(e["description"].endswith(".") for entries in found.values() for e in entries)
+    for entry in found["recipes"]:
+        needs_data = entry["name"].startswith("folders/")
+        assert ("--data FOLDER_OR_ZIP..." in entry["command"]) == needs_data
+        assert entry.get("expected", 0.0) is not None
 
 
 def test_list_and_help_for_people(capsys):
@@ -113,7 +128,35 @@ def test_training_a_finished_run_again_changes_nothing(maml, capsys):
     before = (maml / "metrics.jsonl").read_bytes()
     assert main(["train", "regression2d/maml", *SMALL, "--run", str(maml)]) == 0
     assert (maml / "metrics.jsonl").read_bytes() == before
+    said = capsys.readouterr().out
+    assert "already trained for 20 steps" in said
+    assert "validation score" in said
+    assert "next: arml evaluate" in said
+
+
+def test_a_finished_run_without_validation_records_is_done_too(maml, tmp_path, capsys):
+    folder = tmp_path / "copy"
+    shutil.copytree(maml, folder)
+    (folder / "metrics.jsonl").unlink()
+    assert main(["train", "--run", str(folder), "regression2d/maml", *SMALL]) == 0
     assert "next: arml evaluate" in capsys.readouterr().out
+
+
+def test_two_runs_of_a_recipe_have_two_headings():
+    result = json.loads((RESULTS / "regression2d" / "maml" / "seed-0" / "result.json").read_text())
+    named = [
+        [row.recipe for row in _rows([Run(Path("a"), first), Run(Path("b"), second)])]
+        for first, second in (
+            (result, result),
+            (result, {**result, "seed": 7}),
+            (result, {**result, "recipe": "regression2d/other"}),
+        )
+    ]
+    assert named == [
+        ["regression2d/maml, a", "regression2d/maml, b"],
+        ["regression2d/maml, seed 0", "regression2d/maml, seed 7"],
+        ["regression2d/maml", "regression2d/other"],
+    ]
 
 
 def test_evaluate_writes_what_it_prints(maml, capsys):
@@ -188,6 +231,10 @@ def test_explaining_maml_says_that_it_has_no_graph(maml, tmp_path, capsys):
         ("tarin", "did you mean 'train'?"),
         ("train", "expected a recipe, got none"),
         ("train regression2d/armll --run R", "did you mean 'regression2d/arml'?"),
+        ("train --run R nosuch", "unknown recipe 'nosuch'"),
+        ("train --run regression2d/maml nosuch", "unknown recipe 'nosuch'"),
+        ("train --run regression2d/maml", "expected a recipe, got none"),
+        ("train nosuch --run regression2d/maml", "unknown recipe 'nosuch'"),
         ("train regression2d/maml", "expected --run PATH, got none"),
         ("train regression2d/maml --run R --inner-rat 1", "did you mean --inner-rate?"),
         ("train regression2d/maml --run R --inner-rate -1", "inner_rate must be 0 or more, got -1"),
@@ -261,7 +308,6 @@ def test_folders_of_pictures(pictures, tmp_path, monkeypatch, capsys):
 
 
 def test_floors_are_those_that_were_measured():
-    folder = Path(__file__).parents[1] / "results" / "floor"
     for name, inputs in (("regression2d", (0.0, 5.0)), ("regression2d-wide", (-5.0, 5.0))):
-        measured = read_result(folder / f"{name}.json")["score"]["mean"]
+        measured = read_result(RESULTS / "floor" / f"{name}.json")["score"]["mean"]
         assert FLOORS[inputs] == pytest.approx(measured, abs=0.002)

@@ -8,9 +8,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 
-from arml.cli.console import UsageError
-
-INTERRUPTED = 130
+from arml.cli.console import INTERRUPTED, UsageError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("arml.cli.show:list_command", "List algorithms, recipes and data sets"),

@@ -18,6 +18,9 @@ from rich.text import Text
 
 from arml.files import plain
 
+INTERRUPTED = 130
+"""The exit status of a command that was interrupted."""
+
 PLAIN_SECONDS = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 

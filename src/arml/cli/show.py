@@ -1,7 +1,7 @@
 """`arml list`, `evaluate`, `explain` and `report`: what there is, and what runs came to."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,8 +32,8 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
             "name": name,
             "description": recipe.description,
             "minutes": recipe.minutes,
-            "expected": recipe.expected,
-            "command": f"arml train {name} --run runs/{name}",
+            **({} if recipe.expected is None else {"expected": recipe.expected}),
+            "command": f"arml train {name}{_data(recipe.make())} --run runs/{name}",
         }
         for name, recipe in RECIPES.items()
     ]
@@ -42,6 +42,14 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
         "recipes": recipes,
         "datasets": _described({name: kind.__doc__ for name, kind in TASKS.items()}),
     }
+
+
+def _data(experiment: Any) -> str:
+    """What a recipe's command needs besides a folder for the run."""
+    from arml.tasks.options import FoldersOptions
+
+    needed = isinstance(experiment.tasks, FoldersOptions)
+    return " --data FOLDER_OR_ZIP..." if needed else ""
 
 
 def _described(texts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -99,7 +107,6 @@ class EvaluateOptions:
 def evaluate_command(arguments: Sequence[str]) -> int:
     """Score a run on new tasks, by family; compare two runs task by task"""
     options: EvaluateOptions = parse(EvaluateOptions, arguments, prog="arml evaluate")
-    from arml.report.rows import make_rows
     from arml.report.tables import terminal_table
     from arml.results import write_json
     from arml.scoring import difference, score
@@ -128,12 +135,24 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     if options.json:
         print_json(result)
         return 0
-    console.print(terminal_table([row for one in scored for row in make_rows([one.result])]))
+    console.print(terminal_table(_rows(scored)))
     if options.against is not None:
         _print_difference(console, result["against"])
     if out is not None:
         say(console, f"written to {out}")
     return 0
+
+
+def _rows(scored: Sequence[Any]) -> list[Any]:
+    """A row for each scored run; runs of one recipe also bear their seed, or else their folder."""
+    from arml.report.rows import make_rows
+
+    rows = [row for one in scored for row in make_rows([one.result])]
+    if len({row.recipe for row in rows}) == len(rows):
+        return rows
+    seeds = [f"seed {one.result['seed']}" for one in scored]
+    told = seeds if len({*seeds}) == len(rows) else [str(one.folder) for one in scored]
+    return [replace(row, recipe=f"{row.recipe}, {by}") for row, by in zip(rows, told, strict=True)]
 
 
 def _print_difference(console: Console, against: dict[str, Any]) -> None:

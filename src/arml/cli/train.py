@@ -1,7 +1,6 @@
 """`arml train`: a recipe's options as flags, a run with its progress, and a way to stop it."""
 
 import dataclasses
-import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import Annotated, Any
 from rich.console import Console
 from tyro.conf import Suppress, arg
 
-from arml.cli.console import Display, Stop, TensorBoard, UsageError, parse, say
+from arml import checkpoint
+from arml.cli.console import INTERRUPTED, Display, Stop, TensorBoard, UsageError, parse, say
 from arml.experiment import Experiment, run
+from arml.experiment.folder import check_claim
 from arml.recipes import RECIPES, recipe
 from arml.results import load_run
-
-INTERRUPTED = 130
 
 
 def _taken(recipe: str, experiment: Experiment) -> tuple[type, Callable[[Any], Experiment]]:
@@ -86,13 +85,23 @@ the options of a recipe, `arml list` the recipes:
 """
 
 
+def _recipe_at(words: Sequence[str]) -> int | None:
+    """Where the recipe stands: first, or after options; the value of --run is none."""
+    if words and not words[0].startswith("-"):
+        return 0
+    for i, word in enumerate(words):
+        if word in RECIPES and words[i - 1] != "--run":
+            return i
+    after = words.index("--run") + 2 if "--run" in words else len(words)
+    # A recipe that is not known, which is said when it is looked up.
+    return after if after < len(words) and not words[after].startswith("-") else None
+
+
 def train_command(arguments: Sequence[str]) -> int:
     """Meta-train a recipe in a folder; the same command again resumes"""
     rest = list(arguments)
-    name = next((a for a in rest if a in RECIPES), None)
-    if name is None and rest and not rest[0].startswith("-"):
-        name = rest[0]
-    if name is None:
+    place = _recipe_at(rest)
+    if place is None:
         if {"-h", "--help"} & {*rest}:
             print(TRAIN_HELP + "\n".join(f"  {known}" for known in RECIPES))
             return 0
@@ -100,13 +109,18 @@ def train_command(arguments: Sequence[str]) -> int:
             f"expected a recipe, got none: `arml train RECIPE --run DIR`, where RECIPE is one of "
             f"{', '.join(RECIPES)}"
         )
-    rest.remove(name)
+    name = rest.pop(place)
     kind, back = _taken(name, recipe(name))
     options = parse(kind, rest, prog=f"arml train {name}")
-    experiment, folder = _absolute(back(options.experiment)), options.run
+    experiment, folder = back(options.experiment), options.run
     experiment.check()
+    check_claim(experiment, folder)
 
     console = Console()
+    if checkpoint.latest(folder / "checkpoints") == experiment.steps:
+        say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
+        _finish(console, folder)
+        return 0
     display, stop = Display(console, experiment.steps), Stop()
     write = TensorBoard(folder / "tensorboard") if options.tensorboard else None
 
@@ -130,20 +144,12 @@ def train_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _absolute(experiment: Experiment) -> Experiment:
-    """Data by absolute paths, so that the run can be used from any folder."""
-    data = getattr(experiment.tasks, "data", None)
-    if not data:
-        return experiment
-    paths = tuple(os.path.abspath(path) for path in data)
-    return dataclasses.replace(experiment, tasks=dataclasses.replace(experiment.tasks, data=paths))
-
-
 def _finish(console: Console, folder: Path) -> None:
     scores = [record for record in load_run(folder).metrics if "validation" in record]
-    last = scores[-1]
-    mean, half = last["validation"], last["validation_ci95"]
-    said = "not finite" if mean is None or half is None else f"{mean:.4f} ± {half:.4f}"
-    say(console, f"step {last['step']:,}: validation score {said} (95% over tasks)")
+    if scores:
+        last = scores[-1]
+        mean, half = last["validation"], last.get("validation_ci95")
+        said = "not finite" if mean is None or half is None else f"{mean:.4f} ± {half:.4f}"
+        say(console, f"step {last['step']:,}: validation score {said} (95% over tasks)")
     say(console, f"metrics.jsonl, checkpoints and config.json are in {folder}")
     say(console, f"next: arml evaluate {shlex.quote(str(folder))}")
