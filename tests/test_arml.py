@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.algorithms.arml import PRESETS, ARMLOptions
+from arml.algorithms import ALGORITHMS
+from arml.algorithms.arml import ARMLOptions
 from arml.algorithms.maml import MAMLOptions
 from arml.episodes import Examples, Problem, Task
 from arml.learner import Conditioned
@@ -210,10 +211,10 @@ def test_class_prototypes_do_not_depend_on_the_order_of_the_samples():
     np.testing.assert_allclose(code, ordered, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", list(PRESETS))
+@pytest.mark.parametrize("name", ["arml", "arml-official", "arml-paper"])
 @pytest.mark.parametrize("problem", [REGRESSION, VECTORS], ids=lambda p: p.kind)
 def test_presets_are_valid_options(name, problem):
-    options = PRESETS[name](problem)
+    options = ALGORITHMS[name].options(problem)
     options.check()
     options.check_problem(problem)
 
@@ -234,3 +235,5 @@ def test_bad_options():
         learner(structure="classes")
     with pytest.raises(ValueError, match="labelled prototypes need one prototype a class"):
         learner(VECTORS, sequence="labelled prototypes")
+    with pytest.raises(ValueError, match="needs the structure clusters, got classes"):
+        learner(VECTORS, structure="classes", own_values=True)

@@ -38,6 +38,7 @@ __all__ = [
     "read_json",
     "read_metrics",
     "read_result",
+    "recipe_of",
     "summarise",
     "truncate_metrics",
     "write_bytes",
@@ -232,10 +233,18 @@ def load_run(folder: Path | str) -> Run:
     config = read_json(folder / "config.json")
     _check_format(config, folder / "config.json")
     result, explain = folder / "result.json", folder / "explain" / "explain.json"
+    explained = read_json(explain) if explain.exists() else None
+    if explained is not None:
+        _check_format(explained, explain)
     return Run(
         folder=folder,
         config=config,
         metrics=read_metrics(folder / "metrics.jsonl"),
         result=read_result(result) if result.exists() else None,
-        explain=read_json(explain) if explain.exists() else None,
+        explain=explained,
     )
+
+
+def recipe_of(run: Run) -> str:
+    """The name of a run's recipe; that of its folder where the configuration has none."""
+    return str(run.config.get("recipe", run.folder.name))

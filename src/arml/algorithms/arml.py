@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
+from arml.checks import at_least
 from arml.episodes import Problem
 from arml.inner import InnerOptions
 from arml.learner import Conditioned, Network
@@ -51,7 +52,7 @@ from arml.nn.summaries import (
 
 @dataclass(frozen=True, kw_only=True)
 class ARMLOptions(InnerOptions):
-    """ARML's slots. The defaults are the preset `best` on small vectors; see `PRESETS`."""
+    """ARML's slots. The defaults are what `official` and `paper` share on 2-D regression."""
 
     structure: Literal["classes", "clusters", "mean", "samples"] = "clusters"
     """What a prototype is: a class, a soft cluster, the mean of all (I), a sample (II)."""
@@ -125,15 +126,9 @@ class ARMLOptions(InnerOptions):
     def check(self) -> None:
         """Refuse options that mean nothing."""
         self.check_inner()
-        for name in ("clusters", "layers", "width", "window"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}: raise it")
-        for name in ("vertices", "mu_1", "mu_2"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}: raise it")
-        for name in ("gamma_r", "gamma_o", "gamma_s"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}: raise it")
+        at_least(self, ("clusters", "layers", "width", "window", "hidden"), 1)
+        at_least(self, ("vertices", "mu_1", "mu_2"), 0)
+        at_least(self, ("gamma_r", "gamma_o", "gamma_s"), 0, strict=True)
 
     def check_problem(self, problem: Problem) -> None:
         """Refuse options that cannot be built for `problem`."""
@@ -146,6 +141,11 @@ class ARMLOptions(InnerOptions):
             raise ValueError(
                 "labelled prototypes need one prototype a class: use the structure classes, "
                 f"not {self.structure}"
+            )
+        if self.own_values and self.structure != "clusters":
+            raise ValueError(
+                "an embedding of its own for the values needs the structure clusters, got "
+                f"{self.structure}: use clusters, or leave own_values out"
             )
 
     def encoder(self, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
@@ -294,6 +294,3 @@ def best(problem: Problem) -> ARMLOptions:
         mu_1=1e-3,
         mu_2=1e-3,
     )
-
-
-PRESETS = {"official": official, "paper": paper, "best": best}

@@ -1,8 +1,7 @@
 """Prototypes: the vertices of a task's own graph, made of the embeddings of its support set.
 
 Each structure maps two embeddings of the samples, E and F, both `[n, d]`, and their labels to
-prototypes `[K, d]`. Only the soft clusters use E; wherever E and F are not told apart, they are
-the same.
+prototypes `[K, d]`. Only the soft clusters tell E and F apart; elsewhere the two are the same.
 """
 
 from collections.abc import Callable
@@ -21,15 +20,15 @@ Structure = Callable[
 
 
 class ClassMeans(eqx.Module):
-    """The mean embedding of each class, in class order. Eq. (2)."""
+    """The mean embedding E of each class, in class order. Eq. (2)."""
 
     ways: int = eqx.field(static=True)
 
     def __call__(
         self, e: Float[Array, "n d"], f: Float[Array, "n d"], y: Int[Array, " n"]
     ) -> Float[Array, "ways d"]:
-        member = jax.nn.one_hot(y, self.ways, axis=0, dtype=f.dtype)
-        return member @ f / jnp.sum(member, axis=1, keepdims=True)  # Eq. (2)
+        member = jax.nn.one_hot(y, self.ways, axis=0, dtype=e.dtype)
+        return member @ e / jnp.sum(member, axis=1, keepdims=True)  # Eq. (2)
 
 
 class SoftClusters(eqx.Module):

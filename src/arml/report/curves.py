@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocator
 
 from arml.report.style import COLOURS, DASHES, styled
-from arml.results import Run
+from arml.results import Run, recipe_of
 
 BINS = 80
 """Points of a training curve: the loss of single steps is averaged within as many bins."""
@@ -39,10 +39,6 @@ def _binned(series: np.ndarray) -> np.ndarray:
     return whole.reshape(-1, size, series.shape[1]).mean(1)
 
 
-def _recipe(run: Run) -> str:
-    return str(run.config.get("recipe", run.folder.name))
-
-
 def learning_metric(run: Run) -> str:
     """The metric of a run's validation scores, as far as its files say it."""
     return run.result["metric"] if run.result else "mse"
@@ -56,12 +52,12 @@ def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
     axis. `metric` defaults to that of the first run; all runs must share it.
     """
     metric = metric or learning_metric(runs[0])
-    recipes = list(dict.fromkeys(_recipe(run) for run in runs))
+    recipes = list(dict.fromkeys(recipe_of(run) for run in runs))
     figure = Figure(figsize=(9.4, 3.7 + 0.2 * (len(recipes) // 3)), layout="constrained")
     training, validation = figure.subplots(1, 2, sharex=True)
     named: set[str] = set()
     for run in runs:
-        index = recipes.index(_recipe(run))
+        index = recipes.index(recipe_of(run))
         style: dict[str, Any] = {
             "color": COLOURS[index % len(COLOURS)],
             "linestyle": DASHES[(index + index // len(COLOURS)) % len(DASHES)],
@@ -71,8 +67,8 @@ def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
         step, score, half = _series(run.metrics, "validation", "validation_ci95").T
         marker = "o" if len(step) <= 30 else ""
         # One entry in the legend for all seeds of a recipe.
-        label = None if _recipe(run) in named else _recipe(run)
-        named.add(_recipe(run))
+        label = None if recipe_of(run) in named else recipe_of(run)
+        named.add(recipe_of(run))
         validation.plot(
             step, score, label=label, marker=marker, markersize=3, linewidth=1.6, **style
         )

@@ -5,7 +5,7 @@ Each takes the content of `explain.json` and gives a Matplotlib `Figure`; `save`
 """
 
 from collections.abc import Mapping, Sequence
-from math import ceil
+from math import ceil, isfinite
 from typing import Any
 
 import networkx as nx
@@ -53,6 +53,26 @@ def _field(explain: Mapping[str, Any], *path: str) -> Any:
     return value
 
 
+def _number(explain: Mapping[str, Any], name: str) -> float:
+    value = _field(explain, name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise RunError(
+            f"expected {name} of the explanation to be a number, got {value!r}; "
+            "make the file again with `arml explain`"
+        )
+    return value
+
+
+def _vertices(explain: Mapping[str, Any]) -> int:
+    value = _number(explain, "vertices")
+    if value != int(value) or value < 1:
+        raise RunError(
+            f"expected vertices of the explanation to be a whole number above 0, got {value!r}; "
+            "make the file again with `arml explain`"
+        )
+    return int(value)
+
+
 def _short(text: str, limit: int = 28) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -93,7 +113,7 @@ def _panels(
     deviations: Mapping[str, np.ndarray] | None = None,
 ) -> Figure:
     """A grid of heat maps with one colour scale, a family each."""
-    vertices = int(_field(explain, "vertices"))
+    vertices = _vertices(explain)
     tallest = max(len(matrix) for matrix in values.values())
     rows = ceil(len(values) / min(4, max(1, 26 // vertices)))
     columns = ceil(len(values) / rows)
@@ -134,7 +154,7 @@ def heat_maps(explain: Mapping[str, Any]) -> Figure:
 
     **Raises:** `RunError` if a field is missing or has another shape.
     """
-    vertices = int(_field(explain, "vertices"))
+    vertices = _vertices(explain)
     values = {
         family: _matrix(_field(explain, "example", family), f"example.{family}", vertices)
         for family in _field(explain, "families")
@@ -148,7 +168,7 @@ def average_heat_maps(explain: Mapping[str, Any]) -> Figure:
 
     **Raises:** `RunError` if a field is missing or has another shape.
     """
-    vertices = int(_field(explain, "vertices"))
+    vertices = _vertices(explain)
     means, deviations = (
         {
             family: _matrix(_field(explain, "average", family, part), f"average.{family}", vertices)
@@ -156,7 +176,7 @@ def average_heat_maps(explain: Mapping[str, Any]) -> Figure:
         }
         for part in ("mean", "sd")
     )
-    tasks = _field(explain, "tasks")
+    tasks = _number(explain, "tasks")
     title = f"Prototype-to-vertex links: mean ± SD over tasks ({tasks:,} in all)"
     return _panels(explain, means, title, deviations)
 
@@ -169,21 +189,22 @@ def graph(explain: Mapping[str, Any]) -> nx.Graph:
 
     **Raises:** `RunError` if a field is missing or has another shape.
     """
-    vertices = int(_field(explain, "vertices"))
+    vertices = _vertices(explain)
     links = _matrix(_field(explain, "vertex_links"), "vertex_links", vertices)
     links = (links + links.T) / 2
+    threshold = _number(explain, "threshold")
     result = nx.Graph()
     result.add_nodes_from((i, {"read": read}) for i, read in enumerate(_reading(explain).mean(0)))
     for i in range(vertices):
         for j in range(i + 1, vertices):
-            if links[i, j] >= _field(explain, "threshold"):
+            if links[i, j] >= threshold:
                 result.add_edge(i, j, weight=float(links[i, j]))
     return result
 
 
 def _reading(explain: Mapping[str, Any]) -> np.ndarray:
     """`[families, vertices]`: the mean link of a family's prototypes to each vertex."""
-    vertices = int(_field(explain, "vertices"))
+    vertices = _vertices(explain)
     return np.stack(
         [
             _matrix(_field(explain, "average", name, "mean"), f"average.{name}", vertices).mean(0)
@@ -214,7 +235,7 @@ def knowledge_graph(explain: Mapping[str, Any]) -> Figure:
     table.set_title("Mean link from a family's prototypes", loc="left")
     # Cells no taller than wide, however few the families are.
     table.set_box_aspect(min(count / vertices, height / left))
-    _draw_graph(figure, axes, net, float(_field(explain, "threshold")))
+    _draw_graph(figure, axes, net, _number(explain, "threshold"))
     if not explain.get("vertex_links_reach_tasks", True):
         axes.set_xlabel("These links influence no task:\nread nothing into them.")
     for part in (table, axes):

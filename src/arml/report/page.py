@@ -32,7 +32,7 @@ from arml.report.tables import (
     paper,
     spread,
 )
-from arml.results import Result, Run, RunError, load_run, write_text
+from arml.results import Result, Run, RunError, load_run, recipe_of, write_text
 
 LEAD = (
     "Each run learned how to learn from many small tasks. It was then given new tasks, adapted to "
@@ -130,7 +130,7 @@ def _figure(figure: Figure, alternative: str, text: str) -> str:
 
 def _curves(runs: Sequence[Run], metric: str) -> str:
     last = [
-        f"{_recipe(run)} {number(scores[-1], metric)}"
+        f"{recipe_of(run)} {number(scores[-1], metric)}"
         for run in runs
         if (scores := [m["validation"] for m in run.metrics if "validation" in m])
     ]
@@ -155,7 +155,7 @@ def _reach(explain: dict[str, Any]) -> str:
     """Whether the links between vertices mean anything to a task, in words."""
     if explain.get("vertex_links_reach_tasks", True):
         effect = explain.get("vertex_links_effect")
-        if effect is None:
+        if not isinstance(effect, int | float):
             return ""
         return f" Without these links, what the prototypes read would change by {effect:.1%}."
     return (
@@ -193,13 +193,9 @@ def _explained(run: Run, explain: dict[str, Any]) -> str:
     )
 
 
-def _recipe(run: Run) -> str:
-    return str(run.config.get("recipe", run.folder.name))
-
-
 def _name(run: Run) -> str:
     seed = f", seed {run.result['seed']}" if run.result else ""
-    return f"{_recipe(run)}{seed}"
+    return f"{recipe_of(run)}{seed}"
 
 
 def _details(run: Run, result: Result) -> str:
@@ -246,7 +242,7 @@ def write_page(runs: Sequence[Path], out: Path) -> None:
     explained = [_explained(run, run.explain) for run in loaded if run.explain]
     graphs = [tag("p", GRAPH_NOTE), *explained]
     title = "Few-shot meta-learning"
-    recipes = ", ".join(tag("code", escape(name)) for name in dict.fromkeys(map(_recipe, loaded)))
+    recipes = ", ".join(tag("code", escape(name)) for name in dict.fromkeys(map(recipe_of, loaded)))
     curves = [_curves([r for r, result in scored if result["metric"] == m], m) for m in metrics]
     count = f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}."
     body = [

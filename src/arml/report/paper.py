@@ -35,7 +35,6 @@ _ALGORITHMS = {
     "arml": "ARML",
     "arml-official": "ARML",
     "arml-paper": "ARML",
-    "arml-best": "ARML",
 }
 
 
