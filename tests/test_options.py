@@ -4,13 +4,19 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 
 from arml.checks import at_least
+from arml.experiment import Experiment, from_json, run, to_json
+from arml.experiment.folder import check_claim
+from arml.experiment.options import absolute
 from arml.nn.networks import MLPOptions
+from arml.recipes import recipe
+from arml.results import RunError, write_json
 from arml.tasks.options import FoldersOptions, FunctionsOptions
 
 
@@ -105,3 +111,96 @@ def test_counts_and_paths_are_checked_before_the_first_image_is_decoded(
     with pytest.raises(ValueError, match="at least 3 class folders"):
         episodes(pictures, few.parent).build(split)
     assert not split.exists()
+
+
+def described(change: dict[str, Any]) -> Any:
+    """A whole configuration, as read from JSON, `part.name` set or (None) removed."""
+    value = json.loads(json.dumps(to_json(recipe("regression2d/arml"))))
+    for path, new in change.items():
+        *parts, name = path.split(".")
+        inside = value[parts[0]] if parts else value
+        if new is None:
+            del inside[name]
+        else:
+            inside[name] = new
+    return value
+
+
+def test_what_json_holds_is_read_back():
+    for name in ("regression2d/arml", "folders/arml"):
+        value = json.loads(json.dumps(to_json(recipe(name))))
+        assert from_json(value, "c") == recipe(name)
+    # A whole number serves for a float, and what is not there has its default.
+    found = from_json(described({"tasks.noise": 1, "seed": None}), "c")
+    assert (found.tasks.noise, found.seed) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"recipe": None}, "the experiment needs recipe as str, got nothing"),
+        ({"steps": "x"}, "the experiment needs steps as int, got 'x'"),
+        ({"scan": 1}, "the experiment needs scan as bool, got 1"),
+        ({"steps": True}, "the experiment needs steps as int, got True"),
+        ({"outer": 3}, "expected outer to be one of adam, got 3"),
+        ({"network": [1]}, "expected network to be one of mlp, conv4, got [1]"),
+        ({"tasks.kind": ["a"]}, "expected tasks to be one of functions, folders, got ['a']"),
+        ({"tasks.noise": "loud"}, "tasks needs noise as float, got 'loud'"),
+        ({"network.hidden": [8, "x"]}, "network needs hidden as tuple[int, ...], got [8, 'x']"),
+        ({"network.init": "odd"}, "network needs init as one of authors, he, got 'odd'"),
+        ({"algorithm.odd": 1}, "algorithm has the option 'odd'"),
+    ],
+)
+def test_a_configuration_that_is_none_is_one_line(change, said):
+    with pytest.raises(RunError) as caught:
+        from_json(described(change), "config.json")
+    assert str(caught.value).startswith(f"config.json: {said}")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(RunError, match="expected an experiment, found none"):
+        from_json([], "config.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("regression2d/arml", {"algorithm.inner_rate": math.nan}, "inner_rate must be 0 or more"),
+        ("regression2d/arml", {"algorithm.mu_1": math.inf}, "mu_1 must be 0 or more, got inf"),
+        ("regression2d/arml", {"algorithm.hidden": (0,)}, "hidden must be at least 1, got 0"),
+        ("regression2d/maml", {"outer.outer_rate": math.nan}, "outer_rate must be above 0"),
+        ("regression2d/maml", {"outer.clip": math.inf}, "clip must be 0 or more, got inf"),
+        ("regression2d/maml", {"network.hidden": (8, -1)}, "hidden must be at least 1, got -1"),
+        ("regression2d/maml", {"tasks.noise": math.nan}, "noise is a standard deviation"),
+        ("regression2d/maml", {"seed": -1}, "seed must be from 0 to 4294967295, got -1"),
+        ("regression2d/maml", {"seed": 2**32}, "seed must be from 0"),
+        ("folders/maml", {"network.filters": 0}, "filters must be at least 1, got 0"),
+        ("folders/maml", {"tasks.data": ("a",), "tasks.ways": 1}, "ways must be at least 2"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_first(name, change, said, tmp_path):
+    experiment = recipe(name)
+    for path, new in change.items():
+        part, _, field = path.rpartition(".")
+        inside = dataclasses.replace(
+            getattr(experiment, part) if part else experiment, **{field: new}
+        )
+        experiment = dataclasses.replace(experiment, **{part: inside}) if part else inside
+    with pytest.raises(ValueError, match=said):
+        run(experiment, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_checkpoints_without_a_config_are_nobodys(tmp_path):
+    (tmp_path / "checkpoints" / "20").mkdir(parents=True)
+    with pytest.raises(RunError, match=r"has checkpoints, but no config.json .* restore the file"):
+        run(recipe("regression2d/maml"), str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+
+
+def test_data_are_told_by_absolute_paths(pictures, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    whole = Experiment("r", tasks=episodes(pictures))
+    for given in ("~/colours", "colours", "./x/../colours"):
+        assert absolute(dataclasses.replace(whole, tasks=episodes(Path(given)))) == whole
+    write_json(tmp_path / "config.json", {"format": 1, "experiment": to_json(whole)})
+    check_claim(dataclasses.replace(whole, tasks=episodes(Path("colours"))), tmp_path)

@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from arml.checks import at_least
+
 
 class Shared(eqx.Module):
     """Marks an array of a network that is meta-learned, but neither adapted nor modulated: it has
@@ -130,6 +132,4 @@ class InnerOptions:
 
     def check_inner(self) -> None:
         """Refuse rates and step counts that mean nothing."""
-        for name in ("inner_rate", "inner_steps", "inner_clip"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}: raise it")
+        at_least(self, ("inner_rate", "inner_steps", "inner_clip"), 0)

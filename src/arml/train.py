@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from arml.checks import at_least
 from arml.episodes import Task, TaskDistribution
 from arml.inner import GradientDescent
 from arml.learner import MetaLearner
@@ -51,11 +52,8 @@ class OuterOptions:
 
     def check(self) -> None:
         """Refuse options that mean nothing."""
-        if self.outer_rate <= 0:
-            raise ValueError(f"outer_rate must be above 0, got {self.outer_rate}: raise it")
-        for name in ("clip", "warmup", "rates_factor"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}: raise it")
+        at_least(self, ("outer_rate",), 0, strict=True)
+        at_least(self, ("clip", "warmup", "rates_factor"), 0)
 
 
 def _learned_rates(learner: Any) -> Any:

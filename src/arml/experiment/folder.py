@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from arml.experiment.options import Experiment, from_json, to_json
+from arml.experiment.options import Experiment, absolute, from_json, to_json
 from arml.results import FORMAT, RunError, load_run, write_json
 from arml.tasks.options import Splits
 
@@ -21,12 +21,17 @@ def differences(old: Any, new: Any, name: str = "") -> list[str]:
 
 def check_claim(experiment: Experiment, folder: Path) -> None:
     """Refuse a folder that holds a run with other options, before any data is read."""
-    if not (folder / "config.json").exists():
-        return
     path = folder / "config.json"
+    if not path.exists():
+        if any((folder / "checkpoints").glob("[0-9]*")):
+            raise RunError(
+                f"{folder} has checkpoints, but no config.json that says whose they are: restore "
+                "the file, or train in a new folder"
+            )
+        return
     # Read as options and not as text: one that this version added has its default there.
-    old = to_json(from_json(load_run(folder).config.get("experiment", {}), str(path)))
-    _refuse(folder, differences(_plain(old), _plain(to_json(experiment))))
+    old = to_json(from_json(load_run(folder).config.get("experiment"), str(path)))
+    _refuse(folder, differences(_plain(old), _plain(to_json(absolute(experiment)))))
 
 
 def claim(experiment: Experiment, splits: Splits, folder: Path) -> None:

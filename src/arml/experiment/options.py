@@ -1,12 +1,14 @@
 """An experiment as pure data, and the same as JSON."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from arml.algorithms import OPTIONS
 from arml.algorithms.maml import MAMLOptions
+from arml.checks import at_least
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results import RunError
 from arml.tasks.options import FoldersOptions, FunctionsOptions
@@ -55,9 +57,9 @@ class Experiment:
 
     def check(self) -> None:
         """Refuse what cannot be run, in one line, before any work."""
-        for name in ("steps", "batch", "interval", "chunk", "validation_tasks"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}: raise it")
+        at_least(self, ("steps", "batch", "interval", "chunk", "validation_tasks"), 1)
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {self.seed}: change it")
         for name in ("checkpoint_every", "validate_every"):
             value = getattr(self, name)
             if value < 1 or value % self.interval:
@@ -70,8 +72,17 @@ class Experiment:
                 f"chunk must divide the batch of {self.batch} tasks or be larger, got "
                 f"{self.chunk}: change one of them"
             )
-        self.outer.check()
-        self.algorithm.check()
+        for part in (self.outer, self.algorithm, self.network, self.tasks):
+            part.check()
+
+
+def absolute(experiment: Experiment) -> Experiment:
+    """Data by absolute paths, so that the run can be used from any folder."""
+    data = getattr(experiment.tasks, "data", None)
+    if not data:
+        return experiment
+    paths = tuple(os.path.abspath(os.path.expanduser(path)) for path in data)
+    return dataclasses.replace(experiment, tasks=dataclasses.replace(experiment.tasks, data=paths))
 
 
 def to_json(experiment: Experiment) -> dict[str, Any]:
@@ -84,30 +95,76 @@ def to_json(experiment: Experiment) -> dict[str, Any]:
     return value
 
 
-def from_json(value: Mapping[str, Any], where: str) -> Experiment:
+def from_json(value: Any, where: str) -> Experiment:
     """The inverse of `to_json`.
 
-    **Raises** `RunError` for a kind or an option that this version does not know.
+    **Raises** `RunError` for a kind or an option that this version does not know, an option of the
+    wrong type, and for what is no experiment at all.
     """
-
-    def make(cls: Any, options: Mapping[str, Any], what: str) -> Any:
-        known = {f.name for f in dataclasses.fields(cls)}
-        odd = sorted(set(options) - known)
-        if odd:
-            raise RunError(
-                f"{where}: {what} has the option {odd[0]!r}, which this version does not know; "
-                "use the version of arml that wrote it"
-            )
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
-
+    if not isinstance(value, Mapping):
+        raise RunError(
+            f"{where}: expected an experiment, found none; restore the file, or train in a new "
+            "folder"
+        )
     parts = {}
     for part, kinds in PARTS.items():
-        options = dict(value.get(part, {}))
-        kind = options.pop("kind", None)
-        if kind not in kinds:
+        options = value.get(part, {})
+        kind = options.get("kind") if isinstance(options, Mapping) else options
+        if not isinstance(kind, str) or kind not in kinds:
             raise RunError(
                 f"{where}: expected {part} to be one of {', '.join(kinds)}, got {kind!r}; "
                 "use the version of arml that wrote it"
             )
-        parts[part] = make(kinds[kind], options, part)
-    return make(Experiment, {**value, **parts}, "the experiment")
+        given = {name: options[name] for name in options if name != "kind"}
+        parts[part] = _made(kinds[kind], given, part, where)
+    experiment: Experiment = _made(Experiment, {**value, **parts}, "the experiment", where)
+    return experiment
+
+
+def _made(cls: Any, options: Mapping[str, Any], what: str, where: str) -> Any:
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    odd = sorted(set(options) - set(fields))
+    if odd:
+        raise RunError(
+            f"{where}: {what} has the option {odd[0]!r}, which this version does not know; "
+            "use the version of arml that wrote it"
+        )
+    for name, field_ in fields.items():
+        needed = field_.default is field_.default_factory is dataclasses.MISSING
+        if name in options and not _fits(options[name], field_.type):
+            got = repr(options[name])[:40]
+        elif name not in options and needed:
+            got = "nothing"
+        else:
+            continue
+        raise RunError(
+            f"{where}: {what} needs {name} as {_described(field_.type)}, got {got}; restore the "
+            "file, or train in a new folder"
+        )
+    return cls(**{name: _of_json(v, fields[name].type) for name, v in options.items()})
+
+
+def _described(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    return str(kind) if get_origin(kind) else kind.__name__
+
+
+def _of_json(value: Any, kind: Any) -> Any:
+    """JSON has no tuples, and may write a float as a whole number."""
+    if isinstance(value, list):
+        return tuple(value)
+    return float(value) if kind is float else value
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value from JSON can be of the annotated type."""
+    if kind is Any:
+        return True
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, list | tuple) and all(_fits(v, get_args(kind)[0]) for v in value)
+    if kind in (int, float):
+        return isinstance(value, kind | int) and not isinstance(value, bool)
+    return isinstance(value, kind)

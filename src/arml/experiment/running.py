@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray
 from arml import checkpoint
 from arml.evaluate import Split, evaluate
 from arml.experiment.folder import check_claim, claim, differences
-from arml.experiment.options import Experiment, from_json
+from arml.experiment.options import Experiment, absolute, from_json
 from arml.learner import MetaLearner
 from arml.results import RunError, append_metric, load_run, summarise, truncate_metrics
 from arml.tasks.options import Progress, Splits
@@ -53,7 +53,7 @@ Watch = Callable[[int, Mapping[str, float]], None]
 
 def run(
     experiment: Experiment,
-    folder: Path,
+    folder: Path | str,
     *,
     watch: Watch = lambda step, record: None,
     stop: Callable[[], bool] = lambda: False,
@@ -72,7 +72,9 @@ def run(
     **Raises** `ValueError` or `RunError` in one line: options that cannot be, a folder that holds
     another run, a full disk, or a loss that is not finite.
     """
+    folder = Path(folder)
     experiment.check()
+    experiment = absolute(experiment)
     check_claim(experiment, folder)
     splits = _splits(experiment, folder, progress)
     now = fresh(experiment, splits)
@@ -165,20 +167,15 @@ class Trained:
         return getattr(self.splits, split)
 
 
-def load(folder: Path) -> Trained:
+def load(folder: Path | str) -> Trained:
     """The learner of a run folder at its newest checkpoint.
 
     **Raises** `RunError` if the folder is no run, has no checkpoint, is damaged, or its data has
     changed.
     """
+    folder = Path(folder)
     config = load_run(folder).config
-    where = str(folder / "config.json")
-    if not isinstance(config.get("experiment"), dict):
-        raise RunError(
-            f"{where}: expected an experiment, found none; restore the file, or train in a new "
-            "folder"
-        )
-    experiment = from_json(config["experiment"], where)
+    experiment = from_json(config.get("experiment"), str(folder / "config.json"))
     saved = checkpoint.latest(folder / "checkpoints")
     if saved is None:
         raise RunError(

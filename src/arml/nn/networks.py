@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.checks import at_least
 from arml.episodes import Problem
 from arml.inner import Shared
 from arml.nn.convolution import convolve, max_pool
@@ -163,6 +164,10 @@ class MLPOptions:
     init: Literal["authors", "he"] = "authors"
     """Initial weights: the authors' truncated normal of .01, or He's."""
 
+    def check(self) -> None:
+        """Refuse widths that mean nothing; no hidden layer at all makes a linear model."""
+        at_least(self, ("hidden",), 1)
+
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> MLP:
         if len(problem.features) != 1:
             raise ValueError(
@@ -181,6 +186,10 @@ class Conv4Options:
     """Channels of each block."""
     normalisation: Literal["batch", "support"] = "batch"
     """Statistics of the current batch (transductive, as in the papers) or of the support set."""
+
+    def check(self) -> None:
+        """Refuse options that mean nothing."""
+        at_least(self, ("filters",), 1)
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> Conv4:
         if len(problem.features) != 3 or min(problem.features[:2]) < 16:
