@@ -212,7 +212,9 @@ def test_measure_writes_the_score_of_the_evaluation(tmp_path):
     read = read_result(out)
     assert read == json.loads(json.dumps(written, default=float))
     assert read["recipe"] == "regression2d/bayes-optimal"
-    scores = evaluate(BayesOptimal(functions_2d(), draws=128), functions_2d(), split="test", n=30)
+    tasks = functions_2d()
+    scores = evaluate(BayesOptimal(tasks, draws=128), tasks, split="test", n=30, chunk=30)
+    assert all(1 <= own["least"] <= own["median"] for own in read["effective_draws"].values())
     assert read["score"]["n"] == 30
     assert read["score"]["mean"] == pytest.approx(scores.values.mean(), rel=1e-3)
     for i, family in enumerate(read["families"].values()):

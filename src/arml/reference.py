@@ -8,7 +8,7 @@ noise alone contributes `noise**2` = 0.09 of it.
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ import tyro
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.episodes import Examples
-from arml.evaluate import SEEDS
+from arml.evaluate import SEEDS, evaluate
 from arml.learner import Adapted, Loss, MetaLearner
 from arml.losses import mse
 from arml.results import FORMAT, summarise, write_json
@@ -51,26 +51,17 @@ class BayesOptimal(MetaLearner):
         return Adapted(posterior(self.tasks, support, key=key, draws=self.draws).mean)
 
 
-class Scored(NamedTuple):
-    """Test tasks, scored: the query loss, the family, and the effective sample size of the draws of
-    that family's posterior."""
+def effective_draws(learner: BayesOptimal, indices: Int[Array, " tasks"]) -> Float[Array, " tasks"]:
+    """The effective sample size of the draws of each test task's own family: how well the posterior
+    that the task was scored with is known."""
 
-    loss: Float[Array, " tasks"]
-    family: Int[Array, " tasks"]
-    effective: Float[Array, " tasks"]
-
-
-def score_tasks(learner: BayesOptimal, indices: Int[Array, " tasks"]) -> Scored:
-    """Score the test tasks `indices`, the tasks that `evaluate` scores every learner on."""
-
-    def one(index: Int[Array, ""]) -> Scored:
+    def one(index: Int[Array, ""]) -> Float[Array, ""]:
+        # The keys of `evaluate`, so that these are the draws of the task's score.
         key = jax.random.fold_in(jax.random.key(SEEDS["test"]), index)
-        task_key, posterior_key = jax.random.split(key)
+        task_key, adapt_key = jax.random.split(key)
         task = learner.tasks.sample(task_key)
-        loss = learner.meta_loss(task, key=posterior_key)
-        # The same draws as the loss's: the compiler computes them once.
-        drawn = posterior(learner.tasks, task.support, key=posterior_key, draws=learner.draws)
-        return Scored(loss, task.family, drawn.effective_draws()[task.family])
+        drawn = posterior(learner.tasks, task.support, key=adapt_key, draws=learner.draws)
+        return drawn.effective_draws()[task.family]
 
     # A chunk at a time, so that the memory does not grow with the tasks.
     return jax.lax.map(one, indices, batch_size=CHUNK)
@@ -116,21 +107,19 @@ def measure(options: Options) -> dict[str, Any]:
         flat=options.flat,
     )
     begin = time.perf_counter()
-    scored = eqx.filter_jit(score_tasks)(
-        BayesOptimal(tasks, options.draws), jnp.arange(options.tasks)
-    )
-    loss, family, effective = (np.asarray(part) for part in scored)
-    effective_draws = {
-        name: {"median": np.median(own), "least": np.min(own)} if len(own) else None
-        for name, own in ((n, effective[family == i]) for i, n in enumerate(tasks.families))
-    }
+    learner = BayesOptimal(tasks, options.draws)
+    chunk = min(CHUNK, options.tasks)
+    scores = evaluate(learner, tasks, split="test", n=options.tasks, chunk=chunk)
+    seconds = time.perf_counter() - begin
+    effective = np.asarray(eqx.filter_jit(effective_draws)(learner, jnp.arange(options.tasks)))
+    own_draws = ((n, effective[scores.families == i]) for i, n in enumerate(tasks.families))
     result = {
         "format": FORMAT,
         "recipe": "regression2d/bayes-optimal",
         "seed": SEEDS["test"],
         "split": "test",
         "metric": "mse",
-        **summarise(loss, family, tasks.families),
+        **summarise(*scores, tasks.families),
         "inner_steps": 0,
         "protocol": (
             f"{options.shots}-shot, inputs U[{options.low:g}, {options.high:g}], "
@@ -139,12 +128,15 @@ def measure(options: Options) -> dict[str, Any]:
         "commit": None,
         "versions": {"jax": jax.__version__, "equinox": eqx.__version__, "numpy": np.__version__},
         "device": jax.devices()[0].device_kind,
-        "seconds": round(time.perf_counter() - begin, 2),
+        "seconds": round(seconds, 2),
         "parameters": 0,
         "steps": 0,
         "floor": None,
         "draws": options.draws,
-        "effective_draws": effective_draws,
+        "effective_draws": {
+            name: {"median": np.median(own), "least": np.min(own)} if len(own) else None
+            for name, own in own_draws
+        },
         "flat": options.flat,
     }
     write_json(options.out, result)
