@@ -13,7 +13,7 @@ import pytest
 from arml.checks import at_least
 from arml.experiment import Experiment, from_json, run, to_json
 from arml.experiment.folder import check_claim
-from arml.experiment.options import absolute
+from arml.experiment.options import absolute, fingerprint
 from arml.nn.networks import MLPOptions
 from arml.recipes import recipe
 from arml.results import RunError, write_json
@@ -204,3 +204,15 @@ def test_data_are_told_by_absolute_paths(pictures, tmp_path, monkeypatch):
         assert absolute(dataclasses.replace(whole, tasks=episodes(Path(given)))) == whole
     write_json(tmp_path / "config.json", {"format": 1, "experiment": to_json(whole)})
     check_claim(dataclasses.replace(whole, tasks=episodes(Path("colours"))), tmp_path)
+
+
+def test_a_fingerprint_is_of_all_options_but_seed_and_place(pictures):
+    one = Experiment("r", tasks=episodes(pictures))
+    same = dataclasses.replace(one, seed=5, tasks=episodes(Path("elsewhere")))
+    assert fingerprint(one) == fingerprint(same)
+    for other in (
+        dataclasses.replace(one, batch=5),
+        dataclasses.replace(one, network=MLPOptions(hidden=(3,))),
+        dataclasses.replace(one, tasks=episodes(pictures, shots=2)),
+    ):
+        assert fingerprint(one) != fingerprint(other)

@@ -106,6 +106,29 @@ def test_what_differs_in_more_than_the_seed_is_not_averaged(change: dict[str, An
     assert len(make_rows([result(seed=0), result(seed=1, **change)])) == 2
 
 
+def test_results_of_other_options_are_rows_of_their_own_and_older_ones_join_the_only_others() -> (
+    None
+):
+    old, one, two = result(seed=0), result(seed=1, options="a"), result(seed=2, options="b")
+    assert [row.seeds for row in make_rows([old, one])] == [(0, 1)]
+    assert make_rows([old, one])[0].options == "a"
+    rows = make_rows([old, one, two])
+    assert sorted(row.seeds for row in rows) == [(0,), (1,), (2,)]
+    names = tables.labels(rows)
+    assert len(set(names)) == 3
+    assert sum("[options b]" in name for name in names) == 1
+    assert sum("[options unknown]" in name for name in names) == 1
+    assert not any("[" in name for name in tables.labels(make_rows([one])))
+
+
+def test_the_caption_says_trained_only_of_what_says_so() -> None:
+    trained = {"commit": None, "versions": {}, "device": "accelerator"}
+    one, two = result(seed=0, trained=trained), result(seed=1, trained=None)
+    assert ". 10-shot. Trained on: accelerator.\n" in tables.markdown(make_rows([one]))
+    assert ". 10-shot. Scored on: cpu.\n" in tables.markdown(make_rows([one, two]))
+    assert ". 10-shot. Scored on: cpu.\n" in tables.markdown(make_rows([result()]))
+
+
 def test_a_run_that_diverged_is_shown_not_dropped() -> None:
     bad = {"score": {"mean": None, "ci95": None, "n": 4000}}
     rows = make_rows([result(seed=0), result(seed=1, **bad), result("regression2d/arml")])

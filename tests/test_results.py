@@ -232,6 +232,8 @@ def test_a_result_is_read_and_its_optional_fields_filled(tmp_path: Path) -> None
         ({"format": 2}, "made by a newer version of arml: expected format 1, got 2"),
         ({"format": None}, "expected format 1 in .*, got null"),
         ({"seed": "0"}, 'expected `seed` to be a whole number in .*, got "0"'),
+        ({"trained": "here"}, 'expected `trained` to be an object or null in .*, got "here"'),
+        ({"options": 3}, "expected `options` to be a string or null in .*, got 3"),
         ({"metric": "f1"}, "one of mse, accuracy"),
         ({"score": {"mean": 1.0}}, "expected `score` to have numbers mean, ci95 and n"),
         ({"families": {"line": 3}}, "expected `line` to have numbers"),

@@ -17,6 +17,7 @@ import pytest
 from arml.cli import main
 from arml.cli.console import Display, Stop
 from arml.experiment import load
+from arml.scoring import score
 
 STEPS = 200
 OPTIONS = (
@@ -151,6 +152,28 @@ def test_a_run_of_another_format_is_refused(copy, capsys):
     assert main(["evaluate", str(copy)]) == 2
 
 
+def test_where_a_run_was_made_is_told_and_does_not_bind_it(copy, capsys):
+    config = json.loads((copy / "config.json").read_text())
+    assert config["made"].keys() == {"commit", "versions", "device"}
+    assert score(str(copy), tasks=4).result["trained"] == config["made"]
+    elsewhere = {**config["made"], "device": "elsewhere"}
+    (copy / "config.json").write_text(json.dumps({**config, "made": elsewhere}))
+    assert train(copy) == 0
+    result = score(copy, tasks=4).result
+    assert result["trained"] == elsewhere
+    assert result["device"] != "elsewhere"
+    del config["made"]
+    (copy / "config.json").write_text(json.dumps(config))
+    assert train(copy) == 0
+    assert score(copy, tasks=4).result["trained"] is None
+
+
+def test_a_lost_config_is_no_invitation(copy, capsys):
+    (copy / "config.json").unlink()
+    assert "restore the file" in refused(capsys, copy, "--batch", "5")
+    assert not (copy / "config.json").exists()
+
+
 def test_a_config_cut_short_is_refused(copy, capsys):
     path = copy / "config.json"
     path.write_text(path.read_text()[:50])
@@ -202,6 +225,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, capsys):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "could not write the checkpoint of step 40" in said
+    assert ": File too large; earlier checkpoints are unchanged" in said
     assert load(folder).step == 20
     for one, other in zip(before, state(folder), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 
 import numpy as np
 
@@ -61,7 +61,11 @@ class Score(TypedDict):
 
 
 class Result(TypedDict):
-    """`result.json`. `seconds` is the training time; `floor` the best score that is possible."""
+    """`result.json`. `seconds` is the training time; `floor` the best score that is possible.
+
+    `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
+    `options` is the same for runs that differ in nothing but their seed. Older files lack both.
+    """
 
     format: int
     recipe: str
@@ -79,6 +83,8 @@ class Result(TypedDict):
     parameters: int
     steps: int
     floor: float | None
+    trained: NotRequired[dict[str, Any] | None]
+    options: NotRequired[str | None]
 
 
 class Run(NamedTuple):
@@ -160,6 +166,11 @@ _FIELDS: dict[str, tuple[tuple[type, ...], str]] = {
     "steps": ((int,), "a whole number"),
     "floor": ((int, float, type(None)), "a number or null"),
 }
+_LATER: dict[str, tuple[tuple[type, ...], str]] = {
+    "trained": ((dict, type(None)), "an object or null"),
+    "options": ((str, type(None)), "a string or null"),
+}
+"""Fields that older files lack."""
 
 
 def _check_format(value: Mapping[str, Any], path: Path) -> None:
@@ -196,7 +207,8 @@ def read_result(path: Path | str) -> Result:
     value = read_json(path)
     _check_format(value, path)
     value = {"commit": None, "floor": None, **value}
-    for name, (types, kind) in _FIELDS.items():
+    later = {name: rule for name, rule in _LATER.items() if name in value}
+    for name, (types, kind) in {**_FIELDS, **later}.items():
         if name not in value or not isinstance(value[name], types):
             got = json.dumps(value[name])[:40] if name in value else "nothing"
             raise RunError(

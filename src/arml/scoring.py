@@ -3,22 +3,19 @@
 The tasks of a split are the same for every run, so two runs are compared task by task.
 """
 
-import os
-import platform
-import subprocess
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 
-import arml
 from arml.evaluate import Scores, Split, evaluate
 from arml.experiment import Experiment, Trained, load
+from arml.experiment.options import fingerprint
 from arml.inner import with_steps
 from arml.losses import score_of
+from arml.provenance import commit, device, versions
 from arml.results import FORMAT, Result, RunError, paired, read_json, summarise
 from arml.tasks.options import FoldersOptions, FunctionsOptions
 
@@ -37,7 +34,7 @@ class Scored(NamedTuple):
 
 
 def score(
-    folder: Path,
+    folder: Path | str,
     *,
     tasks: int = 1000,
     split: Split = "test",
@@ -58,6 +55,7 @@ def score(
         raise ValueError(f"tasks must be at least 1, got {tasks}: ask for some hundreds")
     if steps is not None and steps < 0:
         raise ValueError(f"steps must be 0 or more, got {steps}: raise it")
+    folder = Path(folder)
     run = load(folder)
     learner = run.learner if steps is None else with_steps(run.learner, steps)
     distribution = run.tasks(split)
@@ -82,6 +80,8 @@ def score(
         parameters=parameters(run.learner),
         steps=run.step,
         floor=floor(run.experiment),
+        trained=run.made,
+        options=fingerprint(run.experiment),
     )
     return Scored(folder, run, result, scores)
 
@@ -162,52 +162,3 @@ def parameters(learner: Any) -> int:
     """How many numbers the outer loop learns."""
     learned = eqx.filter(learner, eqx.is_inexact_array)
     return sum(leaf.size for leaf in jax.tree.leaves(learned))
-
-
-def versions() -> dict[str, str]:
-    """The versions that a score may depend on."""
-    packages = ("jax", "jaxlib", "equinox", "optax", "numpy")
-    own = {"arml": arml.__version__, "python": platform.python_version()}
-    return own | {name: version(name) for name in packages}
-
-
-def device() -> str:
-    """The accelerator, if any, and the processor with its usable cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    host = f"{_processor()}, {cores} core{'s' if cores != 1 else ''}"
-    first = jax.devices()[0]
-    return host if first.platform == "cpu" else f"{first.device_kind} ({host})"
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def commit() -> str | None:
-    """The commit of the checkout that this package runs from, with -dirty if its code differs;
-    None for an installed package."""
-    package = Path(arml.__file__).resolve().parent
-
-    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["git", "-C", str(package), *arguments], capture_output=True, text=True, check=False
-        )
-
-    try:
-        top = git("rev-parse", "--show-toplevel")
-        # An environment inside somebody's repository is not a checkout of ours.
-        if top.returncode or Path(top.stdout.strip()).resolve() / "src" / "arml" != package:
-            return None
-        head = git("rev-parse", "HEAD")
-        if head.returncode:
-            return None
-        changed = git("diff", "--quiet", "HEAD", "--", ".").returncode
-    except OSError:
-        return None
-    return head.stdout.strip() + ("-dirty" if changed else "")

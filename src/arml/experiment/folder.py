@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from arml.experiment.options import Experiment, absolute, from_json, to_json
+from arml.provenance import provenance
 from arml.results import FORMAT, RunError, load_run, write_json
 from arml.tasks.options import Splits
 
@@ -45,6 +46,8 @@ def claim(experiment: Experiment, splits: Splits, folder: Path) -> None:
         "recipe": experiment.recipe,
         "experiment": to_json(experiment),
         "sources": splits.sources,
+        # For the reader of a result: no part of what must be the same to resume.
+        "made": provenance(),
     }
     write_json(path, config)
 

@@ -1,6 +1,8 @@
 """An experiment as pure data, and the same as JSON."""
 
 import dataclasses
+import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -93,6 +95,15 @@ def to_json(experiment: Experiment) -> dict[str, Any]:
         kind = next(name for name, cls in kinds.items() if type(options) is cls)
         value[part] = {"kind": kind, **value[part]}
     return value
+
+
+def fingerprint(experiment: Experiment) -> str:
+    """Twelve letters that are the same for runs which differ only in their seed and in where their
+    data lie."""
+    value = to_json(experiment)
+    del value["seed"]
+    value["tasks"].pop("data", None)
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def from_json(value: Any, where: str) -> Experiment:

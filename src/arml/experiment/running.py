@@ -161,6 +161,8 @@ class Trained:
     splits: Splits
     step: int
     seconds: float
+    made: dict[str, Any] | None = None
+    """Commit, versions and device of the training; None for a run of before they were noted."""
 
     def tasks(self, split: Split) -> Any:
         """The task distribution of a split."""
@@ -187,4 +189,5 @@ def load(folder: Path | str) -> Trained:
     if changed:
         raise RunError(f"{folder}: the data has changed: {'; '.join(changed)}; restore it")
     now = checkpoint.restore(folder / "checkpoints", saved, fresh(experiment, splits))
-    return Trained(experiment, now.state.learner, splits, saved, float(now.seconds))
+    made = config.get("made") if isinstance(config.get("made"), dict) else None
+    return Trained(experiment, now.state.learner, splits, saved, float(now.seconds), made)

@@ -43,6 +43,11 @@ class Row:
     seconds: float
     parameters: int
     devices: tuple[str, ...]
+    """Where it was scored."""
+    trained_on: tuple[str, ...]
+    """Where it was trained; empty unless every result says so."""
+    options: str | None
+    """What tells options of one recipe apart; None in older results."""
     floor: float | None
     paper: Reported | None
 
@@ -63,6 +68,7 @@ def _row(runs: Sequence[Result]) -> Row:
             f"got seeds {', '.join(map(str, seeds))}; leave one of the equal ones out"
         )
     means = [run["score"]["mean"] for run in runs]
+    trained = [(run.get("trained") or {}).get("device") for run in runs]
     finite = [mean for mean in means if mean is not None]
     names = first["families"]
     return Row(
@@ -84,16 +90,27 @@ def _row(runs: Sequence[Result]) -> Row:
         seconds=fmean(run["seconds"] for run in runs),
         parameters=first["parameters"],
         devices=tuple(sorted({run["device"] for run in runs})),
+        trained_on=tuple(sorted(set(map(str, trained)))) if all(trained) else (),
+        options=next((run["options"] for run in runs if run.get("options")), None),
         floor=first["floor"],
         paper=reported(first["recipe"]) if first["metric"] == "mse" else None,
     )
+
+
+def _by_options(runs: Sequence[Result]) -> list[list[Result]]:
+    """The runs apart by their options."""
+    found = list(dict.fromkeys(run.get("options") for run in runs))
+    if len(set(found) - {None}) < 2:
+        return [list(runs)]
+    return [[run for run in runs if run.get("options") == options] for options in found]
 
 
 def make_rows(results: Iterable[Result | Path]) -> list[Row]:
     """Group results (or paths of `result.json`) by recipe over seeds, worst mean first.
 
     Results of one recipe are one row only if they share all that a score depends on: split,
-    metric, protocol, tasks, families, steps, inner steps and size.
+    metric, protocol, tasks, families, steps, inner steps, size and options. An older result, which
+    does not say its options, joins the others if these are all alike.
 
     **Raises:** `RunError` for a damaged file, or two results of the same seed in one row.
     """
@@ -103,12 +120,13 @@ def make_rows(results: Iterable[Result | Path]) -> list[Row]:
         keys = ("recipe", "split", "metric", "protocol", "steps", "inner_steps", "parameters")
         same = (*(run.get(key) for key in keys), run["score"]["n"], tuple(run["families"]))
         groups.setdefault(same, []).append(run)
+    alike = [part for group in groups.values() for part in _by_options(group)]
 
     def goodness(row: Row) -> tuple[bool, float, str]:
         sign = -1 if row.metric == "mse" else 1
         return (row.mean is not None, sign * (row.mean or 0.0), row.recipe)
 
-    return sorted(map(_row, groups.values()), key=goodness)
+    return sorted(map(_row, alike), key=goodness)
 
 
 def sections(rows: Iterable[Row]) -> list[list[Row]]:

@@ -62,14 +62,17 @@ def paper(row: Row) -> str:
 
 
 def labels(rows: Sequence[Row]) -> list[str]:
-    """Names for the rows: the recipe, with its steps where a recipe is there more than once."""
+    """Names for the rows: the recipe; where it is there twice, its steps, or else its options."""
     names = [row.recipe for row in rows]
     result = []
     for row in rows:
         twin = names.count(row.recipe) > 1
         detail = f" ({row.steps:,} steps, {row.inner_steps} inner)" if twin else ""
         result.append(row.recipe + detail)
-    return result
+    return [
+        f"{name} [options {row.options or 'unknown'}]" if result.count(name) > 1 else name
+        for name, row in zip(result, rows, strict=True)
+    ]
 
 
 def floors(rows: Sequence[Row]) -> list[float]:
@@ -108,8 +111,14 @@ def markdown(rows: Sequence[Row]) -> str:
         body.append(cells + [""] * (len(head) - len(cells)))
     rule = ["---", *["---:"] * (len(head) - 1)]
     lines = ["| " + " | ".join(map(_cell, line)) + " |" for line in [head, rule, *body]]
-    devices = sorted({device for row in rows for device in row.devices})
-    return f"{caption(rows)} Trained on: {', '.join(devices)}.\n\n" + "\n".join(lines)
+    return f"{caption(rows)}. {machines(rows)}.\n\n" + "\n".join(lines)
+
+
+def machines(rows: Sequence[Row]) -> str:
+    """Where the rows were trained; where they were scored, if a row does not say the former."""
+    known = all(row.trained_on for row in rows)
+    devices = {d for row in rows for d in (row.trained_on if known else row.devices)}
+    return f"{'Trained' if known else 'Scored'} on: {', '.join(sorted(devices))}"
 
 
 def readme_table(results_dir: Path | str) -> str:
