@@ -186,17 +186,30 @@ def test_a_config_without_its_experiment_is_refused(copy, capsys):
     assert "expected an experiment" in capsys.readouterr().err
 
 
-def test_a_truncated_checkpoint_is_named_and_the_one_before_it_serves(copy, whole, capsys):
-    newest = copy / "checkpoints" / str(STEPS)
-    for path in newest.rglob("*"):
+def cut(checkpoint):
+    """Cut every file of a checkpoint in half."""
+    for path in checkpoint.rglob("*"):
         if path.is_file():
             path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    assert f"{newest} cannot be read" in refused(capsys, copy)
+
+
+def test_a_truncated_checkpoint_is_named_and_the_one_before_it_serves(copy, whole, capsys):
+    newest = copy / "checkpoints" / str(STEPS)
+    cut(newest)
     assert main(["evaluate", str(copy)]) == 2
     assert f"{newest} cannot be read" in capsys.readouterr().err
     shutil.rmtree(newest)
     assert train(copy) == 0
     assert_same_run(whole, copy)
+
+
+def test_an_unfinished_run_with_a_truncated_checkpoint_is_not_trained_on(copy, capsys):
+    before = (copy / "metrics.jsonl").read_bytes()
+    shutil.rmtree(copy / "checkpoints" / str(STEPS))
+    newest = copy / "checkpoints" / str(STEPS - 20)
+    cut(newest)
+    assert f"{newest} cannot be read" in refused(capsys, copy)
+    assert (copy / "metrics.jsonl").read_bytes() == before
 
 
 def test_a_run_without_checkpoints_says_so(copy, capsys):

@@ -2,6 +2,11 @@
 
 import contextlib
 import logging
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +23,10 @@ KEEP = 2
 
 def _manager(folder: Path) -> Any:
     # Orbax takes seconds to import: only runs pay for it.
-    logging.getLogger("absl").setLevel(logging.ERROR)
     import orbax.checkpoint as ocp
 
+    # It logs, with a traceback, what it raises as well.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
     return ocp.CheckpointManager(
         folder.absolute(),
         options=ocp.CheckpointManagerOptions(max_to_keep=KEEP, enable_async_checkpointing=False),
@@ -32,6 +38,27 @@ def _named(state: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
+@contextlib.contextmanager
+def _quiet_threads() -> Iterator[None]:
+    """Let Orbax's own threads print nothing: what they raise is raised again in ours, and writes
+    that end after the first has failed complain that nobody waits for them."""
+    hook, unraisable = threading.excepthook, sys.unraisablehook
+
+    def later(event: Any) -> None:
+        if str(event.exc_value) != "Event loop is closed":
+            unraisable(event)
+
+    threading.excepthook, sys.unraisablehook = lambda _: None, later
+    try:
+        yield
+    except BaseException:
+        # The other writes end soon after; nothing tells when.
+        time.sleep(1.0)
+        raise
+    finally:
+        threading.excepthook, sys.unraisablehook = hook, unraisable
+
+
 def save(folder: Path, step: int, state: Any) -> None:
     """Save the arrays of `state` as the checkpoint of `step`, atomically.
 
@@ -41,7 +68,7 @@ def save(folder: Path, step: int, state: Any) -> None:
 
     arrays = {name: np.asarray(leaf) for name, leaf in _named(state).items()}
     try:
-        with contextlib.closing(_manager(folder)) as manager:
+        with _quiet_threads(), contextlib.closing(_manager(folder)) as manager:
             manager.save(step, args=ocp.args.StandardSave(arrays), force=True)
     except (OSError, ValueError) as error:
         raise RunError(
@@ -83,5 +110,8 @@ def restore(folder: Path, step: int, like: Any) -> Any:
 
 
 def _brief(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+    text = str(error).strip()
+    # The storage names the system's reason last, after long paths.
+    if reason := re.search(r": ([^:]+) \[os_error_code", text):
+        return reason[1]
+    return text.splitlines()[0][:200] if text else type(error).__name__
