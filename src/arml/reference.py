@@ -21,6 +21,7 @@ from arml.episodes import Examples
 from arml.evaluate import SEEDS, evaluate
 from arml.learner import Adapted, Loss, MetaLearner
 from arml.losses import mse
+from arml.provenance import provenance
 from arml.results import FORMAT, summarise, write_json
 from arml.tasks.bayes import posterior
 from arml.tasks.functions import Functions, functions_2d
@@ -125,9 +126,7 @@ def measure(options: Options) -> dict[str, Any]:
             f"{options.shots}-shot, inputs U[{options.low:g}, {options.high:g}], "
             f"noise {options.noise:g} on support and query"
         ),
-        "commit": None,
-        "versions": {"jax": jax.__version__, "equinox": eqx.__version__, "numpy": np.__version__},
-        "device": jax.devices()[0].device_kind,
+        **provenance(),
         "seconds": round(seconds, 2),
         "parameters": 0,
         "steps": 0,
