@@ -15,7 +15,7 @@ TARGETS = jnp.zeros((7, 1))
 @pytest.mark.parametrize("y", [[0, 0, 1, 1, 2, 2, 2], [2, 0, 1, 2, 1, 0, 2]])
 def test_class_prototypes_are_class_means(y):
     ours = ClassMeans(3)(jnp.asarray(E), jnp.asarray(F), jnp.asarray(y))
-    expected = [np.mean(F[np.array(y) == c], axis=0) for c in range(3)]
+    expected = [np.mean(E[np.array(y) == c], axis=0) for c in range(3)]
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 
 

@@ -56,6 +56,7 @@ def explanation(threshold: float = 0.5) -> dict[str, Any]:
     weights = {FAMILIES[0]: [[0.7, 0.2, 0.1]] * 2, FAMILIES[1]: [[0.1, 0.1, 0.8]] * 2}
     return {
         "families": FAMILIES,
+        "format": 1,
         "vertices": 3,
         "example": weights,
         "average": {name: {"mean": w, "sd": w} for name, w in weights.items()},

@@ -260,13 +260,13 @@ def test_a_run_folder_is_read_whole(tmp_path: Path) -> None:
     assert (run.metrics, run.result, run.explain) == ([], None, None)
     append_metric(tmp_path / "metrics.jsonl", {"step": 1, "loss": 2.0})
     write_json(tmp_path / "result.json", RESULT)
-    write_json(tmp_path / "explain" / "explain.json", {"tasks": 3})
+    write_json(tmp_path / "explain" / "explain.json", {"format": 1, "tasks": 3})
     run = load_run(tmp_path)
     assert run.config["experiment"] == {"a": 1}
     assert run.metrics == [{"step": 1, "loss": 2.0}]
     assert run.result is not None
     assert run.result["recipe"] == "regression2d/maml"
-    assert run.explain == {"tasks": 3}
+    assert run.explain == {"format": 1, "tasks": 3}
 
 
 def test_what_is_no_run_folder_says_how_to_make_one(tmp_path: Path) -> None:
