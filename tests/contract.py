@@ -88,11 +88,11 @@ def single(learner: MetaLearner, task: Task, key: PRNGKeyArray) -> tuple[Array, 
 
 
 def recorder() -> optax.GradientTransformation:
-    """Plain descent, whose state is the gradient that it was given."""
+    """Small steps against the gradient's signs, whose state is the gradient that it was given."""
     return optax.GradientTransformation(
         lambda parameters: jax.tree.map(jnp.zeros_like, parameters),
         lambda gradient, state, parameters=None: (
-            jax.tree.map(lambda g: -0.01 * g, gradient),
+            jax.tree.map(lambda g: -1e-5 * jnp.sign(g), gradient),
             gradient,
         ),
     )
