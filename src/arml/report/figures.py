@@ -60,7 +60,7 @@ def _number(explain: Mapping[str, Any], name: str) -> float:
             f"expected {name} of the explanation to be a number, got {value!r}; "
             "make the file again with `arml explain`"
         )
-    return value
+    return float(value)
 
 
 def _vertices(explain: Mapping[str, Any]) -> int:
