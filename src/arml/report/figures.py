@@ -176,7 +176,7 @@ def average_heat_maps(explain: Mapping[str, Any]) -> Figure:
         }
         for part in ("mean", "sd")
     )
-    tasks = _number(explain, "tasks")
+    tasks = int(_number(explain, "tasks"))
     title = f"Prototype-to-vertex links: mean ± SD over tasks ({tasks:,} in all)"
     return _panels(explain, means, title, deviations)
 
