@@ -199,13 +199,14 @@ def _name(run: Run) -> str:
 
 
 def _details(run: Run, result: Result) -> str:
+    trained = result.get("trained") or {}
     facts = {
         "Folder": run.folder.name,
         "Seed": result["seed"],
         "Steps": f"{result['steps']:,}",
         "Inner steps at test": result["inner_steps"],
         "Meta-parameters": f"{result['parameters']:,}",
-        "Training time": f"{duration(result['seconds'])} on {result['device']}",
+        "Training time": f"{duration(result['seconds'])} on {trained.get('device', 'unknown')}",
         "Commit": result["commit"] or "unknown",
         "Versions": ", ".join(f"{key} {value}" for key, value in result["versions"].items()),
         "Protocol": result["protocol"],
