@@ -69,7 +69,7 @@ BEST = replace(SLOW_RATES, schedule="cosine", warmup=1_000)
 
 RECIPES: dict[str, Recipe] = {
     "regression2d/maml": Recipe(
-        "2-D regression of six families, MAML.", lambda: regression2d("maml"), 2.5
+        "2-D regression of six families, MAML.", lambda: regression2d("maml"), 2.5, 1.08
     ),
     "regression2d/meta-sgd": Recipe(
         "2-D regression of six families, Meta-SGD.",
@@ -77,30 +77,35 @@ RECIPES: dict[str, Recipe] = {
             regression2d("meta-sgd", outer=SLOW_RATES),
             algorithm=MAMLOptions(learn_rates=True, inner_clip=1_000.0),
         ),
-        2.5,
+        3,
+        0.91,
     ),
     "regression2d/arml": Recipe(
         "2-D regression of six families, ARML as it measured best.",
         lambda: regression2d("arml", outer=BEST, init="he"),
         7,
+        0.161,
     ),
     "regression2d/arml-official": Recipe(
         "2-D regression of six families, ARML as the authors' code has it.",
         lambda: regression2d("arml-official"),
         5.5,
+        0.229,
     ),
     "regression2d/arml-paper": Recipe(
         "2-D regression of six families, ARML as the paper's text has it.",
         lambda: regression2d("arml-paper"),
         5,
+        0.236,
     ),
     "regression2d-wide/maml": Recipe(
-        "The same with inputs U[-5, 5], MAML.", lambda: regression2d("maml", low=-5.0), 2.5
+        "The same with inputs U[-5, 5], MAML.", lambda: regression2d("maml", low=-5.0), 2.5, 1.64
     ),
     "regression2d-wide/arml-official": Recipe(
         "The same with inputs U[-5, 5], ARML as the authors' code has it.",
         lambda: regression2d("arml-official", low=-5.0),
         5.5,
+        0.562,
     ),
     "folders/maml": Recipe(
         "Your own images (--data FOLDER_OR_ZIP...), MAML.", lambda: folders("maml")
