@@ -104,7 +104,8 @@ def markdown(rows: Sequence[Row]) -> str:
     for name, row in zip(labels(rows), rows, strict=True):
         scores = [number(row.families[family], metric) for family in names]
         overall = interval(row.mean, row.ci95, metric)
-        cells = [f"`{name}`", overall, spread(row), *scores, duration(row.seconds), paper(row)]
+        training = f"{row.steps:,} steps, {duration(row.seconds)}"
+        cells = [f"`{name}`", overall, spread(row), *scores, training, paper(row)]
         body.append(cells[: len(head)])
     for floor in floors(rows):
         cells = ["*Bayes-optimal predictor*", number(floor, metric)]
