@@ -39,7 +39,7 @@ KINDS = {
     "images": Kind(
         blobs((16, 16, 1), 2, 2),
         Conv4Options(filters=4, normalisation="support"),
-        tuple(f".blocks[{i}].bias" for i in range(4)),
+        tuple(f".blocks[{i}].layer.bias" for i in range(4)),
     ),
 }
 
@@ -53,10 +53,17 @@ def make(name: str, kind: Kind) -> Case:
         learner = options.build(kind.network.build(problem, key=net_key), problem, key=key)
         return with_steps(learner, 2)
 
-    return Case(build, kind.tasks, ALGORITHMS[name].dead, kind.cancelled)
+    known = ALGORITHMS[name]
+    return Case(build, kind.tasks, known.dead, kind.cancelled, known.descends)
 
 
-PAIRS = [(name, kind) for name in ALGORITHMS for kind in KINDS]
+PAIRS = [
+    (name, kind)
+    for name, known in ALGORITHMS.items()
+    for kind in KINDS
+    if KINDS[kind].tasks.problem.kind in known.kinds
+]
+CLASSES_ONLY = [name for name, known in ALGORITHMS.items() if "regression" not in known.kinds]
 
 
 # One case after the other, and each in one process, so that what it compiled serves all its checks.
@@ -116,3 +123,10 @@ def test_the_seed_decides_the_weights(case):
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_any_ways_and_shots(name, ways, shots):
     contract.check_runs(make(name, Kind(blobs((4,), ways, shots), MLP)))
+
+
+@pytest.mark.parametrize("name", CLASSES_ONLY)
+def test_regression_is_refused_where_it_has_no_meaning(name):
+    case = make(name, KINDS["regression"])
+    with pytest.raises(ValueError, match="needs classification tasks"):
+        case.build(contract.KEY)

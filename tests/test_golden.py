@@ -94,10 +94,15 @@ def regression(tree, learner):
     name = "model/first_embedding_sync/first_embedding_sync_dense"
     weights = [tree[f"model/Variable{suffix}"] for suffix in ("", "_1", "_2", "_3", "_4", "_5")]
     return eqx.tree_at(
-        lambda x: (x.net.layers, x.encode.embed.net.layers[0], x.encode.structure.assign),
+        lambda x: (
+            *(b.layer for b in x.net.body.blocks),
+            x.net.head,
+            x.encode.embed.net.layers[0],
+            x.encode.structure.assign,
+        ),
         learner,
         (
-            tuple(Linear(w, b) for w, b in zip(weights[::2], weights[1::2], strict=True)),
+            *(Linear(w, b) for w, b in zip(weights[::2], weights[1::2], strict=True)),
             Linear(tree[f"{name}/kernel"], tree[f"{name}/bias"]),
             Linear(
                 tree["model/reg_clustering/dense/kernel"], tree["model/reg_clustering/dense/bias"]
@@ -112,11 +117,11 @@ def images(tree, learner):
     variables = ["model/Variable", "model/Variable_1", "model/Variable_2", "model/Variable_3"]
     changed = tuple(
         eqx.tree_at(
-            lambda b: (b.kernel, b.bias, b.offset),
+            lambda b: (b.layer.kernel, b.layer.bias, b.offset),
             block,
             (tree[f"model/conv{i + 1}"], tree[variables[i]], Shared(tree[f"model/{i}/beta"])),
         )
-        for i, block in enumerate(learner.net.blocks)
+        for i, block in enumerate(learner.net.body.blocks)
     )
     embed = eqx.tree_at(
         lambda e: (e.first, e.second, e.hidden, e.output),
@@ -129,7 +134,7 @@ def images(tree, learner):
         ),
     )
     return eqx.tree_at(
-        lambda x: (x.net.blocks, x.net.head, x.encode.embed),
+        lambda x: (x.net.body.blocks, x.net.head, x.encode.embed),
         learner,
         (changed, Linear(tree["model/w5"], tree["model/b5"]), embed),
     )

@@ -12,7 +12,7 @@ import pytest
 from arml.algorithms.maml import MAML, MAMLOptions
 from arml.episodes import Examples, Problem, Task
 from arml.inner import Shared
-from arml.nn.networks import Conv4Options, MLPOptions, mlp
+from arml.nn.networks import Conv4Options, MLPOptions, perceptron
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
@@ -54,9 +54,9 @@ def task(n: Numbers) -> Task:
 
 
 def learner(n: Numbers, **options: object) -> MAML:
-    net = mlp((3, 1), key=KEY)
+    net = perceptron((3, 1), key=KEY)
     net = eqx.tree_at(
-        lambda m: (m.layers[0].weight, m.layers[0].bias),
+        lambda m: (m.head.weight, m.head.bias),
         net,
         (jnp.asarray(n.weight[:3, None]), jnp.asarray(n.weight[3:])),
     )
@@ -65,7 +65,7 @@ def learner(n: Numbers, **options: object) -> MAML:
 
 
 def flat(net: object) -> np.ndarray:
-    layer = net.layers[0]
+    layer = net.head
     return np.concatenate([layer.weight[:, 0], layer.bias])
 
 
@@ -178,10 +178,10 @@ def test_offsets_of_the_normalisation_are_shared_by_all_tasks():
     x = jax.random.normal(KEY, (2, 16, 16, 1), jnp.float32)
     y = jnp.arange(2)
     after = jax.jit(lambda net: maml.inner(lambda m: maml.loss(m(x), y), net))(net)
-    for old, new in zip(net.blocks, after.blocks, strict=True):
+    for old, new in zip(net.body.blocks, after.body.blocks, strict=True):
         assert isinstance(new.offset, Shared)
         np.testing.assert_array_equal(old.offset.value, new.offset.value)
-        assert np.any(old.kernel != new.kernel)
+        assert np.any(old.layer.kernel != new.layer.kernel)
 
 
 def test_options_are_checked():

@@ -69,9 +69,9 @@ def test_film_scales_and_shifts(net):
 
 
 def test_what_is_shared_by_all_tasks_is_not_gated():
-    net = eqx.tree_at(lambda n: n.blocks[0].offset.value, NETS["conv4"], jnp.ones(2))
+    net = eqx.tree_at(lambda n: n.body.blocks[0].offset.value, NETS["conv4"], jnp.ones(2))
     gated = Gate(zero(stacked(net, 5, key=jax.random.key(1))))(net, jnp.asarray(CODE))
-    np.testing.assert_array_equal(gated.blocks[0].offset.value, 1)
+    np.testing.assert_array_equal(gated.body.blocks[0].offset.value, 1)
     np.testing.assert_allclose(gated.head.weight, 0.5 * net.head.weight, rtol=1e-6)
 
 

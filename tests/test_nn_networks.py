@@ -79,8 +79,8 @@ def test_a_query_depends_on_the_other_queries_only_in_batch_mode(normalisation):
 
 def test_conv4_has_a_shared_offset_and_no_scale():
     net = Conv4Options(filters=2).build(IMAGES, key=jax.random.key(0))
-    assert [block.kernel.shape for block in net.blocks] == [(3, 3, 2, 2)] * 4
-    assert all(isinstance(block.offset, Shared) for block in net.blocks)
+    assert [block.layer.kernel.shape for block in net.body.blocks] == [(3, 3, 2, 2)] * 4
+    assert all(isinstance(block.offset, Shared) for block in net.body.blocks)
     assert net.head.weight.shape == (2, 3)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(net))
 
@@ -92,8 +92,8 @@ def test_initial_weights():
     problem = Problem("regression", (2,), 1, 5, 5)
     authors = MLPOptions().build(problem, key=jax.random.key(0))
     he = MLPOptions(init="he").build(problem, key=jax.random.key(0))
-    assert np.abs(authors.layers[1].weight).max() <= 0.02
-    assert np.std(he.layers[1].weight) > 0.1
+    assert np.abs(authors.body.blocks[1].layer.weight).max() <= 0.02
+    assert np.std(he.body.blocks[1].layer.weight) > 0.1
 
 
 def test_networks_refuse_inputs_that_they_cannot_read():

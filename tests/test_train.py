@@ -140,7 +140,7 @@ def test_a_loss_that_is_not_finite_is_reported_with_its_family(step, optimiser):
 
 
 def test_start_drops_weak_types(optimiser):
-    weak = eqx.tree_at(lambda m: m.net.layers[0].bias, learner(), jnp.full(4, 0.5) * 1.0)
+    weak = eqx.tree_at(lambda m: m.net.body.blocks[0].layer.bias, learner(), jnp.full(4, 0.5) * 1.0)
     weak = eqx.tree_at(lambda m: m.inner.rate, weak, jnp.asarray(0.1))
     assert weak.inner.rate.weak_type
     state = start(weak, optimiser)

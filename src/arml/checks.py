@@ -25,3 +25,15 @@ def at_least(
                 raise ValueError(f"{name} must be {wanted}, got {number}: give a finite number")
             if number < least or (strict and number == least):
                 raise ValueError(f"{name} must be {wanted}, got {number}: raise it")
+
+
+def classes_only(method: str, problem: Any) -> None:
+    """Refuse a regression problem for a method that compares classes.
+
+    **Raises** `ValueError` in one line.
+    """
+    if problem.kind != "classification":
+        raise ValueError(
+            f"{method} needs classification tasks, for it compares classes, and these are "
+            "regression: choose another algorithm (`arml list` names them)"
+        )

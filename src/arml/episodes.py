@@ -28,12 +28,14 @@ class Task(NamedTuple):
     """One few-shot task: learn from `support`, be judged on `query`.
 
     `family` is the index of the data family that the task came from. It is for reports only: no
-    learner sees it.
+    learner sees it. `classes` says which of the distribution's classes the task's own are, where
+    there are such: training may use it (TADAM's auxiliary task), adaptation never sees it.
     """
 
     support: Examples
     query: Examples
     family: Int[Array, ""]
+    classes: Int[Array, " ways"] | None = None
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Problem:
 
     `features` is the shape of one input; `outputs` the number of classes (ways) or of regression
     targets; `shots` the support examples a class (classification) or in all (regression);
-    `queries` likewise for the query set.
+    `queries` likewise for the query set; `classes` the number of classes that tasks draw theirs
+    from, 0 where there is no such list.
     """
 
     kind: Literal["regression", "classification"]
@@ -50,6 +53,7 @@ class Problem:
     outputs: int
     shots: int
     queries: int
+    classes: int = 0
 
     @property
     def support(self) -> int:

@@ -19,12 +19,18 @@ from arml.learner import MetaLearner
 
 @dataclass(frozen=True)
 class OuterOptions:
-    """The outer optimiser: Adam."""
+    """The outer optimiser."""
 
     outer_rate: float = 0.001
-    """Adam's step size."""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """Keep the rate, or let it fall to zero along a half cosine."""
+    """Its step size."""
+    optimiser: Literal["adam", "sgd"] = "adam"
+    """Adam, or plain gradient descent."""
+    momentum: float = 0.0
+    """Of plain gradient descent."""
+    weight_decay: float = 0.0
+    """Weight of half the squared norm of the meta-parameters, added to the loss."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Keep the rate, or let it fall to zero along a line or half a cosine."""
     warmup: int = 0
     """Outer steps over which the rate rises from zero."""
     rates_factor: float = 1.0
@@ -35,16 +41,23 @@ class OuterOptions:
     def build(self, steps: int) -> optax.GradientTransformation:
         """The optimiser for a run of `steps` outer steps."""
         clip = optax.clip_by_global_norm(self.clip) if self.clip else optax.identity()
+        decay = optax.add_decayed_weights(self.weight_decay) if self.weight_decay else None
         slow = optax.masked(optax.scale(self.rates_factor), _learned_rates)
-        return optax.chain(clip, optax.adam(self.rate(steps)), slow)
+        rate = self.rate(steps)
+        if self.optimiser == "sgd":
+            descent = optax.sgd(rate, self.momentum or None)
+        else:
+            descent = optax.adam(rate)
+        return optax.chain(*([decay] if decay else []), clip, descent, slow)
 
     def rate(self, steps: int) -> optax.Schedule | float:
-        """Adam's step size over a run of `steps` outer steps."""
+        """The step size over a run of `steps` outer steps."""
         if self.schedule == "constant" and not self.warmup:
             return self.outer_rate
         warmup = min(self.warmup, steps - 1)
         fall = {
             "constant": optax.constant_schedule(self.outer_rate),
+            "linear": optax.linear_schedule(self.outer_rate, 0.0, steps - warmup),
             "cosine": optax.cosine_decay_schedule(self.outer_rate, steps - warmup),
         }[self.schedule]
         rise = optax.linear_schedule(0.0, self.outer_rate, warmup)
@@ -53,7 +66,12 @@ class OuterOptions:
     def check(self) -> None:
         """Refuse options that mean nothing."""
         at_least(self, ("outer_rate",), 0, strict=True)
-        at_least(self, ("clip", "warmup", "rates_factor"), 0)
+        at_least(self, ("clip", "warmup", "rates_factor", "momentum", "weight_decay"), 0)
+        if self.momentum and self.optimiser != "sgd":
+            raise ValueError(
+                f"momentum belongs to the optimiser sgd, got {self.momentum:g} with "
+                f"{self.optimiser}: leave it at 0, or choose sgd"
+            )
 
 
 def _learned_rates(learner: Any) -> Any:

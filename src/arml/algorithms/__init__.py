@@ -2,7 +2,7 @@
 named by a recipe.
 
 An algorithm's options are a frozen dataclass with `check()` and
-`build(net, problem, *, key) -> MetaLearner`.
+`build(net, problem, *, key) -> MetaLearner`, which refuses a problem that it is not made for.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,10 @@ class Algorithm(NamedTuple):
     description: str
     options: Callable[[Problem], Any]
     """Its options for a problem."""
+    kinds: tuple[str, ...] = ("regression", "classification")
+    """The kinds of problems that it is made for; it refuses others."""
+    descends: bool = True
+    """Whether it adapts by gradient steps."""
     dead: tuple[str, ...] = ()
     """Meta-parameters that no gradient reaches, as the beginnings of their paths."""
 

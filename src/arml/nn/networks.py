@@ -1,5 +1,5 @@
 """Base networks: what a task adapts. Each maps a whole set of inputs to outputs, `[n, *features] ->
-[n, outputs]`, and is a pytree whose arrays are its parameters.
+[n, outputs]`, and is a pytree whose arrays are its parameters: a body of blocks and a linear head.
 
 `net(x)` normalises, if it normalises at all, with the statistics of `x` itself. `net.given(x)`
 returns the function that predicts after adaptation; what it may take from the support inputs `x`
@@ -54,17 +54,14 @@ def linear(
 
 
 class MLP(eqx.Module):
-    """Fully connected layers with ReLU between them."""
+    """Fully connected layers with ReLU between them: a plain function, inside of other things."""
 
     layers: tuple[Linear, ...]
 
-    def __call__(self, x: Float[Array, "n features"]) -> Float[Array, "n outputs"]:
+    def __call__(self, x: Float[Array, "*n features"]) -> Float[Array, "*n outputs"]:
         for layer in self.layers[:-1]:
             x = jax.nn.relu(layer(x))
         return self.layers[-1](x)
-
-    def given(self, x: Float[Array, "support features"]) -> Callable[[Array], Array]:
-        return self
 
 
 def mlp(sizes: tuple[int, ...], *, init: Initialiser = glorot, key: PRNGKeyArray) -> MLP:
@@ -74,58 +71,114 @@ def mlp(sizes: tuple[int, ...], *, init: Initialiser = glorot, key: PRNGKeyArray
     return MLP(tuple(linear(i, o, init=init, key=k) for i, o, k in pairs))
 
 
+class Convolution(eqx.Module):
+    """A 3x3 convolution of stride 1 that keeps the size."""
+
+    kernel: Float[Array, "3 3 inputs filters"]
+    bias: Float[Array, " filters"]
+
+    def __call__(self, x: Float[Array, "n h w inputs"]) -> Float[Array, "n h w filters"]:
+        return convolve(x, self.kernel) + self.bias
+
+
+class Film(eqx.Module):
+    """Scales and shifts each unit before its activation; a task is given it, and keeps it."""
+
+    scale: Shared
+    shift: Shared
+
+    def __call__(self, z: Float[Array, "n *space units"]) -> Float[Array, "n *space units"]:
+        return self.scale.value * z + self.shift.value
+
+
+class DenseBlock(eqx.Module):
+    """A dense layer and ReLU; `film` between them, if there is one."""
+
+    layer: Callable[[Array], Array]
+    film: Callable[[Array], Array] | None = None
+
+    def __call__(
+        self, x: Float[Array, "n inputs"], statistics: None = None
+    ) -> tuple[Float[Array, "n units"], None]:
+        z = self.layer(x)
+        return jax.nn.relu(z if self.film is None else self.film(z)), None
+
+
 class ConvBlock(eqx.Module):
-    """3x3 convolution, batch normalisation, ReLU, 2x2 max-pool.
+    """3x3 convolution, batch normalisation, ReLU, 2x2 max-pool; `film` before the ReLU, if any.
 
     The offset of the normalisation is meta-learned and shared by all tasks; there is no scale.
     """
 
-    kernel: Float[Array, "3 3 inputs filters"]
-    bias: Float[Array, " filters"]
+    layer: Callable[[Array], Array]
     offset: Shared
+    film: Callable[[Array], Array] | None = None
 
     def __call__(
         self, x: Float[Array, "n h w inputs"], statistics: tuple[Array, Array] | None = None
     ) -> tuple[Float[Array, "n h2 w2 filters"], tuple[Array, Array]]:
         """Returns the block's output and the statistics that it used (those of `x` if None)."""
-        z = convolve(x, self.kernel) + self.bias
+        z = self.layer(x)
         statistics = moments(z) if statistics is None else statistics
         # Normalisation without a scale and ReLU never fall, so the maximum may be taken first: the
-        # same numbers from a quarter of the elements.
+        # same numbers from a quarter of the elements. (With `film`, this order is its definition.)
         z = batch_norm(max_pool(z), self.offset.value, statistics=statistics)
-        return jax.nn.relu(z), statistics
+        return jax.nn.relu(z if self.film is None else self.film(z)), statistics
 
 
-class Conv4(eqx.Module):
-    """The field's four-block convolutional network with a linear head.
+class Body(eqx.Module):
+    """Everything but the head: blocks, `[n, *features] -> [n, units]`.
 
     `normalisation="batch"` is transductive, as in the papers: queries are normalised by their own
     batch. `"support"` takes the statistics of the support set: a prediction then depends on
     nothing but its own input.
     """
 
-    blocks: tuple[ConvBlock, ...]
-    head: Linear
+    blocks: tuple[Any, ...]
     normalisation: Literal["batch", "support"] = eqx.field(static=True)
 
-    def features(
-        self, x: Float[Array, "n h w c"], statistics: tuple = (None,) * 4
-    ) -> tuple[Float[Array, "n features"], tuple]:
-        """What the head reads, and each block's statistics."""
+    def run(
+        self, x: Float[Array, "n *features"], statistics: tuple[Any, ...] | None = None
+    ) -> tuple[Float[Array, "n units"], tuple[Any, ...]]:
+        """What the head reads, and each block's statistics: those given, or else those of `x`."""
         used = []
-        for block, given in zip(self.blocks, statistics, strict=True):
-            x, taken = block(x, given)
+        for i, block in enumerate(self.blocks):
+            x, taken = block(x, None if statistics is None else statistics[i])
             used.append(taken)
         return x.reshape(len(x), -1), tuple(used)
 
-    def __call__(self, x: Float[Array, "n h w c"]) -> Float[Array, "n outputs"]:
-        return self.head(self.features(x)[0])
+    def __call__(self, x: Float[Array, "n *features"]) -> Float[Array, "n units"]:
+        return self.run(x)[0]
 
-    def given(self, x: Float[Array, "support h w c"]) -> Callable[[Array], Array]:
+    def given(self, x: Float[Array, "support *features"]) -> Callable[[Array], Array]:
+        """The function for queries beside the support inputs `x`."""
         if self.normalisation == "batch":
             return self
-        statistics = self.features(x)[1]
-        return lambda query: self.head(self.features(query, statistics)[0])
+        statistics = self.run(x)[1]
+        return lambda query: self.run(query, statistics)[0]
+
+
+class BaseNetwork(eqx.Module):
+    """A body and a linear head: Conv-4, or a multi-layer perceptron."""
+
+    body: Body
+    head: Callable[[Array], Array]
+
+    def __call__(self, x: Float[Array, "n *features"]) -> Float[Array, "n outputs"]:
+        return self.head(self.body(x))
+
+    def given(self, x: Float[Array, "support *features"]) -> Callable[[Array], Array]:
+        """The function that predicts, beside the support inputs `x`."""
+        body = self.body.given(x)
+        return lambda query: self.head(body(query))
+
+
+def perceptron(
+    sizes: tuple[int, ...], *, init: Initialiser = glorot, key: PRNGKeyArray
+) -> BaseNetwork:
+    """Dense blocks of widths `sizes`, inputs first and outputs last."""
+    *hidden, head = mlp(sizes, init=init, key=key).layers
+    return BaseNetwork(Body(tuple(map(DenseBlock, hidden)), "batch"), head)
 
 
 def conv4(
@@ -135,7 +188,7 @@ def conv4(
     filters: int = 32,
     normalisation: Literal["batch", "support"] = "batch",
     key: PRNGKeyArray,
-) -> Conv4:
+) -> BaseNetwork:
     """A Conv-4 for images of shape `features = (height, width, channels)`, at least 16 px wide.
 
     Glorot-uniform kernels and zero biases, as the MAML family of reference codes has them.
@@ -145,14 +198,15 @@ def conv4(
     sizes = (channels, filters, filters, filters)
     blocks = tuple(
         ConvBlock(
-            glorot(k, (3, 3, c, filters), jnp.float32),
-            jnp.zeros(filters, jnp.float32),
+            Convolution(
+                glorot(k, (3, 3, c, filters), jnp.float32), jnp.zeros(filters, jnp.float32)
+            ),
             Shared(jnp.zeros(filters, jnp.float32)),
         )
         for c, k in zip(sizes, block_keys, strict=True)
     )
     flat = (height // 16) * (width // 16) * filters
-    return Conv4(blocks, linear(flat, outputs, key=head_key), normalisation)
+    return BaseNetwork(Body(blocks, normalisation), linear(flat, outputs, key=head_key))
 
 
 @dataclass(frozen=True)
@@ -168,14 +222,14 @@ class MLPOptions:
         """Refuse widths that mean nothing; no hidden layer at all makes a linear model."""
         at_least(self, ("hidden",), 1)
 
-    def build(self, problem: Problem, *, key: PRNGKeyArray) -> MLP:
+    def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
         if len(problem.features) != 1:
             raise ValueError(
                 f"an MLP reads vectors, but these tasks have inputs of shape {problem.features}; "
                 "use the network conv4"
             )
         init = {"authors": truncated_normal(0.01), "he": he}[self.init]
-        return mlp((*problem.features, *self.hidden, problem.outputs), init=init, key=key)
+        return perceptron((*problem.features, *self.hidden, problem.outputs), init=init, key=key)
 
 
 @dataclass(frozen=True)
@@ -191,7 +245,7 @@ class Conv4Options:
         """Refuse options that mean nothing."""
         at_least(self, ("filters",), 1)
 
-    def build(self, problem: Problem, *, key: PRNGKeyArray) -> Conv4:
+    def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
         if len(problem.features) != 3 or min(problem.features[:2]) < 16:
             raise ValueError(
                 "Conv-4 halves its images four times, so it needs inputs of shape (height, width, "

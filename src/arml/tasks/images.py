@@ -67,7 +67,7 @@ class ImageEpisodes(TaskDistribution):
         )
         index = self.first[chosen][:, None] + places
         support = self._examples(index[:, :shots])
-        return Task(support, self._examples(index[:, shots:]), family)
+        return Task(support, self._examples(index[:, shots:]), family, chosen)
 
     def _examples(self, index: Int[Array, "ways each"]) -> Examples:
         ways, each = index.shape
@@ -133,7 +133,9 @@ def image_episodes(
     classes = np.array([len(of_family) for of_family in chosen], np.int32)
     return ImageEpisodes(
         families=names,
-        problem=Problem("classification", families[0].images.shape[1:], ways, shots, queries),
+        problem=Problem(
+            "classification", families[0].images.shape[1:], ways, shots, queries, len(count)
+        ),
         pixels=jnp.asarray(np.concatenate(pieces)),
         first=jnp.asarray(np.cumsum(count, dtype=np.int32) - count),
         count=jnp.asarray(count),
