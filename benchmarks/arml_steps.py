@@ -1,7 +1,8 @@
 """Our side: the library's own meta-step, tasks drawn on the device.
 
 python arml_steps.py conv4 SIZE SHOTS
-python arml_steps.py regression RECIPE STEPS_A_DISPATCH
+python arml_steps.py regression2d RECIPE STEPS_A_DISPATCH
+python arml_steps.py folders RECIPE STEPS_A_DISPATCH
 """
 
 import sys
@@ -23,9 +24,11 @@ from arml.train import OuterOptions, make_interval, make_step, start
 from common import serve
 
 
-def noise_images(size: int, shots: int, *, classes: int = 10, images: int = 20) -> ImageEpisodes:
-    """5-way tasks over random pixels: the time does not depend on what the images show."""
-    problem = Problem("classification", (size, size, 3), 5, shots=shots, queries=15)
+def noise_images(
+    size: int, shots: int, *, ways: int = 5, classes: int = 10, images: int = 20
+) -> ImageEpisodes:
+    """`ways`-way tasks over random pixels: the time does not depend on what the images show."""
+    problem = Problem("classification", (size, size, 3), ways, shots, 15, classes)
     shape = (classes * images, size, size, 3)
     return ImageEpisodes(
         families=("noise",),
@@ -66,32 +69,44 @@ def ready(
     return steps, first
 
 
-def conv4(size: int, shots: int) -> tuple[Callable[[int], None], float]:
+Steps = tuple[Callable[[int], None], float, MetaLearner]
+
+
+def conv4(size: int, shots: int) -> Steps:
     tasks = noise_images(size, shots)
     net_key, key = jax.random.split(jax.random.key(0))
     net = Conv4Options().build(tasks.problem, key=net_key)
     learner = MAMLOptions(inner_rate=0.01).build(net, tasks.problem, key=key)
-    return ready(learner, tasks, OuterOptions(), batch=4, dispatch=1, chunk=1)
+    return *ready(learner, tasks, OuterOptions(), batch=4, dispatch=1, chunk=1), learner
 
 
-def regression(name: str, dispatch: int) -> tuple[Callable[[int], None], float]:
-    experiment, tasks = recipe(name), functions_2d()
+def of_recipe(name: str, tasks: TaskDistribution, dispatch: int) -> Steps:
+    experiment = recipe(name)
     net_key, key = jax.random.split(jax.random.key(0))
     net = experiment.network.build(tasks.problem, key=net_key)
     learner = experiment.algorithm.build(net, tasks.problem, key=key)
-    return ready(learner, tasks, experiment.outer, batch=25, dispatch=dispatch)
+    batch, chunk = experiment.batch, min(experiment.batch, experiment.chunk)
+    steps = ready(learner, tasks, experiment.outer, batch=batch, dispatch=dispatch, chunk=chunk)
+    return *steps, learner
 
 
 def main() -> None:
     kind, *rest = sys.argv[1:]
     if kind == "conv4":
-        size, shots = map(int, rest)
         dispatch = 1
-        steps, first = conv4(size, shots)
+        steps, first, learner = conv4(*map(int, rest))
     else:
-        dispatch = int(rest[1])
-        steps, first = regression(rest[0], dispatch)
+        name, dispatch = rest[0], int(rest[1])
+        if kind == "folders":
+            # A method that trains on more ways than it is tested on has its own.
+            ways = recipe(name).tasks.train_ways or 5
+            tasks: TaskDistribution = noise_images(28, 1, ways=ways, classes=2 * ways)
+        else:
+            tasks = functions_2d()
+        steps, first, learner = of_recipe(name, tasks, dispatch)
+    arrays = jax.tree.leaves(eqx.filter(learner, eqx.is_inexact_array))
     facts = {"jax": jax.__version__, "device": jax.devices()[0].device_kind}
+    facts["parameters"] = sum(array.size for array in arrays)
     serve(steps, each=dispatch, compile_and_first_step_seconds=first, **facts)
 
 

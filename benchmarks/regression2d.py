@@ -20,7 +20,7 @@ def main() -> None:
     rounds, seconds = (3, 0.5) if options.quick else (9, 2.0)
 
     def ours(name: str) -> Worker:
-        return Worker(sys.executable, "arml_steps.py", "regression", name, DISPATCH)
+        return Worker(sys.executable, "arml_steps.py", "regression2d", name, DISPATCH)
 
     maml = ours("regression2d/maml")
     opponents = [("PyTorch loop", Worker(options.torch_python, "torch_maml.py", "regression"))]

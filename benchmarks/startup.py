@@ -15,8 +15,8 @@ COMMANDS = {
     "arml --help": ["-m", "arml", "--help"],
 }
 STEPS: dict[str, tuple[object, ...]] = {
-    "regression2d/maml": ("regression", "regression2d/maml", 50),
-    "regression2d/arml": ("regression", "regression2d/arml", 50),
+    "regression2d/maml": ("regression2d", "regression2d/maml", 50),
+    "regression2d/arml": ("regression2d", "regression2d/arml", 50),
     "conv4 28 px 1-shot": ("conv4", 28, 1),
     "conv4 84 px 1-shot": ("conv4", 84, 1),
 }

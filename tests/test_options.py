@@ -81,6 +81,23 @@ def test_a_refused_run_leaves_no_split(pictures, tmp_path):
     assert json.loads(split.read_text())["seed"] == 3
 
 
+@pytest.mark.parametrize("change", [{"ways": 9}, {"train_ways": 9}])
+def test_too_many_ways_are_refused_before_any_image_is_decoded(pictures, tmp_path, change):
+    def progress(*_: object) -> None:
+        pytest.fail("it decoded images")
+
+    with pytest.raises(ValueError, match="for 9-way tasks"):
+        episodes(pictures, **change).build(tmp_path / "split.json", progress=progress)
+
+
+def test_training_tasks_may_have_more_ways(pictures, tmp_path):
+    with pytest.raises(ValueError, match="train_ways must be 0 or at least the 2 ways, got 1"):
+        episodes(pictures, train_ways=1).check()
+    splits = episodes(pictures, train_ways=3).build(tmp_path / "split.json")
+    ways = [part.problem.outputs for part in (splits.train, splits.validation, splits.test)]
+    assert ways == [3, 2, 2]
+
+
 def test_a_split_with_another_seed_is_refused(pictures, tmp_path):
     split = tmp_path / "split.json"
     first = episodes(pictures, split_seed=1).build(split)

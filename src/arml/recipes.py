@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from typing import NamedTuple
 
 from arml.algorithms import ALGORITHMS
@@ -31,15 +32,14 @@ def regression2d(
     )
 
 
-def folders(algorithm: str) -> Experiment:
+def folders(algorithm: str, *, outer: OuterOptions | None = None) -> Experiment:
     """Image folders of one's own: Conv-4 with 32 filters, batch 4, 5 inner steps."""
     return Experiment(
         f"folders/{algorithm}",
-        # The authors' .01 on summed losses is .05 on means, for 5 ways.
-        replace(ALGORITHMS[algorithm].options(IMAGES), inner_rate=0.05),
+        ALGORITHMS[algorithm].options(IMAGES),
         FoldersOptions(),
         Conv4Options(),
-        OuterOptions(schedule="cosine"),
+        outer or OuterOptions(schedule="cosine"),
         steps=20_000,
         batch=4,
         interval=20,
@@ -65,9 +65,23 @@ class Recipe(NamedTuple):
 # At Adam's full step learned inner rates double in one step, and the loss is soon not finite; even
 # so, the odd steep task overflows unless both gradients are bounded.
 SLOW_RATES = OuterOptions(rates_factor=0.01, clip=10.0)
+# theta moves all the way towards the tasks at first, and not at all at the end.
+TOWARDS = OuterOptions(outer_rate=1.0, optimiser="sgd", schedule="linear")
 BEST = replace(SLOW_RATES, schedule="cosine", warmup=1_000)
 
+PROBLEMS: tuple[tuple[str, str, str, Callable[[str], Experiment]], ...] = (
+    ("regression2d", "regression", "2-D regression of six families", regression2d),
+    ("folders", "classification", "Your own images (--data FOLDER_OR_ZIP...)", folders),
+)
 RECIPES: dict[str, Recipe] = {
+    # Every algorithm as it stands, on every problem that it is made for ...
+    **{
+        f"{problem}/{name}": Recipe(f"{about}. {known.description}", partial(make, name))
+        for problem, kind, about, make in PROBLEMS
+        for name, known in ALGORITHMS.items()
+        if kind in known.kinds
+    },
+    # ... but for what these say.
     "regression2d/maml": Recipe(
         "2-D regression of six families, MAML.", lambda: regression2d("maml"), 2.5, 1.08
     ),
@@ -107,11 +121,21 @@ RECIPES: dict[str, Recipe] = {
         5.5,
         0.562,
     ),
-    "folders/maml": Recipe(
-        "Your own images (--data FOLDER_OR_ZIP...), MAML.", lambda: folders("maml")
+    "regression2d/reptile": Recipe(
+        "2-D regression of six families, Reptile.",
+        lambda: regression2d("reptile", outer=TOWARDS),
     ),
-    "folders/arml": Recipe(
-        "Your own images (--data FOLDER_OR_ZIP...), ARML.", lambda: folders("arml")
+    "folders/reptile": Recipe(
+        "Your own images (--data FOLDER_OR_ZIP...), Reptile.",
+        lambda: folders("reptile", outer=TOWARDS),
+    ),
+    "folders/protonet-20way": Recipe(
+        "Your own images (--data FOLDER_OR_ZIP...), ProtoNet trained on 20 ways as by its authors.",
+        lambda: replace(
+            folders("protonet"),
+            recipe="folders/protonet-20way",
+            tasks=FoldersOptions(train_ways=20),
+        ),
     ),
 }
 

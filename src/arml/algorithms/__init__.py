@@ -8,11 +8,25 @@ An algorithm's options are a frozen dataclass with `check()` and
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from arml.algorithms.anil import ANILOptions
 from arml.algorithms.arml import ARMLOptions, best, official, paper
+from arml.algorithms.hsml import HSMLOptions, hsml
 from arml.algorithms.maml import MAMLOptions
+from arml.algorithms.mt_net import MTNetOptions
+from arml.algorithms.mumomaml import MUMOMAMLOptions, mumomaml
+from arml.algorithms.reptile import ReptileOptions
 from arml.episodes import Problem
+from arml.inner import usual_rate
 
-OPTIONS: dict[str, Any] = {"maml": MAMLOptions, "arml": ARMLOptions}
+OPTIONS: dict[str, Any] = {
+    "maml": MAMLOptions,
+    "anil": ANILOptions,
+    "reptile": ReptileOptions,
+    "mt-net": MTNetOptions,
+    "mumomaml": MUMOMAMLOptions,
+    "hsml": HSMLOptions,
+    "arml": ARMLOptions,
+}
 """The kinds of options that a configuration file may hold."""
 
 
@@ -32,15 +46,35 @@ class Algorithm(NamedTuple):
 
 ALGORITHMS: dict[str, Algorithm] = {
     "maml": Algorithm(
-        "MAML: one shared initialisation, second order.", lambda problem: MAMLOptions()
+        "MAML: one shared initialisation, second order.",
+        lambda problem: MAMLOptions(inner_rate=usual_rate(problem)),
     ),
     "first-order-maml": Algorithm(
         "First-order MAML: without the second derivatives.",
-        lambda problem: MAMLOptions(first_order=True),
+        lambda problem: MAMLOptions(inner_rate=usual_rate(problem), first_order=True),
     ),
     "meta-sgd": Algorithm(
         "Meta-SGD: MAML that learns a step size for each parameter.",
-        lambda problem: MAMLOptions(learn_rates=True),
+        lambda problem: MAMLOptions(inner_rate=usual_rate(problem), learn_rates=True),
+    ),
+    "anil": Algorithm(
+        "ANIL: a task adapts the head alone, on shared features.",
+        lambda problem: ANILOptions(inner_rate=usual_rate(problem)),
+    ),
+    "reptile": Algorithm(
+        "Reptile: the initialisation moves towards where each task's own steps lead.",
+        lambda problem: ReptileOptions(),
+    ),
+    "mt-net": Algorithm(
+        "MT-Net: MAML in a learned metric, on units that a learned mask draws.",
+        lambda problem: MTNetOptions(inner_rate=usual_rate(problem)),
+    ),
+    "mumomaml": Algorithm(
+        "MUMOMAML: a code of the support set modulates each hidden unit of the initialisation.",
+        mumomaml,
+    ),
+    "hsml": Algorithm(
+        "HSML: a tree of task clusters tailors the initialisation, one gate a parameter.", hsml
     ),
     "arml": Algorithm("ARML as it measured best: the preset `best`.", best),
     "arml-official": Algorithm(

@@ -10,7 +10,13 @@ from arml.episodes import TaskDistribution
 from arml.tasks.functions import functions_2d
 from arml.tasks.images import image_episodes
 from arml.tasks.sources.folders import load_families
-from arml.tasks.sources.splits import read_split, split_classes, write_split
+from arml.tasks.sources.splits import (
+    PARTS,
+    part_sizes,
+    read_split,
+    split_classes,
+    write_split,
+)
 
 Progress = Callable[[str, int, int], None]
 
@@ -72,6 +78,8 @@ class FoldersOptions:
     """Support images a class."""
     ways: int = 5
     """Classes of a task."""
+    train_ways: int = 0
+    """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
     queries: int = 15
     """Query images a class."""
     size: int = 28
@@ -83,7 +91,11 @@ class FoldersOptions:
         """Load the data and split its classes as the file `split` says; write it if need be."""
         self.check()
         families = load_families(
-            self.data, size=self.size, least=self.shots + self.queries, progress=progress
+            self.data,
+            size=self.size,
+            least=self.shots + self.queries,
+            check=self._check_classes,
+            progress=progress,
         )
         known = split.exists()
         if known:
@@ -96,7 +108,7 @@ class FoldersOptions:
                 families,
                 parts,
                 part=part,
-                ways=self.ways,
+                ways=self._ways(part),
                 shots=self.shots,
                 queries=self.queries,
             )
@@ -107,6 +119,19 @@ class FoldersOptions:
             write_split(split, families, seed=self.split_seed)
         sources = {family.name: family.digest for family in families}
         return Splits(train, validation, test, sources)
+
+    def _ways(self, part: str) -> int:
+        return (part == "train" and self.train_ways) or self.ways
+
+    def _check_classes(self, family: str, classes: int) -> None:
+        """Refuse a family of which no task can be drawn, before its images are decoded."""
+        for part, size in zip(PARTS, part_sizes(classes), strict=True):
+            if size < self._ways(part):
+                raise ValueError(
+                    f"{family}: expected at least {self._ways(part)} {part} classes for "
+                    f"{self._ways(part)}-way tasks, got {size} of its {classes}; lower the ways, "
+                    "or add classes"
+                )
 
     def check(self) -> None:
         """Refuse options that mean nothing, before any data is read."""
@@ -119,3 +144,8 @@ class FoldersOptions:
             raise ValueError(f"size must be at least 16 px, got {self.size}: raise --size")
         at_least(self, ("ways",), 2)
         at_least(self, ("shots", "queries"), 1)
+        if self.train_ways and self.train_ways < self.ways:
+            raise ValueError(
+                f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}: "
+                "raise it"
+            )

@@ -56,6 +56,7 @@ def load_families(
     size: int,
     least: int = 1,
     cache: Path | None = None,
+    check: Callable[[str, int], None] = lambda name, classes: None,
     progress: Progress | None = None,
 ) -> list[ImageFamily]:
     """Load folders or zip files of images, one family each, named after the source.
@@ -67,6 +68,7 @@ def load_families(
     - `size`: images become `size x size` pixels (stretched when they are not square).
     - `least`: the images that each class must have.
     - `cache`: where decoded images are kept; `$ARML_CACHE` or `~/.cache/arml` by default.
+    - `check`: called with each family's name and number of classes; it may refuse them.
     - `progress`: called with `(family, done, total)` while images are decoded.
 
     Raises `ValueError`, in one line, for a source that is missing, empty, unsafe or damaged, has
@@ -97,6 +99,8 @@ def load_families(
         for path in paths:
             opened.append(stack.enter_context(open_source(path)))
             _check_counts(opened[-1], least)
+        for name, source in zip(names, opened, strict=True):
+            check(name, len(source.classes))
         return [
             _load(name, source, size, folder, progress)
             for name, source in zip(names, opened, strict=True)

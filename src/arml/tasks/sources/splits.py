@@ -41,11 +41,16 @@ def split_classes(
     order = sorted(
         family.classes, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest()
     )
-    test = min(max(1, round(total * fractions[2])), total - 2)
-    validation = min(max(1, round(total * fractions[1])), total - test - 1)
-    train = total - validation - test
+    train, validation, _ = part_sizes(total, fractions)
     cuts = (order[:train], order[train : train + validation], order[train + validation :])
     return {part: sorted(names) for part, names in zip(PARTS, cuts, strict=True)}
+
+
+def part_sizes(total: int, fractions: Sequence[float] = FRACTIONS) -> tuple[int, int, int]:
+    """How many of `total` classes, three or more, go to train, validation and test."""
+    test = min(max(1, round(total * fractions[2])), total - 2)
+    validation = min(max(1, round(total * fractions[1])), total - test - 1)
+    return total - validation - test, validation, test
 
 
 def write_split(

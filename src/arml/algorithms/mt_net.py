@@ -1,0 +1,114 @@
+"""MT-Net: MAML that learns where and along what to descend. Each layer is followed by a square
+matrix T that no task adapts, so that gradients through it are taken in a learned metric; and each
+task adapts only the units that a learned random mask draws.
+
+[1] Lee and Choi, Gradient-Based Meta-Learning with Learned Layerwise Metric and Subspace, ICML
+    2018.
+[2] The authors' code, yoonholee/MT-net.
+
+Differences
+- Inner rates are stated on mean losses.
+- A unit's mask is shared by its weights and its bias, one logit a unit, as in the code's `share_M`.
+- The mask is drawn for the adaptation at test too, as in the code: a prediction depends on the key.
+- Offsets of the batch normalisation are not masked, for they are not adapted.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from arml.episodes import Examples, Problem
+from arml.inner import GradientDescent, InnerOptions, Shared, adaptable
+from arml.learner import Adapted, Loss, MetaLearner, Network
+from arml.losses import loss_of
+
+
+class Warped(eqx.Module):
+    """T(W x + b), T square and shared by all tasks: on images a 1x1 convolution."""
+
+    layer: Callable[[Array], Array]
+    warp: Shared
+
+    def __call__(self, x: Float[Array, "n *features"]) -> Float[Array, "n *space units"]:
+        return self.layer(x) @ self.warp.value
+
+
+def layers_of(net: Network) -> tuple[Any, ...]:
+    """The linear maps of a network, inputs first: each block's, and the head."""
+    return (*(block.layer for block in net.body.blocks), net.head)
+
+
+def warped(net: Network) -> Network:
+    """`net` with each layer followed by a T that starts as the identity."""
+    layers = tuple(
+        Warped(layer, Shared(jnp.eye(layer.bias.size, dtype=layer.bias.dtype)))
+        for layer in layers_of(net)
+    )
+    return eqx.tree_at(layers_of, net, layers)
+
+
+def draw_mask(logits: Float[Array, " units"], *, key: PRNGKeyArray) -> Float[Array, " units"]:
+    """Ones and zeros, P(1) = sigmoid(logit): a hard Gumbel-softmax over (logit, 0) of temperature
+    1, whose gradient is the soft one's (straight through)."""
+    # The difference of two Gumbel variables is logistic.
+    noise = jax.random.logistic(key, logits.shape, logits.dtype)
+    soft = jax.nn.sigmoid(logits + noise)
+    hard = (logits + noise > 0).astype(soft.dtype)
+    return hard + (soft - jax.lax.stop_gradient(soft))  # the bracket is exactly zero
+
+
+class MTNet(MetaLearner):
+    """W' = W - rate * m o grad L_support(W), repeated, in a network of T(W x + b)."""
+
+    net: Network
+    logits: tuple[Float[Array, " _"], ...]
+    """Of the masks: for each layer, one a unit."""
+    inner: GradientDescent
+    loss: Loss = eqx.field(static=True)
+
+    def rates(self, key: PRNGKeyArray) -> Any:
+        """One task's rates, a pytree like `adaptable(net)`: a layer's mask `[units]` times the
+        rate broadcasts against its kernel, weight and bias."""
+        keys = jax.random.split(key, len(self.logits))
+        part = adaptable(self.net)
+        masks = [draw_mask(z, key=k) for z, k in zip(self.logits, keys, strict=True)]
+        layers = tuple(
+            jax.tree.map(lambda p, mask=mask: mask, layer)
+            for layer, mask in zip(layers_of(part), masks, strict=True)
+        )
+        masks = eqx.tree_at(layers_of, part, layers)
+        rate = self.inner.rate
+        if isinstance(rate, float | int):
+            return jax.tree.map(lambda mask: rate * mask, masks)
+        return jax.tree.map(jnp.multiply, rate, masks)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        inner = dataclasses.replace(self.inner, rate=self.rates(key))  # one mask for all steps
+        adapted = inner(lambda net: self.loss(net(support.x), support.y), self.net)
+        return Adapted(adapted.given(support.x))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MTNetOptions(InnerOptions):
+    """MT-Net."""
+
+    def check(self) -> None:
+        """Refuse options that mean nothing."""
+        self.check_inner()
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MTNet:
+        """The learner. It adds no random weights, so the key goes unused: each T is the identity,
+        and every unit is adapted with probability one half."""
+        net = warped(net)
+        return MTNet(
+            net=net,
+            logits=tuple(jnp.zeros_like(layer.layer.bias) for layer in layers_of(net)),
+            inner=self.descent(net),
+            loss=loss_of(problem),
+        )

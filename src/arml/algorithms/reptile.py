@@ -1,0 +1,147 @@
+"""Reptile: learn a task with a few steps of Adam, then move the initialisation some way towards
+where that led. No query set and no derivative of the inner loop: the direction theta' - theta alone
+finds an initialisation that is near the solutions of many tasks.
+
+[1] Nichol, Achiam and Schulman, On First-Order Meta-Learning Algorithms, 2018; code:
+    openai/supervised-reptile.
+
+Differences
+- The outer step theta <- theta + epsilon * mean(theta' - theta) is gradient descent on half the
+  squared distance to theta', which is held fixed: the outer optimiser `sgd` with `outer_rate`
+  epsilon. The training loss is that distance; it says nothing of quality, the validation score
+  does.
+- Meta-training merges a task's support and query set, which gives the `shots + queries` examples a
+  class that the authors' `--train-shots` gives.
+- Tasks of one outer step run side by side. With `moments="carried"` each starts Adam from the
+  second moments that the outer step holds and moves towards the tasks' mean final ones, where the
+  authors' code hands them on from task to task.
+- Batch normalisation has no scale, and its offset is adapted with the rest.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from arml.checks import at_least
+from arml.episodes import Examples, Problem, Task
+from arml.inner import GradientDescent
+from arml.learner import Adapted, Loss, MetaLearner, Network
+from arml.losses import loss_of
+
+DECAY, EPSILON = 0.999, 1e-8
+
+
+class SecondMoment(eqx.Module):
+    """Adam's running mean of squared gradients, and the sum of the weights in it, so that
+    `total / weight` is free of the bias of its start at zero."""
+
+    total: Any
+    weight: Float[Array, ""]
+
+    def updated(self, gradient: Any) -> "SecondMoment":
+        """With one more gradient in it."""
+
+        def mix(old: Array, new: Array | float) -> Array:
+            return DECAY * old + (1 - DECAY) * new
+
+        total = jax.tree.map(lambda v, g: mix(v, jnp.square(g)), self.total, gradient)
+        return SecondMoment(total, mix(self.weight, 1.0))
+
+    def step(self, gradient: Any) -> Any:
+        """Adam's direction without a first moment."""
+        return jax.tree.map(
+            lambda v, g: g / (jnp.sqrt(v / self.weight) + EPSILON), self.total, gradient
+        )
+
+
+def no_moment(net: Network) -> SecondMoment:
+    """Adam's state before any gradient."""
+    zeros = jax.tree.map(jnp.zeros_like, eqx.filter(net, eqx.is_inexact_array))
+    return SecondMoment(zeros, jnp.zeros(()))
+
+
+class Reptile(MetaLearner):
+    """theta' = Adam (first moment 0) on minibatches of the task; theta moves towards theta'."""
+
+    net: Network
+    moment: SecondMoment | None
+    """What Adam carries from task to task; None if it starts anew."""
+    inner: GradientDescent
+    """The rate and the number of steps."""
+    batch: int = eqx.field(static=True)
+    """Examples of a minibatch; 0 for all."""
+    loss: Loss = eqx.field(static=True)
+
+    def descend(self, examples: Examples, key: PRNGKeyArray) -> tuple[Network, SecondMoment]:
+        """The network after the inner steps, and Adam's state."""
+        part, rest = eqx.partition(self.net, eqx.is_inexact_array)
+        moment = no_moment(self.net) if self.moment is None else self.moment
+        # Unrolled: the steps are few, and some of XLA's convolutions are slow in a loop on a CPU.
+        for chosen in minibatches(len(examples.y), self.batch, self.inner.steps, key=key):
+            x, y = examples.x[chosen], examples.y[chosen]
+            gradient = jax.grad(lambda p, x=x, y=y: self.loss(eqx.combine(p, rest)(x), y))(part)
+            moment = moment.updated(gradient)
+            direction = moment.step(gradient)
+            part = jax.tree.map(lambda p, d: p - self.inner.rate * d, part, direction)
+        return eqx.combine(part, rest), moment
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        return Adapted(self.descend(support, key)[0].given(support.x))
+
+    def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        """Half the squared distance to where the task led: its gradient is theta - theta'."""
+        pairs = zip(task.support, task.query, strict=True)
+        merged = Examples(*(jnp.concatenate(pair) for pair in pairs))
+        net, moment = self.descend(merged, key)
+        ends = (net, None if self.moment is None else moment)
+        here, there = (
+            jax.tree.leaves(eqx.filter(state, eqx.is_inexact_array))
+            for state in ((self.net, self.moment), ends)
+        )
+        distances = (
+            jnp.sum(jnp.square(a - jax.lax.stop_gradient(b)))
+            for a, b in zip(here, there, strict=True)
+        )
+        return sum(distances, jnp.zeros(())) / 2
+
+
+def minibatches(n: int, size: int, steps: int, *, key: PRNGKeyArray) -> list[Int[Array, " batch"]]:
+    """`steps` index sets of `size` (all of the `n` if 0 or too large), cut from one shuffled pass
+    through the examples after another."""
+    if not 0 < size < n:
+        return [jnp.arange(n)] * steps
+    passes = -(-steps * size // n)
+    shuffled = jax.vmap(lambda k: jax.random.permutation(k, n))(jax.random.split(key, passes))
+    return list(shuffled.reshape(-1)[: steps * size].reshape(steps, size))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReptileOptions:
+    """Reptile. Its outer optimiser is `sgd` with a rate that falls from 1 to 0."""
+
+    inner_rate: float = 0.001
+    """Adam's step size on a task."""
+    inner_steps: int = 8
+    """Adam's steps on a task."""
+    inner_batch: int = 10
+    """Examples of a minibatch; 0 for all."""
+    moments: Literal["fresh", "carried"] = "carried"
+    """Adam's second moments start anew on each task, or are carried on."""
+
+    def check(self) -> None:
+        """Refuse options that mean nothing."""
+        at_least(self, ("inner_rate", "inner_steps", "inner_batch"), 0)
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Reptile:
+        """The learner; `net` holds its only weights, so the key goes unused."""
+        return Reptile(
+            net=net,
+            moment=no_moment(net) if self.moments == "carried" else None,
+            inner=GradientDescent(self.inner_rate, self.inner_steps),
+            batch=self.inner_batch,
+            loss=loss_of(problem),
+        )
