@@ -45,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     value = {"format": 1, "recipe": TINY.recipe, "experiment": experiment.to_json(TINY)}
     write_json(folder / "config.json", {**value, "sources": {}})
     splits = TINY.tasks.build(folder / "split.json")
-    checkpoint.save(folder / "checkpoints", 2, experiment.fresh(TINY, splits))
+    checkpoint.save(folder / "checkpoints", 2, experiment.fresh(TINY, splits.train.problem))
     return folder
 
 

@@ -14,13 +14,14 @@ FILES = {path.relative_to(SOURCE): path for path in sorted(SOURCE.rglob("*.py"))
 
 # Each layer may import itself and those before it.
 LAYERS = (
-    {"checks", "episodes", "losses"},
+    {"calibration", "checks", "episodes", "losses"},
     {"inner", "learner"},
     {"nn"},
     {"algorithms"},
     {"train", "evaluate", "checkpoint", "provenance"},
     {"experiment"},
-    {"recipes"},
+    {"recipes", "sharing"},
+    {"predictor"},
 )
 CORE = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
 PLAIN = {"results", "files", "report"}

@@ -7,9 +7,10 @@ if TYPE_CHECKING:
     from arml.algorithms import ALGORITHMS
     from arml.episodes import Examples, Problem, Task, TaskDistribution
     from arml.evaluate import Scores
-    from arml.experiment import Experiment, Trained, load, run
+    from arml.experiment import Experiment, run
     from arml.inner import GradientDescent, with_steps
     from arml.learner import Adapted, Conditioned, MetaLearner
+    from arml.predictor import FewShotLearner, Predictor, load, load_predictor
     from arml.recipes import RECIPES, recipe
     from arml.scoring import score
 
@@ -19,9 +20,10 @@ _HOMES = {
     "arml.algorithms": ("ALGORITHMS",),
     "arml.episodes": ("Examples", "Problem", "Task", "TaskDistribution"),
     "arml.evaluate": ("Scores",),
-    "arml.experiment": ("Experiment", "Trained", "load", "run"),
+    "arml.experiment": ("Experiment", "run"),
     "arml.inner": ("GradientDescent", "with_steps"),
     "arml.learner": ("Adapted", "Conditioned", "MetaLearner"),
+    "arml.predictor": ("FewShotLearner", "Predictor", "load", "load_predictor"),
     "arml.recipes": ("RECIPES", "recipe"),
     "arml.scoring": ("score",),
 }
@@ -34,15 +36,17 @@ __all__ = [
     "Conditioned",
     "Examples",
     "Experiment",
+    "FewShotLearner",
     "GradientDescent",
     "MetaLearner",
+    "Predictor",
     "Problem",
     "Scores",
     "Task",
     "TaskDistribution",
-    "Trained",
     "__version__",
     "load",
+    "load_predictor",
     "recipe",
     "run",
     "score",

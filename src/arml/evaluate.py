@@ -53,13 +53,45 @@ def evaluate(
     `chunk` tasks are adapted to at once; it changes the memory, not the scores.
     `watch` is called with the number of tasks done and `n`.
     """
-    key = jax.random.key(SEEDS[split])
     values, families = [], []
     for first in range(0, n, chunk):
         # The last chunk is filled up, so that one compiled program serves all.
-        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(first, first + chunk))
+        keys = _keys(split, first, chunk)
         scored = _score_chunk(learner, tasks, keys)
         values.append(np.asarray(scored[0]))
         families.append(np.asarray(scored[1]))
         watch(min(first + chunk, n), n)
     return Scores(np.concatenate(values)[:n], np.concatenate(families)[:n])
+
+
+@eqx.filter_jit
+def _predict_chunk(
+    learner: MetaLearner, tasks: TaskDistribution, keys: Array
+) -> tuple[Array, Array]:
+    def one(key: Array) -> tuple[Array, Array]:
+        task_key, adapt_key = jax.random.split(key)
+        task = tasks.sample(task_key)
+        adapted = learner.adapt(task.support, key=adapt_key)
+        return adapted.predict(task.query.x), task.query.y
+
+    return jax.vmap(one)(keys)
+
+
+def predictions(
+    learner: MetaLearner, tasks: TaskDistribution, *, split: Split, n: int, chunk: int = 100
+) -> tuple[np.ndarray, np.ndarray]:
+    """The outputs `[n, queries, outputs]` and the targets `[n, queries]` of the first `n` tasks
+    of a split: the tasks that `evaluate` scores."""
+    outputs, targets = [], []
+    for first in range(0, n, chunk):
+        keys = _keys(split, first, chunk)
+        predicted, y = _predict_chunk(learner, tasks, keys)
+        outputs.append(np.asarray(predicted))
+        targets.append(np.asarray(y))
+    return np.concatenate(outputs)[:n], np.concatenate(targets)[:n]
+
+
+def _keys(split: Split, first: int, chunk: int) -> Array:
+    """The keys of the tasks from `first` on, which are functions of the split and their numbers."""
+    key = jax.random.key(SEEDS[split])
+    return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(first, first + chunk))

@@ -20,6 +20,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "arml.cli.show:evaluate_command",
         "Score a run on new tasks, by family; compare two runs task by task",
     ),
+    "adapt": (
+        "arml.cli.adapt:adapt_command",
+        "Learn a task from your own few examples, and predict",
+    ),
+    "predict": ("arml.cli.adapt:predict_command", "Predict with a predictor that was kept"),
+    "export": ("arml.cli.adapt:export_command", "Write a run's learner as a folder to share"),
     "explain": (
         "arml.cli.show:explain_command",
         "Draw what an ARML run's meta-knowledge graph learned",

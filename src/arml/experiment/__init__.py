@@ -6,19 +6,32 @@ run is the same run, bit for bit.
 """
 
 from arml.experiment.options import NETWORKS, PARTS, TASKS, Experiment, from_json, to_json
-from arml.experiment.running import Trained, Watch, build, fresh, load, run
+from arml.experiment.running import (
+    Portable,
+    Trained,
+    Watch,
+    build,
+    fresh,
+    load,
+    load_learner,
+    problem_of,
+    run,
+)
 
 __all__ = [
     "NETWORKS",
     "PARTS",
     "TASKS",
     "Experiment",
+    "Portable",
     "Trained",
     "Watch",
     "build",
     "fresh",
     "from_json",
     "load",
+    "load_learner",
+    "problem_of",
     "run",
     "to_json",
 ]

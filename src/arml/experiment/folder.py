@@ -1,5 +1,6 @@
 """Whose a run folder is: the options and the data that it was made with."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,9 @@ def claim(experiment: Experiment, splits: Splits, folder: Path) -> None:
         "recipe": experiment.recipe,
         "experiment": to_json(experiment),
         "sources": splits.sources,
+        # So that the learner can be used where the data is not.
+        "problem": asdict(splits.train.problem),
+        "families": splits.train.families,
         # For the reader of a result: no part of what must be the same to resume.
         "made": provenance(),
     }

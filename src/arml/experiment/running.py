@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from arml import checkpoint
+from arml.episodes import Problem
 from arml.evaluate import Split, evaluate
 from arml.experiment.folder import check_claim, claim, differences
 from arml.experiment.options import Experiment, absolute, from_json
@@ -21,10 +22,9 @@ from arml.tasks.options import Progress, Splits
 from arml.train import Record, TrainState, make_interval, make_step, start
 
 
-def build(experiment: Experiment, splits: Splits) -> MetaLearner:
+def build(experiment: Experiment, problem: Problem) -> MetaLearner:
     """The learner with its initial weights, a function of the experiment's seed."""
     net_key, key = jax.random.split(_keys(experiment)[0])
-    problem = splits.train.problem
     net = experiment.network.build(problem, key=net_key)
     learner: MetaLearner = experiment.algorithm.build(net, problem, key=key)
     return learner
@@ -42,10 +42,10 @@ class _Clocked(eqx.Module):
     seconds: np.ndarray
 
 
-def fresh(experiment: Experiment, splits: Splits) -> _Clocked:
+def fresh(experiment: Experiment, problem: Problem) -> _Clocked:
     """What a checkpoint of the experiment holds before its first step."""
     optimiser = experiment.outer.build(experiment.steps)
-    return _Clocked(start(build(experiment, splits), optimiser), np.zeros(()))
+    return _Clocked(start(build(experiment, problem), optimiser), np.zeros(()))
 
 
 Watch = Callable[[int, Mapping[str, float]], None]
@@ -77,7 +77,7 @@ def run(
     experiment = absolute(experiment)
     check_claim(experiment, folder)
     splits = _splits(experiment, folder, progress)
-    now = fresh(experiment, splits)
+    now = fresh(experiment, splits.train.problem)
     claim(experiment, splits, folder)
     metrics, checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
     saved = checkpoint.latest(checkpoints)
@@ -169,13 +169,41 @@ class Trained:
         return getattr(self.splits, split)
 
 
-def load(folder: Path | str) -> Trained:
-    """The learner of a run folder at its newest checkpoint.
+@dataclass(frozen=True)
+class Portable:
+    """A meta-trained learner and what it needs to be used: not the data that it was trained on."""
 
-    **Raises** `RunError` if the folder is no run, has no checkpoint, is damaged, or its data has
-    changed.
+    experiment: Experiment
+    learner: MetaLearner
+    problem: Problem
+    families: tuple[str, ...]
+    temperature: float = 1.0
+    """Divides the logits, so that probabilities are calibrated on validation tasks."""
+
+
+def load_learner(folder: Path | str) -> Portable:
+    """The learner of a run folder at its newest checkpoint; the data may be gone.
+
+    **Raises** `RunError` as `load` does.
     """
     folder = Path(folder)
+    config, experiment, saved = _opened(folder)
+    if not isinstance(config.get("problem"), dict):  # an older run, which needs its data for it
+        run = load(folder)
+        tasks = run.splits.train
+        return Portable(run.experiment, run.learner, tasks.problem, tasks.families)
+    problem = problem_of(config["problem"])
+    now = checkpoint.restore(folder / "checkpoints", saved, fresh(experiment, problem))
+    return Portable(experiment, now.state.learner, problem, tuple(config["families"]))
+
+
+def problem_of(value: Mapping[str, Any]) -> Problem:
+    """The problem that JSON holds."""
+    return Problem(**{**value, "features": tuple(value["features"])})
+
+
+def _opened(folder: Path) -> tuple[Mapping[str, Any], Experiment, int]:
+    """The configuration of a run, its experiment, and the step of its newest checkpoint."""
     config = load_run(folder).config
     experiment = from_json(config.get("experiment"), str(folder / "config.json"))
     saved = checkpoint.latest(folder / "checkpoints")
@@ -184,10 +212,21 @@ def load(folder: Path | str) -> Trained:
             f"expected a checkpoint in {folder}, found none: `arml train` with this folder makes "
             "one"
         )
+    return config, experiment, saved
+
+
+def load(folder: Path | str) -> Trained:
+    """The learner of a run folder at its newest checkpoint.
+
+    **Raises** `RunError` if the folder is no run, has no checkpoint, is damaged, or its data has
+    changed.
+    """
+    folder = Path(folder)
+    config, experiment, saved = _opened(folder)
     splits: Splits = experiment.tasks.build(folder / "split.json")
     changed = differences(config.get("sources"), splits.sources, "data")
     if changed:
         raise RunError(f"{folder}: the data has changed: {'; '.join(changed)}; restore it")
-    now = checkpoint.restore(folder / "checkpoints", saved, fresh(experiment, splits))
+    now = checkpoint.restore(folder / "checkpoints", saved, fresh(experiment, splits.train.problem))
     made = config.get("made") if isinstance(config.get("made"), dict) else None
     return Trained(experiment, now.state.learner, splits, saved, float(now.seconds), made)

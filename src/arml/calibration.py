@@ -1,0 +1,42 @@
+"""Calibration: probabilities that mean what they say.
+
+[1] Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, ICML 2017.
+"""
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+BINS = 15
+"""Bins of the calibration error, as in [1]."""
+
+
+def calibration_error(
+    confidence: Float[np.ndarray, " n"], correct: Bool[np.ndarray, " n"]
+) -> float:
+    """The expected calibration error, in [0, 1]: the mean over predictions of |accuracy -
+    confidence| of their bin, of `BINS` equal widths."""
+    place = np.clip((confidence * BINS).astype(int), 0, BINS - 1)
+    gaps = np.bincount(place, correct - confidence.astype(np.float64), BINS)
+    return float(np.sum(np.abs(gaps)) / len(confidence))
+
+
+def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -> float:
+    """The T for which softmax(logits / T) has the least mean cross-entropy, from 0.05 to 20.
+
+    The cross-entropy is convex in 1/T, so a golden-section search over log T finds it.
+    """
+    logits = logits.astype(np.float64)
+
+    def cross_entropy(log_t: float) -> float:
+        z = logits / np.exp(log_t)
+        z = z - z.max(axis=1, keepdims=True)
+        return float(np.mean(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y]))
+
+    low, high, ratio = np.log(0.05), np.log(20.0), (5**0.5 - 1) / 2
+    while high - low > 1e-4:
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        if cross_entropy(left) < cross_entropy(right):
+            high = right
+        else:
+            low = left
+    return float(np.exp((low + high) / 2))

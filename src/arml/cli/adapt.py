@@ -1,0 +1,211 @@
+"""`arml adapt`, `predict` and `export`: from one's own examples to predictions."""
+
+import csv
+import io
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from tyro.conf import Positional
+
+from arml.cli.console import UsageError, parse, say
+from arml.files import write_text
+
+
+@dataclass(frozen=True)
+class AdaptOptions:
+    """Learn a task from a few labelled examples, and predict.
+
+    Images: a folder (or zip) with one folder a class, and files or folders to predict. Tables: CSV
+    files with a header, and the column that --target names; the other columns are the inputs.
+    """
+
+    learner: Positional[Path]
+    """A run folder, or a learner that was exported."""
+    support: Path
+    """The labelled examples: a folder or zip with one folder a class, or a CSV file."""
+    query: tuple[Path, ...] = ()
+    """What to predict: images, folders (searched to their depths), or one CSV file."""
+    target: str | None = None
+    """Column of a CSV file to predict."""
+    out: Path | None = None
+    """Write the answers to this CSV file, and not to the terminal."""
+    save: Path | None = None
+    """Keep the predictor in this folder, for `arml predict`."""
+
+
+def adapt_command(arguments: Sequence[str]) -> int:
+    """Learn a task from your own few examples, and predict"""
+    options: AdaptOptions = parse(AdaptOptions, arguments, prog="arml adapt")
+    if not options.query and options.save is None:
+        raise UsageError("expected --query or --save, got neither: give one; see --help")
+    from arml.predictor import load
+    from arml.tasks.sources.own import labelled_images, read_table
+
+    learner = load(options.learner)
+    if _pictures(learner):
+        predictor = learner.adapt(
+            *labelled_images(options.support, size=learner.problem.features[0])
+        )
+    else:
+        if options.target is None:
+            raise UsageError("expected --target COLUMN for a table, got none: name the column")
+        table = read_table(options.support, target=options.target)
+        if table.target is None:
+            raise ValueError(
+                f"{options.support}: expected a column {options.target!r}, got "
+                f"{', '.join(table.columns)}: name one of these with --target"
+            )
+        _check_columns(options.support, table.x)
+        y: Sequence[float] | Sequence[str]
+        regression = learner.problem.kind == "regression"
+        texts = table.target
+        y = [_number(text, options.support) for text in texts] if regression else texts
+        predictor = learner.adapt(table.x, y)
+    _describe(predictor, Console(stderr=True))
+    if options.query:
+        _answer(predictor, options.query, options.target, options.out)
+    if options.save is not None:
+        predictor.save(options.save)
+        say(Console(stderr=True), f"the predictor is kept in {options.save}")
+    return 0
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """Predict with a predictor that `arml adapt --save` kept."""
+
+    predictor: Positional[Path]
+    """Folder of the predictor."""
+    query: Positional[tuple[Path, ...]]
+    """Images, folders (searched to their depths), or one CSV file."""
+    target: str | None = None
+    """Column of the CSV file to leave out."""
+    out: Path | None = None
+    """Write the answers to this CSV file, and not to the terminal."""
+
+
+def predict_command(arguments: Sequence[str]) -> int:
+    """Predict with a predictor that was kept"""
+    options: PredictOptions = parse(PredictOptions, arguments, prog="arml predict")
+    from arml.predictor import load_predictor
+
+    _answer(load_predictor(options.predictor), options.query, options.target, options.out)
+    return 0
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Write a run's learner as a folder to share: weights, configuration, checksums, no data.
+
+    The probabilities of classifiers are calibrated on validation tasks first.
+    """
+
+    run: Positional[Path]
+    """Folder of the run."""
+    out: Path
+    """Folder of the learner."""
+    tasks: int = 200
+    """Validation tasks to calibrate on; 0 to leave the probabilities as they are."""
+
+
+def export_command(arguments: Sequence[str]) -> int:
+    """Write a run's learner as a folder to share"""
+    options: ExportOptions = parse(ExportOptions, arguments, prog="arml export")
+    from arml.predictor import exported
+
+    console = Console()
+    portable = exported(options.run, options.out, tasks=options.tasks)
+    if portable.problem.kind == "classification":
+        say(console, f"temperature {portable.temperature:.3g}")
+    say(console, f"written to {options.out}")
+    return 0
+
+
+def _pictures(owner: Any) -> bool:
+    return len(owner.problem.features) == 3
+
+
+def _number(text: str, path: Path) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(
+            f"{path}: expected numbers to predict, got {text!r}: choose another --target"
+        ) from None
+
+
+def _check_columns(path: Path, x: np.ndarray) -> None:
+    if len(x) > 1 and np.all(x == x[0]):
+        raise ValueError(f"{path}: expected inputs that differ, got {len(x)} equal rows")
+
+
+def _describe(predictor: Any, console: Console) -> None:
+    """What was learned, and what it read."""
+    classes = predictor.classes
+    kind = f"{len(classes)} classes" if classes is not None else "regression"
+    say(console, f"learned from {len(predictor.x)} examples ({kind})")
+    reading = predictor.reading()
+    if reading is not None:
+        say(console, f"read from the meta-knowledge graph: {vertices(reading.mean(axis=0))}")
+
+
+def vertices(weights: np.ndarray, most: int = 3) -> str:
+    """The vertices that are read most, as text: `V2 0.61, V0 0.22`."""
+    order = np.argsort(-weights)[:most]
+    return ", ".join(f"V{i} {weights[i]:.2f}" for i in order)
+
+
+def _answer(predictor: Any, query: Sequence[Path], target: str | None, out: Path | None) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    rows = _rows(predictor, query, target)
+    writer.writerows(rows)
+    if out is None:
+        sys.stdout.write(text.getvalue())
+        return
+    write_text(out, text.getvalue())
+    say(Console(stderr=True), f"written to {out}")
+
+
+def _rows(predictor: Any, query: Sequence[Path], target: str | None) -> Iterator[list[Any]]:
+    from arml.tasks.sources.own import decoded, image_files, read_table
+
+    if _pictures(predictor):
+        files = image_files(query)
+        batches = decoded(files, size=predictor.problem.features[0])
+        names: Sequence[Any] = files
+        first = "file"
+    else:
+        if len(query) != 1:
+            raise UsageError(f"expected one CSV file as the query, got {len(query)}: give one")
+        table = read_table(query[0], target=target)
+        batches, names, first = iter([table.x]), range(2, len(table.x) + 2), "row"
+    if predictor.classes is None:
+        yield [first, "prediction"]
+        for name, value in zip(names, _each(predictor.predict(b) for b in batches), strict=True):
+            yield [name, *(f"{number:.6g}" for number in np.ravel(value))]
+        return
+    reading = predictor.reading()
+    read = None if reading is None else [vertices(row) for row in reading]
+    # A row of the reading is a class only where the prototypes are the classes.
+    by_class = read is not None and len(read) == len(predictor.classes)
+    yield [first, "label", "probability", *(["vertices"] if read else [])]
+    chances = _each(predictor.predict_proba(batch) for batch in batches)
+    for name, chance in zip(names, chances, strict=True):
+        best = int(np.argmax(chance))
+        assert math.isfinite(chance[best])
+        row = [name, predictor.classes[best], f"{chance[best]:.4f}"]
+        if read is not None and reading is not None:
+            row.append(read[best] if by_class else vertices(reading.mean(axis=0)))
+        yield row
+
+
+def _each(batches: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+    for batch in batches:
+        yield from batch
