@@ -10,11 +10,18 @@ from typing import Any, NamedTuple
 
 from arml.algorithms.anil import ANILOptions
 from arml.algorithms.arml import ARMLOptions, best, official, paper
+from arml.algorithms.bmaml import BMAMLOptions, bmaml
 from arml.algorithms.hsml import HSMLOptions, hsml
+from arml.algorithms.llama import LLAMAOptions
 from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.mt_net import MTNetOptions
 from arml.algorithms.mumomaml import MUMOMAMLOptions, mumomaml
+from arml.algorithms.platipus import PLATIPUSOptions, platipus
+from arml.algorithms.protonet import ProtoNetOptions
 from arml.algorithms.reptile import ReptileOptions
+from arml.algorithms.tadam import TADAMOptions
+from arml.algorithms.tapnet import TapNetOptions
+from arml.algorithms.versa import VERSAOptions
 from arml.episodes import Problem
 from arml.inner import usual_rate
 
@@ -25,6 +32,13 @@ OPTIONS: dict[str, Any] = {
     "mt-net": MTNetOptions,
     "mumomaml": MUMOMAMLOptions,
     "hsml": HSMLOptions,
+    "bmaml": BMAMLOptions,
+    "llama": LLAMAOptions,
+    "platipus": PLATIPUSOptions,
+    "protonet": ProtoNetOptions,
+    "tapnet": TapNetOptions,
+    "tadam": TADAMOptions,
+    "versa": VERSAOptions,
     "arml": ARMLOptions,
 }
 """The kinds of options that a configuration file may hold."""
@@ -75,6 +89,42 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     "hsml": Algorithm(
         "HSML: a tree of task clusters tailors the initialisation, one gate a parameter.", hsml
+    ),
+    "bmaml": Algorithm(
+        "BMAML: particles that a task moves together, as samples of its posterior.", bmaml
+    ),
+    "llama": Algorithm(
+        "LLAMA: MAML whose outer loss has the curvature at the adapted weights.",
+        lambda problem: LLAMAOptions(inner_rate=usual_rate(problem)),
+    ),
+    "platipus": Algorithm(
+        "PLATIPUS: MAML from initialisations sampled around the task's own.", platipus
+    ),
+    "protonet": Algorithm(
+        "ProtoNet: the nearest class mean in a learned embedding.",
+        lambda problem: ProtoNetOptions(),
+        kinds=("classification",),
+        descends=False,
+    ),
+    "tapnet": Algorithm(
+        "TapNet: the nearest reference vector in a subspace computed for the task.",
+        lambda problem: TapNetOptions(),
+        kinds=("classification",),
+        descends=False,
+    ),
+    "tadam": Algorithm(
+        "TADAM: ProtoNet with an embedding that depends on the task, and a scaled metric.",
+        lambda problem: TADAMOptions(),
+        kinds=("classification",),
+        descends=False,
+        # Its output is multiplied by gamma_0 and beta_0, which start at zero: no gradient reaches
+        # it at the first step, and from the second on it does.
+        dead=(".ten",),
+    ),
+    "versa": Algorithm(
+        "VERSA: a network that returns a Gaussian over the task's linear head.",
+        lambda problem: VERSAOptions(),
+        descends=False,
     ),
     "arml": Algorithm("ARML as it measured best: the preset `best`.", best),
     "arml-official": Algorithm(

@@ -2,6 +2,9 @@
 
 Each structure maps two embeddings of the samples, E and F, both `[n, d]`, and their labels to
 prototypes `[K, d]`. Only the soft clusters tell E and F apart; elsewhere the two are the same.
+
+Below them is what classifiers by prototypes share: class means where a task may lack some of the
+classes, and logits from distances.
 """
 
 from collections.abc import Callable
@@ -9,9 +12,13 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from arml.nn.networks import Linear
+from arml.nn.networks import Body, Linear
+
+ABSENT = -1e9
+"""The logit of a class without support examples: finite, so that no gradient is lost to infinity.
+A learner that was built for 20 classes meets tasks of 5."""
 
 Structure = Callable[
     [Float[Array, "n d"], Float[Array, "n d"], Shaped[Array, "n *targets"]],
@@ -27,8 +34,7 @@ class ClassMeans(eqx.Module):
     def __call__(
         self, e: Float[Array, "n d"], f: Float[Array, "n d"], y: Int[Array, " n"]
     ) -> Float[Array, "ways d"]:
-        member = jax.nn.one_hot(y, self.ways, axis=0, dtype=e.dtype)
-        return member @ e / jnp.sum(member, axis=1, keepdims=True)  # Eq. (2)
+        return class_means(e, y, self.ways)[0]  # Eq. (2)
 
 
 class SoftClusters(eqx.Module):
@@ -62,3 +68,34 @@ def each_sample(
 ) -> Float[Array, "n d"]:
     """Every sample is a vertex of the task's graph (ablation II)."""
     return f
+
+
+def class_means(
+    e: Float[Array, "n d"], y: Int[Array, " n"], ways: int
+) -> tuple[Float[Array, "ways d"], Bool[Array, " ways"]]:
+    """The mean of each class, in class order, and which classes there are; the mean of the others
+    is zero."""
+    member = jax.nn.one_hot(y, ways, axis=0, dtype=e.dtype)
+    count = jnp.sum(member, axis=1)
+    return member @ e / jnp.maximum(count, 1)[:, None], count > 0
+
+
+def among(
+    present: Bool[Array, " ways"], logits: Float[Array, "*n ways"]
+) -> Float[Array, "*n ways"]:
+    """The logits, with `ABSENT` for the classes that are not `present`."""
+    return jnp.where(present, logits, ABSENT)
+
+
+def squared_distances(
+    x: Float[Array, "n d"], centres: Float[Array, "ways d"]
+) -> Float[Array, "n ways"]:
+    """||x - c||^2. From the differences: |x|^2 - 2 x.c + |c|^2 cancels badly in float32 where the
+    two are close."""
+    return jnp.sum(jnp.square(x[:, None] - centres), axis=-1)
+
+
+def units(body: Body, features: tuple[int, ...]) -> int:
+    """The dimension of what `body` makes of one input of shape `features`."""
+    one = jax.ShapeDtypeStruct((1, *features), jnp.float32)
+    return jax.eval_shape(lambda x: body(x), one).shape[-1]

@@ -1,14 +1,15 @@
 """Summaries: an autoencoder reads a set of vectors, its mean code represents the task, and its
-reconstruction error steadies the training (Eq. 8 and 9)."""
+reconstruction error steadies the training (Eq. 8 and 9). A bidirectional LSTM reads without one."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.nn.networks import MLP, Linear, linear, mlp, truncated_normal
+from arml.nn.networks import MLP, Initialiser, Linear, linear, mlp, truncated_normal
 
 Summary = Callable[[Float[Array, "n features"]], tuple[Float[Array, " code"], Float[Array, ""]]]
 """Maps a sequence to its code and its reconstruction error."""
@@ -65,6 +66,85 @@ def gru_cell(inputs: int, state: int, *, key: PRNGKeyArray) -> GRUCell:
         gates.weight[inputs:],
         Linear(candidate.weight[:inputs], candidate.bias),
         candidate.weight[inputs:],
+    )
+
+
+class LSTMCell(eqx.Module):
+    """A long short-term memory unit [Hochreiter and Schmidhuber, 1997; Gers et al., 2000].
+
+    Columns of the gates are input, forget, candidate, output, as in PyTorch. The input's products
+    are apart from the state's, as in `GRUCell`.
+    """
+
+    input_gates: Linear
+    state_gates: Float[Array, "state gates"]
+
+    def __call__(
+        self, projected: Float[Array, " gates"], carry: tuple[Array, Array]
+    ) -> tuple[Float[Array, " state"], Float[Array, " state"]]:
+        """The next state and memory cell, from the input's products and those before."""
+        state, memory = carry
+        gates = projected + state @ self.state_gates
+        enter, forget, candidate, leave = jnp.split(gates, 4)
+        memory = jax.nn.sigmoid(forget) * memory + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
+        return jax.nn.sigmoid(leave) * jnp.tanh(memory), memory
+
+
+def uniform(limit: float) -> Initialiser:
+    """Uniform between `-limit` and `limit`: with 1 / sqrt(fan-in), PyTorch's usual weights."""
+
+    def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
+        return jax.random.uniform(key, shape, dtype, -limit, limit)
+
+    return init
+
+
+def lstm_cell(inputs: int, state: int, *, key: PRNGKeyArray) -> LSTMCell:
+    """Weights as PyTorch's, biases zero."""
+    key_input, key_state = jax.random.split(key)
+    init = uniform(state**-0.5)
+    return LSTMCell(
+        linear(inputs, 4 * state, init=init, key=key_input),
+        init(key_state, (state, 4 * state), jnp.float32),
+    )
+
+
+class BidirectionalLSTM(eqx.Module):
+    """Each layer reads the one below in both directions; the code is the last state of either
+    direction of the top layer. It depends on the order of the sequence."""
+
+    layers: tuple[tuple[LSTMCell, LSTMCell], ...]
+
+    def __call__(self, sequence: Float[Array, "n features"]) -> Float[Array, " code"]:
+        for forwards, backwards in self.layers:
+            states = self._read(forwards, sequence), self._read(backwards, sequence, reverse=True)
+            sequence = jnp.concatenate(states, axis=1)
+        half = sequence.shape[1] // 2
+        return jnp.concatenate([sequence[-1, :half], sequence[0, half:]])
+
+    def _read(
+        self, cell: LSTMCell, sequence: Float[Array, "n features"], *, reverse: bool = False
+    ) -> Float[Array, "n state"]:
+        def step(carry: tuple[Array, Array], projected: Array) -> tuple[tuple[Array, Array], Array]:
+            carry = cell(projected, carry)
+            return carry, carry[0]
+
+        zeros = jnp.zeros(len(cell.state_gates), sequence.dtype)
+        products = cell.input_gates(sequence)
+        return jax.lax.scan(step, (zeros, zeros), products, reverse=reverse)[1]
+
+
+def bidirectional_lstm(
+    features: int, state: int, *, layers: int, key: PRNGKeyArray
+) -> BidirectionalLSTM:
+    """`layers` layers with a state of `state` numbers in each direction: a code of twice that."""
+    sizes = (features, *(2 * state for _ in range(layers - 1)))
+    keys = jax.random.split(key, (layers, 2))
+    return BidirectionalLSTM(
+        tuple(
+            (lstm_cell(size, state, key=ahead), lstm_cell(size, state, key=back))
+            for size, (ahead, back) in zip(sizes, keys, strict=True)
+        )
     )
 
 

@@ -1,0 +1,173 @@
+"""MUMOMAML (later MMAML): an encoder reads the support set and modulates each hidden unit of the
+shared initialisation before its activation; then the task descends. The modulation says which mode
+of the tasks this one is of, and holds still while the weights adapt.
+
+[1] Vuorio, Sun, Hu and Lim, Toward Multimodal Model-Agnostic Meta-Learning, 2018; and Multimodal
+    Model-Agnostic Meta-Learning via Task-Aware Modulation, NeurIPS 2019.
+[2] The authors' code, vuoristo/MMAML-Regression and shaohua0116/MMAML-Classification.
+
+Differences
+- The default modulation is the sigmoid, ARML's comparison's; the authors' later results are FiLM's.
+- The base network is the other methods': the authors' has three hidden layers of 100, or
+  convolutions of stride 2 whose channels double.
+- The softmax is scaled by the number of units, so that attention to all alike leaves them as they
+  are; the code's divides them by that number.
+- The image encoder halves by max-pooling, the code's by strides; its normalisation has no scale. As
+  in the code it reads no labels, and no recurrent network follows it.
+- On images FiLM follows the pooling, the code's precedes it: they part where 1 + gamma < 0.
+- Vectors to be classified, which the authors do not have, are read in sequence beside their one-hot
+  labels, as the regression's are beside their targets.
+- The inner gradient is not clipped; the authors' is, at 10 or 20 (`inner_clip`).
+- Biases start at zero, and convolutions and the image encoder's dense layer are Glorot-uniform, as
+  elsewhere in this library; other weights start as PyTorch's do in the code.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from arml.checks import at_least
+from arml.episodes import Examples, Problem
+from arml.inner import InnerOptions, Shared, usual_rate
+from arml.learner import Conditioned, Network
+from arml.losses import loss_of
+from arml.nn.networks import ConvBlock, Convolution, Film, Linear, glorot, linear
+from arml.nn.summaries import BidirectionalLSTM, bidirectional_lstm, uniform
+
+
+class SequenceEncoder(eqx.Module):
+    """Reads the pairs of x and y (one-hot, if `ways`) one after the other; their order counts."""
+
+    read: BidirectionalLSTM
+    ways: int = eqx.field(static=True)
+
+    def __call__(self, support: Examples) -> tuple[Float[Array, " code"], float]:
+        x, y = support
+        labels = jax.nn.one_hot(y, self.ways, dtype=x.dtype) if self.ways else y
+        return self.read(jnp.concatenate([x, labels], axis=1)), 0.0
+
+
+class ImageEncoder(eqx.Module):
+    """Convolutional blocks, the mean over positions, a dense layer with ReLU, and the mean over the
+    images; neither labels nor order count."""
+
+    blocks: tuple[ConvBlock, ...]
+    dense: Linear
+
+    def __call__(self, support: Examples) -> tuple[Float[Array, " code"], float]:
+        x = support.x
+        for block in self.blocks:
+            x, _ = block(x)  # normalised by the support set's own statistics
+        return jnp.mean(jax.nn.relu(self.dense(jnp.mean(x, axis=(1, 2)))), axis=0), 0.0
+
+
+def image_encoder(channels: int, filters: int, width: int, *, key: PRNGKeyArray) -> ImageEncoder:
+    """Four blocks, the first of `filters` filters and each next of twice as many."""
+    *keys, key_dense = jax.random.split(key, 5)
+    sizes = (channels, *(filters * 2**i for i in range(4)))
+    blocks = tuple(
+        ConvBlock(
+            Convolution(glorot(k, (3, 3, c, o), jnp.float32), jnp.zeros(o, jnp.float32)),
+            Shared(jnp.zeros(o, jnp.float32)),
+        )
+        for c, o, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
+    )
+    return ImageEncoder(blocks, linear(sizes[-1], width, key=key_dense))
+
+
+def film(tau: Float[Array, " twice"]) -> Film:
+    """z (1 + gamma) + beta, gamma and beta the halves of tau."""
+    gamma, beta = jnp.split(tau, 2)
+    return Film(Shared(1 + gamma), Shared(beta))
+
+
+def sigmoid_gate(tau: Float[Array, " units"]) -> Film:
+    """z sigmoid(tau)."""
+    return Film(Shared(jax.nn.sigmoid(tau)), Shared(jnp.zeros_like(tau)))
+
+
+def softmax_attention(tau: Float[Array, " units"]) -> Film:
+    """z softmax(tau) * units."""
+    return Film(Shared(len(tau) * jax.nn.softmax(tau)), Shared(jnp.zeros_like(tau)))
+
+
+MODULATIONS = {"sigmoid": sigmoid_gate, "film": film, "softmax": softmax_attention}
+
+
+class UnitModulation(eqx.Module):
+    """One linear layer a block, from the task's code to tau, which modulates the block's units."""
+
+    layers: tuple[Linear, ...]
+    modulation: Callable[[Array], Film] = eqx.field(static=True)
+
+    def __call__(self, net: Network, code: Float[Array, " code"]) -> Network:
+        films = tuple(self.modulation(layer(code)) for layer in self.layers)
+        return eqx.tree_at(
+            lambda net: tuple(block.film for block in net.body.blocks),
+            net,
+            films,
+            is_leaf=lambda node: node is None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MUMOMAMLOptions(InnerOptions):
+    """MUMOMAML."""
+
+    modulation: Literal["sigmoid", "film", "softmax"] = "sigmoid"
+    """What is done to hidden units before their activation."""
+    width: int = 40
+    """Units of the encoder: of the LSTM in each direction, or of the dense layer for images."""
+    layers: int = 2
+    """Layers of the LSTM."""
+    filters: int = 32
+    """Channels of the image encoder's first block; each of the next three has twice as many."""
+
+    def check(self) -> None:
+        """Refuse options that mean nothing."""
+        self.check_inner()
+        at_least(self, ("width", "layers", "filters"), 1)
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:
+        """The learner, with freshly drawn weights, for the base network `net`."""
+        key_encode, key_modulate = jax.random.split(key)
+        code = self.width * (1 if len(problem.features) == 3 else 2)
+        modulate = self.unit_modulation(net, code, key=key_modulate)
+        return Conditioned(
+            net=net,
+            encode=self.encoder(problem, key=key_encode),
+            modulate=modulate,
+            # For the modulated network's structure, which learned rates have, too.
+            inner=self.descent(modulate(net, jnp.zeros(code, jnp.float32))),
+            loss=loss_of(problem),
+        )
+
+    def encoder(self, problem: Problem, *, key: PRNGKeyArray) -> Any:
+        """The encoder of images, or of pairs of vectors and labels or targets."""
+        if len(problem.features) == 3:
+            return image_encoder(problem.features[2], self.filters, self.width, key=key)
+        ways = problem.outputs if problem.kind == "classification" else 0
+        inputs = problem.features[0] + problem.outputs
+        read = bidirectional_lstm(inputs, self.width, layers=self.layers, key=key)
+        return SequenceEncoder(read, ways)
+
+    def unit_modulation(self, net: Network, code: int, *, key: PRNGKeyArray) -> UnitModulation:
+        """Layers from the code to each block's tau; small, so that all units start much alike."""
+        blocks = net.body.blocks
+        each = 2 if self.modulation == "film" else 1
+        layers = tuple(
+            linear(code, each * block.layer.bias.size, init=uniform(code**-0.5), key=k)
+            for block, k in zip(blocks, jax.random.split(key, len(blocks)), strict=True)
+        )
+        return UnitModulation(layers, MODULATIONS[self.modulation])
+
+
+def mumomaml(problem: Problem) -> MUMOMAMLOptions:
+    """The authors' encoders, and the rates of ARML's comparison."""
+    width = 128 if len(problem.features) == 3 else 40
+    return MUMOMAMLOptions(inner_rate=usual_rate(problem), width=width)

@@ -1,0 +1,166 @@
+"""PLATIPUS: a distribution over initialisations. A task's prior is a Gaussian around the
+initialisation after one gradient step on the support set; an initialisation is sampled from it and
+adapted as in MAML, and predictions are averaged over samples. Training samples instead from a
+posterior that has seen the query set, and holds it near the prior by their divergence.
+
+[1] Finn, Xu and Levine, Probabilistic Model-Agnostic Meta-Learning, NeurIPS 2018 (no official
+    code).
+[2] cnguyen10/few_shot_meta_learning, Platipus.py: initial values, and the divergence's weight.
+
+Differences
+- `log_sigma` and `log_v` are logarithms of standard deviations, of the prior and of the posterior,
+  one for each adapted parameter; all start at -4 ([2]: drawn from -4 to -3).
+- The means mu_q and mu_p take one gradient step, as in [1]; [2] takes all inner steps.
+- All gradients, those of mu_q and mu_p among them, are of mean losses. In the outer loss regression
+  has the Gaussian negative log-likelihood of `noise`, but for its constant: the mean squared error
+  over 2 noise^2.
+- The data term is a mean over queries and one sampled initialisation; the divergence is a sum over
+  parameters, times `kl_weight`. The bound itself would weight it by 1 / queries, at which it drowns
+  the data; 1e-6 is [2]'s.
+- [2] advises to start from a trained MAML. Here mu starts at the base network: there is no warm
+  start.
+- Arrays that tasks share (offsets of the normalisation) have no distribution.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from arml.checks import at_least
+from arml.episodes import Examples, Problem, Task
+from arml.inner import GradientDescent, InnerOptions, adaptable, join, split, usual_rate
+from arml.learner import Adapted, Loss, MetaLearner, Network
+from arml.losses import loss_of
+from arml.nn.ensembles import Combine, combine_of
+
+LOG_SD = -4.0
+
+
+def draw(mean: Any, log_sd: Any, *, key: PRNGKeyArray) -> Any:
+    """A sample of N(mean, exp(log_sd)^2), array by array."""
+    leaves, structure = jax.tree.flatten(mean)
+    keys = jax.tree.unflatten(structure, list(jax.random.split(key, len(leaves))))
+
+    def one(mean: Array, log_sd: Array, key: PRNGKeyArray) -> Array:
+        return mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
+
+    return jax.tree.map(one, mean, log_sd, keys)
+
+
+def divergence(mean: Any, log_sd: Any, other: Any, log_sd_other: Any) -> Float[Array, ""]:
+    """KL(N(mean, sd^2) || N(other, sd_other^2)), summed over all parameters, in nats."""
+
+    def one(m: Array, s: Array, other: Array, s_other: Array) -> Array:
+        scaled = jnp.square((m - other) * jnp.exp(-s_other))
+        return jnp.sum(s_other - s + (jnp.exp(2 * (s - s_other)) + scaled - 1) / 2)
+
+    return jax.tree.reduce(jnp.add, jax.tree.map(one, mean, log_sd, other, log_sd_other))
+
+
+class PLATIPUS(MetaLearner):
+    """theta ~ N(mu - gamma_p grad L_support(mu), sigma^2), then MAML from theta."""
+
+    net: Network
+    """mu, the mean initialisation."""
+    log_sigma: Any
+    """Of the prior; like `adaptable(net)`."""
+    log_v: Any
+    """Of the posterior that training samples from."""
+    gamma_p: Float[Array, ""]
+    gamma_q: Float[Array, ""]
+    inner: GradientDescent
+    kl_weight: float
+    scale: float
+    """Of the mean loss, to make it the negative log-likelihood."""
+    samples: int = eqx.field(static=True)
+    combine: Combine = eqx.field(static=True)
+    loss: Loss = eqx.field(static=True)
+
+    def query_loss(self, net: Network, support: Examples, examples: Examples) -> Float[Array, ""]:
+        """The mean loss of `net` on the examples, beside the support set."""
+        return self.loss(net.given(support.x)(examples.x), examples.y)
+
+    def centre(self, support: Examples, examples: Examples, rate: Array) -> Any:
+        """mu after one step on the examples."""
+        mu, rest = split(self.net)
+        gradient = jax.grad(lambda p: self.query_loss(join(p, rest), support, examples))(mu)
+        if self.inner.first_order:
+            gradient = jax.lax.stop_gradient(gradient)
+        return jax.tree.map(lambda m, g: m - rate * g, mu, gradient)
+
+    def descend(self, theta: Any, support: Examples) -> Network:
+        """MAML from the initialisation theta: the network phi."""
+        start = join(theta, split(self.net)[1])
+        return self.inner(lambda net: self.loss(net(support.x), support.y), start)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        mu_p = self.centre(support, support, self.gamma_p)
+        rest = split(self.net)[1]
+
+        def one(key: PRNGKeyArray) -> Any:
+            theta = draw(mu_p, self.log_sigma, key=key)
+            return adaptable(self.descend(theta, support))
+
+        phis = jax.vmap(one)(jax.random.split(key, self.samples))
+
+        def predict(x: Float[Array, "m *features"]) -> Float[Array, "m outputs"]:
+            return self.combine(jax.vmap(lambda phi: join(phi, rest).given(support.x)(x))(phis))
+
+        return Adapted(predict)
+
+    def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The negative variational bound, with a weighted divergence."""
+        support, query = task.support, task.query
+        mu_q = self.centre(support, query, self.gamma_q)
+        mu_p = self.centre(support, support, self.gamma_p)
+        phi = self.descend(draw(mu_q, self.log_v, key=key), support)
+        data = self.scale * self.query_loss(phi, support, query)
+        return data + self.kl_weight * divergence(mu_q, self.log_v, mu_p, self.log_sigma)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PLATIPUSOptions(InnerOptions):
+    """PLATIPUS."""
+
+    prior_rate: float = 0.01
+    """Initial value of gamma_p and gamma_q, the learned steps of the two means."""
+    kl_weight: float = 1e-6
+    """Weight of the divergence."""
+    samples: int = 10
+    """Initialisations that a prediction averages over."""
+    noise: float = 0.3
+    """Standard deviation of the targets' noise (regression)."""
+
+    def check(self) -> None:
+        """Refuse options that mean nothing."""
+        self.check_inner()
+        at_least(self, ("prior_rate", "kl_weight"), 0)
+        at_least(self, ("samples",), 1)
+        at_least(self, ("noise",), 0, strict=True)
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> PLATIPUS:
+        """The learner; its only random weights are those of `net`, so the key goes unused."""
+        log_sd = jax.tree.map(lambda a: jnp.full_like(a, LOG_SD), adaptable(net))
+        return PLATIPUS(
+            net=net,
+            log_sigma=log_sd,
+            log_v=log_sd,
+            gamma_p=jnp.array(self.prior_rate),
+            gamma_q=jnp.array(self.prior_rate),
+            inner=self.descent(net),
+            kl_weight=self.kl_weight,
+            scale=1 / (2 * self.noise**2) if problem.kind == "regression" else 1.0,
+            samples=self.samples,
+            combine=combine_of(problem),
+            loss=loss_of(problem),
+        )
+
+
+def platipus(problem: Problem) -> PLATIPUSOptions:
+    """With no longer steps for the means than the inner loop's: the regression is too steep."""
+    rate = usual_rate(problem)
+    return PLATIPUSOptions(inner_rate=rate, prior_rate=min(rate, PLATIPUSOptions.prior_rate))

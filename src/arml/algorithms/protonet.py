@@ -1,0 +1,52 @@
+"""ProtoNet: a class is the mean of its embedded support examples, and a query belongs to the
+nearest. There is no adaptation by gradient; the embedding alone is learned. It is the Bayes rule
+for Gaussian classes of one common, round covariance, and so linear in the embedding.
+
+[1] Snell, Swersky and Zemel, Prototypical Networks for Few-shot Learning, NeurIPS 2017. Equation
+    numbers are this paper's.
+[2] The authors' code, jakesnell/prototypical-networks.
+
+Differences
+- The embedding is the base network without its head, so Conv-4 has as many filters as elsewhere.
+- The paper trains on more classes than it tests on (20 or 30 for miniImageNet). That is an option
+  of the tasks; classes that a task does not have are left out of the softmax.
+- Normalisation is that of the base network; the authors' code keeps running averages.
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+from jaxtyping import PRNGKeyArray
+
+from arml.checks import classes_only
+from arml.episodes import Examples, Problem
+from arml.learner import Adapted, Loss, MetaLearner, Network
+from arml.losses import loss_of
+from arml.nn.networks import Body
+from arml.nn.prototypes import among, class_means, squared_distances
+
+
+class ProtoNet(MetaLearner):
+    """logits_k = -||f(x) - c_k||^2, with f the body and c_k the mean of f over class k."""
+
+    body: Body
+    ways: int = eqx.field(static=True)
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        embed = self.body.given(support.x)
+        means, present = class_means(embed(support.x), support.y, self.ways)  # Eq. (1)
+        return Adapted(lambda x: among(present, -squared_distances(embed(x), means)))  # Eq. (2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtoNetOptions:
+    """ProtoNet has none: all that it learns is the base network's body."""
+
+    def check(self) -> None:
+        """There is nothing to refuse."""
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoNet:
+        """The learner; the body of `net` holds its only weights, so the key goes unused."""
+        classes_only("ProtoNet", problem)
+        return ProtoNet(body=net.body, ways=problem.outputs, loss=loss_of(problem))

@@ -1,0 +1,185 @@
+"""TADAM: ProtoNet whose embedding depends on the task, and whose metric has a scale. A first pass
+embeds the support set with the shared body; the mean of its prototypes, the task's representation,
+decides a scale and a shift of every unit of every block, with which support and query are embedded
+again. Classifying the same images among all training classes trains the shared body besides.
+
+[1] Oreshkin, Rodriguez and Lacoste, TADAM: Task dependent adaptive metric for improved few-shot
+    learning, NeurIPS 2018.
+[2] The authors' code, ElementAI/TADAM (TensorFlow 1).
+
+Differences
+- The auxiliary task: the authors make, before an episode's step and with the probability
+  0.9^(floor(20 t / T) + 1) at step t of T, a step of its own on a batch of 64 images from all
+  training classes. Here its loss on the episode's own images is added to every episode's, with the
+  weight .395, the mean of that probability over the run: in expectation as much of its gradient,
+  without the noise of the draw, the schedule and the second optimiser.
+- Where tasks come from several data sets the auxiliary head spans the classes of all of them.
+- The layers that make scales and shifts have the swish of the authors' networks; the blocks keep
+  the base network's ReLU.
+- The metric's scale alpha is the code's 7.5; the paper tunes it, and `learn_scale` learns it.
+- The distance is the code's, not squared; `metric="squared"` is ProtoNet's.
+- The embedding is the base network without its head, not a ResNet-12.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from arml.checks import at_least, classes_only
+from arml.episodes import Examples, Problem, Task
+from arml.inner import Shared
+from arml.learner import Adapted, Loss, MetaLearner, Network
+from arml.losses import cross_entropy, loss_of
+from arml.nn.networks import Body, Film, Linear, linear
+from arml.nn.prototypes import among, class_means, squared_distances, units
+
+
+class TaskEmbedding(eqx.Module):
+    """Three dense layers as wide as the block that they modulate; the second and the third add to
+    what they read."""
+
+    layers: tuple[Linear, Linear, Linear]
+
+    def __call__(self, code: Float[Array, " code"]) -> Float[Array, " units"]:
+        first, second, third = self.layers
+        h = jax.nn.swish(first(code))
+        h = h + jax.nn.swish(second(h))
+        return h + third(h)
+
+
+def task_embedding(code: int, units: int, *, key: PRNGKeyArray) -> TaskEmbedding:
+    """From a code of `code` numbers to one for each of `units` units."""
+    first, second, third = jax.random.split(key, 3)
+    return TaskEmbedding(
+        (
+            linear(code, units, key=first),
+            linear(units, units, key=second),
+            linear(units, units, key=third),
+        )
+    )
+
+
+class TADAM(MetaLearner):
+    """logits_k = -alpha ||f(x) - c_k||, with f the body under the task's scales and shifts, and c_k
+    the mean of f over class k."""
+
+    body: Body
+    ten: tuple[tuple[TaskEmbedding, TaskEmbedding], ...]
+    """The task embedding network: what makes the scales and the shifts of each block."""
+    gamma_0: Float[Array, " blocks"]
+    beta_0: Float[Array, " blocks"]
+    alpha: float | Float[Array, ""]
+    auxiliary_head: Linear | None
+    auxiliary: float
+    decay: float
+    """Weight of half the squares of gamma_0 and beta_0."""
+    ways: int = eqx.field(static=True)
+    metric: Literal["euclidean", "squared"] = eqx.field(static=True)
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        generic, present = class_means(self.body.given(support.x)(support.x), support.y, self.ways)
+        # Absent classes have zeros for their means.
+        code = jnp.sum(generic, axis=0) / jnp.sum(present, dtype=generic.dtype)
+        embed = self.conditioned(code).given(support.x)
+        means, _ = class_means(embed(support.x), support.y, self.ways)
+
+        def predict(x: Float[Array, "m *features"]) -> Float[Array, "m ways"]:
+            squared = squared_distances(embed(x), means)
+            distances = squared if self.metric == "squared" else root(squared)
+            return among(present, -self.alpha * distances)
+
+        squares = jnp.sum(jnp.square(self.gamma_0)) + jnp.sum(jnp.square(self.beta_0))
+        return Adapted(predict, 0.5 * self.decay * squares)
+
+    def conditioned(self, code: Float[Array, " code"]) -> Body:
+        """The body under the scales 1 + gamma_0 h(code) and the shifts beta_0 g(code)."""
+        films = (
+            Film(Shared(1 + gamma_0 * h(code)), Shared(beta_0 * g(code)))
+            for (h, g), gamma_0, beta_0 in zip(self.ten, self.gamma_0, self.beta_0, strict=True)
+        )
+        blocks = zip(self.body.blocks, films, strict=True)
+        return replace(self.body, blocks=tuple(replace(block, film=film) for block, film in blocks))
+
+    def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The query loss, plus the auxiliary one where the training classes are known."""
+        loss = super().meta_loss(task, key=key)
+        if self.auxiliary_head is None or task.classes is None:
+            return loss
+        embed = self.body.given(task.support.x)
+        features = jnp.concatenate([embed(task.support.x), embed(task.query.x)])
+        classes = task.classes[jnp.concatenate([task.support.y, task.query.y])]
+        return loss + self.auxiliary * cross_entropy(self.auxiliary_head(features), classes)
+
+
+def root(squared: Float[Array, "n ways"]) -> Float[Array, "n ways"]:
+    """The square root, with the gradient zero at zero: a lone support example is its class mean."""
+    positive = squared > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TADAMOptions:
+    """TADAM's metric, conditioning and auxiliary task."""
+
+    scale: float = 7.5
+    """Scale alpha of the distances."""
+    learn_scale: bool = False
+    """Learn the scale, from `scale` on."""
+    metric: Literal["euclidean", "squared"] = "euclidean"
+    """Distance to the prototypes."""
+    film_decay: float = 0.01
+    """Weight of half the squares of the factors gamma_0 and beta_0, which start at zero."""
+    auxiliary: float = 0.395
+    """Weight of the auxiliary classification among all training classes; 0 for none."""
+
+    def check(self) -> None:
+        """Refuse options that mean nothing."""
+        at_least(self, ("scale",), 0, strict=True)
+        at_least(self, ("film_decay", "auxiliary"), 0)
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TADAM:
+        """The learner with the body of `net`; it starts as a ProtoNet, for gamma_0 and beta_0 are
+        zero."""
+        classes_only("TADAM", problem)
+        body: Body = net.body
+        code = units(body, problem.features)
+        head_key, *keys = jax.random.split(key, 1 + len(body.blocks))
+        ten = []
+        for width, block_key in zip(widths(body, problem.features), keys, strict=True):
+            scale_key, shift_key = jax.random.split(block_key)
+            scale = task_embedding(code, width, key=scale_key)
+            ten.append((scale, task_embedding(code, width, key=shift_key)))
+        has_auxiliary = problem.classes > 0 and self.auxiliary > 0
+        return TADAM(
+            body=body,
+            ten=tuple(ten),
+            gamma_0=jnp.zeros(len(ten), jnp.float32),
+            beta_0=jnp.zeros(len(ten), jnp.float32),
+            alpha=jnp.asarray(self.scale, jnp.float32) if self.learn_scale else self.scale,
+            auxiliary_head=linear(code, problem.classes, key=head_key) if has_auxiliary else None,
+            auxiliary=self.auxiliary,
+            decay=self.film_decay,
+            ways=problem.outputs,
+            metric=self.metric,
+            loss=loss_of(problem),
+        )
+
+
+def widths(body: Body, features: tuple[int, ...]) -> list[int]:
+    """How many units each block has, which its film scales and shifts: the last axis of its
+    output."""
+
+    def outputs(x: Array) -> list[Array]:
+        found = []
+        for block in body.blocks:
+            x, _ = block(x)
+            found.append(x)
+        return found
+
+    one = jax.ShapeDtypeStruct((1, *features), jnp.float32)
+    return [output.shape[-1] for output in jax.eval_shape(outputs, one)]

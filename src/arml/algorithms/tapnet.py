@@ -1,0 +1,132 @@
+"""TapNet: every class has a learned reference vector, and a task is solved in the subspace in which
+its class means and their references agree. That subspace is the null space of their differences: it
+is computed, not learned, and no gradient passes through it. Queries are classified by their
+distance to the references, within the subspace.
+
+[1] Yoon, Seo and Moon, TapNet: Neural Network Augmented with Task-Adaptive Projection for Few-Shot
+    Learning, ICML 2019.
+[2] The authors' code, istarjun/TapNet (Chainer).
+
+Differences
+- The projection is applied as x - Q Q^T x, with Q an orthonormal basis of the differences from a
+  QR decomposition: the distances are those within the null space's basis, whose D - N columns need
+  a full singular value decomposition. Differences that depend on each other, by accident, still
+  take N dimensions away, as in the authors' code.
+- Classes that a task does not have take no reference vector and no dimension.
+- The embedding is the base network without its head, not a ResNet-12 with dropout.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from arml.checks import classes_only
+from arml.episodes import Examples, Problem, Task
+from arml.learner import Adapted, Loss, MetaLearner, Network
+from arml.losses import loss_of
+from arml.nn.networks import Body
+from arml.nn.prototypes import among, class_means, squared_distances, units
+
+Project = Callable[[Float[Array, "n d"]], Float[Array, "n d"]]
+
+
+class TapNet(MetaLearner):
+    """logits_k = -||(f(x) - phi_k) M||^2, with M a basis of the null space of the differences
+    between the references and the class means."""
+
+    body: Body
+    references: Float[Array, "ways d"]
+    """Phi: one vector a class of a training task."""
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        """At test a class takes the nearest reference that is free, class 0 first: the references
+        were trained for no class in particular, and there may be more of them than classes."""
+        return self._classify(
+            support, lambda means, present: match(means, self.references, present)
+        )
+
+    def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        """In training, reference k belongs to class k of the task."""
+        in_order = jnp.arange(len(self.references))
+        adapted = self._classify(task.support, lambda means, present: in_order)
+        return self.loss(adapted.predict(task.query.x), task.query.y)
+
+    def _classify(
+        self, support: Examples, choose: Callable[[Array, Array], Int[Array, " ways"]]
+    ) -> Adapted:
+        embed = self.body.given(support.x)
+        means, present = class_means(embed(support.x), support.y, len(self.references))
+        references = self.references[choose(means, present)]
+        project = projection(differences(references, means, present), present)
+        centres = project(references)
+        return Adapted(lambda x: among(present, -squared_distances(project(embed(x)), centres)))
+
+
+def match(
+    means: Float[Array, "ways d"],
+    references: Float[Array, "ways d"],
+    present: Bool[Array, " ways"],
+) -> Int[Array, " ways"]:
+    """The reference of each class: class by class, the nearest one that is not taken yet."""
+    distances = squared_distances(means, references)
+
+    def choose(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        chosen, taken = carry
+        nearest = jnp.argmin(jnp.where(taken, jnp.inf, distances[k])).astype(chosen.dtype)
+        return chosen.at[k].set(nearest), taken.at[nearest].set(taken[nearest] | present[k])
+
+    start = jnp.zeros(len(means), jnp.int32), jnp.zeros(len(references), bool)
+    return jax.lax.fori_loop(0, len(means), choose, start)[0]
+
+
+def differences(
+    references: Float[Array, "ways d"],
+    means: Float[Array, "ways d"],
+    present: Bool[Array, " ways"],
+) -> Float[Array, "ways d"]:
+    """e_k = Phi~_k / |Phi~_k| - c_k / |c_k|, with Phi~_k = N phi_k - sum_l phi_l over the N classes
+    that are present; zero for the others."""
+    weights = present.astype(references.dtype)
+    away = jnp.sum(weights) * references - weights @ references  # Phi~: away from the others
+    return weights[:, None] * (_normalised(away) - _normalised(means))
+
+
+def _normalised(x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    return x / (jnp.linalg.norm(x, axis=-1, keepdims=True) + 1e-6)
+
+
+def projection(errors: Float[Array, "ways d"], present: Bool[Array, " ways"]) -> Project:
+    """x -> x M M^T, with M an orthonormal basis of the null space of the errors of the classes that
+    are present. No gradient reaches the errors."""
+    # Column k of Q belongs to row k, given the rows before it: absent classes go last, where their
+    # columns can be left out.
+    ordered = jax.lax.stop_gradient(errors)[jnp.argsort(~present)]
+    basis = jnp.linalg.qr(ordered.T)[0]
+    basis = jnp.where(jnp.arange(len(errors)) < jnp.sum(present), basis, 0)
+    return lambda x: x - (x @ basis) @ basis.T
+
+
+@dataclass(frozen=True, kw_only=True)
+class TapNetOptions:
+    """TapNet has none: its references have the dimension of the base network's features."""
+
+    def check(self) -> None:
+        """There is nothing to refuse."""
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TapNet:
+        """The learner with the body of `net`; references are drawn as a linear layer's weights, of
+        variance 1/D, as in the authors' code."""
+        classes_only("TapNet", problem)
+        ways, d = problem.outputs, units(net.body, problem.features)
+        if d <= ways:
+            raise ValueError(
+                f"TapNet needs features of more dimensions than there are classes, got {d} for "
+                f"{ways} classes: widen the network, or lower the ways"
+            )
+        references = jax.nn.initializers.lecun_normal()(key, (d, ways), jnp.float32).T
+        return TapNet(body=net.body, references=references, loss=loss_of(problem))

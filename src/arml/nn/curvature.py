@@ -1,0 +1,154 @@
+"""The curvature of a base network's negative log-likelihood: its Fisher information, one block a
+layer, the expectation over labels exact and taken from the network's own predictions.
+
+A block is Kronecker-factored [1], with the sums over positions of a convolution as in [2], or it is
+the block's exact diagonal. Weights are homogeneous: a layer's inputs have a last one of 1, whose
+weight is the bias. The normalisation's statistics count as constants of the forward pass, so that
+each example has a gradient of its own.
+
+[1] Martens and Grosse, Optimizing Neural Networks with Kronecker-factored Approximate Curvature,
+    ICML 2015.
+[2] Grosse and Martens, A Kronecker-factored Approximate Fisher Matrix for Convolution Layers,
+    ICML 2016.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from arml.nn.networks import BaseNetwork, Convolution
+
+Root = Callable[[Float[Array, "n outputs"]], Float[Array, "k n outputs"]]
+"""Maps outputs to a square root of their own Fisher information: `F_n = sum_k r_kn r_kn^T`."""
+
+
+def gaussian_root(outputs: Float[Array, "n targets"]) -> Float[Array, "targets n targets"]:
+    """Of a Gaussian of unit variance around the outputs: F = I."""
+    n, targets = outputs.shape
+    root = jnp.eye(targets, dtype=outputs.dtype)
+    return jnp.broadcast_to(root[:, None], (targets, n, targets))
+
+
+def categorical_root(logits: Float[Array, "n ways"]) -> Float[Array, "ways n ways"]:
+    """Of the classes: sqrt(p_c) (e_c - p), the gradient of log p(c) weighted by the probability
+    that the class is drawn; F = diag(p) - p p^T."""
+    log_p = jax.nn.log_softmax(logits)
+    scores = jnp.eye(logits.shape[1], dtype=logits.dtype)[:, None] - jnp.exp(log_p)
+    return jnp.exp(log_p / 2).T[:, :, None] * scores
+
+
+class Layer(NamedTuple):
+    """What one layer reads, with a last one of 1, and the gradients of the log-likelihood in what
+    it gives, one for each column `k` of the root. A dense layer has one position."""
+
+    inputs: Float[Array, "n positions inputs"]
+    gradients: Float[Array, "k n positions outputs"]
+
+
+class _Tapped(eqx.Module):
+    """A layer that shows its inputs and outputs to `see`, and adds `tap` to its outputs: the
+    gradient in `tap` is the gradient in the outputs."""
+
+    layer: Callable[[Array], Array]
+    tap: Array | float
+    see: Callable[[Array, Array], None] = eqx.field(static=True)
+
+    def __call__(self, x: Array) -> Array:
+        z = self.layer(x)
+        self.see(x, z)
+        return z + self.tap
+
+
+def _layers(net: BaseNetwork) -> list[Any]:
+    return [*(block.layer for block in net.body.blocks), net.head]
+
+
+def _run(
+    net: BaseNetwork, x: Array, statistics: tuple[Any, ...], taps: list[Any]
+) -> tuple[Array, list[Array], list[Array]]:
+    """The outputs, and each layer's inputs and outputs."""
+    inputs: list[Array] = []
+    outputs: list[Array] = []
+
+    def see(x: Array, z: Array) -> None:
+        inputs.append(x)
+        outputs.append(z)
+
+    pairs = zip(_layers(net), taps, strict=True)
+    tapped = eqx.tree_at(_layers, net, [_Tapped(layer, tap, see) for layer, tap in pairs])
+    return tapped.head(tapped.body.run(x, statistics)[0]), inputs, outputs
+
+
+def layers(
+    net: BaseNetwork, x: Float[Array, "n *features"], statistics: tuple[Any, ...], root: Root
+) -> list[Layer]:
+    """What the layers of `net` read and what gradients they see, on the inputs `x`, in the order of
+    the blocks, and then the head's.
+
+    **Arguments**
+
+    - `statistics`: each block's statistics, from `net.body.run`.
+    - `root`: the likelihood, as the root of its Fisher information.
+    """
+    untapped = [0.0] * len(_layers(net))
+    shapes = jax.eval_shape(lambda: _run(net, x, statistics, untapped)[2])
+    taps = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
+
+    def tapped(taps: list[Array]) -> tuple[Array, list[Array]]:
+        outputs, inputs, _ = _run(net, x, statistics, taps)
+        return outputs, inputs
+
+    outputs, pull, inputs = jax.vjp(tapped, taps, has_aux=True)
+    gradients = jax.vmap(lambda r: pull(r)[0])(root(outputs))
+    return [
+        Layer(_rows(layer, read), g.reshape(*g.shape[:2], -1, g.shape[-1]))
+        for layer, read, g in zip(_layers(net), inputs, gradients, strict=True)
+    ]
+
+
+def _rows(layer: Any, x: Array) -> Float[Array, "n positions inputs"]:
+    """The vectors that a layer multiplies its weights with, and a last one of 1."""
+    if isinstance(layer, Convolution):
+        kh, kw = layer.kernel.shape[:2]
+        h, w = x.shape[1:3]
+        rows, columns = kh // 2, kw // 2
+        x = jnp.pad(x, ((0, 0), (rows, rows), (columns, columns), (0, 0)))
+        x = jnp.concatenate(
+            [x[:, i : i + h, j : j + w] for i in range(kh) for j in range(kw)], axis=-1
+        )
+    x = x.reshape(len(x), -1, x.shape[-1])
+    return jnp.concatenate([x, jnp.ones((*x.shape[:2], 1), x.dtype)], axis=-1)
+
+
+def factors(layer: Layer) -> tuple[Float[Array, "inputs inputs"], Float[Array, "outputs outputs"]]:
+    """The Kronecker factors A and G of a layer's mean Fisher information A (x) G: A the mean over
+    examples and the sum over positions of a a^T, G the mean over both of g g^T."""
+    n, positions, _ = layer.inputs.shape
+    a = layer.inputs.reshape(n * positions, -1)
+    g = layer.gradients.reshape(-1, layer.gradients.shape[-1])
+    return a.T @ a / n, g.T @ g / (n * positions)
+
+
+def log_det_kronecker(layer: Layer, precision: float) -> Float[Array, ""]:
+    """log det(n A (x) G + precision I), with the `n` examples of the layer. First derivatives
+    only."""
+    n = len(layer.inputs)
+    a, g = map(_eigenvalues, factors(layer))
+    return jnp.sum(jnp.log(n * a[:, None] * g + precision))
+
+
+def _eigenvalues(matrix: Float[Array, "d d"]) -> Float[Array, " d"]:
+    """Of a matrix that is positive and semi-definite. Their first derivative is that of v^T M v
+    with v held fixed, which is finite where eigenvalues coincide too."""
+    vectors = jnp.linalg.eigh(jax.lax.stop_gradient(matrix))[1]
+    return jnp.maximum(jnp.sum(vectors * (matrix @ vectors), axis=0), 0.0)
+
+
+def log_det_diagonal(layer: Layer, precision: float) -> Float[Array, ""]:
+    """The sum of log(n F_ii + precision), with the exact diagonal of the Fisher information."""
+    each = jnp.einsum("npi,knpo->knio", layer.inputs, layer.gradients)
+    return jnp.sum(jnp.log(jnp.sum(jnp.square(each), axis=(0, 1)) + precision))
