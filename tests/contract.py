@@ -20,7 +20,7 @@ from arml.learner import MetaLearner
 from arml.train import Record, TrainState, make_step, start
 
 KEY = jax.random.key(0)
-BATCH = 3
+BATCH = 2
 
 
 class Blobs(TaskDistribution):

@@ -39,7 +39,9 @@ KINDS = {
     "images": Kind(
         blobs((16, 16, 1), 2, 2),
         Conv4Options(filters=4, normalisation="support"),
-        tuple(f".blocks[{i}].layer.bias" for i in range(4)),
+        tuple(
+            f".blocks[{i}]{layer}.bias" for i in range(4) for layer in (".layer", ".layer.layer")
+        ),
     ),
 }
 

@@ -9,10 +9,10 @@ Differences
 - Rates and the reconstruction weight are stated on mean losses. The authors' image code divides
   losses by the shots and sums them: its inner rate .01 is .01 * ways here, and its weight .01 is
   .01 * shots / (ways * queries).
-- Leaves are chosen by distance, upper clusters by a linear score (the code's `tree_type` 1); the
-  paper has distances on every level.
-- Each sample's label stands beside its embedding as a one-hot vector. The code asks for one of
-  depth 1, which tells the first class from all others.
+- Leaves are chosen by distance, upper clusters by a linear score: the code's `tree_type` 1, its
+  default. Its other one has distances on every level.
+- Each sample's label stands beside its embedding as a one-hot vector; the code's comes out
+  inverted, zero at the class and one elsewhere.
 - All support samples are read; the authors' 5-shot runs read the first ten.
 - Vectors to be classified, which the authors do not have, are embedded linearly, as their
   regression's pairs are.

@@ -7,7 +7,8 @@ of the tasks this one is of, and holds still while the weights adapt.
 [2] The authors' code, vuoristo/MMAML-Regression and shaohua0116/MMAML-Classification.
 
 Differences
-- The default modulation is the sigmoid, ARML's comparison's; the authors' later results are FiLM's.
+- The default modulation is the sigmoid: ARML's paper does not say which one it compares with, and
+  its own gate is one. The authors' programs default to FiLM.
 - The base network is the other methods': the authors' has three hidden layers of 100, or
   convolutions of stride 2 whose channels double.
 - The softmax is scaled by the number of units, so that attention to all alike leaves them as they
