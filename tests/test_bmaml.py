@@ -100,8 +100,8 @@ def test_svgd_recovers_a_gaussian():
 
 
 def test_repulsion_drives_near_particles_apart():
-    x = jnp.array([[1.0, 0.0], [1.0, 1e-2], [1.0, 3e-2]])
-    moved = x + 1e-4 * stein(x, jnp.zeros_like(x))
+    x = np.array([[1.0, 0.0], [1.0, 1e-2], [1.0, 3e-2]])
+    moved = x + 1e-4 * np.asarray(stein(jnp.asarray(x), jnp.zeros((3, 2))))
     before, after = (np.linalg.norm(a[[0, 0, 1]] - a[[1, 2, 2]], axis=1) for a in (x, moved))
     assert np.all(after > before)
     np.testing.assert_allclose(moved.mean(0), x.mean(0), rtol=1e-10)
@@ -141,7 +141,7 @@ def test_one_particle_is_map_gradient_descent():
     np.testing.assert_allclose(predicted, x @ w, rtol=1e-10)
 
 
-def test_without_priors_one_particle_is_maml(monkeypatch):
+def test_without_priors_one_particle_is_maml():
     """At the start the likelihood's gradient, over the number of labels, is the mean loss's."""
     on, ours = task(CLASSES), built(CLASSES, particles=1, inner_steps=1)
     flat = Particle(ours.particles.weights, jnp.full(1, -40.0), None)
@@ -248,7 +248,8 @@ def test_heads_share_a_body_that_the_chaser_loss_teaches():
 def test_the_inner_loop_s_options_are_honoured():
     on = task(REGRESSION)
     plain, again = (chaser_gradient(built(REGRESSION, remat=r), on) for r in (False, True))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), plain, again)
+    for a, b in zip(*map(jax.tree.leaves, (plain, again)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
     first = chaser_gradient(built(REGRESSION, first_order=True), on)
     assert np.any(first.particles.weights.head.weight != plain.particles.weights.head.weight)
     clipped = built(REGRESSION, inner_clip=0.01, inner_steps=1)

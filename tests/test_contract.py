@@ -14,7 +14,7 @@ from arml.algorithms import ALGORITHMS
 from arml.episodes import Problem, TaskDistribution
 from arml.inner import with_steps
 from arml.learner import MetaLearner
-from arml.nn.networks import Conv4Options, MLPOptions
+from arml.nn.networks import BaseNetwork, Body, MLPOptions, conv4, linear
 from arml.tasks.functions import functions_2d
 from contract import Blobs, Case
 
@@ -31,17 +31,25 @@ def blobs(features: tuple[int, ...], ways: int, shots: int) -> Blobs:
     return Blobs(Problem("classification", features, ways, shots, 2))
 
 
+class OneBlock(NamedTuple):
+    """A network of one of Conv-4's blocks: four would do the same, and compile four times as
+    long."""
+
+    def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
+        net = conv4(problem.features, 1, filters=4, key=key)
+        body = Body(net.body.blocks[:1], "support")
+        return BaseNetwork(body, linear(8 * 8 * 4, problem.outputs, key=key))
+
+
 MLP = MLPOptions(hidden=(8,), init="he")
 KINDS = {
     "regression": Kind(functions_2d(shots=5, queries=4), MLP),
     "vectors": Kind(blobs((4,), 3, 2), MLP),
-    # Batch normalisation follows the convolutions and cancels their biases.
+    # Batch normalisation follows the convolution and cancels its bias.
     "images": Kind(
         blobs((16, 16, 1), 2, 2),
-        Conv4Options(filters=4, normalisation="support"),
-        tuple(
-            f".blocks[{i}]{layer}.bias" for i in range(4) for layer in (".layer", ".layer.layer")
-        ),
+        OneBlock(),
+        (".blocks[0].layer.bias", ".blocks[0].layer.layer.bias"),
     ),
 }
 
@@ -93,8 +101,8 @@ def test_the_order_of_the_queries_is_irrelevant(case):
     contract.check_the_order_of_the_queries_is_irrelevant(case)
 
 
-def test_one_query_at_a_time_equals_all_at_once(case):
-    contract.check_one_query_at_a_time_equals_all_at_once(case)
+def test_one_query_by_itself_equals_one_among_all(case):
+    contract.check_one_query_by_itself_equals_one_among_all(case)
 
 
 def test_adaptation_lowers_the_support_loss(case):

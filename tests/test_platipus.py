@@ -153,7 +153,8 @@ def test_more_samples_vary_less():
     def variance(samples: int) -> float:
         ours = with_spread(built(REGRESSION, samples=samples), spread, 0.01)
         keys = jax.random.split(KEY, 200)
-        predicted = jax.vmap(lambda k: ours.adapt(on.support, key=k).predict(on.query.x))(keys)
+        predict = jax.vmap(lambda k: ours.adapt(on.support, key=k).predict(on.query.x))
+        predicted = jax.jit(predict)(keys)
         return float(jnp.mean(jnp.var(predicted, axis=0)))
 
     np.testing.assert_allclose(variance(2) / variance(20), 10.0, rtol=0.3)
@@ -175,7 +176,7 @@ def test_samples_come_from_the_prior_that_has_seen_the_support_set():
 def test_a_gradient_reaches_both_spreads_and_both_step_sizes(problem):
     on, ours = task(problem), built(problem)
     trained, rest = eqx.partition(ours, eqx.is_inexact_array)
-    gradient = jax.grad(lambda t: eqx.combine(t, rest).meta_loss(on, key=KEY))(trained)
+    gradient = jax.jit(jax.grad(lambda t: eqx.combine(t, rest).meta_loss(on, key=KEY)))(trained)
     for part in (gradient.log_sigma, gradient.log_v, gradient.gamma_p, gradient.gamma_q):
         assert all(np.all(np.isfinite(a)) and np.any(a != 0) for a in jax.tree.leaves(part))
 

@@ -1,5 +1,7 @@
 """ProtoNet is a Gaussian classifier in its embedding."""
 
+from functools import cache
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,10 +23,12 @@ def problem(ways: int = 3, shots: int = 2) -> Problem:
     return Problem("classification", (4,), ways, shots, 3)
 
 
+@cache
 def task(of: Problem, seed: int = 1) -> Task:
     return Blobs(of).sample(jax.random.key(seed))
 
 
+@cache
 def protonet(of: Problem, hidden: tuple[int, ...] = (8,)) -> ProtoNet:
     net = MLPOptions(hidden=hidden, init="he").build(of, key=KEY)
     return ProtoNetOptions().build(net, of, key=KEY)

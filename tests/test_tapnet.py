@@ -1,5 +1,7 @@
 """TapNet: the subspace in which class means and references agree, and who gets which reference."""
 
+from functools import cache
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -22,10 +24,12 @@ def problem(ways: int = 3) -> Problem:
     return Problem("classification", (4,), ways, 2, 3)
 
 
+@cache
 def task(of: Problem) -> Task:
     return Blobs(of).sample(jax.random.key(1))
 
 
+@cache
 def tapnet(of: Problem) -> TapNet:
     net = MLPOptions(hidden=(D,), init="he").build(of, key=KEY)
     return TapNetOptions().build(net, of, key=KEY)

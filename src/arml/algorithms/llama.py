@@ -74,8 +74,11 @@ class LLAMA(MetaLearner):
         loss = self.loss(predict(task.query.x), task.query.y)
         if not self.eta:
             return loss
-        volume = jax.checkpoint(self.volume) if self.inner.remat else self.volume
-        return loss + self.eta * volume(net, task.support.x, task.query.x)
+
+        def volume(net: Network) -> Array:
+            return self.volume(net, task.support.x, task.query.x)
+
+        return loss + self.eta * (jax.checkpoint(volume) if self.inner.remat else volume)(net)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -154,19 +154,20 @@ class VERSARegression(MetaLearner):
     loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        embed, head = self._head(support)
+        embed, head = self.head(support)
         return Adapted(lambda x: head.outputs(embed(x))[0])
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """Minus the query set's log-likelihood without its constant, each target weighted by the
         root of its variance [3]."""
-        embed, head = self._head(task.support)
+        embed, head = self.head(task.support)
         mean, variance = head.outputs(embed(task.query.x))
         variance = variance + jnp.exp(self.log_noise)
         surprise = 0.5 * (jnp.log(variance) + jnp.square(task.query.y - mean) / variance)
         return jnp.mean(jnp.sqrt(jax.lax.stop_gradient(variance)) * surprise)
 
-    def _head(self, support: Examples) -> tuple[Callable[[Array], Array], GaussianHead]:
+    def head(self, support: Examples) -> tuple[Callable[[Array], Array], GaussianHead]:
+        """The embedding of queries, and the Gaussian over the head that reads it."""
         embed = self.body.given(support.x)
         features = embed(support.x)
         pairs = jnp.concatenate([features, support.y], axis=1)

@@ -13,6 +13,7 @@ each example has a gradient of its own.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -78,9 +79,13 @@ def _run(
         inputs.append(x)
         outputs.append(z)
 
-    pairs = zip(_layers(net), taps, strict=True)
-    tapped = eqx.tree_at(_layers, net, [_Tapped(layer, tap, see) for layer, tap in pairs])
-    return tapped.head(tapped.body.run(x, statistics)[0]), inputs, outputs
+    *blocks, head = (_Tapped(*pair, see) for pair in zip(_layers(net), taps, strict=True))
+    body = replace(net.body, blocks=tuple(map(_with_layer, net.body.blocks, blocks)))
+    return head(body.run(x, statistics)[0]), inputs, outputs
+
+
+def _with_layer(block: Any, layer: _Tapped) -> Any:
+    return replace(block, layer=layer)
 
 
 def layers(
