@@ -1,6 +1,7 @@
 """Every registered algorithm and every preset keeps the contract, on every kind of problem.
 
-An algorithm is tested by being registered; an exception is declared beside its registration.
+An algorithm is tested by being registered; an exception is declared beside its registration. The
+tests are collected by `test_contract_<kind>.py`, one file a kind, so that they run side by side.
 """
 
 from typing import Any, NamedTuple
@@ -17,8 +18,6 @@ from arml.learner import MetaLearner
 from arml.nn.networks import BaseNetwork, Body, MLPOptions, conv4, linear
 from arml.tasks.functions import functions_2d
 from contract import Blobs, Case
-
-pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
 class Kind(NamedTuple):
@@ -67,26 +66,16 @@ def make(name: str, kind: Kind) -> Case:
     return Case(build, kind.tasks, known.dead, kind.cancelled, known.descends)
 
 
-PAIRS = [
-    (name, kind)
-    for name, known in ALGORITHMS.items()
-    for kind in KINDS
-    if KINDS[kind].tasks.problem.kind in known.kinds
-]
-CLASSES_ONLY = [name for name, known in ALGORITHMS.items() if "regression" not in known.kinds]
+def cases(kind: str) -> Any:
+    """The fixture `case`: each algorithm on one kind of problem, one after the other."""
+    problem = KINDS[kind].tasks.problem
+    names = [name for name, known in ALGORITHMS.items() if problem.kind in known.kinds]
 
+    @pytest.fixture(scope="module", params=names)
+    def case(request) -> Case:
+        return make(request.param, KINDS[kind])
 
-# One case after the other, and each in one process, so that what it compiled serves all its checks.
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(pair, marks=pytest.mark.xdist_group("-".join(pair)), id="-".join(pair))
-        for pair in PAIRS
-    ],
-)
-def case(request) -> Case:
-    name, kind = request.param
-    return make(name, KINDS[kind])
+    return case
 
 
 def test_a_gradient_reaches_every_meta_parameter(case):
@@ -127,16 +116,3 @@ def test_saved_and_restored_is_identical(case, tmp_path):
 
 def test_the_seed_decides_the_weights(case):
     contract.check_the_seed_decides_the_weights(case)
-
-
-@pytest.mark.parametrize(("ways", "shots"), [(2, 3), (7, 1)])
-@pytest.mark.parametrize("name", list(ALGORITHMS))
-def test_any_ways_and_shots(name, ways, shots):
-    contract.check_runs(make(name, Kind(blobs((4,), ways, shots), MLP)))
-
-
-@pytest.mark.parametrize("name", CLASSES_ONLY)
-def test_regression_is_refused_where_it_has_no_meaning(name):
-    case = make(name, KINDS["regression"])
-    with pytest.raises(ValueError, match="needs classification tasks"):
-        case.build(contract.KEY)

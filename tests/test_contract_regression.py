@@ -1,0 +1,9 @@
+"""The contract on 2-D regression."""
+
+import pytest
+
+from contract_suite import *  # noqa: F403
+from contract_suite import cases
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+case = cases("regression")

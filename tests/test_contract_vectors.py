@@ -1,0 +1,25 @@
+"""The contract on vectors, at several ways and shots; and what regression is refused for."""
+
+import pytest
+
+import contract
+from arml.algorithms import ALGORITHMS
+from contract_suite import *  # noqa: F403
+from contract_suite import KINDS, MLP, Kind, blobs, cases, make
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+case = cases("vectors")
+CLASSES_ONLY = [name for name, known in ALGORITHMS.items() if "regression" not in known.kinds]
+
+
+@pytest.mark.parametrize(("ways", "shots"), [(2, 3), (7, 1)])
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_any_ways_and_shots(name, ways, shots):
+    contract.check_runs(make(name, Kind(blobs((4,), ways, shots), MLP)))
+
+
+@pytest.mark.parametrize("name", CLASSES_ONLY)
+def test_regression_is_refused_where_it_has_no_meaning(name):
+    case = make(name, KINDS["regression"])
+    with pytest.raises(ValueError, match="needs classification tasks"):
+        case.build(contract.KEY)
