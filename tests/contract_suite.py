@@ -24,6 +24,8 @@ class Kind(NamedTuple):
     tasks: TaskDistribution
     network: Any
     cancelled: tuple[str, ...] = ()
+    steps: int = 2
+    """Inner steps."""
 
 
 def blobs(features: tuple[int, ...], ways: int, shots: int) -> Blobs:
@@ -49,6 +51,7 @@ KINDS = {
         blobs((16, 16, 1), 2, 2),
         OneBlock(),
         (".blocks[0].layer.bias", ".blocks[0].layer.layer.bias"),
+        steps=1,
     ),
 }
 
@@ -60,7 +63,7 @@ def make(name: str, kind: Kind) -> Case:
     def build(key: PRNGKeyArray) -> MetaLearner:
         net_key, key = jax.random.split(key)
         learner = options.build(kind.network.build(problem, key=net_key), problem, key=key)
-        return with_steps(learner, 2)
+        return with_steps(learner, kind.steps)
 
     known = ALGORITHMS[name]
     return Case(build, kind.tasks, known.dead, kind.cancelled, known.descends)
