@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.maml import MAMLOptions
+from arml.algorithms.mt_net import MTNetOptions
 from arml.episodes import Problem
 from arml.experiment import Experiment
 from arml.nn.networks import Conv4Options, MLPOptions
@@ -65,6 +66,8 @@ class Recipe(NamedTuple):
 # At Adam's full step learned inner rates double in one step, and the loss is soon not finite; even
 # so, the odd steep task overflows unless both gradients are bounded.
 SLOW_RATES = OuterOptions(rates_factor=0.01, clip=10.0)
+# MT-Net's warps make a steep task steeper: its gradient was not finite after 167 steps (seed 0).
+BOUNDED = OuterOptions(clip=10.0)
 # theta moves all the way towards the tasks at first, and not at all at the end.
 TOWARDS = OuterOptions(outer_rate=1.0, optimiser="sgd", schedule="linear")
 BEST = replace(SLOW_RATES, schedule="cosine", warmup=1_000)
@@ -120,6 +123,13 @@ RECIPES: dict[str, Recipe] = {
         lambda: regression2d("arml-official", low=-5.0),
         5.5,
         0.562,
+    ),
+    "regression2d/mt-net": Recipe(
+        "2-D regression of six families, MT-Net.",
+        lambda: replace(
+            regression2d("mt-net", outer=BOUNDED),
+            algorithm=MTNetOptions(inner_clip=1_000.0),
+        ),
     ),
     "regression2d/reptile": Recipe(
         "2-D regression of six families, Reptile.",
