@@ -28,8 +28,8 @@ class Kind(NamedTuple):
     """Inner steps."""
 
 
-def blobs(features: tuple[int, ...], ways: int, shots: int) -> Blobs:
-    return Blobs(Problem("classification", features, ways, shots, 2))
+def blobs(features: tuple[int, ...], ways: int, shots: int, noise: float = 0.3) -> Blobs:
+    return Blobs(Problem("classification", features, ways, shots, 2), noise=noise)
 
 
 class OneBlock(NamedTuple):
@@ -48,7 +48,8 @@ KINDS = {
     "vectors": Kind(blobs((4,), 3, 2), MLP),
     # Batch normalisation follows the convolution and cancels its bias.
     "images": Kind(
-        blobs((16, 16, 1), 2, 2),
+        # Noisy, so that no method is certain: a loss of zero has no gradient.
+        blobs((16, 16, 1), 3, 1, noise=4.0),
         OneBlock(),
         (".blocks[0].layer.bias", ".blocks[0].layer.layer.bias"),
         steps=1,
@@ -85,8 +86,8 @@ def test_a_gradient_reaches_every_meta_parameter(case):
     contract.check_a_gradient_reaches_every_meta_parameter(case)
 
 
-def test_a_batch_equals_a_loop(case):
-    contract.check_a_batch_equals_a_loop(case)
+def test_a_task_is_learned_whatever_stands_beside_it(case):
+    contract.check_a_task_is_learned_whatever_stands_beside_it(case)
 
 
 def test_the_order_of_the_queries_is_irrelevant(case):
