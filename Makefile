@@ -11,12 +11,13 @@ JOBS ?= 2
 DEMO_STEPS ?= 15000
 DEMO ?= runs/demo
 
-.PHONY: help demo test bench clean
+.PHONY: help demo test test-all bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    meta-train ARML and MAML, score them on new tasks, write a report (minutes)"
 	@echo "make test    formatting, lint, types, tests"
+	@echo "make test-all  and the tests that compile for minutes"
 	@echo "make bench   the benchmarks (installs PyTorch, their opponent)"
 	@echo "make clean   remove caches and builds; runs and the environment stay"
 
@@ -57,7 +58,11 @@ test: .venv/.installed-test
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/pytest -n $(JOBS) --dist loadfile
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not slow"
+
+# The contract of every method on regression and images too (`make test` has it on vectors).
+test-all: test
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m slow
 
 bench: .venv/.installed-benchmark
 	@for name in startup regression2d conv4 methods; do $(BIN)/python benchmarks/$$name.py || exit 1; done
