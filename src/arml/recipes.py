@@ -70,7 +70,7 @@ SLOW_RATES = OuterOptions(rates_factor=0.01, clip=10.0)
 BOUNDED = OuterOptions(clip=10.0)
 # theta moves all the way towards the tasks at first, and not at all at the end.
 TOWARDS = OuterOptions(outer_rate=1.0, optimiser="sgd", schedule="linear")
-BEST = replace(SLOW_RATES, schedule="cosine", warmup=1_000)
+BEST = OuterOptions(clip=10.0, schedule="cosine", warmup=1_000)
 
 PROBLEMS: tuple[tuple[str, str, str, Callable[[str], Experiment]], ...] = (
     ("regression2d", "regression", "2-D regression of six families", regression2d),

@@ -273,8 +273,6 @@ def best(problem: Problem) -> ARMLOptions:
     """Ours: what measured best on validation tasks, at any number of ways."""
     if problem.kind == "regression":
         return ARMLOptions(
-            learn_rates=True,
-            inner_clip=1_000.0,
             summary="mlp",
             sequence="samples",
             hidden=(128, 128),
