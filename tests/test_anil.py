@@ -13,8 +13,6 @@ from arml.episodes import Task
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 TASKS = functions_2d(shots=6, queries=4)
 KEY = jax.random.key(0)
 

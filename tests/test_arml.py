@@ -17,8 +17,6 @@ from arml.learner import Conditioned
 from arml.nn.modulation import FiLM, Gate
 from arml.nn.networks import Linear, MLPOptions
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 REGRESSION = Problem("regression", (2,), 1, 6, 4)
 VECTORS = Problem("classification", (3,), 2, 3, 2)
 KEY = jax.random.key(0)

@@ -15,8 +15,6 @@ from arml.episodes import Examples, Problem, Task
 from arml.inner import with_steps
 from arml.nn.networks import MLPOptions, perceptron
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 KEY = jax.random.key(0)
 REGRESSION = Problem("regression", (3,), 1, 6, 5)
 CLASSES = Problem("classification", (3,), 3, 2, 2)

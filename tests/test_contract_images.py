@@ -5,5 +5,5 @@ import pytest
 from contract_suite import *  # noqa: F403
 from contract_suite import cases
 
-pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 case = cases("images")

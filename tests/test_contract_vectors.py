@@ -7,7 +7,6 @@ from arml.algorithms import ALGORITHMS
 from contract_suite import *  # noqa: F403
 from contract_suite import KINDS, MLP, Kind, blobs, cases, make
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
 case = cases("vectors")
 CLASSES_ONLY = [name for name, known in ALGORITHMS.items() if "regression" not in known.kinds]
 

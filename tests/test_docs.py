@@ -6,14 +6,12 @@ import sys
 from pathlib import Path
 
 import jax
-import pytest
 
 from arml import algorithms
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.usefixtures("compile_quickly")
 def test_the_tutorial_runs(tmp_path, monkeypatch):
     text = (ROOT / "docs" / "write-your-own-method.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))

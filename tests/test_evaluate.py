@@ -11,8 +11,6 @@ from arml.losses import accuracy, cross_entropy, mse
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import FAMILIES, functions_2d
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 TASKS = functions_2d(shots=4, queries=3)
 
 

@@ -16,8 +16,6 @@ from arml.nn.modulation import Gate
 from arml.nn.networks import Linear, MLPOptions
 from arml.nn.trees import ClusterTree, Distances, Scores, cluster_tree
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 REGRESSION = Problem("regression", (2,), 1, 6, 4)
 VECTORS = Problem("classification", (3,), 2, 3, 2)
 KEY = jax.random.key(0)

@@ -10,8 +10,6 @@ import pytest
 
 from arml.inner import GradientDescent, InnerOptions, Shared, adaptable, join, split, with_steps
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 CURVATURE = np.diag([3.0, 1.0, 0.5]) + 0.2
 RATE, STEPS = 0.1, 3
 START = np.array([1.0, -2.0, 0.5])

@@ -16,8 +16,6 @@ from arml.episodes import Examples, Problem, Task
 from arml.nn import curvature
 from arml.nn.networks import BaseNetwork, Conv4Options, MLPOptions
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 KEY = jax.random.key(0)
 PROBLEMS = {
     "regression": Problem("regression", (3,), 2, 4, 5),

@@ -14,8 +14,6 @@ from arml.episodes import Examples, Problem, Task
 from arml.inner import Shared
 from arml.nn.networks import Conv4Options, MLPOptions, perceptron
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 PROBLEM = Problem("regression", (3,), 1, 6, 5)
 RATE, STEPS = 0.05, 3
 KEY = jax.random.key(0)

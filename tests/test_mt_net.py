@@ -15,8 +15,6 @@ from arml.episodes import Examples, Problem, Task
 from arml.inner import Shared, with_steps
 from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 PROBLEM = Problem("regression", (3,), 2, 6, 5)
 RATE, STEPS = 0.05, 2
 KEY = jax.random.key(6)

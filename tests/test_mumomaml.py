@@ -16,8 +16,6 @@ from arml.learner import Conditioned
 from arml.nn.networks import Conv4Options, Linear, MLPOptions
 from arml.nn.summaries import BidirectionalLSTM, bidirectional_lstm
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 REGRESSION = Problem("regression", (2,), 1, 6, 4)
 VECTORS = Problem("classification", (3,), 2, 3, 2)
 IMAGES = Problem("classification", (16, 16, 1), 2, 2, 1)

@@ -16,8 +16,6 @@ from arml.nn.summaries import (
     squared_frobenius,
 )
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 FEATURES, CODE, N = 3, 4, 5
 SEQUENCE = np.random.default_rng(0).normal(size=(N, FEATURES)).astype(np.float32)
 

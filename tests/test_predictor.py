@@ -22,7 +22,6 @@ from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results import RunError
 from arml.tasks.options import FoldersOptions, FunctionsOptions
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
 PACE = {"steps": 2, "batch": 1, "interval": 2, "checkpoint_every": 2, "validate_every": 2}
 
 

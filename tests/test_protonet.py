@@ -6,15 +6,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from arml.algorithms.protonet import ProtoNet, ProtoNetOptions
 from arml.episodes import Examples, Problem, Task
 from arml.nn.networks import MLPOptions
 from arml.nn.prototypes import ABSENT, ClassMeans
 from contract import Blobs
-
-pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 KEY = jax.random.key(0)
 

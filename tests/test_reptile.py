@@ -16,8 +16,6 @@ from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
 from arml.train import OuterOptions, make_step, start
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 TASKS = functions_2d(shots=6, queries=4)
 KEY = jax.random.key(0)
 

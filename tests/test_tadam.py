@@ -17,8 +17,6 @@ from arml.nn.networks import Conv4Options, MLPOptions
 from arml.nn.prototypes import ABSENT
 from contract import Blobs
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 KEY = jax.random.key(0)
 
 

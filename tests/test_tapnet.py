@@ -14,8 +14,6 @@ from arml.nn.networks import MLPOptions
 from arml.nn.prototypes import ABSENT
 from contract import Blobs
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 KEY = jax.random.key(0)
 D = 8
 

@@ -13,8 +13,6 @@ from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
 from arml.train import OuterOptions, TrainState, make_interval, make_step, start
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 TASKS = functions_2d(shots=4, queries=3)
 KEY = jax.random.key(0)
 BATCH = 4

@@ -16,8 +16,6 @@ from arml.nn.prototypes import class_means
 from arml.tasks.functions import functions_2d
 from contract import Blobs
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 KEY = jax.random.key(0)
 FUNCTIONS = functions_2d(shots=6, queries=4)
 
