@@ -7,16 +7,19 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from arml.algorithms import ALGORITHMS
+from arml.algorithms.arml import ARMLOptions
 from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.mt_net import MTNetOptions
 from arml.episodes import Problem
 from arml.experiment import Experiment
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.tasks.options import FoldersOptions, FunctionsOptions
+from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
 from arml.train import OuterOptions
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)
 IMAGES = Problem("classification", (28, 28, 3), 5, shots=1, queries=15)
+STARTER = Problem("classification", (32, 32, 3), 5, shots=1, queries=15)
+BENCHMARK = Problem("classification", (84, 84, 3), 5, shots=1, queries=15)
 
 
 # At Adam's full step learned inner rates double in one step, and the loss is soon not finite; even
@@ -58,10 +61,22 @@ def regression2d(algorithm: str, *, low: float = 0.0) -> Experiment:
 
 def folders(algorithm: str) -> Experiment:
     """Image folders of one's own: Conv-4 with 32 filters, batch 4, 5 inner steps."""
+    return small_images("folders", algorithm, IMAGES, FoldersOptions())
+
+
+def starter(algorithm: str, *, art: bool = False) -> Experiment:
+    """The pictures that the package carries, `art` through the two filters too; otherwise the same
+    as `folders`."""
+    problem = "starter-art" if art else "starter"
+    return small_images(problem, algorithm, STARTER, StarterOptions(art=art))
+
+
+def small_images(name: str, algorithm: str, problem: Problem, tasks: Any) -> Experiment:
+    """Images of about 28 px: what both kinds share."""
     experiment = Experiment(
-        f"folders/{algorithm}",
-        ALGORITHMS[algorithm].options(IMAGES),
-        FoldersOptions(),
+        f"{name}/{algorithm}",
+        ALGORITHMS[algorithm].options(problem),
+        tasks,
         Conv4Options(),
         OuterOptions(schedule="cosine"),
         steps=20_000,
@@ -82,6 +97,34 @@ def protonet_20way() -> Experiment:
     return replace(folders("protonet"), recipe="folders/protonet-20way", tasks=tasks)
 
 
+def prepared(algorithm: str, *, store: str, steps: int) -> Experiment:
+    """A benchmark that `arml data prepare` made, as in the paper: 5-way 1-shot, 15 queries, 84 px,
+    Conv-4 with 32 filters, batch 4, 5 inner steps, Adam with a constant rate.
+
+    `steps` is the authors' number of outer steps for Plain- and Art-Multi, and MAML's for
+    miniImageNet.
+    """
+    options = ALGORITHMS[algorithm].options(BENCHMARK)
+    if store == "art-multi" and isinstance(options, ARMLOptions):
+        options = replace(options, vertices=8)  # the paper's; Plain-Multi has 4
+    experiment = Experiment(
+        f"{store}/{algorithm}",
+        options,
+        StoreOptions(store=store),
+        Conv4Options(),
+        OuterOptions(),
+        steps=steps,
+        batch=4,
+        interval=20,
+        checkpoint_every=100,
+        validate_every=1_000,
+        validation_tasks=200,
+        scan=False,
+        chunk=1,
+    )
+    return replace(experiment, **IMAGE_SETTINGS.get(algorithm, {}))
+
+
 class Recipe(NamedTuple):
     """An experiment, and what to expect of it."""
 
@@ -100,7 +143,22 @@ PROBLEMS: dict[str, tuple[str, str, Callable[[str], Experiment]]] = {
         "2-D regression of six families, inputs U[-5, 5]",
         partial(regression2d, low=-5.0),
     ),
+    "starter": ("classification", "The pictures in the package, three families", starter),
+    "starter-art": (
+        "classification",
+        "The pictures in the package, also blurred and in pencil, nine families",
+        partial(starter, art=True),
+    ),
     "folders": ("classification", "Your own images (--data FOLDER_OR_ZIP...)", folders),
+    **{
+        store: ("classification", about, partial(prepared, store=store, steps=steps))
+        for store, about, steps in (
+            ("plain-multi", "Plain-Multi, four families", 50_000),
+            ("art-multi", "Art-Multi, twelve families", 60_000),
+            ("mini-imagenet", "miniImageNet", 60_000),
+            ("tiered-imagenet", "tieredImageNet", 60_000),
+        )
+    },
 }
 """The kind of each problem's tasks, what it is, and an algorithm's experiment on it."""
 MEASURED: dict[str, tuple[float, float]] = {

@@ -113,6 +113,12 @@ def start(learner: MetaLearner, optimiser: optax.GradientTransformation) -> Trai
     return TrainState(learner, optimiser.init(trained), jnp.zeros((), jnp.int32))
 
 
+def task_keys(key: PRNGKeyArray, step: Int[Array, ""], batch: int) -> Array:
+    """The keys of the `batch` tasks of an outer step."""
+    task_key, _ = jax.random.split(jax.random.fold_in(key, step))
+    return jax.random.split(task_key, batch)
+
+
 def make_step(
     optimiser: optax.GradientTransformation,
     *,
@@ -127,8 +133,8 @@ def make_step(
     """
 
     def step(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
-        task_key, adapt_key = jax.random.split(jax.random.fold_in(key, state.step))
-        drawn = jax.vmap(tasks.sample)(jax.random.split(task_key, batch))
+        adapt_key = jax.random.split(jax.random.fold_in(key, state.step))[1]
+        drawn = jax.vmap(tasks.sample)(task_keys(key, state.step, batch))
         trained, rest = eqx.partition(state.learner, eqx.is_inexact_array)
 
         def objective(trained: MetaLearner, some: Task, keys: Array) -> tuple[Array, Array]:

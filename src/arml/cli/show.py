@@ -40,8 +40,21 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
     return {
         "algorithms": _described({name: known.description for name, known in ALGORITHMS.items()}),
         "recipes": recipes,
-        "datasets": _described({name: kind.__doc__ for name, kind in TASKS.items()}),
+        "datasets": [
+            *_described({name: kind.__doc__ for name, kind in TASKS.items()}),
+            *_prepared(),
+        ],
     }
+
+
+def _prepared() -> list[dict[str, Any]]:
+    """The benchmarks' data sets, which `arml data` knows more of."""
+    from arml.cli.data import entries
+
+    return [
+        {"name": entry["name"], "description": entry["about"], "here": entry["here"]}
+        for entry in entries()
+    ]
 
 
 def _data(experiment: Any) -> str:
@@ -75,7 +88,8 @@ def list_command(arguments: Sequence[str]) -> int:
         for entry in entries:
             minutes = entry.get("minutes")
             took = f" About {minutes:g} min on 2 cores." if minutes else ""
-            table.add_row(Text(entry["name"]), Text(entry["description"] + took))
+            here = {"yes": " It is here."}.get(entry.get("here", ""), "")
+            table.add_row(Text(entry["name"]), Text(entry["description"] + took + here))
         console.print(table)
     return 0
 

@@ -13,11 +13,16 @@ from arml.algorithms.maml import MAMLOptions
 from arml.checks import at_least
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results import RunError
-from arml.tasks.options import FoldersOptions, FunctionsOptions
+from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
 from arml.train import OuterOptions
 
 NETWORKS: dict[str, Any] = {"mlp": MLPOptions, "conv4": Conv4Options}
-TASKS: dict[str, Any] = {"functions": FunctionsOptions, "folders": FoldersOptions}
+TASKS: dict[str, Any] = {
+    "functions": FunctionsOptions,
+    "folders": FoldersOptions,
+    "starter": StarterOptions,
+    "prepared": StoreOptions,
+}
 PARTS: dict[str, dict[str, Any]] = {
     "algorithm": OPTIONS,
     "network": NETWORKS,

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from arml.experiment.options import Experiment, absolute, from_json
 from arml.learner import MetaLearner
 from arml.results import RunError, append_metric, load_run, summarise, truncate_metrics
 from arml.tasks.options import Progress, Splits
-from arml.train import Record, TrainState, make_interval, make_step, start
+from arml.tasks.stream import prefetched
+from arml.train import Record, TrainState, make_interval, make_step, start, task_keys
 
 
 def build(experiment: Experiment, problem: Problem) -> MetaLearner:
@@ -95,35 +97,37 @@ def run(
     )
     intervals: dict[int, Any] = {}
     state, before, begun = now.state, float(now.seconds), time.monotonic()
-    while done < experiment.steps:
-        size = min(experiment.interval, experiment.steps - done)
-        if size not in intervals:
-            intervals[size] = make_interval(step, steps=size, scan=experiment.scan)
-        state, records = intervals[size](splits.train, state)
-        _check_finite(records, done, splits.train.families, checkpoint.latest(checkpoints))
-        done += size
-        record = {"loss": float(np.mean(records.loss))}
-        append_metric(metrics, {"step": done, **record})
-        last = done == experiment.steps
-        if last or done % experiment.validate_every == 0:
-            scores = evaluate(
-                state.learner,
-                splits.validation,
-                split="validation",
-                n=experiment.validation_tasks,
-                chunk=experiment.chunk,
-            )
-            score = summarise(*scores, splits.validation.families)["score"]
-            record |= {"validation": score["mean"], "validation_ci95": score["ci95"]}
-            validated = {k: v for k, v in record.items() if k != "loss"}
-            append_metric(metrics, {"step": done, **validated})
-        watch(done, record)
-        stopping = stop()
-        if last or stopping or done % experiment.checkpoint_every == 0:
-            seconds = np.asarray(before + time.monotonic() - begun)
-            checkpoint.save(checkpoints, done, _Clocked(state, seconds))
-        if stopping:
-            break
+    keys = partial(task_keys, _keys(experiment)[1], batch=experiment.batch)
+    with prefetched(splits.train, keys, start=done, stop=experiment.steps):
+        while done < experiment.steps:
+            size = min(experiment.interval, experiment.steps - done)
+            if size not in intervals:
+                intervals[size] = make_interval(step, steps=size, scan=experiment.scan)
+            state, records = intervals[size](splits.train, state)
+            _check_finite(records, done, splits.train.families, checkpoint.latest(checkpoints))
+            done += size
+            record = {"loss": float(np.mean(records.loss))}
+            append_metric(metrics, {"step": done, **record})
+            last = done == experiment.steps
+            if last or done % experiment.validate_every == 0:
+                scores = evaluate(
+                    state.learner,
+                    splits.validation,
+                    split="validation",
+                    n=experiment.validation_tasks,
+                    chunk=experiment.chunk,
+                )
+                score = summarise(*scores, splits.validation.families)["score"]
+                record |= {"validation": score["mean"], "validation_ci95": score["ci95"]}
+                validated = {k: v for k, v in record.items() if k != "loss"}
+                append_metric(metrics, {"step": done, **validated})
+            watch(done, record)
+            stopping = stop()
+            if last or stopping or done % experiment.checkpoint_every == 0:
+                seconds = np.asarray(before + time.monotonic() - begun)
+                checkpoint.save(checkpoints, done, _Clocked(state, seconds))
+            if stopping:
+                break
     return done
 
 

@@ -6,6 +6,8 @@ classes or families there are.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -58,22 +60,50 @@ class ImageEpisodes(TaskDistribution):
     """Classes of each family."""
 
     def sample(self, key: PRNGKeyArray) -> Task:
-        ways, shots, queries = self.problem.outputs, self.problem.shots, self.problem.queries
-        family_key, class_key, image_key = jax.random.split(key, 3)
-        family = jax.random.randint(family_key, (), 0, len(self.families))
-        chosen = self.first_class[family] + distinct(self.classes[family], ways, key=class_key)
-        places = jax.vmap(lambda count, key: distinct(count, shots + queries, key=key))(
-            self.count[chosen], jax.random.split(image_key, ways)
-        )
-        index = self.first[chosen][:, None] + places
-        support = self._examples(index[:, :shots])
-        return Task(support, self._examples(index[:, shots:]), family, chosen)
+        drawn = draw(self.classes, self.first_class, self.count, self.first, self.problem, key=key)
+        shots = self.problem.shots
+        support = self._examples(drawn.images[:, :shots])
+        return Task(support, self._examples(drawn.images[:, shots:]), drawn.family, drawn.classes)
 
     def _examples(self, index: Int[Array, "ways each"]) -> Examples:
-        ways, each = index.shape
-        pixels = self.pixels.at[index.reshape(-1)].get(mode="promise_in_bounds")
-        x: Float[Array, "n size size 3"] = pixels.astype(jnp.float32) / 255.0
-        return Examples(x, jnp.repeat(jnp.arange(ways), each))
+        return examples(
+            self.pixels.at[index.reshape(-1)].get(mode="promise_in_bounds"), index.shape[0]
+        )
+
+
+class Drawn(NamedTuple):
+    """Which images a task is made of, as places in the list of all."""
+
+    family: Int[Array, ""]
+    classes: Int[Array, " ways"]
+    images: Int[Array, "ways each"]
+    """Of each class the support images, then the queries."""
+
+
+def draw(
+    classes: Int[Array, " families"],
+    first_class: Int[Array, " families"],
+    count: Int[Array, " classes"],
+    first: Int[Array, " classes"],
+    problem: Problem,
+    *,
+    key: PRNGKeyArray,
+) -> Drawn:
+    """Draw ONE task from tables of the classes of each family and the images of each class."""
+    ways, each = problem.outputs, problem.shots + problem.queries
+    family_key, class_key, image_key = jax.random.split(key, 3)
+    family = jax.random.randint(family_key, (), 0, len(classes))
+    chosen = first_class[family] + distinct(classes[family], ways, key=class_key)
+    places = jax.vmap(lambda count, key: distinct(count, each, key=key))(
+        count[chosen], jax.random.split(image_key, ways)
+    )
+    return Drawn(family, chosen, first[chosen][:, None] + places)
+
+
+def examples(pixels: UInt8[Array, "n size size 3"], ways: int) -> Examples:
+    """Labelled examples from the pixels of images in order of class, as many of each."""
+    x: Float[Array, "n size size 3"] = pixels.astype(jnp.float32) / 255.0
+    return Examples(x, jnp.repeat(jnp.arange(ways), len(pixels) // ways))
 
 
 def image_episodes(
@@ -87,7 +117,49 @@ def image_episodes(
 ) -> ImageEpisodes:
     """Episodes over one `part` of each family's split: `train`, `validation` or `test`.
 
-    The pixels of that part are put on the device.
+    The pixels of that part are put on the device. Raises `ValueError` as `tabulate` does.
+    """
+    table = tabulate(families, split, part=part, ways=ways, shots=shots, queries=queries)
+    return on_the_device(table)
+
+
+def on_the_device(table: "Table") -> ImageEpisodes:
+    """Episodes over the images of a table, which are put on the device."""
+    return ImageEpisodes(
+        families=table.families,
+        problem=table.problem,
+        pixels=jnp.asarray(np.concatenate(table.pieces)),
+        first=jnp.asarray(table.first),
+        count=jnp.asarray(table.count),
+        first_class=jnp.asarray(table.first_class),
+        classes=jnp.asarray(table.classes),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What episodes are drawn from."""
+
+    families: tuple[str, ...]
+    problem: Problem
+    pieces: list[UInt8[np.ndarray, "_ size size 3"]]
+    """The images of each class."""
+    first: Int[np.ndarray, " classes"]
+    count: Int[np.ndarray, " classes"]
+    first_class: Int[np.ndarray, " families"]
+    classes: Int[np.ndarray, " families"]
+
+
+def tabulate(
+    families: Sequence[ImageFamily],
+    split: Mapping[str, Mapping[str, Sequence[str]]],
+    *,
+    part: str,
+    ways: int,
+    shots: int,
+    queries: int,
+) -> Table:
+    """List the classes of one `part` of each family's split.
 
     Raises `ValueError`, before any work, when the split does not fit the families, a family has
     fewer than `ways` classes in that part, or a class fewer than `shots + queries` images.
@@ -131,14 +203,14 @@ def image_episodes(
     ]
     count = np.array([len(piece) for piece in pieces], np.int32)
     classes = np.array([len(of_family) for of_family in chosen], np.int32)
-    return ImageEpisodes(
+    return Table(
         families=names,
         problem=Problem(
             "classification", families[0].images.shape[1:], ways, shots, queries, len(count)
         ),
-        pixels=jnp.asarray(np.concatenate(pieces)),
-        first=jnp.asarray(np.cumsum(count, dtype=np.int32) - count),
-        count=jnp.asarray(count),
-        first_class=jnp.asarray(np.cumsum(classes, dtype=np.int32) - classes),
-        classes=jnp.asarray(classes),
+        pieces=pieces,
+        first=np.cumsum(count, dtype=np.int32) - count,
+        count=count,
+        first_class=np.cumsum(classes, dtype=np.int32) - classes,
+        classes=classes,
     )

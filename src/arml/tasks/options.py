@@ -1,14 +1,17 @@
 """The task distributions as data: what a configuration file holds, and how it becomes tasks."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
+
 from arml.checks import at_least
 from arml.episodes import TaskDistribution
 from arml.tasks.functions import functions_2d
-from arml.tasks.images import image_episodes
+from arml.tasks.images import image_episodes, on_the_device, tabulate
 from arml.tasks.sources.folders import load_families
 from arml.tasks.sources.splits import (
     PARTS,
@@ -17,6 +20,9 @@ from arml.tasks.sources.splits import (
     split_classes,
     write_split,
 )
+from arml.tasks.sources.starter import SIZE, load_starter
+from arml.tasks.store import Store, open_store, place, verify
+from arml.tasks.stream import streamed_episodes
 
 Progress = Callable[[str, int, int], None]
 
@@ -149,3 +155,130 @@ class FoldersOptions:
                 f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}: "
                 "raise it"
             )
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """Image episodes from a data set that `arml data prepare` made."""
+
+    store: str = ""
+    """Name of the data set, or folder of its store."""
+    shots: int = 1
+    """Support images a class."""
+    ways: int = 5
+    """Classes of a task."""
+    train_ways: int = 0
+    """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
+    queries: int = 15
+    """Query images a class."""
+    size: int = 84
+    """Pixels a side that the store must have."""
+
+    def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
+        """The tasks of a store, whose classes are split already.
+
+        They are drawn on the device where the store fits there, and streamed otherwise.
+        """
+        self.check()
+        store = open_store(place(self.store))
+        if store.size != self.size:
+            raise ValueError(
+                f"{store.folder}: expected pictures of {self.size} px, got {store.size}; give "
+                f"--size {store.size}, or prepare the data set again"
+            )
+        on_device = store.bytes <= device_room()
+        if on_device:
+            # All of it is read in any case.
+            verify(store, progress)
+        train, validation, test = (self._episodes(store, part, on_device) for part in PARTS)
+        return Splits(train, validation, test, store.digests())
+
+    def _episodes(self, store: Store, part: str, on_device: bool) -> TaskDistribution:
+        families = store.part(part)
+        split = {f.name: {p: f.classes if p == part else () for p in PARTS} for f in families}
+        ways = (part == "train" and self.train_ways) or self.ways
+        table = tabulate(
+            families, split, part=part, ways=ways, shots=self.shots, queries=self.queries
+        )
+        if on_device:
+            return on_the_device(table)
+        return streamed_episodes(table, [family.images for family in families])
+
+    def check(self) -> None:
+        """Refuse options that mean nothing, before any data is read."""
+        if not self.store:
+            raise ValueError(
+                "expected a prepared data set, got none: give --store NAME, see `arml data list`"
+            )
+        at_least(self, ("ways",), 2)
+        at_least(self, ("shots", "queries"), 1)
+        if self.train_ways and self.train_ways < self.ways:
+            raise ValueError(
+                f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}: "
+                "raise it"
+            )
+
+
+@dataclass(frozen=True)
+class StarterOptions:
+    """Image episodes from the pictures that the package carries: glyphs, icons and textures."""
+
+    shots: int = 1
+    """Support images a class."""
+    ways: int = 5
+    """Classes of a task."""
+    train_ways: int = 0
+    """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
+    queries: int = 15
+    """Query images a class."""
+    art: bool = False
+    """Each family also through the blur and the pencil filter: nine families, not three."""
+
+    @property
+    def size(self) -> int:
+        """Pixels a side of an image."""
+        return SIZE
+
+    def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
+        """The tasks of the published split: nothing is written."""
+        self.check()
+        families, parts = load_starter(art=self.art)
+
+        def episodes(part: str) -> TaskDistribution:
+            return image_episodes(
+                families,
+                parts,
+                part=part,
+                ways=(part == "train" and self.train_ways) or self.ways,
+                shots=self.shots,
+                queries=self.queries,
+            )
+
+        train, validation, test = (episodes(part) for part in PARTS)
+        return Splits(train, validation, test, {family.name: family.digest for family in families})
+
+    def check(self) -> None:
+        """Refuse options that mean nothing, before any data is read."""
+        at_least(self, ("ways",), 2)
+        at_least(self, ("shots", "queries"), 1)
+        if self.train_ways and self.train_ways < self.ways:
+            raise ValueError(
+                f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}: "
+                "raise it"
+            )
+
+
+def device_room() -> int:
+    """Bytes of images that are put on the device; what is larger is streamed.
+
+    `$ARML_DEVICE_GIB` says it, and is no part of an experiment, for it changes no task; otherwise
+    it is a quarter of an accelerator's memory, or 4 GiB.
+    """
+    said = os.environ.get("ARML_DEVICE_GIB")
+    if said:
+        try:
+            return int(float(said) * 2**30)
+        except (ValueError, OverflowError):
+            raise ValueError(f"ARML_DEVICE_GIB must be a number of GiB, got {said!r}") from None
+    memory = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    return int(memory) // 4 if memory else 4 * 2**30

@@ -51,7 +51,7 @@ def open_source(path: Path) -> Iterator[Source]:
             file = path.open("rb")
         except OSError as error:
             raise _unreadable(error) from error
-        with file, _open_zip(path, file) as archive:
+        with file, open_zip(path, file) as archive:
             yield _read_zip(path, file, archive)
 
 
@@ -103,7 +103,7 @@ def _refuse(error: OSError) -> None:
     raise _unreadable(error) from error
 
 
-def _open_zip(path: Path, file: BufferedReader) -> zipfile.ZipFile:
+def open_zip(path: Path, file: BufferedReader) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
@@ -125,7 +125,7 @@ def _read_zip(path: Path, file: BufferedReader, archive: zipfile.ZipFile) -> Sou
     folders: list[Parts] = []
     total = 0
     for info in archive.infolist():
-        parts = _safe_parts(path, info)
+        parts = safe_parts(path, info)
         total += info.file_size
         if info.is_dir():
             folders.append(parts)
@@ -152,7 +152,7 @@ def _read_zip(path: Path, file: BufferedReader, archive: zipfile.ZipFile) -> Sou
     return Source(path, classes, read, hashlib.file_digest(file, "sha256").hexdigest())
 
 
-def _safe_parts(path: Path, info: zipfile.ZipInfo) -> Parts:
+def safe_parts(path: Path, info: zipfile.ZipInfo) -> Parts:
     """The parts of a member's name. Raises for whatever could harm the one who reads it."""
     name = info.filename.replace("\\", "/")
     parts = tuple(part for part in name.split("/") if part not in ("", "."))

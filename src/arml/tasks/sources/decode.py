@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 PIXEL_LIMIT = 2**27
-"""Pixels of one PNG: a few kilobytes of PNG can unpack to gigabytes."""
+"""Pixels of one PNG or JPEG: a few kilobytes can unpack to gigabytes."""
 
 
 @contextmanager
@@ -24,8 +24,12 @@ def quiet() -> Iterator[None]:
         logging.setLogLevel(before)
 
 
-def decode(data: bytes, *, size: int, where: str) -> UInt8[np.ndarray, "size size 3"]:
+def decode(
+    data: bytes, *, size: int, where: str, box: tuple[int, int, int, int] | None = None
+) -> UInt8[np.ndarray, "size size 3"]:
     """Decode an image of any kind that OpenCV reads, and resize it to `size x size` pixels.
+
+    With a `box` (left, top, right, bottom; the last two outside) only what it holds is kept.
 
     Grey becomes three equal channels, transparency is laid on white, 16 bits become 8, a camera's
     orientation is applied to JPEGs. An image that is not square is stretched, not cropped: no
@@ -37,6 +41,8 @@ def decode(data: bytes, *, size: int, where: str) -> UInt8[np.ndarray, "size siz
     if problem is None:
         # JPEG has no alpha and at most 8 bits, but orientation and CMYK, which OpenCV resolves.
         mode = cv2.IMREAD_COLOR if data.startswith(b"\xff\xd8") else cv2.IMREAD_UNCHANGED
+        if box is not None:
+            mode |= cv2.IMREAD_IGNORE_ORIENTATION  # boxes count the pixels as they are stored
         try:
             image = cv2.imdecode(np.frombuffer(data, np.uint8), mode)
         except cv2.error:
@@ -50,7 +56,15 @@ def decode(data: bytes, *, size: int, where: str) -> UInt8[np.ndarray, "size siz
             f"{where}: expected an image (PNG, JPEG, WebP, BMP, TIFF, ...), got {problem}; "
             "remove or replace the file"
         )
-    return _resize(_rgb(image), size)
+    image = _rgb(image)
+    if box is not None:
+        left, top, right, bottom = box
+        image = image[top:bottom, left:right]
+        if not image.size:
+            raise ValueError(
+                f"{where}: expected a box within the image, got {box}; fetch the archive again"
+            )
+    return _resize(image, size)
 
 
 def _problem(data: bytes) -> str | None:
@@ -59,6 +73,8 @@ def _problem(data: bytes) -> str | None:
         return "an empty file"
     if data[:256].lstrip().lower().startswith((b"<!doctype", b"<html")):
         return "a web page"
+    if _jpeg_pixels(data) > PIXEL_LIMIT:
+        return f"a JPEG of {_jpeg_pixels(data)} pixels, the limit is {PIXEL_LIMIT}"
     # A thumbnail may hold a whole JPEG, so the last end must come after the last scan's start.
     if data.startswith(b"\xff\xd8") and data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda"):
         return "a JPEG that is cut short"
@@ -69,6 +85,19 @@ def _problem(data: bytes) -> str | None:
         if width * height > PIXEL_LIMIT:
             return f"a PNG of {width} x {height} pixels, the limit is {PIXEL_LIMIT} in all"
     return None
+
+
+def _jpeg_pixels(data: bytes) -> int:
+    """The pixels that the header of a JPEG promises; 0 where it has none."""
+    at = 2
+    while data.startswith(b"\xff\xd8") and at + 9 <= len(data) and data[at] == 0xFF:
+        kind = data[at + 1]
+        if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            return int(height * width)
+        # Fill bytes may stand before a marker.
+        at += 1 if kind == 0xFF else 2 + struct.unpack(">H", data[at + 2 : at + 4])[0]
+    return 0
 
 
 def _rgb(image: Any) -> Any:

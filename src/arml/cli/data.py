@@ -1,0 +1,227 @@
+"""`arml data`: the benchmarks' data sets, prepared once and checked."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+from tyro.conf import Positional, arg
+
+from arml.cli.console import UsageError, parse, print_json, say
+
+HELP = """usage: arml data ACTION [OPTIONS]
+
+The benchmarks' data sets, prepared once and checked.
+
+actions:
+  list       What there is: size, licence, and whether it is here
+  prepare    Make a data set from its publisher's archives
+  verify     Compare every byte of a prepared data set with what was written
+  show       Draw a contact sheet, by family and split
+
+`arml data ACTION --help` lists an action's options.
+"""
+
+
+def data_command(arguments: Sequence[str]) -> int:
+    """List, prepare, verify or show the benchmarks' data sets"""
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        print(HELP, end="")
+        return 0
+    if name not in ACTIONS:
+        close = get_close_matches(name, ACTIONS, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise UsageError(f"unknown action {name!r}: expected one of {', '.join(ACTIONS)}{hint}")
+    return ACTIONS[name](rest)
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """What there is: size, licence, and whether it is here."""
+
+    json: bool = False
+    """Print JSON."""
+
+
+def list_action(arguments: Sequence[str]) -> int:
+    """What there is"""
+    options: ListOptions = parse(ListOptions, arguments, prog="arml data list")
+    found = entries()
+    if options.json:
+        print_json(found)
+        return 0
+    console = Console()
+    table = Table(box=None)
+    table.add_column("data set", no_wrap=True, style="cyan")
+    table.add_column("what")
+    for heading in ("size", "here"):
+        table.add_column(heading, no_wrap=True, justify="right")
+    for heading in ("archives", "for"):
+        table.add_column(heading)
+    for entry in found:
+        table.add_row(
+            Text(entry["name"]),
+            Text(entry["about"]),
+            f"{entry['bytes'] / 1e9:.2f} GB",
+            Text(entry["here"], style="green" if entry["here"] == "yes" else ""),
+            "fetched" if entry["downloaded"] else "your own",
+            Text(", ".join(entry["terms"])),
+        )
+    console.print(table)
+    say(console, "prepare one with: arml data prepare NAME [--from ARCHIVE_OR_FOLDER...]")
+    return 0
+
+
+def entries() -> list[dict[str, Any]]:
+    """Each data set of the catalogue, and whether it is here."""
+    from arml.tasks.sources.catalogue import CATALOGUE, origins
+    from arml.tasks.store import INDEX, place
+
+    found = []
+    for name, data in CATALOGUE.items():
+        folder = place(name)
+        here = (folder / INDEX).exists()
+        began = folder.is_dir() and any(folder.iterdir())
+        known = origins(data)
+        archives = [archive for origin in known for archive in origin.archives]
+        found.append(
+            {
+                "name": name,
+                "about": f"{data.about}.",
+                "here": "yes" if here else "unfinished" if began else "no",
+                "folder": folder,
+                "size": data.size,
+                "pictures": data.pictures,
+                "bytes": data.pictures * data.size**2 * 3,
+                "downloaded": all(archive.url for archive in archives),
+                "terms": list(dict.fromkeys(origin.terms for origin in known)),
+                "licences": [origin.licence for origin in known],
+                "homepages": [origin.homepage for origin in known],
+                "citations": [origin.citation for origin in known],
+                "get": [archive.get for archive in archives],
+            }
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    """Make a data set from its publisher's archives; the same command again goes on.
+
+    What may be passed on is downloaded, and its checksum compared. For the rest, and wherever there
+    is no network, give your own copy of the archives as they are published.
+    """
+
+    name: Positional[str]
+    """Data set; `arml data list` names them."""
+    source: Annotated[tuple[Path, ...], arg(name="from")] = ()
+    """Archives, or folders that hold archives or what they unpack to."""
+    out: Path | None = None
+    """Folder of the data set; a folder of its name in $ARML_CACHE/data if not given."""
+    size: int | None = None
+    """Pixels a side; the data set's own if not given."""
+    split: Path | None = None
+    """A split file to use in place of the published one, or a folder of such files."""
+    unverified: bool = False
+    """Take archives with another checksum than the published one."""
+
+
+def prepare_action(arguments: Sequence[str]) -> int:
+    """Make a data set"""
+    options: PrepareOptions = parse(PrepareOptions, arguments, prog="arml data prepare")
+    from arml.tasks.sources.prepare import prepare
+    from arml.tasks.store import counts, open_store
+
+    console = Console()
+    with shown() as progress:
+        folder = prepare(
+            options.name,
+            options.source,
+            folder=options.out,
+            size=options.size,
+            split=options.split,
+            unverified=options.unverified,
+            progress=progress,
+        )
+    store = open_store(folder)
+    parts = ", ".join(
+        f"{pictures:,} pictures of {classes:,} classes for {part}"
+        for part, (classes, pictures) in counts(store.index).items()
+    )
+    say(console, f"{options.name}: {len(store.families)} families, {store.size} px; {parts}")
+    for about in {entry["origin"]: entry for entry in store.index["families"].values()}.values():
+        say(console, f"cite: {about['citation']}. Licence: {about['licence']}")
+    say(console, f"it is in {folder} ({store.bytes / 2**30:.2f} GiB)")
+    return 0
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """Compare every byte of a prepared data set with what was written."""
+
+    name: Positional[str]
+    """Data set, or folder of one."""
+
+
+def verify_action(arguments: Sequence[str]) -> int:
+    """Compare every byte"""
+    options: VerifyOptions = parse(VerifyOptions, arguments, prog="arml data verify")
+    from arml.tasks.store import open_store, place, verify
+
+    store = open_store(place(options.name))
+    with shown() as progress:
+        verify(store, progress)
+    say(Console(), f"{store.folder}: {store.bytes / 2**30:.2f} GiB are as they were written")
+    return 0
+
+
+@dataclass(frozen=True)
+class ShowOptions:
+    """Draw a contact sheet: a row a family and split, a picture of each of some classes."""
+
+    name: Positional[str]
+    """Data set, or folder of one."""
+    out: Path
+    """The PNG file."""
+    columns: int = 12
+    """Pictures of a row."""
+
+
+def show_action(arguments: Sequence[str]) -> int:
+    """Draw a contact sheet"""
+    options: ShowOptions = parse(ShowOptions, arguments, prog="arml data show")
+    from arml.tasks.sheet import write_sheet
+    from arml.tasks.store import open_store, place
+
+    if options.columns < 1:
+        raise UsageError(f"columns must be at least 1, got {options.columns}: raise it")
+    write_sheet(open_store(place(options.name)), options.out, columns=options.columns)
+    say(Console(), f"written to {options.out}")
+    return 0
+
+
+ACTIONS: dict[str, Callable[[Sequence[str]], int]] = {
+    "list": list_action,
+    "prepare": prepare_action,
+    "verify": verify_action,
+    "show": show_action,
+}
+
+
+@contextlib.contextmanager
+def shown() -> Iterator[Callable[[str, int, int], None]]:
+    """A function that shows what is being done and how far it is; on a terminal only."""
+    console = Console(stderr=True)
+    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task("starting", total=None)
+    with bar:
+        yield lambda what, done, total: bar.update(
+            task, description=what, completed=done, total=total or None
+        )

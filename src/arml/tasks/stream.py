@@ -1,0 +1,186 @@
+"""Episodes from images that stay on the disk.
+
+A task is drawn by the same function, from the same key, as when the images are on the device; only
+its pixels are gathered on the host, from a memory map. A thread that knows the keys of the coming
+steps gathers ahead, so that a step does not wait for the disk. It changes no number: what it has
+not gathered in time, or what it was never told of, is gathered when it is asked for.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray, UInt8
+
+from arml.episodes import Problem, Task, TaskDistribution
+from arml.tasks.images import Table, draw, examples
+
+AHEAD = 3
+"""Batches that are gathered before they are asked for."""
+
+
+class Pixels:
+    """Images in several arrays, as one list. Several threads may use it."""
+
+    def __init__(self, arrays: Sequence[UInt8[np.ndarray, "_ size size 3"]]) -> None:
+        self.arrays = list(arrays)
+        self.first = np.cumsum([0, *map(len, arrays)])
+        self.lock = threading.Lock()
+        self.ready: dict[bytes, np.ndarray] = {}
+        self.late: set[bytes] = set()
+        """What was asked for before it was prepared."""
+        self.room = threading.Semaphore(AHEAD)
+
+    def gather(self, index: Int[np.ndarray, "..."]) -> UInt8[np.ndarray, "... size size 3"]:
+        """The images of these numbers, in memory."""
+        flat = np.ravel(index)
+        images = np.empty((len(flat), *self.arrays[0].shape[1:]), np.uint8)
+        which = np.searchsorted(self.first, flat, side="right") - 1
+        for array in np.unique(which):
+            rows = np.flatnonzero(which == array)
+            images[rows] = self.arrays[array][flat[rows] - self.first[array]]
+        return images.reshape(*index.shape, *images.shape[1:])
+
+    def prepare(self, index: Int[np.ndarray, "..."]) -> None:
+        """Gather now what `take` will ask for."""
+        name = _name(index)
+        with self.lock:
+            wanted = name not in self.late
+            self.late.discard(name)
+        images = self.gather(index) if wanted else None
+        with self.lock:
+            if images is not None and name not in self.late:
+                self.ready[name] = images
+            self.late.discard(name)
+
+    def take(self, index: Int[np.ndarray, "..."]) -> UInt8[np.ndarray, "... size size 3"]:
+        """`gather`, from what is prepared if it is; makes room for the next."""
+        name = _name(index)
+        with self.lock:
+            images = self.ready.pop(name, None)
+            if images is None:
+                self.late.add(name)
+        self.room.release()
+        return self.gather(index) if images is None else images
+
+    def answer(self, index: Array) -> UInt8[np.ndarray, "... size size 3"]:
+        """`take`, for a compiled program."""
+        return self.take(np.asarray(index))
+
+    def reset(self) -> None:
+        """Forget what is prepared."""
+        with self.lock:
+            self.ready.clear()
+            self.late.clear()
+            self.room = threading.Semaphore(AHEAD)
+
+
+def _name(index: Int[np.ndarray, "..."]) -> bytes:
+    return np.ascontiguousarray(index).tobytes()
+
+
+class StreamedEpisodes(TaskDistribution):
+    """The tasks of `ImageEpisodes` over the same images, which are read as they are needed."""
+
+    families: tuple[str, ...] = eqx.field(static=True)
+    problem: Problem = eqx.field(static=True)
+    pixels: Pixels = eqx.field(static=True)
+    first: Int[Array, " classes"]
+    count: Int[Array, " classes"]
+    first_class: Int[Array, " families"]
+    classes: Int[Array, " families"]
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        drawn = draw(self.classes, self.first_class, self.count, self.first, self.problem, key=key)
+        ways, each = drawn.images.shape
+        shape = jax.ShapeDtypeStruct((ways, each, *self.problem.features), jnp.uint8)
+        # One call of the host for a whole batch of tasks.
+        pixels = jax.pure_callback(
+            self.pixels.answer, shape, drawn.images, vmap_method="broadcast_all"
+        )
+        shots = self.problem.shots
+        support, query = (
+            examples(some.reshape(-1, *self.problem.features), ways)
+            for some in (pixels[:, :shots], pixels[:, shots:])
+        )
+        return Task(support, query, drawn.family, drawn.classes)
+
+
+def streamed_episodes(
+    table: Table, arrays: Sequence[UInt8[np.ndarray, "_ size size 3"]]
+) -> StreamedEpisodes:
+    """Episodes from a table of classes (`tabulate`) over `arrays`, which hold the same images in
+    the same order."""
+    return StreamedEpisodes(
+        families=table.families,
+        problem=table.problem,
+        pixels=Pixels(arrays),
+        first=jnp.asarray(table.first),
+        count=jnp.asarray(table.count),
+        first_class=jnp.asarray(table.first_class),
+        classes=jnp.asarray(table.classes),
+    )
+
+
+@contextmanager
+def prefetched(
+    tasks: TaskDistribution,
+    keys: Callable[[Int[Array, ""]], Array],
+    *,
+    start: int,
+    stop: int,
+) -> Iterator[None]:
+    """Gather the tasks of the steps from `start` to `stop`, some steps ahead of their use.
+
+    Does nothing for tasks that are not streamed.
+
+    **Arguments**
+
+    - `keys`: the keys of a step's tasks, as they are given to `sample`.
+    """
+    cpu = _cpu()
+    if not isinstance(tasks, StreamedEpisodes) or cpu is None:
+        yield
+        return
+    pixels, problem = tasks.pixels, tasks.problem
+    # On the CPU, whatever the device: there the numbers are the same, and nothing is in the way.
+    classes, first_class, count, first = jax.device_put(
+        (tasks.classes, tasks.first_class, tasks.count, tasks.first), cpu
+    )
+    over = threading.Event()
+
+    @jax.jit
+    def indices(step: Int[Array, ""]) -> Int[Array, "tasks ways each"]:
+        return jax.vmap(
+            lambda key: draw(classes, first_class, count, first, problem, key=key).images
+        )(keys(step))
+
+    def ahead() -> None:
+        for step in range(start, stop):
+            pixels.room.acquire()
+            if over.is_set():
+                return
+            with jax.default_device(cpu):
+                pixels.prepare(np.asarray(indices(jnp.asarray(step, jnp.int32))))
+
+    pixels.reset()
+    thread = threading.Thread(target=ahead, name="prefetch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        pixels.room.release()
+        thread.join()
+        pixels.reset()
+
+
+def _cpu() -> jax.Device | None:
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
