@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS ?= 2
 
 # As many steps as take about two minutes for ARML on 2 cores; MAML gets as many, in less time.
-DEMO_STEPS ?= 15000
+DEMO_STEPS ?= 10000
 DEMO ?= runs/demo
 
 .PHONY: help demo test test-all bench clean

@@ -164,7 +164,7 @@ PROBLEMS: dict[str, tuple[str, str, Callable[[str], Experiment]]] = {
 MEASURED: dict[str, tuple[float, float]] = {
     "regression2d/maml": (2.5, 1.08),
     "regression2d/meta-sgd": (3, 0.91),
-    "regression2d/arml": (7, 0.161),
+    "regression2d/arml": (6, 0.164),
     "regression2d/arml-official": (5.5, 0.229),
     "regression2d/arml-paper": (5, 0.236),
     "regression2d-wide/maml": (2.5, 1.64),
