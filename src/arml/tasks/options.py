@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -114,7 +114,7 @@ class FoldersOptions:
                 families,
                 parts,
                 part=part,
-                ways=self._ways(part),
+                ways=_ways(self, part),
                 shots=self.shots,
                 queries=self.queries,
             )
@@ -126,16 +126,13 @@ class FoldersOptions:
         sources = {family.name: family.digest for family in families}
         return Splits(train, validation, test, sources)
 
-    def _ways(self, part: str) -> int:
-        return (part == "train" and self.train_ways) or self.ways
-
     def _check_classes(self, family: str, classes: int) -> None:
         """Refuse a family of which no task can be drawn, before its images are decoded."""
         for part, size in zip(PARTS, part_sizes(classes), strict=True):
-            if size < self._ways(part):
+            if size < _ways(self, part):
                 raise ValueError(
-                    f"{family}: expected at least {self._ways(part)} {part} classes for "
-                    f"{self._ways(part)}-way tasks, got {size} of its {classes}; lower the ways, "
+                    f"{family}: expected at least {_ways(self, part)} {part} classes for "
+                    f"{_ways(self, part)}-way tasks, got {size} of its {classes}; lower the ways, "
                     "or add classes"
                 )
 
@@ -148,13 +145,7 @@ class FoldersOptions:
             )
         if self.size < 16:
             raise ValueError(f"size must be at least 16 px, got {self.size}: raise --size")
-        at_least(self, ("ways",), 2)
-        at_least(self, ("shots", "queries"), 1)
-        if self.train_ways and self.train_ways < self.ways:
-            raise ValueError(
-                f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}: "
-                "raise it"
-            )
+        _check_episodes(self)
 
 
 @dataclass(frozen=True)
@@ -196,7 +187,7 @@ class StoreOptions:
     def _episodes(self, store: Store, part: str, on_device: bool) -> TaskDistribution:
         families = store.part(part)
         split = {f.name: {p: f.classes if p == part else () for p in PARTS} for f in families}
-        ways = (part == "train" and self.train_ways) or self.ways
+        ways = _ways(self, part)
         table = tabulate(
             families, split, part=part, ways=ways, shots=self.shots, queries=self.queries
         )
@@ -210,13 +201,7 @@ class StoreOptions:
             raise ValueError(
                 "expected a prepared data set, got none: give --store NAME, see `arml data list`"
             )
-        at_least(self, ("ways",), 2)
-        at_least(self, ("shots", "queries"), 1)
-        if self.train_ways and self.train_ways < self.ways:
-            raise ValueError(
-                f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}: "
-                "raise it"
-            )
+        _check_episodes(self)
 
 
 @dataclass(frozen=True)
@@ -249,7 +234,7 @@ class StarterOptions:
                 families,
                 parts,
                 part=part,
-                ways=(part == "train" and self.train_ways) or self.ways,
+                ways=_ways(self, part),
                 shots=self.shots,
                 queries=self.queries,
             )
@@ -259,13 +244,23 @@ class StarterOptions:
 
     def check(self) -> None:
         """Refuse options that mean nothing, before any data is read."""
-        at_least(self, ("ways",), 2)
-        at_least(self, ("shots", "queries"), 1)
-        if self.train_ways and self.train_ways < self.ways:
-            raise ValueError(
-                f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}: "
-                "raise it"
-            )
+        _check_episodes(self)
+
+
+def _ways(options: Any, part: str) -> int:
+    """Classes of a task of that part."""
+    ways: int = (part == "train" and options.train_ways) or options.ways
+    return ways
+
+
+def _check_episodes(options: Any) -> None:
+    at_least(options, ("ways",), 2)
+    at_least(options, ("shots", "queries"), 1)
+    if options.train_ways and options.train_ways < options.ways:
+        raise ValueError(
+            f"train_ways must be 0 or at least the {options.ways} ways, got {options.train_ways}: "
+            "raise it"
+        )
 
 
 def device_room() -> int:
