@@ -8,7 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.inner import GradientDescent, InnerOptions, Shared, adaptable, join, split, with_steps
+from arml.inner import (
+    GradientDescent,
+    InnerOptions,
+    Shared,
+    adaptable,
+    join,
+    split,
+    steps_of,
+    with_steps,
+)
 
 CURVATURE = np.diag([3.0, 1.0, 0.5]) + 0.2
 RATE, STEPS = 0.1, 3
@@ -142,6 +151,7 @@ def test_with_steps_reaches_every_descent_and_nothing_else():
     changed = with_steps(tree, 7)
     assert changed["one"] == GradientDescent(RATE, 7, first_order=True, clip=9.0, remat=True)
     assert changed["two"] == [GradientDescent(0.5, 7)]
+    assert (steps_of(tree), steps_of(changed), steps_of(net())) == (3, 7, 0)
     assert changed["net"] is not None
     jax.tree.map(np.testing.assert_array_equal, changed["net"], net())
     adapted = changed["two"][0](loss, net())

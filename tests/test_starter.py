@@ -224,13 +224,16 @@ def test_every_classification_algorithm_has_a_recipe(problem):
             assert (experiment.steps, experiment.batch) == (same.steps, same.batch)
 
 
-def test_a_run_needs_nothing_but_the_package(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("algorithm", "inner"), [("maml", "--inner-steps 1 --first-order"), ("protonet", "")]
+)
+def test_a_run_needs_nothing_but_the_package(tmp_path, monkeypatch, algorithm, inner):
     """`arml train`, resumed, and `arml evaluate`, from a folder of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
-    small = "--ways 2 --queries 2 --batch 1 --filters 4 --steps 2 --interval 1 --inner-steps 1 "
-    small += "--first-order --checkpoint-every 1 --validate-every 2 --validation-tasks 2"
-    train = ["train", "starter-art/maml", "--run", "run", *small.split()]
+    small = "--ways 2 --queries 2 --batch 1 --filters 4 --steps 2 --interval 1 "
+    small += f"{inner} --checkpoint-every 1 --validate-every 2 --validation-tasks 2"
+    train = ["train", f"starter-art/{algorithm}", "--run", "run", *small.split()]
     # Optax's bias correction adds a float to an integer count.
     with jax.numpy_dtype_promotion("standard"):
         assert main(train) == 0
@@ -239,5 +242,6 @@ def test_a_run_needs_nothing_but_the_package(tmp_path, monkeypatch):
     result = read_json(Path("run/result.json"))
     assert set(result["families"]) <= {f.name for f in load_starter(art=True)[0]}
     assert len(result["families"]) > 3
+    assert result["inner_steps"] == bool(inner)
     assert "32 px" in json.dumps(result)
     assert not (tmp_path / "cache").exists()

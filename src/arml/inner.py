@@ -94,15 +94,20 @@ class GradientDescent(eqx.Module):
 def with_steps(learner: Any, steps: int) -> Any:
     """The same learner with `steps` inner steps in each of its inner loops."""
 
-    def is_inner(node: Any) -> bool:
-        return isinstance(node, GradientDescent)
-
     def change(node: Any) -> Any:
-        if not is_inner(node):
-            return node
-        return dataclasses.replace(node, steps=steps)
+        return dataclasses.replace(node, steps=steps) if _is_inner(node) else node
 
-    return jax.tree.map(change, learner, is_leaf=is_inner)
+    return jax.tree.map(change, learner, is_leaf=_is_inner)
+
+
+def steps_of(learner: Any) -> int:
+    """The inner steps of a learner; 0 for one that has no inner loop."""
+    nodes = jax.tree.leaves(learner, is_leaf=_is_inner)
+    return max((node.steps for node in nodes if _is_inner(node)), default=0)
+
+
+def _is_inner(node: Any) -> bool:
+    return isinstance(node, GradientDescent)
 
 
 def usual_rate(problem: Problem) -> float:

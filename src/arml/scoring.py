@@ -13,7 +13,7 @@ import jax
 from arml.evaluate import Scores, Split, evaluate
 from arml.experiment import Experiment, Trained, load
 from arml.experiment.options import fingerprint
-from arml.inner import with_steps
+from arml.inner import steps_of, with_steps
 from arml.losses import score_of
 from arml.provenance import commit, device, versions
 from arml.results import FORMAT, Result, RunError, paired, read_json, summarise
@@ -71,7 +71,7 @@ def score(
         metric=score_of(distribution.problem)[0],
         score=summary["score"],
         families=summary["families"],
-        inner_steps=run.experiment.algorithm.inner_steps if steps is None else steps,
+        inner_steps=steps_of(learner),
         protocol=protocol(run.experiment),
         commit=commit(),
         versions=versions(),
