@@ -164,9 +164,11 @@ PROBLEMS: dict[str, tuple[str, str, Callable[[str], Experiment]]] = {
 MEASURED: dict[str, tuple[float, float]] = {
     "regression2d/maml": (2.5, 1.08),
     "regression2d/meta-sgd": (3, 0.91),
-    "regression2d/arml": (6, 0.164),
+    "regression2d/arml": (18, 0.164),
     "regression2d/arml-official": (5.5, 0.229),
     "regression2d/arml-paper": (5, 0.236),
+    "regression2d/mt-net": (15, 0.696),
+    "regression2d/hsml": (13, 0.210),
     "regression2d-wide/maml": (2.5, 1.64),
     "regression2d-wide/arml-official": (5.5, 0.562),
 }
