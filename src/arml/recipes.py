@@ -169,6 +169,7 @@ MEASURED: dict[str, tuple[float, float]] = {
     "regression2d/arml-paper": (5, 0.236),
     "regression2d/mt-net": (15, 0.696),
     "regression2d/hsml": (13, 0.210),
+    "regression2d/mumomaml": (27, 0.243),
     "regression2d-wide/maml": (2.5, 1.64),
     "regression2d-wide/arml-official": (5.5, 0.562),
 }
