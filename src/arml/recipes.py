@@ -73,22 +73,30 @@ def starter(algorithm: str, *, art: bool = False) -> Experiment:
 
 def small_images(name: str, algorithm: str, problem: Problem, tasks: Any) -> Experiment:
     """Images of about 28 px: what both kinds share."""
+    options, outer = ALGORITHMS[algorithm].options(problem), OuterOptions(schedule="cosine")
+    return images(f"{name}/{algorithm}", options, tasks, outer, steps=20_000, validate_every=500)
+
+
+def images(
+    name: str, options: Any, tasks: Any, outer: OuterOptions, *, steps: int, validate_every: int
+) -> Experiment:
+    """What all experiments on images share: Conv-4 with 32 filters, batch 4."""
     experiment = Experiment(
-        f"{name}/{algorithm}",
-        ALGORITHMS[algorithm].options(problem),
+        name,
+        options,
         tasks,
         Conv4Options(),
-        OuterOptions(schedule="cosine"),
-        steps=20_000,
+        outer,
+        steps=steps,
         batch=4,
         interval=20,
         checkpoint_every=100,
-        validate_every=500,
+        validate_every=validate_every,
         validation_tasks=200,
         scan=False,
         chunk=1,
     )
-    return replace(experiment, **IMAGE_SETTINGS.get(algorithm, {}))
+    return replace(experiment, **IMAGE_SETTINGS.get(name.partition("/")[2], {}))
 
 
 def protonet_20way() -> Experiment:
@@ -107,22 +115,9 @@ def prepared(algorithm: str, *, store: str, steps: int) -> Experiment:
     options = ALGORITHMS[algorithm].options(BENCHMARK)
     if store == "art-multi" and isinstance(options, ARMLOptions):
         options = replace(options, vertices=8)  # the paper's; Plain-Multi has 4
-    experiment = Experiment(
-        f"{store}/{algorithm}",
-        options,
-        StoreOptions(store=store),
-        Conv4Options(),
-        OuterOptions(),
-        steps=steps,
-        batch=4,
-        interval=20,
-        checkpoint_every=100,
-        validate_every=1_000,
-        validation_tasks=200,
-        scan=False,
-        chunk=1,
-    )
-    return replace(experiment, **IMAGE_SETTINGS.get(algorithm, {}))
+    tasks = StoreOptions(store=store)
+    name = f"{store}/{algorithm}"
+    return images(name, options, tasks, OuterOptions(), steps=steps, validate_every=1_000)
 
 
 class Recipe(NamedTuple):
@@ -131,7 +126,7 @@ class Recipe(NamedTuple):
     description: str
     make: Callable[[], Experiment]
     minutes: float | None = None
-    """Training time on 2 CPU cores, as measured; None where it depends on the data."""
+    """Training time as measured on one or two CPU cores; None where it depends on the data."""
     expected: float | None = None
     """The test score that it came to here, mean over seeds (`results/`)."""
 

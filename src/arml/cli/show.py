@@ -87,7 +87,7 @@ def list_command(arguments: Sequence[str]) -> int:
         table.add_column()
         for entry in entries:
             minutes = entry.get("minutes")
-            took = f" About {minutes:g} min on 2 cores." if minutes else ""
+            took = f" About {minutes:g} min on a CPU." if minutes else ""
             here = {"yes": " It is here."}.get(entry.get("here", ""), "")
             table.add_row(Text(entry["name"]), Text(entry["description"] + took + here))
         console.print(table)
