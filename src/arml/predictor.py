@@ -30,7 +30,7 @@ from arml.learner import Conditioned, MetaLearner
 from arml.nn.networks import Body
 from arml.nn.relational import Relational
 from arml.results import RunError
-from arml.sharing import SUPPORT, WEIGHTS, read_arrays, read_learner, write_learner
+from arml.sharing import SUPPORT, WEIGHTS, locate, read_arrays, read_learner, write_learner
 
 CHUNK = 64
 """Queries predicted at once; fewer are filled up, so that one compiled program serves all."""
@@ -153,11 +153,12 @@ class Predictor:
 
 
 def load(path: Path | str) -> FewShotLearner:
-    """The learner of a run folder, or one that was saved or shared.
+    """The learner of a run folder, one that was saved or shared, or one that the package carries:
+    `load("regression2d")`. A folder here of that name that holds a learner goes first.
 
     **Raises** `RunError` if there is none.
     """
-    path = Path(path)
+    path, _ = locate(path)
     if (path / WEIGHTS).exists():
         return FewShotLearner(read_learner(path)[0])
     return FewShotLearner(load_learner(path))

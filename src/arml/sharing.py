@@ -4,12 +4,15 @@ anybody's code, and without the data that it was trained on.
 `config.json` holds the format's version, what the learner is (its experiment and the kind of tasks
 that it was built for), and a checksum of itself and of the weights: what was altered or cut short
 is refused.
+
+The package carries such learners, which are found by name: `shipped`.
 """
 
 import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,34 @@ FORMAT = 1
 """Version of the folder's format: a later one reads the earlier."""
 WHAT = "arml learner"
 CONFIG, WEIGHTS, SUPPORT = "config.json", "weights.safetensors", "support.safetensors"
+SHIPPED = Path(str(files("arml") / "data" / "learners"))
+
+
+def shipped() -> tuple[str, ...]:
+    """Names of the learners that the package carries."""
+    return tuple(sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}")))
+
+
+def locate(learner: Path | str) -> tuple[Path, str | None]:
+    """The folder of a learner or run that is named by its path, or by the name of one that the
+    package carries, and what to tell whoever named it.
+
+    A folder here that holds a learner or a run goes before what the package carries.
+
+    **Raises** `RunError` with the names for a path where nothing is.
+    """
+    path, names = Path(learner), shipped()
+    if (path / CONFIG).is_file() or (path.is_dir() and str(path) not in names):
+        mine = str(path) in names
+        return path, f"using the folder {path}, not the learner that ships" if mine else None
+    if str(path) in names:
+        note = f"the folder {path} holds no learner: using the one that ships with arml"
+        return SHIPPED / path, note if path.is_dir() else None
+    raise RunError(
+        f"expected the folder of a run or of a shared learner, or one that ships "
+        f"({', '.join(names)}), found nothing at {path}: check the name, or train one with "
+        "`arml train`"
+    )
 
 
 def write_learner(
@@ -63,6 +94,7 @@ def write_learner(
         "families": portable.families,
         "temperature": portable.temperature,
         "weights_sha256": weights,
+        "trained": portable.trained,
         "made": provenance(),
         **adapted,
     }
@@ -94,8 +126,8 @@ def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
     blank = build(experiment, problem)
     learner = _filled(blank, arrays, folder)
     families = tuple(content["families"])
-    temperature = content["temperature"]
-    return Portable(experiment, learner, problem, families, temperature), content
+    about = {"temperature": content["temperature"], "trained": content.get("trained")}
+    return Portable(experiment, learner, problem, families, **about), content
 
 
 def checksum(content: Mapping[str, Any]) -> str:

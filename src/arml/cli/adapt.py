@@ -26,7 +26,7 @@ class AdaptOptions:
     """
 
     learner: Positional[Path]
-    """A run folder, or a learner that was exported."""
+    """A run folder, a learner that was exported, or one that ships (regression2d)."""
     support: Path
     """The labelled examples: a folder or zip with one folder a class, or a CSV file."""
     query: tuple[Path, ...] = ()
@@ -45,9 +45,13 @@ def adapt_command(arguments: Sequence[str]) -> int:
     if not options.query and options.save is None:
         raise UsageError("expected --query or --save, got neither: give one; see --help")
     from arml.predictor import load
+    from arml.sharing import locate
     from arml.tasks.sources.own import labelled_images, read_table
 
-    learner = load(options.learner)
+    place, note = locate(options.learner)
+    if note is not None:
+        say(Console(stderr=True), note)
+    learner = load(place)
     if _pictures(learner):
         predictor = learner.adapt(
             *labelled_images(options.support, size=learner.problem.features[0])

@@ -183,6 +183,8 @@ class Portable:
     families: tuple[str, ...]
     temperature: float = 1.0
     """Divides the logits, so that probabilities are calibrated on validation tasks."""
+    trained: dict[str, Any] | None = None
+    """Step, commit, versions and device of the training, where they were noted."""
 
 
 def load_learner(folder: Path | str) -> Portable:
@@ -198,7 +200,14 @@ def load_learner(folder: Path | str) -> Portable:
         return Portable(run.experiment, run.learner, tasks.problem, tasks.families)
     problem = problem_of(config["problem"])
     now = checkpoint.restore(folder / "checkpoints", saved, fresh(experiment, problem))
-    return Portable(experiment, now.state.learner, problem, tuple(config["families"]))
+    made = config.get("made")
+    return Portable(
+        experiment,
+        now.state.learner,
+        problem,
+        tuple(config["families"]),
+        trained={"step": saved, **(made if isinstance(made, dict) else {})},
+    )
 
 
 def problem_of(value: Mapping[str, Any]) -> Problem:
