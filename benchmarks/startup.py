@@ -1,11 +1,14 @@
-"""What a user waits for before the first step: `import arml`, `arml --help`, and the compilation
-of one outer step."""
+"""What a user waits for: `import arml`, `arml --help`, and a run from the start of its process to
+the end of its first steps, with nothing compiled before (cold) and with what the program kept of an
+earlier run (warm)."""
 
+import os
 import subprocess
 import sys
 import time
+from tempfile import TemporaryDirectory
 
-from common import Worker, arguments, machine, spread, write
+from common import HERE, arguments, machine, spread, write
 
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
@@ -14,18 +17,31 @@ COMMANDS = {
     "import jax": ["-c", "import jax"],
     "arml --help": ["-m", "arml", "--help"],
 }
-STEPS: dict[str, tuple[object, ...]] = {
-    "regression2d/maml": ("regression2d", "regression2d/maml", 50),
-    "regression2d/arml": ("regression2d", "regression2d/arml", 50),
-    "conv4 28 px 1-shot": ("conv4", 28, 1),
-    "conv4 84 px 1-shot": ("conv4", 84, 1),
-}
+RECIPES = ("regression2d/maml", "regression2d/arml", "starter/maml", "starter/arml")
 
 
 def seconds(command: list[str]) -> float:
     begun = time.perf_counter()
     subprocess.run([sys.executable, *command], check=True, capture_output=True)
     return time.perf_counter() - begun
+
+
+def first_step(recipe: str, cache: str) -> float:
+    """Seconds from the start of the process to the end of its first dispatch."""
+    begun = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "first_step.py"), recipe],
+        env={**os.environ, "ARML_CACHE": cache},
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    said = process.stdout.readline()
+    taken = time.perf_counter() - begun
+    process.kill()
+    process.wait()
+    if not said:
+        raise RuntimeError(f"{recipe} took no step; see above")
+    return taken
 
 
 def main() -> None:
@@ -36,18 +52,16 @@ def main() -> None:
     for _ in range(rounds):
         for name, command in COMMANDS.items():
             taken[name].append(seconds(command))
-    commands = {name: spread(values) for name, values in taken.items()}
-    compiled = {}
-    for name, worker_arguments in STEPS.items():
-        times = []
+    for recipe in RECIPES:
+        cold, warm = taken[f"{recipe}, cold"], taken[f"{recipe}, warm"] = [], []
         for _ in range(1 if options.quick else 3):
-            worker = Worker(sys.executable, "arml_steps.py", *worker_arguments)
-            times.append(float(worker.facts["compile_and_first_step_seconds"]))
-            worker.close()
-        compiled[name] = spread(times)
-    for name, value in {**commands, **compiled}.items():
+            with TemporaryDirectory() as cache:
+                cold.append(first_step(recipe, cache))
+                warm.extend(first_step(recipe, cache) for _ in range(2))
+    results = {name: spread(values) for name, values in taken.items()}
+    for name, value in results.items():
         print(f"{name}: {value['median']:.2f} s ({value['min']:.2f} to {value['max']:.2f})")
-    write("startup", {"seconds": commands, "compile_and_first_step_seconds": compiled}, before)
+    write("startup", {"seconds": results}, before)
 
 
 if __name__ == "__main__":

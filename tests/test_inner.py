@@ -18,6 +18,7 @@ from arml.inner import (
     steps_of,
     with_steps,
 )
+from arml.nn.convolution import convolve
 
 CURVATURE = np.diag([3.0, 1.0, 0.5]) + 0.2
 RATE, STEPS = 0.1, 3
@@ -173,3 +174,24 @@ def test_options():
         InnerOptions(inner_clip=-1.0).check_inner()
     with pytest.raises(ValueError, match="inner_steps must be 0 or more, got -1: raise it"):
         InnerOptions(inner_steps=-1).check_inner()
+
+
+def test_convolutions_descend_in_a_loop_as_step_by_step():
+    """Networks of convolutions take their steps in a compiled loop; the meta-gradient is equal."""
+    x = jax.random.normal(jax.random.key(0), (3, 6, 6, 2))
+    kernel = 0.3 * jax.random.normal(jax.random.key(1), (3, 3, 2, 2))
+
+    def curved(kernel: jax.Array) -> jax.Array:
+        return jnp.mean(jnp.tanh(convolve(x, kernel)) ** 2)
+
+    def stepped(kernel: jax.Array) -> jax.Array:
+        for _ in range(STEPS):
+            kernel = kernel - RATE * jax.grad(curved)(kernel)
+        return curved(kernel)
+
+    def looped(kernel: jax.Array) -> jax.Array:
+        return curved(GradientDescent(RATE, STEPS)(curved, kernel))
+
+    ours, other = (jax.jit(jax.value_and_grad(f))(kernel) for f in (looped, stepped))
+    np.testing.assert_allclose(ours[0], other[0], rtol=1e-6)
+    np.testing.assert_allclose(ours[1], other[1], rtol=1e-4, atol=1e-7)

@@ -14,7 +14,7 @@ FILES = {path.relative_to(SOURCE): path for path in sorted(SOURCE.rglob("*.py"))
 
 # Each layer may import itself and those before it.
 LAYERS = (
-    {"calibration", "checks", "episodes", "losses"},
+    {"calibration", "checks", "compilation", "episodes", "losses"},
     {"inner", "learner"},
     {"nn"},
     {"algorithms"},

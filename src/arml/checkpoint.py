@@ -34,8 +34,12 @@ def _manager(folder: Path) -> Any:
 
 
 def _named(state: Any) -> dict[str, Any]:
-    leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(state, eqx.is_array))[0]
+    leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(state, _is_array))[0]
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def _is_array(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
 @contextlib.contextmanager
@@ -85,7 +89,7 @@ def latest(folder: Path) -> int | None:
 
 
 def restore(folder: Path, step: int, like: Any) -> Any:
-    """`like` with its arrays replaced by those of the checkpoint of `step`.
+    """`like`, of which the arrays' shapes are enough, with those of the checkpoint of `step`.
 
     **Raises** `RunError` if the checkpoint is damaged or belongs to another learner.
     """
@@ -103,7 +107,7 @@ def restore(folder: Path, step: int, like: Any) -> Any:
             "state of this run; delete that folder to go on from the one before it, or the whole "
             "run folder to start anew"
         ) from error
-    state, static = eqx.partition(like, eqx.is_array)
+    state, static = eqx.partition(like, _is_array)
     structure = jax.tree.structure(state)
     leaves = [jnp.asarray(arrays[name]) for name in expected]
     return eqx.combine(jax.tree.unflatten(structure, leaves), static)

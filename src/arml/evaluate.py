@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from arml.compilation import short
 from arml.episodes import TaskDistribution
 from arml.learner import MetaLearner
 from arml.losses import score_of
@@ -25,7 +25,7 @@ class Scores(NamedTuple):
     families: np.ndarray
 
 
-@eqx.filter_jit
+@short
 def _score_chunk(learner: MetaLearner, tasks: TaskDistribution, keys: Array) -> tuple[Array, Array]:
     score = score_of(tasks.problem)[1]
 
@@ -64,7 +64,7 @@ def evaluate(
     return Scores(np.concatenate(values)[:n], np.concatenate(families)[:n])
 
 
-@eqx.filter_jit
+@short
 def _predict_chunk(
     learner: MetaLearner, tasks: TaskDistribution, keys: Array
 ) -> tuple[Array, Array]:

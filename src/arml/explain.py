@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from arml.compilation import short
 from arml.episodes import TaskDistribution
 from arml.evaluate import SEEDS
 from arml.experiment import load
@@ -69,7 +70,7 @@ def read(encoder: Relational, tasks: TaskDistribution, *, key: Array) -> Read:
     return Read(reading.links, task.family, effect, jnp.any(between != 0))
 
 
-@eqx.filter_jit
+@short
 def _read_chunk(encoder: Relational, tasks: TaskDistribution, keys: Array) -> Read:
     return jax.vmap(lambda key: read(encoder, tasks, key=key))(keys)
 

@@ -85,9 +85,12 @@ class GradientDescent(eqx.Module):
 
         if self.remat:
             step = jax.checkpoint(step)
-        # Unrolled: the steps are few, and some of XLA's convolutions are slow in a loop on a CPU.
-        for _ in range(self.steps):
-            part = step(part, self.rate)
+        if any(array.ndim > 2 for array in jax.tree.leaves(part)):
+            # A step of convolutions takes long to compile, and a loop costs it nothing.
+            part, _ = jax.lax.scan(lambda p, _: (step(p, self.rate), None), part, length=self.steps)
+        else:
+            for _ in range(self.steps):
+                part = step(part, self.rate)
         return join(part, rest)
 
 

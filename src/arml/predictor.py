@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from arml.calibration import temperature
+from arml.compilation import short
 from arml.episodes import Examples, Problem
 from arml.evaluate import predictions
 from arml.experiment import Portable, load_learner
@@ -134,9 +135,7 @@ class Predictor:
         learner = self.portable.learner
         if not isinstance(learner, Conditioned) or not isinstance(learner.encode, Relational):
             return None
-        reading = eqx.filter_jit(lambda encode, s: encode.trace(s).reading)(
-            learner.encode, self._support()
-        )
+        reading = short(lambda encode, s: encode.trace(s).reading)(learner.encode, self._support())
         if reading is None:
             return None
         rows = len(self.classes) if self.classes is not None else None
@@ -219,7 +218,7 @@ def _is_body(node: Any) -> bool:
     return isinstance(node, Body)
 
 
-@eqx.filter_jit
+@short
 def _closure(learner: MetaLearner, support: Examples, like: Array) -> Any:
     adapted = learner.adapt(support, key=jax.random.key(0))
     return eqx.filter_closure_convert(adapted.predict, like)
@@ -230,7 +229,7 @@ def _adapted(
 ) -> Callable[[Array], Array]:
     """The prediction function for `CHUNK` inputs: adapted once, compiled once."""
     like = jnp.zeros((CHUNK, *features), jnp.float32)
-    function: Callable[[Array], Array] = eqx.filter_jit(_closure(learner, support, like))
+    function: Callable[[Array], Array] = short(_closure(learner, support, like))
     return function
 
 

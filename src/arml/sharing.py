@@ -79,7 +79,8 @@ def write_learner(
                 f"expected an empty or new folder, got {folder} with other things in it: name "
                 "another"
             )
-    weights = write_arrays(folder / WEIGHTS, _named(portable.learner))
+    arrays = {name: np.asarray(leaf) for name, leaf in _named(portable.learner).items()}
+    weights = write_arrays(folder / WEIGHTS, arrays)
     adapted = {}
     if support is not None:
         adapted = {"task": {**(task or {}), "sha256": write_arrays(folder / SUPPORT, support)}}
@@ -123,7 +124,7 @@ def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
     experiment = from_json(content["experiment"], str(folder / CONFIG))
     problem = problem_of(content["problem"])
     arrays = read_arrays(folder / WEIGHTS, content["weights_sha256"])
-    blank = build(experiment, problem)
+    blank = eqx.filter_eval_shape(build, experiment, problem)
     learner = _filled(blank, arrays, folder)
     families = tuple(content["families"])
     about = {"temperature": content["temperature"], "trained": content.get("trained")}
@@ -163,13 +164,17 @@ def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
     return dict(load(data))
 
 
-def _named(learner: MetaLearner) -> dict[str, np.ndarray]:
-    leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(learner, eqx.is_array))[0]
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+def _named(learner: MetaLearner) -> dict[str, Any]:
+    leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(learner, _is_array))[0]
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def _is_array(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
 def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], folder: Path) -> MetaLearner:
-    part, rest = eqx.partition(blank, eqx.is_array)
+    part, rest = eqx.partition(blank, _is_array)
     wanted = {name: array.shape for name, array in _named(blank).items()}
     if wanted != {name: array.shape for name, array in arrays.items()}:
         raise RunError(

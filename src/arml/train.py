@@ -12,6 +12,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.checks import at_least
+from arml.compilation import LARGE, jit
 from arml.episodes import Task, TaskDistribution
 from arml.inner import GradientDescent
 from arml.learner import MetaLearner
@@ -192,7 +193,7 @@ def make_interval(
 
     if scan:
         return eqx.filter_jit(looped, donate="all-except-first")
-    compiled = eqx.filter_jit(step, donate="all-except-first")
+    compiled = jit(step, LARGE, donate="all-except-first")
 
     def dispatched(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
         records = []

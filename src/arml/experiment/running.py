@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from arml import checkpoint
+from arml.compilation import ONCE, jit
 from arml.episodes import Problem
 from arml.evaluate import Split, evaluate
 from arml.experiment.folder import check_claim, claim, differences
@@ -25,7 +26,8 @@ from arml.train import Record, TrainState, make_interval, make_step, start, task
 
 
 def build(experiment: Experiment, problem: Problem) -> MetaLearner:
-    """The learner with its initial weights, a function of the experiment's seed."""
+    """The learner with its initial weights, a function of the experiment's seed. Under `jax.jit`
+    they are drawn in one program, and `eqx.filter_eval_shape` gives their shapes alone."""
     net_key, key = jax.random.split(_keys(experiment)[0])
     net = experiment.network.build(problem, key=net_key)
     learner: MetaLearner = experiment.algorithm.build(net, problem, key=key)
@@ -44,10 +46,18 @@ class _Clocked(eqx.Module):
     seconds: np.ndarray
 
 
+def _start(experiment: Experiment, problem: Problem) -> TrainState:
+    return start(build(experiment, problem), experiment.outer.build(experiment.steps))
+
+
 def fresh(experiment: Experiment, problem: Problem) -> _Clocked:
     """What a checkpoint of the experiment holds before its first step."""
-    optimiser = experiment.outer.build(experiment.steps)
-    return _Clocked(start(build(experiment, problem), optimiser), np.zeros(()))
+    return _Clocked(jit(_start, ONCE)(experiment, problem), np.zeros(()))
+
+
+def _like(experiment: Experiment, problem: Problem) -> _Clocked:
+    """What a checkpoint of the experiment holds, with shapes in the place of arrays."""
+    return _Clocked(eqx.filter_eval_shape(_start, experiment, problem), np.zeros(()))
 
 
 Watch = Callable[[int, Mapping[str, float]], None]
@@ -79,12 +89,15 @@ def run(
     experiment = absolute(experiment)
     check_claim(experiment, folder)
     splits = _splits(experiment, folder, progress)
-    now = fresh(experiment, splits.train.problem)
+    problem = splits.train.problem
+    like = _like(experiment, problem)  # before a folder is claimed: it refuses what cannot be
     claim(experiment, splits, folder)
     metrics, checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
     saved = checkpoint.latest(checkpoints)
-    if saved is not None:
-        now = checkpoint.restore(checkpoints, saved, now)
+    if saved is None:
+        now = fresh(experiment, problem)
+    else:
+        now = checkpoint.restore(checkpoints, saved, like)
     done = saved or 0
     truncate_metrics(metrics, done)
     watch(done, {})
@@ -199,7 +212,7 @@ def load_learner(folder: Path | str) -> Portable:
         tasks = run.splits.train
         return Portable(run.experiment, run.learner, tasks.problem, tasks.families)
     problem = problem_of(config["problem"])
-    now = checkpoint.restore(folder / "checkpoints", saved, fresh(experiment, problem))
+    now = checkpoint.restore(folder / "checkpoints", saved, _like(experiment, problem))
     made = config.get("made")
     return Portable(
         experiment,
@@ -240,6 +253,6 @@ def load(folder: Path | str) -> Trained:
     changed = differences(config.get("sources"), splits.sources, "data")
     if changed:
         raise RunError(f"{folder}: the data has changed: {'; '.join(changed)}; restore it")
-    now = checkpoint.restore(folder / "checkpoints", saved, fresh(experiment, splits.train.problem))
+    now = checkpoint.restore(folder / "checkpoints", saved, _like(experiment, splits.train.problem))
     made = config.get("made") if isinstance(config.get("made"), dict) else None
     return Trained(experiment, now.state.learner, splits, saved, float(now.seconds), made)

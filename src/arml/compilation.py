@@ -1,0 +1,49 @@
+"""What XLA is told where its defaults cost more than they give, by what a program is for.
+
+On a CPU most of the wait before the first step is compilation. The settings change rounding at
+most. On other devices XLA's defaults stand.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import equinox as eqx
+import jax
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ONCE = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+}
+"""For a program that runs once, such as the drawing of initial weights: compile it quickly."""
+LARGE = {"xla_cpu_use_fusion_emitters": False}
+"""For one whose time goes into convolutions, or that runs for seconds at most: these emitters take
+most of the compilation, and speed up long loops over small arrays only."""
+
+
+def jit(function: F, settings: dict[str, Any], *, donate: str = "none") -> F:
+    """`eqx.filter_jit` with those of `settings` that this XLA knows; `donate` as there."""
+    known = {}
+    if jax.default_backend() == "cpu":
+        known = {name: value for name, value in settings.items() if _known(name, value)}
+    compiled: Any = eqx.filter_jit
+    return cast(F, compiled(function, donate=donate, compiler_options=known))
+
+
+@cache
+def _known(name: str, value: Any) -> bool:
+    try:
+        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+    except Exception:  # XLA's settings come and go, and it raises of several kinds
+        return False
+    return True
+
+
+def short(function: F) -> F:
+    """`eqx.filter_jit` for a function that is called for seconds at most: quickly compiled."""
+    # When first called, as the device is not to be touched before.
+    compiled = cache(lambda: jit(function, LARGE))
+    return cast(F, lambda *arguments: compiled()(*arguments))

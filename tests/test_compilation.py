@@ -1,0 +1,75 @@
+"""How programs are compiled, and that they are kept."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from arml.cli import compiled
+from arml.compilation import LARGE, ONCE, _known, jit, short
+
+
+def test_a_setting_that_xla_does_not_know_is_left_out():
+    assert jit(lambda x: 2 * x, {"xla_cpu_no_such_setting": True})(jnp.ones(2)).sum() == 4
+
+
+def test_this_xla_knows_every_setting():
+    assert [name for name, value in (ONCE | LARGE).items() if not _known(name, value)] == []
+
+
+def test_a_short_program_takes_what_filter_jit_takes():
+    scaled = short(lambda tree, by: jax.tree.map(lambda a: by * a, tree["a"]))
+    assert scaled({"a": jnp.ones(2), "name": "static"}, 3.0).sum() == 6
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name in ("JAX_COMPILATION_CACHE_DIR", *compiled.SETTINGS):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path))
+    return tmp_path / "compiled"
+
+
+PROGRAM = """
+from arml.cli.compiled import keep_compiled
+keep_compiled()
+import jax, jax.numpy as jnp
+print(jax.jit(lambda x: jnp.sin(jnp.cumsum(x @ x.T)))(jnp.ones((7, 3))).sum())
+"""
+
+
+def run_program() -> tuple[str, str]:
+    environment = {**os.environ, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout, done.stderr
+
+
+def test_programs_are_kept_and_a_truncated_one_is_compiled_anew(folder):
+    first, _ = run_program()
+    (kept,) = folder.glob("*/jit__lambda*")
+    kept.write_bytes(kept.read_bytes()[:100])
+    again, said = run_program()
+    assert again == first
+    assert "Error reading persistent compilation cache entry" in said
+
+
+def test_jax_own_variables_are_followed(folder, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
+    compiled.keep_compiled()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "elsewhere"
+
+
+def test_the_oldest_programs_make_room(folder, monkeypatch):
+    monkeypatch.setattr(compiled, "LARGEST", 250)
+    (folder / "processor").mkdir(parents=True)
+    for age in range(5):
+        path = folder / "processor" / str(age)
+        path.write_bytes(bytes(100))
+        os.utime(path, (1000 - age, 1000 - age))
+    compiled.keep_compiled()
+    assert sorted(path.name for path in folder.glob("*/*")) == ["0", "1"]
