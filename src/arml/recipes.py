@@ -14,11 +14,13 @@ from arml.episodes import Problem
 from arml.experiment import Experiment
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
+from arml.tasks.vectors import VectorsOptions
 from arml.train import OuterOptions
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)
 IMAGES = Problem("classification", (28, 28, 3), 5, shots=1, queries=15)
 STARTER = Problem("classification", (32, 32, 3), 5, shots=1, queries=15)
+VECTORS = Problem("classification", (512,), 5, shots=1, queries=15)
 BENCHMARK = Problem("classification", (84, 84, 3), 5, shots=1, queries=15)
 
 
@@ -99,6 +101,36 @@ def images(
     return replace(experiment, **IMAGE_SETTINGS.get(name.partition("/")[2], {}))
 
 
+def features(algorithm: str) -> Experiment:
+    """Vectors that `arml features` made: a hidden layer of 64, batch 16, 5 inner steps.
+
+    A vector may have a thousand numbers, so ARML's gates are one a unit and not one a weight.
+    """
+    options = ALGORITHMS[algorithm].options(VECTORS)
+    if isinstance(options, ARMLOptions):
+        options = replace(options, granularity="filter")
+    experiment = Experiment(
+        f"features/{algorithm}",
+        options,
+        VectorsOptions(),
+        MLPOptions(hidden=(64,), init="he"),
+        OuterOptions(clip=10.0, schedule="cosine"),
+        steps=5_000,
+        batch=16,
+        chunk=16,
+        interval=50,
+        checkpoint_every=500,
+        validate_every=500,
+    )
+    return replace(experiment, **IMAGE_SETTINGS.get(algorithm, {}))
+
+
+def frozen_protonet() -> Experiment:
+    """The nearest class mean of frozen features: nothing is trained."""
+    experiment = replace(features("protonet"), recipe="features/frozen-protonet", steps=0)
+    return replace(experiment, network=MLPOptions(hidden=()), outer=OuterOptions())
+
+
 def protonet_20way() -> Experiment:
     """ProtoNet as its authors train it, on more ways than it is tested on."""
     tasks = FoldersOptions(train_ways=20)
@@ -145,6 +177,7 @@ PROBLEMS: dict[str, tuple[str, str, Callable[[str], Experiment]]] = {
         partial(starter, art=True),
     ),
     "folders": ("classification", "Your own images (--data FOLDER_OR_ZIP...)", folders),
+    "features": ("classification", "Frozen features of images (--data FEATURES...)", features),
     **{
         store: ("classification", about, partial(prepared, store=store, steps=steps))
         for store, about, steps in (
@@ -181,6 +214,9 @@ RECIPES: dict[str, Recipe] = {
         for algorithm, known in ALGORITHMS.items()
         if kind in known.kinds
     },
+    "features/frozen-protonet": Recipe(
+        f"{PROBLEMS['features'][1]}. The nearest class mean; nothing is trained.", frozen_protonet
+    ),
     "folders/protonet-20way": Recipe(
         f"{PROBLEMS['folders'][1]}. ProtoNet trained on 20 ways as by its authors.", protonet_20way
     ),

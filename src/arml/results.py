@@ -64,7 +64,8 @@ class Result(TypedDict):
     """`result.json`. `seconds` is the training time; `floor` the best score that is possible.
 
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
-    `options` is the same for runs that differ in nothing but their seed. Older files lack both.
+    `options` is the same for runs that differ in nothing but their seed; `inputs` is the frozen
+    model of frozen features, and what it saw in training. Older files lack these.
     """
 
     format: int
@@ -85,6 +86,7 @@ class Result(TypedDict):
     floor: float | None
     trained: NotRequired[dict[str, Any] | None]
     options: NotRequired[str | None]
+    inputs: NotRequired[dict[str, Any] | None]
 
 
 class Run(NamedTuple):
@@ -169,6 +171,7 @@ _FIELDS: dict[str, tuple[tuple[type, ...], str]] = {
 _LATER: dict[str, tuple[tuple[type, ...], str]] = {
     "trained": ((dict, type(None)), "an object or null"),
     "options": ((str, type(None)), "a string or null"),
+    "inputs": ((dict, type(None)), "an object or null"),
 }
 """Fields that older files lack."""
 

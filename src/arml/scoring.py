@@ -3,7 +3,7 @@
 The tasks of a split are the same for every run, so two runs are compared task by task.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from arml.losses import score_of
 from arml.provenance import commit, device, versions
 from arml.results import FORMAT, Result, RunError, paired, read_json, summarise
 from arml.tasks.options import FoldersOptions, FunctionsOptions
+from arml.tasks.vectors import VectorsOptions
 
 FLOORS: dict[tuple[float, float], float] = {(0.0, 5.0): 0.127, (-5.0, 5.0): 0.153}
 """Mean squared error of the Bayes-optimal predictor by range of the inputs, at the other defaults
@@ -63,16 +64,18 @@ def score(
         learner, distribution, split=split, n=tasks, chunk=run.experiment.chunk, watch=watch
     )
     summary = summarise(*scores, distribution.families)
+    inputs = run.splits.inputs
     result = Result(
         format=FORMAT,
-        recipe=run.experiment.recipe,
+        # Rows of different models are not seeds of one experiment.
+        recipe=run.experiment.recipe + (f" ({inputs['model']})" if inputs else ""),
         seed=run.experiment.seed,
         split=split,
         metric=score_of(distribution.problem)[0],
         score=summary["score"],
         families=summary["families"],
         inner_steps=steps_of(learner),
-        protocol=protocol(run.experiment),
+        protocol=protocol(run.experiment, inputs),
         commit=commit(),
         versions=versions(),
         device=device(),
@@ -82,6 +85,7 @@ def score(
         floor=floor(run.experiment),
         trained=run.made,
         options=fingerprint(run.experiment),
+        inputs=inputs,
     )
     return Scored(folder, run, result, scores)
 
@@ -119,10 +123,11 @@ def _identity(scored: Scored) -> tuple[Any, ...]:
     options = scored.run.experiment.tasks
     drawn: dict[str, Any] = {"kind": type(options).__name__, **vars(options)}
     parts = None
-    if isinstance(options, FoldersOptions):
+    if isinstance(options, FoldersOptions | VectorsOptions):
         # The digests and the split's file say what these led to.
         drawn = {key: drawn[key] for key in drawn if key not in ("data", "split_seed")}
-        parts = read_json(scored.folder / "split.json")
+        path = scored.folder / "split.json"
+        parts = read_json(path) if path.exists() else None  # None: published with the data
     # Families are drawn by their place, so their order counts.
     data = list(scored.run.splits.sources.items())
     return drawn, data, parts, (scored.result["split"], scored.result["score"]["n"])
@@ -133,8 +138,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= 160 else f"{text[:157]}..."
 
 
-def protocol(experiment: Experiment) -> str:
-    """The conditions of a score in words."""
+def protocol(experiment: Experiment, inputs: Mapping[str, Any] | None = None) -> str:
+    """The conditions of a score in words; `inputs` is the model of frozen features."""
     tasks: Any = experiment.tasks
     if isinstance(tasks, FunctionsOptions):
         planes = "" if tasks.flat else ", all families over both inputs"
@@ -143,9 +148,12 @@ def protocol(experiment: Experiment) -> str:
             f"{tasks.high:g}], noise {tasks.noise:g}{planes}"
         )
     statistics = {"batch": "batch statistics (transductive)", "support": "support statistics"}
+    # A network on vectors normalises nothing: no prediction depends on other queries.
+    normalisation = getattr(experiment.network, "normalisation", "support")
+    size = tasks.size if inputs is None else inputs["size"]
     return (
-        f"{tasks.ways}-way {tasks.shots}-shot, {tasks.queries} queries, {tasks.size} px, "
-        f"{statistics[experiment.network.normalisation]}"
+        f"{tasks.ways}-way {tasks.shots}-shot, {tasks.queries} queries, {size} px, "
+        f"{statistics[normalisation]}"
     )
 
 

@@ -95,6 +95,7 @@ def write_learner(
         "families": portable.families,
         "temperature": portable.temperature,
         "weights_sha256": weights,
+        "inputs": portable.inputs,
         "trained": portable.trained,
         "made": provenance(),
         **adapted,
@@ -127,8 +128,16 @@ def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
     blank = eqx.filter_eval_shape(build, experiment, problem)
     learner = _filled(blank, arrays, folder)
     families = tuple(content["families"])
-    about = {"temperature": content["temperature"], "trained": content.get("trained")}
-    return Portable(experiment, learner, problem, families, **about), content
+    portable = Portable(
+        experiment,
+        learner,
+        problem,
+        families,
+        content["temperature"],
+        trained=content.get("trained"),
+        inputs=content.get("inputs"),
+    )
+    return portable, content
 
 
 def checksum(content: Mapping[str, Any]) -> str:

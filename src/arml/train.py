@@ -53,7 +53,7 @@ class OuterOptions:
 
     def rate(self, steps: int) -> optax.Schedule | float:
         """The step size over a run of `steps` outer steps."""
-        if self.schedule == "constant" and not self.warmup:
+        if not steps or (self.schedule == "constant" and not self.warmup):
             return self.outer_rate
         warmup = min(self.warmup, steps - 1)
         fall = {

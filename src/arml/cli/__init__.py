@@ -13,6 +13,10 @@ from arml.cli.console import INTERRUPTED, UsageError
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("arml.cli.show:list_command", "List algorithms, recipes and data sets"),
     "data": ("arml.cli.data:data_command", "List, prepare, verify or show benchmark data sets"),
+    "features": (
+        "arml.cli.features:features_command",
+        "Turn pictures into the vectors of a frozen ONNX model",
+    ),
     "train": (
         "arml.cli.train:train_command",
         "Meta-train a recipe in a folder; the same command again resumes",

@@ -4,10 +4,10 @@ import csv
 import io
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -33,6 +33,8 @@ class AdaptOptions:
     """What to predict: images, folders (searched to their depths), or one CSV file."""
     target: str | None = None
     """Column of a CSV file to predict."""
+    model: Path | None = None
+    """The ONNX model of a learner on frozen features, unless it is the one that ships."""
     out: Path | None = None
     """Write the answers to this CSV file, and not to the terminal."""
     save: Path | None = None
@@ -52,28 +54,29 @@ def adapt_command(arguments: Sequence[str]) -> int:
     if note is not None:
         say(Console(stderr=True), note)
     learner = load(place)
-    if _pictures(learner):
-        predictor = learner.adapt(
-            *labelled_images(options.support, size=learner.problem.features[0])
-        )
+    table = options.support.suffix.lower() == ".csv"
+    eye = None if table else _eye(learner, options.model)
+    if eye is not None:
+        pictures, labels = labelled_images(options.support, size=eye.size)
+        predictor = learner.adapt(eye.read(pictures), labels)
     else:
         if options.target is None:
             raise UsageError("expected --target COLUMN for a table, got none: name the column")
-        table = read_table(options.support, target=options.target)
-        if table.target is None:
+        rows = read_table(options.support, target=options.target)
+        if rows.target is None:
             raise ValueError(
                 f"{options.support}: expected a column {options.target!r}, got "
-                f"{', '.join(table.columns)}: name one of these with --target"
+                f"{', '.join(rows.columns)}: name one of these with --target"
             )
-        _check_columns(options.support, table.x)
+        _check_columns(options.support, rows.x)
         y: Sequence[float] | Sequence[str]
         regression = learner.problem.kind == "regression"
-        texts = table.target
+        texts = rows.target
         y = [_number(text, options.support) for text in texts] if regression else texts
-        predictor = learner.adapt(table.x, y)
+        predictor = learner.adapt(rows.x, y)
     _describe(predictor, Console(stderr=True))
     if options.query:
-        _answer(predictor, options.query, options.target, options.out)
+        _answer(predictor, eye, options.query, options.target, options.out)
     if options.save is not None:
         predictor.save(options.save)
         say(Console(stderr=True), f"the predictor is kept in {options.save}")
@@ -90,6 +93,8 @@ class PredictOptions:
     """Images, folders (searched to their depths), or one CSV file."""
     target: str | None = None
     """Column of the CSV file to leave out."""
+    model: Path | None = None
+    """The ONNX model of a learner on frozen features, unless it is the one that ships."""
     out: Path | None = None
     """Write the answers to this CSV file, and not to the terminal."""
 
@@ -99,7 +104,10 @@ def predict_command(arguments: Sequence[str]) -> int:
     options: PredictOptions = parse(PredictOptions, arguments, prog="arml predict")
     from arml.predictor import load_predictor
 
-    _answer(load_predictor(options.predictor), options.query, options.target, options.out)
+    predictor = load_predictor(options.predictor)
+    table = [path.suffix.lower() for path in options.query] == [".csv"]
+    eye = None if table else _eye(predictor, options.model)
+    _answer(predictor, eye, options.query, options.target, options.out)
     return 0
 
 
@@ -131,8 +139,27 @@ def export_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _pictures(owner: Any) -> bool:
-    return len(owner.problem.features) == 3
+class Eye(NamedTuple):
+    """How a learner takes pictures."""
+
+    size: int
+    """Pixels a side."""
+    read: Callable[[np.ndarray], np.ndarray]
+    """From pixels to its inputs."""
+
+
+def _eye(owner: Any, model: Path | None) -> Eye | None:
+    """None for a learner of tables."""
+    if len(owner.problem.features) == 3:
+        if model is not None:
+            raise UsageError("expected no --model for a learner on pixels, got one: leave it out")
+        return Eye(owner.problem.features[0], lambda pixels: pixels)
+    if owner.portable.inputs is None:
+        return None
+    from arml.tasks.sources.extractor import remade
+
+    extractor = remade(owner.portable.inputs, model)
+    return Eye(extractor.size, extractor)
 
 
 def _number(text: str, path: Path) -> float:
@@ -165,10 +192,12 @@ def vertices(weights: np.ndarray, most: int = 3) -> str:
     return ", ".join(f"V{i} {weights[i]:.2f}" for i in order)
 
 
-def _answer(predictor: Any, query: Sequence[Path], target: str | None, out: Path | None) -> None:
+def _answer(
+    predictor: Any, eye: Eye | None, query: Sequence[Path], target: str | None, out: Path | None
+) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    rows = _rows(predictor, query, target)
+    rows = _rows(predictor, eye, query, target)
     writer.writerows(rows)
     if out is None:
         sys.stdout.write(text.getvalue())
@@ -177,19 +206,21 @@ def _answer(predictor: Any, query: Sequence[Path], target: str | None, out: Path
     say(Console(stderr=True), f"written to {out}")
 
 
-def _rows(predictor: Any, query: Sequence[Path], target: str | None) -> Iterator[list[Any]]:
+def _rows(
+    predictor: Any, eye: Eye | None, query: Sequence[Path], target: str | None
+) -> Iterator[list[Any]]:
     from arml.tasks.sources.own import decoded, image_files, read_table
 
-    if _pictures(predictor):
+    if eye is not None:
         files = image_files(query)
-        batches = decoded(files, size=predictor.problem.features[0])
+        batches = (eye.read(some) for some in decoded(files, size=eye.size))
         names: Sequence[Any] = files
         first = "file"
     else:
         if len(query) != 1:
             raise UsageError(f"expected one CSV file as the query, got {len(query)}: give one")
         table = read_table(query[0], target=target)
-        batches, names, first = iter([table.x]), range(2, len(table.x) + 2), "row"
+        batches, names, first = (x for x in [table.x]), range(2, len(table.x) + 2), "row"
     if predictor.classes is None:
         yield [first, "prediction"]
         for name, value in zip(names, _each(predictor.predict(b) for b in batches), strict=True):

@@ -60,9 +60,11 @@ def _prepared() -> list[dict[str, Any]]:
 def _data(experiment: Any) -> str:
     """What a recipe's command needs besides a folder for the run."""
     from arml.tasks.options import FoldersOptions
+    from arml.tasks.vectors import VectorsOptions
 
-    needed = isinstance(experiment.tasks, FoldersOptions)
-    return " --data FOLDER_OR_ZIP..." if needed else ""
+    if isinstance(experiment.tasks, VectorsOptions):
+        return " --data FEATURES..."
+    return " --data FOLDER_OR_ZIP..." if isinstance(experiment.tasks, FoldersOptions) else ""
 
 
 def _described(texts: dict[str, Any]) -> list[dict[str, Any]]:

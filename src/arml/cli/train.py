@@ -3,6 +3,7 @@
 import dataclasses
 import shlex
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,9 +80,12 @@ def _as(kind: type, options: Any) -> Any:
 
 
 TRAIN_HELP = """usage: arml train RECIPE --run DIR [OPTIONS]
+       arml train --data FOLDER... --run DIR [--minutes MINUTES] [OPTIONS]
 
 Meta-train a recipe in a folder; the same command again resumes. `arml train RECIPE --help` lists
-the options of a recipe, `arml list` the recipes:
+the options of a recipe, `arml list` the recipes. Without a recipe, ARML is trained on your own
+pictures (one folder a class; each FOLDER or zip is a family) or on features of them, with options
+that suit them: what is chosen is said, and every option can be given. The recipes:
 """
 
 
@@ -97,26 +101,63 @@ def _recipe_at(words: Sequence[str]) -> int | None:
     return after if after < len(words) and not words[after].startswith("-") else None
 
 
+def _values(words: Sequence[str], option: str) -> list[str]:
+    """What is given to an option: the words up to the next one."""
+    for i, word in enumerate(words):
+        if word.startswith(f"{option}="):
+            return [word.partition("=")[2]]
+        if word == option:
+            return list(takewhile(lambda value: not value.startswith("--"), words[i + 1 :]))
+    return []
+
+
+def _chosen(rest: list[str], data: Sequence[str]) -> tuple[Experiment, list[str]]:
+    """An experiment for the user's own data, and what was chosen. Takes --minutes from `rest`."""
+    from arml.choose import CHOSEN, MINUTES, choose
+
+    minutes = MINUTES
+    if "--minutes" in rest:
+        at = rest.index("--minutes")
+        value = " ".join(rest[at + 1 : at + 2])
+        del rest[at : at + 2]
+        try:
+            minutes = float(value)
+        except ValueError:
+            raise UsageError(f"expected --minutes as a number, got {value!r}") from None
+    fixed = {}
+    for name in CHOSEN:
+        value = " ".join(_values(rest, f"--{name}"))
+        # What is no number is refused where all options are read.
+        if value.isdecimal():
+            fixed[name] = int(value)
+    return choose(data, fixed=fixed, minutes=minutes)
+
+
 def train_command(arguments: Sequence[str]) -> int:
     """Meta-train a recipe in a folder; the same command again resumes"""
     rest = list(arguments)
     place = _recipe_at(rest)
-    if place is None:
+    console = Console()
+    if place is None and (data := _values(rest, "--data")):
+        experiment, lines = _chosen(rest, data)
+    elif place is None:
         if {"-h", "--help"} & {*rest}:
             print(TRAIN_HELP + "\n".join(f"  {known}" for known in RECIPES))
             return 0
         raise UsageError(
-            f"expected a recipe, got none: `arml train RECIPE --run DIR`, where RECIPE is one of "
+            f"expected a recipe, got none: `arml train RECIPE --run DIR`, or "
+            f"`arml train --data FOLDER... --run DIR` for your own pictures; RECIPE is one of "
             f"{', '.join(RECIPES)}"
         )
-    name = rest.pop(place)
-    kind, back = _taken(name, recipe(name))
-    options = parse(kind, rest, prog=f"arml train {name}")
+    else:
+        experiment, lines = recipe(rest.pop(place)), []
+    kind, back = _taken(experiment.recipe, experiment)
+    options = parse(kind, rest, prog=f"arml train {experiment.recipe}")
     experiment, folder = back(options.experiment), options.run
     experiment.check()
     check_claim(experiment, folder)
-
-    console = Console()
+    for line in lines:
+        say(console, line)
     if checkpoint.latest(folder / "checkpoints") == experiment.steps:
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
         _finish(console, folder)

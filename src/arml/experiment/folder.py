@@ -50,6 +50,7 @@ def claim(experiment: Experiment, splits: Splits, folder: Path) -> None:
         # So that the learner can be used where the data is not.
         "problem": asdict(splits.train.problem),
         "families": splits.train.families,
+        "inputs": splits.inputs,
         # For the reader of a result: no part of what must be the same to resume.
         "made": provenance(),
     }

@@ -14,6 +14,7 @@ from arml.checks import at_least
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results import RunError
 from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
+from arml.tasks.vectors import VectorsOptions
 from arml.train import OuterOptions
 
 NETWORKS: dict[str, Any] = {"mlp": MLPOptions, "conv4": Conv4Options}
@@ -22,6 +23,7 @@ TASKS: dict[str, Any] = {
     "folders": FoldersOptions,
     "starter": StarterOptions,
     "prepared": StoreOptions,
+    "vectors": VectorsOptions,
 }
 PARTS: dict[str, dict[str, Any]] = {
     "algorithm": OPTIONS,
@@ -44,7 +46,7 @@ class Experiment:
     """Options of the base network, one of `NETWORKS`."""
     outer: OuterOptions = field(default_factory=OuterOptions)
     steps: int = 70_000
-    """Outer steps."""
+    """Outer steps; 0 for a learner that has nothing to learn."""
     batch: int = 25
     """Tasks of one outer step."""
     seed: int = 0
@@ -64,7 +66,8 @@ class Experiment:
 
     def check(self) -> None:
         """Refuse what cannot be run, in one line, before any work."""
-        at_least(self, ("steps", "batch", "interval", "chunk", "validation_tasks"), 1)
+        at_least(self, ("steps",), 0)
+        at_least(self, ("batch", "interval", "chunk", "validation_tasks"), 1)
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {self.seed}: change it")
         for name in ("checkpoint_every", "validate_every"):

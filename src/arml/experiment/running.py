@@ -141,6 +141,8 @@ def run(
                 checkpoint.save(checkpoints, done, _Clocked(state, seconds))
             if stopping:
                 break
+    if saved is None and not experiment.steps:
+        checkpoint.save(checkpoints, 0, now)
     return done
 
 
@@ -198,6 +200,8 @@ class Portable:
     """Divides the logits, so that probabilities are calibrated on validation tasks."""
     trained: dict[str, Any] | None = None
     """Step, commit, versions and device of the training, where they were noted."""
+    inputs: dict[str, Any] | None = None
+    """The frozen model that made its inputs of pictures, if one did."""
 
 
 def load_learner(folder: Path | str) -> Portable:
@@ -219,6 +223,7 @@ def load_learner(folder: Path | str) -> Portable:
         now.state.learner,
         problem,
         tuple(config["families"]),
+        inputs=config.get("inputs"),
         trained={"step": saved, **(made if isinstance(made, dict) else {})},
     )
 

@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, Float32, Int, PRNGKeyArray, UInt8
 
 from arml.episodes import Examples, Problem, Task, TaskDistribution
 from arml.tasks.sources.folders import ImageFamily
@@ -42,14 +42,15 @@ def distinct(
 class ImageEpisodes(TaskDistribution):
     """`ways`-way, `shots`-shot tasks over one or more families of images.
 
-    `x` is float32 `[n, size, size, 3]` in [0, 1]; `y` is int32 `[n]` with `0 <= y < ways`, in the
-    random order in which the classes were drawn. Support and query are ordered by class. Build it
-    with `image_episodes`, which checks that every task can be drawn.
+    `x` is float32 `[n, size, size, 3]` in [0, 1], or `[n, features]` for frozen features; `y` is
+    int32 `[n]` with `0 <= y < ways`, in the random order in which the classes were drawn. Support
+    and query are ordered by class. Build it with `image_episodes`, which checks that every task can
+    be drawn.
     """
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
-    pixels: UInt8[Array, "n size size 3"]
+    pixels: UInt8[Array, "n size size 3"] | Float[Array, "n features"]
     first: Int[Array, " classes"]
     """Index of each class's first image in `pixels`."""
     count: Int[Array, " classes"]
@@ -100,9 +101,11 @@ def draw(
     return Drawn(family, chosen, first[chosen][:, None] + places)
 
 
-def examples(pixels: UInt8[Array, "n size size 3"], ways: int) -> Examples:
-    """Labelled examples from the pixels of images in order of class, as many of each."""
-    x: Float[Array, "n size size 3"] = pixels.astype(jnp.float32) / 255.0
+def examples(
+    pixels: UInt8[Array, "n size size 3"] | Float[Array, "n features"], ways: int
+) -> Examples:
+    """Labelled examples from images or their features in order of class, as many of each."""
+    x = pixels.astype(jnp.float32) / 255.0 if pixels.dtype == jnp.uint8 else pixels
     return Examples(x, jnp.repeat(jnp.arange(ways), len(pixels) // ways))
 
 
@@ -142,7 +145,7 @@ class Table:
 
     families: tuple[str, ...]
     problem: Problem
-    pieces: list[UInt8[np.ndarray, "_ size size 3"]]
+    pieces: list[UInt8[np.ndarray, "_ size size 3"]] | list[Float32[np.ndarray, "_ features"]]
     """The images of each class."""
     first: Int[np.ndarray, " classes"]
     count: Int[np.ndarray, " classes"]

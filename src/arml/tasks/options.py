@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,8 @@ class Splits(NamedTuple):
     test: TaskDistribution
     sources: dict[str, str]
     """The digest of each source; empty where tasks are drawn and not read."""
+    inputs: dict[str, Any] | None = None
+    """The frozen model that made the inputs of pictures, if one did."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,8 @@ class FoldersOptions:
     size: int = 28
     """Images become size x size pixels."""
     split_seed: int = 0
-    """Seeds the split of each family's classes into 64% train, 16% validation, 20% test."""
+    """Seeds the split of each family's classes into 64% train, 16% validation, 20% test, but each
+    as many as a task has."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
         """Load the data and split its classes as the file `split` says; write it if need be."""
@@ -100,21 +104,23 @@ class FoldersOptions:
             self.data,
             size=self.size,
             least=self.shots + self.queries,
-            check=self._check_classes,
+            check=partial(check_classes, self),
             progress=progress,
         )
         known = split.exists()
         if known:
             parts = read_split(split, families, seed=self.split_seed)
         else:
-            parts = {f.name: split_classes(f, seed=self.split_seed) for f in families}
+            parts = {
+                f.name: split_classes(f, seed=self.split_seed, least=self.ways) for f in families
+            }
 
         def episodes(part: str) -> TaskDistribution:
             return image_episodes(
                 families,
                 parts,
                 part=part,
-                ways=_ways(self, part),
+                ways=ways_of(self, part),
                 shots=self.shots,
                 queries=self.queries,
             )
@@ -122,19 +128,9 @@ class FoldersOptions:
         train, validation, test = (episodes(part) for part in ("train", "validation", "test"))
         if not known:
             # Last, so that options which are refused leave no split for the next run to find.
-            write_split(split, families, seed=self.split_seed)
+            write_split(split, families, seed=self.split_seed, least=self.ways)
         sources = {family.name: family.digest for family in families}
         return Splits(train, validation, test, sources)
-
-    def _check_classes(self, family: str, classes: int) -> None:
-        """Refuse a family of which no task can be drawn, before its images are decoded."""
-        for part, size in zip(PARTS, part_sizes(classes), strict=True):
-            if size < _ways(self, part):
-                raise ValueError(
-                    f"{family}: expected at least {_ways(self, part)} {part} classes for "
-                    f"{_ways(self, part)}-way tasks, got {size} of its {classes}; lower the ways, "
-                    "or add classes"
-                )
 
     def check(self) -> None:
         """Refuse options that mean nothing, before any data is read."""
@@ -145,7 +141,7 @@ class FoldersOptions:
             )
         if self.size < 16:
             raise ValueError(f"size must be at least 16 px, got {self.size}: raise --size")
-        _check_episodes(self)
+        check_episodes(self)
 
 
 @dataclass(frozen=True)
@@ -187,7 +183,7 @@ class StoreOptions:
     def _episodes(self, store: Store, part: str, on_device: bool) -> TaskDistribution:
         families = store.part(part)
         split = {f.name: {p: f.classes if p == part else () for p in PARTS} for f in families}
-        ways = _ways(self, part)
+        ways = ways_of(self, part)
         table = tabulate(
             families, split, part=part, ways=ways, shots=self.shots, queries=self.queries
         )
@@ -201,7 +197,7 @@ class StoreOptions:
             raise ValueError(
                 "expected a prepared data set, got none: give --store NAME, see `arml data list`"
             )
-        _check_episodes(self)
+        check_episodes(self)
 
 
 @dataclass(frozen=True)
@@ -234,7 +230,7 @@ class StarterOptions:
                 families,
                 parts,
                 part=part,
-                ways=_ways(self, part),
+                ways=ways_of(self, part),
                 shots=self.shots,
                 queries=self.queries,
             )
@@ -244,16 +240,28 @@ class StarterOptions:
 
     def check(self) -> None:
         """Refuse options that mean nothing, before any data is read."""
-        _check_episodes(self)
+        check_episodes(self)
 
 
-def _ways(options: Any, part: str) -> int:
+def ways_of(options: Any, part: str) -> int:
     """Classes of a task of that part."""
     ways: int = (part == "train" and options.train_ways) or options.ways
     return ways
 
 
-def _check_episodes(options: Any) -> None:
+def check_classes(options: Any, family: str, classes: int) -> None:
+    """Refuse a family of which no task can be drawn, before its images are decoded."""
+    for part, size in zip(PARTS, part_sizes(classes, least=options.ways), strict=True):
+        ways = ways_of(options, part)
+        if size < ways:
+            raise ValueError(
+                f"{family}: expected at least {ways} {part} classes for {ways}-way tasks, got "
+                f"{size} of its {classes}; lower the ways, or add classes"
+            )
+
+
+def check_episodes(options: Any) -> None:
+    """Refuse ways, shots and queries that mean nothing."""
     at_least(options, ("ways",), 2)
     at_least(options, ("shots", "queries"), 1)
     if options.train_ways and options.train_ways < options.ways:

@@ -36,15 +36,35 @@ def decode(
     part of it is lost. Shrinking averages over areas; enlarging is bilinear. Raises `ValueError`,
     naming `where`, for whatever is not a whole image.
     """
+    # Boxes count the pixels as they are stored.
+    image = _rgb(_read(data, where, cv2.IMREAD_IGNORE_ORIENTATION if box is not None else 0))
+    if box is not None:
+        left, top, right, bottom = box
+        image = image[top:bottom, left:right]
+        if not image.size:
+            raise ValueError(
+                f"{where}: expected a box within the image, got {box}; fetch the archive again"
+            )
+    return resize(image, size)
+
+
+def shortest_side(data: bytes, *, where: str) -> int:
+    """The shorter side of an image in pixels.
+
+    **Raises** `ValueError`, naming `where`, for whatever is not a whole image.
+    """
+    return int(min(_read(data, where).shape[:2]))
+
+
+def _read(data: bytes, where: str, flags: int = 0) -> Any:
+    """The image as OpenCV has it."""
     problem = _problem(data)
     image = None
     if problem is None:
         # JPEG has no alpha and at most 8 bits, but orientation and CMYK, which OpenCV resolves.
         mode = cv2.IMREAD_COLOR if data.startswith(b"\xff\xd8") else cv2.IMREAD_UNCHANGED
-        if box is not None:
-            mode |= cv2.IMREAD_IGNORE_ORIENTATION  # boxes count the pixels as they are stored
         try:
-            image = cv2.imdecode(np.frombuffer(data, np.uint8), mode)
+            image = cv2.imdecode(np.frombuffer(data, np.uint8), mode | flags)
         except cv2.error:
             image = None
         if image is None:
@@ -56,15 +76,7 @@ def decode(
             f"{where}: expected an image (PNG, JPEG, WebP, BMP, TIFF, ...), got {problem}; "
             "remove or replace the file"
         )
-    image = _rgb(image)
-    if box is not None:
-        left, top, right, bottom = box
-        image = image[top:bottom, left:right]
-        if not image.size:
-            raise ValueError(
-                f"{where}: expected a box within the image, got {box}; fetch the archive again"
-            )
-    return _resize(image, size)
+    return image
 
 
 def _problem(data: bytes) -> str | None:
@@ -113,7 +125,8 @@ def _rgb(image: Any) -> Any:
     return np.ascontiguousarray(np.broadcast_to(colours, (*image.shape[:2], 3)))
 
 
-def _resize(image: Any, size: int) -> Any:
+def resize(image: Any, size: int) -> Any:
+    """Stretch pixels `[h, w, 3]` to `size x size`: areas are averaged, or enlarged bilinearly."""
     height, width = image.shape[:2]
     # In two passes, so that a long and narrow image is averaged along one side only.
     small = cv2.resize(image, (min(width, size), min(height, size)), interpolation=cv2.INTER_AREA)

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int, UInt8
+from jaxtyping import Float32, Int, UInt8
 
 from arml.tasks.sources import cache as caching
 from arml.tasks.sources.archive import Source, check_exists, open_source
@@ -34,13 +34,14 @@ Progress = Callable[[str, int, int], None]
 class ImageFamily:
     """All images of one source, in order of class and then of file name.
 
-    `images` is a read-only memory map; class `i` has `counts[i]` images, from `first[i]` on.
+    `images` is a read-only memory map, of pixels or of vectors that stand for images; class `i` has
+    `counts[i]` of them, from `first[i]` on.
     `digest` is a SHA-256 of the source's content, the same at every size.
     """
 
     name: str
     classes: tuple[str, ...]
-    images: UInt8[np.ndarray, "n size size 3"]
+    images: UInt8[np.ndarray, "n size size 3"] | Float32[np.ndarray, "n features"]
     counts: Int[np.ndarray, " classes"]
     digest: str
 
@@ -84,7 +85,7 @@ def load_families(
             f"expected a size of {SIZES[0]} to {SIZES[-1]} pixels a side, got {size}; change it"
         )
     paths = [Path(source).expanduser().absolute() for source in sources]
-    names = [_name(path) for path in paths]
+    names = [family_name(path) for path in paths]
     for name in names:
         if names.count(name) > 1:
             same = ", ".join(str(p) for p, n in zip(paths, names, strict=True) if n == name)
@@ -107,7 +108,8 @@ def load_families(
         ]
 
 
-def _name(path: Path) -> str:
+def family_name(path: Path) -> str:
+    """What a source's family is called."""
     path = path.resolve() if path.name in ("", "..") else path
     return path.stem if path.suffix.lower() == ".zip" else path.name
 

@@ -23,12 +23,16 @@ Split = dict[str, dict[str, list[str]]]
 
 
 def split_classes(
-    family: ImageFamily, *, seed: int = 0, fractions: Sequence[float] = FRACTIONS
+    family: ImageFamily,
+    *,
+    seed: int = 0,
+    fractions: Sequence[float] = FRACTIONS,
+    least: int = 1,
 ) -> dict[str, list[str]]:
-    """Split a family's classes into `train`, `validation` and `test`, at least one class each.
+    """Split a family's classes into `train`, `validation` and `test`, at least `least` each.
 
     Deterministic, whatever the order of the classes. Raises `ValueError` for fewer than three
-    classes and for fractions that are not three positive numbers with sum one.
+    times `least` classes and for fractions that are not three positive numbers with sum one.
     """
     if len(fractions) != 3 or min(fractions) <= 0 or not math.isclose(sum(fractions), 1):
         raise ValueError(
@@ -36,20 +40,25 @@ def split_classes(
             f"got {tuple(fractions)}; change them"
         )
     total = len(family.classes)
-    if total < 3:
-        raise ValueError(f"{family.name}: expected at least 3 classes, got {total}; add classes")
+    if total < 3 * least:
+        raise ValueError(
+            f"{family.name}: expected at least {3 * least} classes, got {total}; add classes"
+        )
     order = sorted(
         family.classes, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest()
     )
-    train, validation, _ = part_sizes(total, fractions)
+    train, validation, _ = part_sizes(total, fractions, least)
     cuts = (order[:train], order[train : train + validation], order[train + validation :])
     return {part: sorted(names) for part, names in zip(PARTS, cuts, strict=True)}
 
 
-def part_sizes(total: int, fractions: Sequence[float] = FRACTIONS) -> tuple[int, int, int]:
-    """How many of `total` classes, three or more, go to train, validation and test."""
-    test = min(max(1, round(total * fractions[2])), total - 2)
-    validation = min(max(1, round(total * fractions[1])), total - test - 1)
+def part_sizes(
+    total: int, fractions: Sequence[float] = FRACTIONS, least: int = 1
+) -> tuple[int, int, int]:
+    """How many of `total` classes go to train, validation and test: `least` each, if there are
+    enough, whatever the fractions say."""
+    test = min(max(least, round(total * fractions[2])), max(total - 2 * least, 1))
+    validation = min(max(least, round(total * fractions[1])), max(total - test - least, 1))
     return total - validation - test, validation, test
 
 
@@ -59,13 +68,16 @@ def write_split(
     *,
     seed: int = 0,
     fractions: Sequence[float] = FRACTIONS,
+    least: int = 1,
 ) -> Split:
     """Split each family, write the split to a JSON file with its hash, and return it.
 
     Raises `ValueError` as `split_classes` does, and when the file cannot be written; a file that
     was there before is then untouched.
     """
-    split = {f.name: split_classes(f, seed=seed, fractions=fractions) for f in families}
+    split = {
+        f.name: split_classes(f, seed=seed, fractions=fractions, least=least) for f in families
+    }
     content = {
         "format": 1,
         "method": METHOD,

@@ -1,0 +1,89 @@
+"""`arml features`: pictures become the vectors of a frozen model, once."""
+
+import shlex
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from tyro.conf import Positional
+
+from arml.cli.console import INTERRUPTED, UsageError, parse, say
+from arml.cli.data import shown
+
+
+@dataclass(frozen=True)
+class FeaturesOptions:
+    """Turn pictures into the vectors of a frozen ONNX model; the same command again goes on.
+
+    `arml train --data DIR` and `arml train features/METHOD --data DIR` then learn from the vectors.
+    """
+
+    sources: Positional[tuple[str, ...]]
+    """Folders or zips with one folder a class, one family each; or the word starter for
+    the pictures in the package (./starter for a folder of that name)."""
+    out: Path
+    """Folder of the features."""
+    model: Path | None = None
+    """An ONNX model; a small one that ships if not given."""
+    size: int | None = None
+    """Pixels a side that the model sees; its own if it has one, or else 224."""
+    mean: tuple[float, float, float] | None = None
+    """Mean of each channel of pixels in [0, 1]; ImageNet's if not given."""
+    std: tuple[float, float, float] | None = None
+    """Deviation of each channel; ImageNet's if not given. 0.003922 leaves pixels in [0, 255]."""
+    output: str | None = None
+    """The model's output; its first if not given."""
+    raw: bool = False
+    """Leave the vectors as they are, and do not bring them to one length."""
+    saw: str | None = None
+    """What the model saw in training, for the record: what it saw is no fair test."""
+
+
+def features_command(arguments: Sequence[str]) -> int:
+    """Turn pictures into the vectors of a frozen ONNX model"""
+    options: FeaturesOptions = parse(FeaturesOptions, arguments, prog="arml features")
+    if not options.sources:
+        raise UsageError("expected one or more folders or zips of pictures, got none: name them")
+    from arml.tasks.sources.extractor import DEFAULT, IMAGENET, Extractor, Preparation
+    from arml.tasks.sources.vectors import opened, write_features
+
+    prepare = Preparation(
+        size=options.size,
+        mean=options.mean or IMAGENET[0],
+        std=options.std or IMAGENET[1],
+        output=options.output,
+        unit=not options.raw,
+    )
+    extractor = Extractor(options.model or DEFAULT, prepare, saw=options.saw)
+    console = Console()
+    about = extractor.about
+    say(
+        console,
+        f"{about['model']}: pictures of {extractor.size} px to {extractor.dimension} numbers; it "
+        f"saw in training: {about['saw']}",
+    )
+    if about["saw"] == "unknown":
+        say(console, "if that includes test classes, scores are too good; --saw records it")
+    try:
+        with ExitStack() as stack, shown() as progress:
+            families = [f for s in options.sources for f in stack.enter_context(opened(s))]
+            names = [family.name for family in families]
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(
+                        f"expected a different name for each family, got {name!r} twice: rename one"
+                    )
+            for place, family in enumerate(families):
+                new = write_features(
+                    extractor, family, options.out / family.name, place=place, progress=progress
+                )
+                said = f"{sum(family.counts):,} pictures of {len(family.classes)} classes"
+                say(console, f"{family.name}: {said}{'' if new else ', which were there'}")
+    except KeyboardInterrupt:
+        again = shlex.join(["arml", "features", *arguments])
+        say(console, f"stopped; to go on: {again}")
+        return INTERRUPTED
+    say(console, f"next: arml train --data {shlex.quote(str(options.out))} --run DIR")
+    return 0

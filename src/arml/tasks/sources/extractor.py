@@ -1,0 +1,218 @@
+"""A frozen image model in an ONNX file, as a function from pictures to vectors.
+
+Any model with one picture input `[n, 3, h, w]` or `[n, h, w, 3]` (floats or bytes; batch and size
+fixed or free) and an output `[n, d]` or `[n, d, h, w]`, whose places are averaged. onnxruntime runs
+it: `pip install "arml[features]"`.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float32, UInt8
+
+DEFAULT = Path(str(files("arml") / "data" / "extractors" / "starter-protonet.onnx"))
+"""The small model that the package carries."""
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+"""Mean and deviation of ImageNet's channels, for pixels in [0, 1]."""
+SAW = "arml.saw"
+"""Key of a model's metadata that says what it was trained on."""
+BATCH = 32
+SIZE = 224
+TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done to a picture before the model, and to the vector after it."""
+
+    size: int | None = None
+    """Pixels a side; the model's own if it has one, or else 224."""
+    mean: tuple[float, ...] = IMAGENET[0]
+    """Subtracted from pixels in [0, 1], one a channel; for a model that takes bytes, nothing is."""
+    std: tuple[float, ...] = IMAGENET[1]
+    """What they are then divided by."""
+    output: str | None = None
+    """Name of the model's output; its first if not given."""
+    unit: bool = True
+    """Bring every vector to one length, the root of its dimension, so that entries are about 1."""
+
+
+class _Input(NamedTuple):
+    name: str
+    kind: Any
+    channels_first: bool
+    batch: int | None
+    size: int
+
+
+class Extractor:
+    """A model, ready to run. `about` says all that its vectors depend on, as plain data."""
+
+    def __init__(
+        self, model: Path | str, prepare: Preparation | None = None, *, saw: str | None = None
+    ) -> None:
+        """**Raises** `ValueError` in one line for what is no such model, or without onnxruntime."""
+        prepare = prepare or Preparation()
+        path = Path(model)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ValueError(
+                f"{path}: expected an ONNX model, got: {error.strerror}; check the path"
+            ) from error
+        _check_channels(prepare)
+        self._session = _session(path, data)
+        self._input = _picture_input(path, self._session.get_inputs(), prepare.size)
+        self._output = _output_name(path, self._session.get_outputs(), prepare.output)
+        self._prepare = prepare
+        known = self._session.get_modelmeta().custom_metadata_map.get(SAW)
+        self.dimension = self(np.zeros((1, self.size, self.size, 3), np.uint8)).shape[1]
+        self.about: dict[str, Any] = {
+            "model": path.name,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            **asdict(prepare),
+            "size": self.size,
+            "output": self._output,
+            "dimension": self.dimension,
+            "saw": saw or known or "unknown",
+        }
+        if self._input.kind == np.uint8:
+            self.about |= {"mean": None, "std": None}
+
+    @property
+    def size(self) -> int:
+        """Pixels a side of its pictures."""
+        return self._input.size
+
+    def __call__(self, pictures: UInt8[np.ndarray, "n h w 3"]) -> Float32[np.ndarray, "n d"]:
+        """The vectors of RGB pictures of `size` pixels a side.
+
+        **Raises** `ValueError` if the model fails, or its output is of another shape or not finite.
+        """
+        step = self._input.batch or BATCH
+        parts = [self._batch(pictures[i : i + step]) for i in range(0, len(pictures), step)]
+        return np.concatenate(parts)
+
+    def _batch(self, pictures: np.ndarray) -> np.ndarray:
+        n = len(pictures)
+        if self._input.batch:
+            lacking = self._input.batch - n
+            pictures = np.concatenate([pictures, np.repeat(pictures[:1], lacking, axis=0)])
+        x = pictures
+        if self._input.kind != np.uint8:
+            mean, std = (np.asarray(v, np.float32) for v in (self._prepare.mean, self._prepare.std))
+            x = ((x.astype(np.float32) / 255 - mean) / std).astype(self._input.kind)
+        x = np.ascontiguousarray(x.transpose(0, 3, 1, 2) if self._input.channels_first else x)
+        try:
+            (y,) = self._session.run([self._output], {self._input.name: x})
+        except Exception as error:  # onnxruntime's errors share no class of their own
+            raise ValueError(f"the model failed on a batch: {_brief(error)}") from error
+        return self._vectors(np.asarray(y))[:n]
+
+    def _vectors(self, y: np.ndarray) -> np.ndarray:
+        if y.ndim not in (2, 4) or y.dtype.kind != "f":
+            raise ValueError(
+                f"expected an output [n, d] or [n, d, h, w] of floats, got {list(y.shape)} of "
+                f"{y.dtype} from {self._output!r}: name another with --output, or export the model "
+                "without its last layers"
+            )
+        vectors = y.astype(np.float32)
+        if y.ndim == 4:
+            vectors = vectors.mean(axis=(2, 3) if self._input.channels_first else (1, 2))
+        if not np.all(np.isfinite(vectors)):
+            raise ValueError(
+                "expected finite features, got NaN or infinity: check --mean and --std"
+            )
+        if self._prepare.unit:
+            length = np.linalg.norm(vectors, axis=1, keepdims=True) / vectors.shape[1] ** 0.5
+            vectors = vectors / np.maximum(length, np.float32(1e-12))
+        return vectors.astype(np.float32)
+
+
+def remade(about: Mapping[str, Any], model: Path | str | None = None) -> Extractor:
+    """The extractor that `about` describes, from the file `model`, or the model that ships.
+
+    **Raises** `ValueError` in one line if that file is another model.
+    """
+    path = Path(model) if model is not None else DEFAULT
+    options = {name: about[name] for name in ("output", "unit")}
+    if about["mean"] is not None:
+        options |= {"mean": tuple(about["mean"]), "std": tuple(about["std"])}
+    digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "none"
+    if digest != about["sha256"]:
+        got = f"a file with {digest[:12]}..." if model is not None else "no --model"
+        raise ValueError(
+            f"expected the model {about['model']} that the learner's features are of (SHA-256 "
+            f"{about['sha256'][:12]}...), got {got}: give it with --model"
+        )
+    # A model with a size of its own refuses none but another.
+    return Extractor(path, Preparation(size=about["size"], **options), saw=about["saw"])
+
+
+def _check_channels(prepare: Preparation) -> None:
+    for name, values in (("mean", prepare.mean), ("std", prepare.std)):
+        if len(values) != 3 or not np.all(np.isfinite(values)):
+            raise ValueError(f"expected --{name} as three numbers, got {values}: one a channel")
+    if min(prepare.std) <= 0:
+        raise ValueError(f"expected --std above 0, got {prepare.std}: raise it")
+
+
+def _session(path: Path, data: bytes) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ValueError(
+            "expected the package onnxruntime for features, found none: install 'arml[features]'"
+        ) from None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        # By its path, for the weights of a large model may lie in a file beside it.
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        kind = "an empty file" if not data else _brief(error)
+        raise ValueError(f"{path}: expected an ONNX model, got: {kind}") from error
+
+
+def _brief(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _picture_input(path: Path, inputs: list[Any], size: int | None) -> _Input:
+    wanted = f"{path}: expected a model with one input of pictures, [n, 3, h, w] or [n, h, w, 3]"
+    if len(inputs) != 1:
+        named = ", ".join(f"{i.name} {i.shape}" for i in inputs)
+        raise ValueError(f"{wanted}, got {len(inputs)} inputs ({named}): export another")
+    (found,) = inputs
+    shape = [s if isinstance(s, int) and s > 0 else None for s in found.shape]
+    if found.type not in TYPES:
+        raise ValueError(f"{wanted}, of floats or bytes, got {found.type}: export another")
+    if len(shape) != 4 or 3 not in (shape[1], shape[3]):
+        raise ValueError(f"{wanted}, got {found.shape}: export the model with its channels named")
+    first = shape[1] == 3
+    height, width = shape[2:] if first else shape[1:3]
+    fixed = height or width
+    if (height or fixed) != (width or fixed):
+        raise ValueError(f"{wanted} that is square, got {found.shape}: export another")
+    if fixed and size not in (None, fixed):
+        raise ValueError(
+            f"{path}: the model takes pictures of {fixed} px, got --size {size}: leave it out"
+        )
+    if size is not None and not 4 <= size <= 1024:
+        raise ValueError(f"size must be from 4 to 1024 px, got {size}: change --size")
+    return _Input(found.name, TYPES[found.type], first, shape[0], fixed or size or SIZE)
+
+
+def _output_name(path: Path, outputs: list[Any], wanted: str | None) -> str:
+    names = [str(output.name) for output in outputs]
+    if wanted is not None and wanted not in names:
+        raise ValueError(
+            f"{path}: expected one of the outputs {', '.join(names)}, got {wanted!r}: change "
+            "--output"
+        )
+    return wanted or names[0]
