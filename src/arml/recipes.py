@@ -195,9 +195,10 @@ MEASURED: dict[str, tuple[float, float]] = {
     "regression2d/arml": (18, 0.164),
     "regression2d/arml-official": (5.5, 0.229),
     "regression2d/arml-paper": (5, 0.236),
-    "regression2d/mt-net": (15, 0.696),
-    "regression2d/hsml": (13, 0.210),
-    "regression2d/mumomaml": (27, 0.243),
+    "regression2d/mt-net": (12, 0.726),
+    "regression2d/hsml": (13, 0.205),
+    "regression2d/mumomaml": (16, 0.248),
+    "regression2d/reptile": (3.5, 2.59),
     "regression2d-wide/maml": (2.5, 1.64),
     "regression2d-wide/arml-official": (5.5, 0.562),
 }
