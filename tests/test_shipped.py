@@ -5,6 +5,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from arml.predictor import FewShotLearner
 from arml.results import RunError
 from arml.sharing import SHIPPED, locate, shipped
 from arml.tasks.functions import functions_2d
+from arml.tasks.options import StarterOptions
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("regression2d",)
+NAMES = ("regression2d", "starter")
 
 
 def test_the_wheel_carries_them_and_stays_small(tmp_path):
@@ -47,7 +49,7 @@ def test_they_are_found_by_name_and_a_learner_here_goes_first(tmp_path, monkeypa
     assert place == Path("regression2d")
     assert "not the learner that ships" in note
     assert arml.load("regression2d").problem.kind == "regression"
-    with pytest.raises(RunError, match=r"one that ships \(regression2d"):
+    with pytest.raises(RunError, match=r"\(regression2d, starter\), found nothing at startre"):
         arml.load("startre")
 
 
@@ -61,7 +63,7 @@ def test_each_says_what_it_was_trained_on_and_names_no_path():
 
 def mean_score(learner: FewShotLearner, tasks: arml.TaskDistribution, n: int) -> float:
     """Mean over tasks of the mean squared error, or of the accuracy."""
-    sample = jax.jit(tasks.sample)
+    sample = eqx.filter_jit(tasks.sample)
     scores = []
     for key in jax.random.split(jax.random.key(0), n):
         task = sample(key)
@@ -79,6 +81,12 @@ def test_the_regression_learner_fits_functions_that_it_never_saw():
     assert mean_score(arml.load("regression2d"), tasks, 2) < 0.8
 
 
+def test_the_starter_learner_tells_classes_that_it_never_saw(tmp_path):
+    # Chance is 0.2.
+    tasks = StarterOptions(shots=2, queries=5).build(tmp_path / "none").test
+    assert mean_score(arml.load("starter"), tasks, 2) > 0.5
+
+
 def test_a_table_is_fitted_by_name_on_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("few.csv").write_text("a,b,height\n0,1,1\n1,1,2\n2,1,3\n3,1,4\n")
@@ -89,4 +97,4 @@ def test_a_table_is_fitted_by_name_on_the_command_line(tmp_path, monkeypatch, ca
     heights = [float(line.split(",")[1]) for line in said.out.splitlines()[1:]]
     np.testing.assert_allclose(heights, [1, 2, 3, 4], atol=0.8)
     assert main(["adapt", "regression", "--support", "few.csv", "--save", "kept"]) == 2
-    assert "one that ships (regression2d" in capsys.readouterr().err
+    assert "one that ships (regression2d, starter)" in capsys.readouterr().err

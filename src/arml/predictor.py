@@ -153,7 +153,7 @@ class Predictor:
 
 def load(path: Path | str) -> FewShotLearner:
     """The learner of a run folder, one that was saved or shared, or one that the package carries:
-    `load("regression2d")`. A folder here of that name that holds a learner goes first.
+    `load("starter")`. A folder here of that name that holds a learner goes first.
 
     **Raises** `RunError` if there is none.
     """

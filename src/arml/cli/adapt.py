@@ -26,7 +26,7 @@ class AdaptOptions:
     """
 
     learner: Positional[Path]
-    """A run folder, a learner that was exported, or one that ships (regression2d)."""
+    """A run folder, a learner that was exported, or one that ships: starter, regression2d."""
     support: Path
     """The labelled examples: a folder or zip with one folder a class, or a CSV file."""
     query: tuple[Path, ...] = ()
