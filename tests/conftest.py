@@ -5,7 +5,11 @@ import os
 # Before JAX starts, and for the processes that tests start: nearly all of their time goes into the
 # compiler, and XLA's fusion emitters for the CPU take three times as long to compile as what they
 # replace.
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
+os.environ["XLA_FLAGS"] = (
+    f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
+    # Four devices, of which all but the tests of several use the first.
+    " --xla_force_host_platform_device_count=4"
+)
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 
 import jax

@@ -18,7 +18,7 @@ LAYERS = (
     {"inner", "learner"},
     {"nn"},
     {"algorithms"},
-    {"train", "evaluate", "checkpoint", "provenance"},
+    {"devices", "processes", "train", "evaluate", "checkpoint", "provenance"},
     {"experiment"},
     {"recipes", "sharing"},
     {"predictor"},

@@ -27,10 +27,16 @@ def _manager(folder: Path) -> Any:
 
     # It logs, with a traceback, what it raises as well.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
-    return ocp.CheckpointManager(
-        folder.absolute(),
-        options=ocp.CheckpointManagerOptions(max_to_keep=KEEP, enable_async_checkpointing=False),
-    )
+    options = ocp.CheckpointManagerOptions(max_to_keep=KEEP, enable_async_checkpointing=False)
+    if jax.process_count() > 1:
+        # What is on every device needs one writer, which then has nobody to wait for.
+        alone = jax.process_index()
+        options.multiprocessing_options = ocp.options.MultiprocessingOptions(
+            primary_host=alone, active_processes={alone}, barrier_sync_key_prefix="leader"
+        )
+        options.create = False
+        folder.mkdir(parents=True, exist_ok=True)
+    return ocp.CheckpointManager(folder.absolute(), options=options)
 
 
 def _named(state: Any) -> dict[str, Any]:

@@ -6,9 +6,11 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array
 
 from arml.compilation import short
+from arml.devices import over_tasks
 from arml.episodes import TaskDistribution
 from arml.learner import MetaLearner
 from arml.losses import score_of
@@ -26,16 +28,25 @@ class Scores(NamedTuple):
 
 
 @short
-def _score_chunk(learner: MetaLearner, tasks: TaskDistribution, keys: Array) -> tuple[Array, Array]:
+def _score_chunk(
+    learner: MetaLearner, tasks: TaskDistribution, keys: Array, mesh: Mesh | None
+) -> tuple[Array, Array]:
     score = score_of(tasks.problem)[1]
 
-    def one(key: Array) -> tuple[Array, Array]:
-        task_key, adapt_key = jax.random.split(key)
-        task = tasks.sample(task_key)
-        adapted = learner.adapt(task.support, key=adapt_key)
-        return score(adapted.predict(task.query.x), task.query.y), task.family
+    def scores(
+        given: tuple[MetaLearner, TaskDistribution], keys: Array
+    ) -> tuple[None, tuple[Array, Array]]:
+        learner, tasks = given
 
-    return jax.vmap(one)(keys)
+        def one(key: Array) -> tuple[Array, Array]:
+            task_key, adapt_key = jax.random.split(key)
+            task = tasks.sample(task_key)
+            adapted = learner.adapt(task.support, key=adapt_key)
+            return score(adapted.predict(task.query.x), task.query.y), task.family
+
+        return None, jax.vmap(one)(keys)
+
+    return over_tasks(mesh, scores)((learner, tasks), keys)[1]
 
 
 def evaluate(
@@ -45,19 +56,21 @@ def evaluate(
     split: Split,
     n: int,
     chunk: int = 100,
+    mesh: Mesh | None = None,
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Scores:
     """Score `learner` on the first `n` tasks of a split: mse or accuracy, one for each task.
 
     Task `i` is a function of the split and `i` alone, so that two learners' scores are paired.
-    `chunk` tasks are adapted to at once; it changes the memory, not the scores.
+    Each device of `mesh` adapts to `chunk` tasks at once; it changes the memory, not the scores.
     `watch` is called with the number of tasks done and `n`.
     """
+    chunk *= mesh.size if mesh else 1
     values, families = [], []
     for first in range(0, n, chunk):
         # The last chunk is filled up, so that one compiled program serves all.
         keys = _keys(split, first, chunk)
-        scored = _score_chunk(learner, tasks, keys)
+        scored = _score_chunk(learner, tasks, keys, mesh)
         values.append(np.asarray(scored[0]))
         families.append(np.asarray(scored[1]))
         watch(min(first + chunk, n), n)

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -207,3 +207,28 @@ def truncate_metrics(path: Path | str, step: int) -> None:
     kept = [line + b"\n" for line, record in _metric_lines(path) if record["step"] <= step]
     if path.exists():
         write_bytes(path, b"".join(kept))
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Refuse a second process that would write in the same folder at the same time.
+
+    **Raises:** `ValueError`.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(
+                f"{folder}: another process is at work here; wait for it, or stop it"
+            ) from None
+        try:
+            yield
+        finally:
+            (folder / ".lock").unlink(missing_ok=True)

@@ -10,9 +10,11 @@ from typing import Any
 import jax
 
 
-def provenance() -> dict[str, Any]:
-    """All of it, as plain data: `commit`, `versions` and `device`."""
-    return {"commit": commit(), "versions": versions(), "device": device()}
+def provenance(devices: int = 1) -> dict[str, Any]:
+    """All of it, as plain data: `commit`, `versions` and `device`, with how many of it there were
+    where there were several."""
+    several = f"{devices} × " if devices > 1 else ""
+    return {"commit": commit(), "versions": versions(), "device": several + device()}
 
 
 def versions() -> dict[str, str]:

@@ -9,10 +9,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.checks import at_least
 from arml.compilation import LARGE, jit
+from arml.devices import over_tasks, share
 from arml.episodes import Task, TaskDistribution
 from arml.inner import GradientDescent
 from arml.learner import MetaLearner
@@ -125,18 +127,25 @@ def make_step(
     *,
     batch: int,
     chunk: int | None = None,
+    mesh: Mesh | None = None,
     key: PRNGKeyArray,
 ) -> Callable[[TaskDistribution, TrainState], tuple[TrainState, Record]]:
-    """One outer step over `batch` tasks, `chunk` of them at once (a divisor; all if None).
+    """One outer step over `batch` tasks, which the devices of `mesh` share; each adapts to `chunk`
+    of its own at once (a divisor of them; all if None).
 
     Pure: what step `s` draws depends on `key` and `s` alone, so a run can be taken up at any step.
-    A smaller chunk needs less memory, and gives the same numbers to rounding.
+    A smaller chunk needs less memory. Chunks and devices give the same numbers to rounding.
     """
+    own = share(mesh, batch)
 
-    def step(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
-        adapt_key = jax.random.split(jax.random.fold_in(key, state.step))[1]
-        drawn = jax.vmap(tasks.sample)(task_keys(key, state.step, batch))
-        trained, rest = eqx.partition(state.learner, eqx.is_inexact_array)
+    def gradients(
+        given: tuple[TaskDistribution, MetaLearner], keys: tuple[Array, Array]
+    ) -> tuple[Any, Any]:
+        """The gradient of the batch's mean loss, as far as the tasks of these keys (one to draw a
+        task, one to adapt to it) contribute to it; their losses and families."""
+        tasks, learner = given
+        drawn = jax.vmap(tasks.sample)(keys[0])
+        trained, rest = eqx.partition(learner, eqx.is_inexact_array)
 
         def objective(trained: MetaLearner, some: Task, keys: Array) -> tuple[Array, Array]:
             learner = eqx.combine(trained, rest)
@@ -147,21 +156,28 @@ def make_step(
             gradient, losses = jax.grad(objective, has_aux=True)(trained, *some)
             return jax.tree.map(jnp.add, total, gradient), losses
 
-        every = (drawn, jax.random.split(adapt_key, batch))
-        if chunk in (None, batch):
+        every = (drawn, keys[1])
+        if chunk in (None, own):
             gradient, losses = jax.grad(objective, has_aux=True)(trained, *every)
         else:
             chunks = jax.tree.map(lambda a: a.reshape(-1, chunk, *a.shape[1:]), every)
             zeros = jax.tree.map(jnp.zeros_like, trained)
             gradient, losses = jax.lax.scan(accumulate, zeros, chunks)
-            losses = losses.reshape(batch)
+            losses = losses.reshape(own)
+        return gradient, (losses, drawn.family)
+
+    def step(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
+        adapt_key = jax.random.split(jax.random.fold_in(key, state.step))[1]
+        keys = (task_keys(key, state.step, batch), jax.random.split(adapt_key, batch))
+        gradient, (losses, families) = over_tasks(mesh, gradients)((tasks, state.learner), keys)
+        trained, rest = eqx.partition(state.learner, eqx.is_inexact_array)
         loss = jnp.mean(losses)
         updates, optimiser_state = optimiser.update(gradient, state.optimiser, trained)
         learner = eqx.combine(optax.apply_updates(trained, updates), rest)
         bad = ~jnp.isfinite(losses)
         record = Record(
             loss=loss,
-            bad_family=jnp.where(jnp.any(bad), drawn.family[jnp.argmax(bad)], -1),
+            bad_family=jnp.where(jnp.any(bad), families[jnp.argmax(bad)], -1),
             finite=jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient)),
         )
         return TrainState(learner, optimiser_state, state.step + 1), record

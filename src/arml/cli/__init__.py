@@ -21,6 +21,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "arml.cli.train:train_command",
         "Meta-train a recipe in a folder; the same command again resumes",
     ),
+    "tune": (
+        "arml.cli.tune:tune_command",
+        "Search a recipe's options on meta-validation tasks, resumably",
+    ),
     "evaluate": (
         "arml.cli.show:evaluate_command",
         "Score a run on new tasks, by family; compare two runs task by task",

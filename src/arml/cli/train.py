@@ -1,83 +1,50 @@
 """`arml train`: a recipe's options as flags, a run with its progress, and a way to stop it."""
 
-import dataclasses
+import contextlib
+import os
 import shlex
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
 from rich.console import Console
-from tyro.conf import Suppress, arg
+from tyro.conf import arg
 
 from arml import checkpoint
 from arml.cli.console import INTERRUPTED, Display, Stop, TensorBoard, UsageError, parse, say
+from arml.cli.options import Field, recipe_at, taken
 from arml.experiment import Experiment, run
 from arml.experiment.folder import check_claim
+from arml.processes import LostError, alone, join, leads, together
 from arml.recipes import RECIPES, recipe
 from arml.results import load_run
 
-
-def _taken(recipe: str, experiment: Experiment) -> tuple[type, Callable[[Any], Experiment]]:
-    """The options of `arml train` with the recipe's values, and the way back to an experiment.
-
-    Names of nested options are flat: where two parts have one of the same name, the algorithm's
-    gets a prefix.
-    """
-    names = {
-        field.name
-        for part in (experiment, experiment.tasks, experiment.network, experiment.outer)
-        for field in dataclasses.fields(part)
-    }
-    doubled = {f.name for f in dataclasses.fields(experiment.algorithm)} & names
-    algorithm = _annotated(
-        experiment.algorithm, {n: arg(name=f"algorithm-{n.replace('_', '-')}") for n in doubled}
-    )
-    default = _annotated(dataclasses.replace(experiment, algorithm=algorithm), {"recipe": Suppress})
-    fields: list[Any] = [
-        ("run", Annotated[Path, arg(help="Folder of the run; an unfinished one is resumed.")]),
-        # Any, so that each part is parsed as the type of its default.
-        ("experiment", Any, dataclasses.field(default=default)),
-        (
-            "tensorboard",
-            Annotated[bool, arg(help="Write TensorBoard events to the run's folder tensorboard.")],
-            dataclasses.field(default=False),
-        ),
-    ]
-    doc = f"Meta-train the recipe {recipe}; the same command again resumes."
-    kind = dataclasses.make_dataclass("TrainOptions", fields, namespace={"__doc__": doc})
-
-    def back(parsed: Any) -> Experiment:
-        parsed = _as(type(experiment), parsed)
-        return dataclasses.replace(
-            parsed, algorithm=_as(type(experiment.algorithm), parsed.algorithm)
-        )
-
-    return kind, back
-
-
-def _annotated(options: Any, marks: dict[str, Any]) -> Any:
-    """The same options as a subclass whose fields have marks for the parser."""
-    values = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
-    hints = {f.name: f.type for f in dataclasses.fields(options)}
-    fields = [
-        (name, Annotated[hints[name], mark], dataclasses.field(default=values[name]))
-        for name, mark in marks.items()
-    ]
-    kind = dataclasses.make_dataclass(
-        type(options).__name__,
-        fields,
-        bases=(type(options),),
-        frozen=True,
-        kw_only=True,
-        namespace={"__doc__": type(options).__doc__},
-    )
-    return kind(**values)
-
-
-def _as(kind: type, options: Any) -> Any:
-    return kind(**{f.name: getattr(options, f.name) for f in dataclasses.fields(kind)})
-
+FIELDS: tuple[Field, ...] = (
+    ("run", Annotated[Path, arg(help="Folder of the run; an unfinished one is resumed.")]),
+    (
+        "tensorboard",
+        Annotated[bool, arg(help="Write TensorBoard events to the run's folder tensorboard.")],
+        False,
+    ),
+    (
+        "devices",
+        Annotated[int, arg(help="Devices of each process that share the tasks of a step.")],
+        1,
+    ),
+    (
+        "coordinator",
+        Annotated[
+            str | None,
+            arg(help="HOST:PORT of process 0, where several make one run; auto: as JAX finds it."),
+        ],
+        None,
+    ),
+    ("processes", Annotated[int | None, arg(help="How many processes make the run.")], None),
+    ("process", Annotated[int | None, arg(help="Which of them this is, from 0.")], None),
+)
+"""What a command line says of where and how a run is made, which is no part of the experiment."""
 
 TRAIN_HELP = """usage: arml train RECIPE --run DIR [OPTIONS]
        arml train --data FOLDER... --run DIR [--minutes MINUTES] [OPTIONS]
@@ -87,18 +54,6 @@ the options of a recipe, `arml list` the recipes. Without a recipe, ARML is trai
 pictures (one folder a class; each FOLDER or zip is a family) or on features of them, with options
 that suit them: what is chosen is said, and every option can be given. The recipes:
 """
-
-
-def _recipe_at(words: Sequence[str]) -> int | None:
-    """Where the recipe stands: first, or after options; the value of --run is none."""
-    if words and not words[0].startswith("-"):
-        return 0
-    for i, word in enumerate(words):
-        if word in RECIPES and words[i - 1] != "--run":
-            return i
-    after = words.index("--run") + 2 if "--run" in words else len(words)
-    # A recipe that is not known, which is said when it is looked up.
-    return after if after < len(words) and not words[after].startswith("-") else None
 
 
 def _values(words: Sequence[str], option: str) -> list[str]:
@@ -136,8 +91,7 @@ def _chosen(rest: list[str], data: Sequence[str]) -> tuple[Experiment, list[str]
 def train_command(arguments: Sequence[str]) -> int:
     """Meta-train a recipe in a folder; the same command again resumes"""
     rest = list(arguments)
-    place = _recipe_at(rest)
-    console = Console()
+    place = recipe_at(rest)
     if place is None and (data := _values(rest, "--data")):
         experiment, lines = _chosen(rest, data)
     elif place is None:
@@ -151,19 +105,33 @@ def train_command(arguments: Sequence[str]) -> int:
         )
     else:
         experiment, lines = recipe(rest.pop(place)), []
-    kind, back = _taken(experiment.recipe, experiment)
+    about = f"Meta-train the recipe {experiment.recipe}; the same command again resumes."
+    kind, back = taken(experiment, FIELDS, about)
     options = parse(kind, rest, prog=f"arml train {experiment.recipe}")
     experiment, folder = back(options.experiment), options.run
-    experiment.check()
-    check_claim(experiment, folder)
+    if options.coordinator is not None:
+        if not options.process:
+            waiting = "waiting for the other processes of the run, five minutes at most"
+            print(waiting, file=sys.stderr, flush=True)
+        join(options.coordinator, options.processes, options.process)
+    elif options.processes is not None or options.process is not None:
+        raise UsageError(
+            "expected a coordinator with --processes and --process: give --coordinator"
+        )
+    with together():
+        experiment.check()
+        check_claim(experiment, folder)
+
+    # One process speaks for all of a run.
+    console = Console(quiet=not leads())
     for line in lines:
         say(console, line)
-    if checkpoint.latest(folder / "checkpoints") == experiment.steps:
+    if alone() and checkpoint.latest(folder / "checkpoints") == experiment.steps:
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
         _finish(console, folder)
         return 0
     display, stop = Display(console, experiment.steps), Stop()
-    write = TensorBoard(folder / "tensorboard") if options.tensorboard else None
+    write = TensorBoard(folder / "tensorboard") if options.tensorboard and leads() else None
 
     def watch(step: int, record: Any) -> None:
         if write is not None:
@@ -175,14 +143,33 @@ def train_command(arguments: Sequence[str]) -> int:
             raise KeyboardInterrupt
         display.reading(what, done, total)
 
-    with stop.listening(), display.bar:
-        reached = run(experiment, folder, watch=watch, stop=stop, progress=reading)
+    with leaving(), stop.listening(), display.bar:
+        reached = run(
+            experiment,
+            folder,
+            watch=watch,
+            stop=stop,
+            progress=reading,
+            devices=options.devices,
+        )
     if reached < experiment.steps:
         again = shlex.join(["arml", "train", *arguments])
         say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
         return INTERRUPTED
-    _finish(console, folder)
+    if leads():
+        _finish(console, folder)
     return 0
+
+
+@contextlib.contextmanager
+def leaving() -> Iterator[None]:
+    """Ends the program at once where another process has gone: JAX would wait for it at the exit,
+    and then end the program with a signal."""
+    try:
+        yield
+    except LostError as error:
+        print(f"arml: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        os._exit(2)
 
 
 def _finish(console: Console, folder: Path) -> None:

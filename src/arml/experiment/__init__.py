@@ -7,6 +7,7 @@ run is the same run, bit for bit.
 
 from arml.experiment.options import NETWORKS, PARTS, TASKS, Experiment, from_json, to_json
 from arml.experiment.running import (
+    NotFiniteError,
     Portable,
     Trained,
     Watch,
@@ -23,6 +24,7 @@ __all__ = [
     "PARTS",
     "TASKS",
     "Experiment",
+    "NotFiniteError",
     "Portable",
     "Trained",
     "Watch",

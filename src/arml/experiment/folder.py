@@ -36,7 +36,7 @@ def check_claim(experiment: Experiment, folder: Path) -> None:
     _refuse(folder, differences(_plain(old), _plain(to_json(absolute(experiment)))))
 
 
-def claim(experiment: Experiment, splits: Splits, folder: Path) -> None:
+def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int = 1) -> None:
     """Make the folder this experiment's, or check that its data is what it was."""
     path = folder / "config.json"
     if path.exists():
@@ -52,7 +52,7 @@ def claim(experiment: Experiment, splits: Splits, folder: Path) -> None:
         "families": splits.train.families,
         "inputs": splits.inputs,
         # For the reader of a result: no part of what must be the same to resume.
-        "made": provenance(),
+        "made": provenance(devices),
     }
     write_json(path, config)
 

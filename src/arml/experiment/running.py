@@ -14,11 +14,13 @@ from jaxtyping import PRNGKeyArray
 
 from arml import checkpoint
 from arml.compilation import ONCE, jit
+from arml.devices import at_once, everywhere, mesh_of, own_parts, share
 from arml.episodes import Problem
 from arml.evaluate import Split, evaluate
 from arml.experiment.folder import check_claim, claim, differences
-from arml.experiment.options import Experiment, absolute, from_json
+from arml.experiment.options import Experiment, absolute, fingerprint, from_json
 from arml.learner import MetaLearner
+from arml.processes import any_of, attended, check_same, leads, of_leader, together
 from arml.results import RunError, append_metric, load_run, summarise, truncate_metrics
 from arml.tasks.options import Progress, Splits
 from arml.tasks.stream import prefetched
@@ -60,9 +62,14 @@ def _like(experiment: Experiment, problem: Problem) -> _Clocked:
     return _Clocked(eqx.filter_eval_shape(_start, experiment, problem), np.zeros(()))
 
 
+class NotFiniteError(RunError):
+    """The loss of a run is no longer finite."""
+
+
 Watch = Callable[[int, Mapping[str, float]], None]
 
 
+@attended()
 def run(
     experiment: Experiment,
     folder: Path | str,
@@ -70,6 +77,7 @@ def run(
     watch: Watch = lambda step, record: None,
     stop: Callable[[], bool] = lambda: False,
     progress: Progress | None = None,
+    devices: int = 1,
 ) -> int:
     """Meta-train in `folder`, from its newest checkpoint if it has one.
 
@@ -78,6 +86,11 @@ def run(
     - `watch`: called with the step and what was recorded at it: `loss`, `validation`.
     - `stop`: asked after each interval; once true, the state is saved and the run ends.
     - `progress`: told about the decoding of images.
+    - `devices`: of each process; all of them share the tasks of a step. Any number takes up what
+      another has begun, and gives the same numbers to rounding.
+
+    Where several processes were joined (`processes.join`) all call this alike, and the first alone
+    keeps the folder; each reads the data itself.
 
     **Returns** the step that was reached, `experiment.steps` unless it was stopped.
 
@@ -85,60 +98,76 @@ def run(
     another run, a full disk, or a loss that is not finite.
     """
     folder = Path(folder)
-    experiment.check()
-    experiment = absolute(experiment)
-    check_claim(experiment, folder)
-    splits = _splits(experiment, folder, progress)
-    problem = splits.train.problem
-    like = _like(experiment, problem)  # before a folder is claimed: it refuses what cannot be
-    claim(experiment, splits, folder)
     metrics, checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
-    saved = checkpoint.latest(checkpoints)
-    if saved is None:
-        now = fresh(experiment, problem)
-    else:
-        now = checkpoint.restore(checkpoints, saved, like)
-    done = saved or 0
-    truncate_metrics(metrics, done)
-    watch(done, {})
+    with together():
+        experiment.check()
+        mesh = mesh_of(devices)
+        chunk = at_once(experiment.chunk, share(mesh, experiment.batch))
+        experiment = absolute(experiment)
+        check_claim(experiment, folder)
+        splits = _splits(experiment, folder, progress)
+        problem = splits.train.problem
+        like = _like(experiment, problem)  # before a folder is claimed: it refuses what cannot be
+        saved = None
+        if leads():
+            claim(experiment, splits, folder, devices=mesh.size if mesh else 1)
+            saved = checkpoint.latest(checkpoints)
+        if saved is None:
+            now = fresh(experiment, problem)
+        else:
+            now = checkpoint.restore(checkpoints, saved, like)
+        if leads():
+            truncate_metrics(metrics, saved or 0)
+    check_same("options", (fingerprint(experiment), experiment.seed, devices))
+    check_same("data", splits.sources)
+    now = of_leader(now)
+    done = int(now.state.step)
+    with together():
+        watch(done, {})
 
-    step = make_step(
-        experiment.outer.build(experiment.steps),
-        batch=experiment.batch,
-        chunk=min(experiment.chunk, experiment.batch),
-        key=_keys(experiment)[1],
-    )
+    key = _keys(experiment)[1]
+    optimiser = experiment.outer.build(experiment.steps)
+    step = make_step(optimiser, batch=experiment.batch, chunk=chunk, mesh=mesh, key=key)
     intervals: dict[int, Any] = {}
-    state, before, begun = now.state, float(now.seconds), time.monotonic()
-    keys = partial(task_keys, _keys(experiment)[1], batch=experiment.batch)
-    with prefetched(splits.train, keys, start=done, stop=experiment.steps):
+    state, before, begun = everywhere(mesh, now.state), float(now.seconds), time.monotonic()
+    train, validation = everywhere(mesh, (splits.train, splits.validation))
+    keys = partial(task_keys, key, batch=experiment.batch)
+    parts = own_parts(mesh, experiment.batch)
+    with prefetched(train, keys, start=done, stop=experiment.steps, parts=parts):
         while done < experiment.steps:
             size = min(experiment.interval, experiment.steps - done)
             if size not in intervals:
                 intervals[size] = make_interval(step, steps=size, scan=experiment.scan)
-            state, records = intervals[size](splits.train, state)
+            state, records = intervals[size](train, state)
             _check_finite(records, done, splits.train.families, checkpoint.latest(checkpoints))
             done += size
             record = {"loss": float(np.mean(records.loss))}
-            append_metric(metrics, {"step": done, **record})
+            lines = [{"step": done, **record}]
             last = done == experiment.steps
             if last or done % experiment.validate_every == 0:
                 scores = evaluate(
                     state.learner,
-                    splits.validation,
+                    validation,
                     split="validation",
                     n=experiment.validation_tasks,
                     chunk=experiment.chunk,
+                    mesh=mesh,
                 )
                 score = summarise(*scores, splits.validation.families)["score"]
-                record |= {"validation": score["mean"], "validation_ci95": score["ci95"]}
-                validated = {k: v for k, v in record.items() if k != "loss"}
-                append_metric(metrics, {"step": done, **validated})
-            watch(done, record)
-            stopping = stop()
+                scored = {"validation": score["mean"], "validation_ci95": score["ci95"]}
+                lines.append({"step": done, **scored})
+                record |= scored
+            with together():
+                if leads():
+                    for line in lines:
+                        append_metric(metrics, line)
+                watch(done, record)
+            stopping = any_of(stop())
             if last or stopping or done % experiment.checkpoint_every == 0:
-                seconds = np.asarray(before + time.monotonic() - begun)
-                checkpoint.save(checkpoints, done, _Clocked(state, seconds))
+                with together():
+                    if leads():
+                        seconds = np.asarray(before + time.monotonic() - begun)
+                        checkpoint.save(checkpoints, done, _Clocked(state, seconds))
             if stopping:
                 break
     if saved is None and not experiment.steps:
@@ -165,7 +194,7 @@ def _check_finite(records: Record, done: int, families: tuple[str, ...], saved: 
     family = int(records.bad_family[first])
     where = f"on a task of the family {families[family]!r}" if family >= 0 else "in the gradient"
     good = f"the last good checkpoint is that of step {saved}" if saved else "no checkpoint yet"
-    raise RunError(
+    raise NotFiniteError(
         f"the loss is not finite at step {done + first + 1}, {where}; {good}; lower --inner-rate "
         "or --outer-rate, or set --clip, in a new folder"
     )

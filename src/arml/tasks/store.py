@@ -8,7 +8,6 @@ the classes, the counts, where the pictures come from, a SHA-256 of each array, 
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -247,28 +246,6 @@ class Array:
         """Remove the file."""
         self.close()
         self.partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Refuse a second process that would write the same store at the same time."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(
-                f"{folder}: another process is preparing this data set; wait for it, or stop it"
-            ) from None
-        try:
-            yield
-        finally:
-            (folder / ".lock").unlink(missing_ok=True)
 
 
 def counts(index: Mapping[str, Any]) -> dict[str, tuple[int, int]]:

@@ -75,12 +75,12 @@ class Pixels:
         """`take`, for a compiled program."""
         return self.take(np.asarray(index))
 
-    def reset(self) -> None:
-        """Forget what is prepared."""
+    def reset(self, parts: int = 1) -> None:
+        """Forget what is prepared; a batch will be asked for in so many parts."""
         with self.lock:
             self.ready.clear()
             self.late.clear()
-            self.room = threading.Semaphore(AHEAD)
+            self.room = threading.Semaphore(AHEAD * parts)
 
 
 def _expect(images: UInt8[np.ndarray, "_ size size 3"], places: Int[np.ndarray, " n"]) -> None:
@@ -152,6 +152,7 @@ def prefetched(
     *,
     start: int,
     stop: int,
+    parts: Sequence[slice] = (slice(None),),
 ) -> Iterator[None]:
     """Gather the tasks of the steps from `start` to `stop`, some steps ahead of their use.
 
@@ -160,6 +161,7 @@ def prefetched(
     **Arguments**
 
     - `keys`: the keys of a step's tasks, as they are given to `sample`.
+    - `parts`: those of them that each device of this process draws.
     """
     cpu = _cpu()
     if not isinstance(tasks, StreamedEpisodes) or cpu is None:
@@ -180,13 +182,15 @@ def prefetched(
 
     def ahead() -> None:
         for step in range(start, stop):
-            pixels.room.acquire()
-            if over.is_set():
-                return
             with jax.default_device(cpu):
-                pixels.prepare(np.asarray(indices(jnp.asarray(step, jnp.int32))))
+                index = np.asarray(indices(jnp.asarray(step, jnp.int32)))
+            for part in parts:
+                pixels.room.acquire()
+                if over.is_set():
+                    return
+                pixels.prepare(index[part])
 
-    pixels.reset()
+    pixels.reset(len(parts))
     thread = threading.Thread(target=ahead, name="prefetch", daemon=True)
     thread.start()
     try:

@@ -14,7 +14,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from arml.files import write_json
+from arml.files import alone, write_json
 from arml.tasks.sources import authors, fetch
 from arml.tasks.sources.catalogue import ORIGINS, PLAIN, DataSet, lookup
 from arml.tasks.sources.folders import SIZES
@@ -22,7 +22,7 @@ from arml.tasks.sources.layouts import Classes
 from arml.tasks.sources.making import Job, finished, make, plan_of, shown
 from arml.tasks.sources.published import published, select
 from arml.tasks.sources.splits import PARTS
-from arml.tasks.store import INDEX, Progress, alone, open_store, place, write_index
+from arml.tasks.store import INDEX, Progress, open_store, place, write_index
 
 
 def prepare(

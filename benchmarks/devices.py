@@ -1,0 +1,140 @@
+"""Tasks a second of one run in one process and in two, each process on a core of its own.
+
+Every process is bound to one core, so that the second one adds a core; both sides stay alive and
+take turns. Where others use the cores, the wall clock says nothing; `--clock processor` then counts
+the seconds that each process had a processor for, the slower one's for the two: what is left out is
+the time that one waits for the other.
+
+python devices.py worker RECIPE BATCH STEPS_A_DISPATCH CLOCK CORE PORT PROCESSES PROCESS
+"""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from common import Worker, arguments, machine, serve, spread, write
+
+CASES = (("regression2d/maml", 24, 50), ("regression2d/arml", 24, 50), ("folders/maml", 4, 1))
+"""Recipe, tasks of an outer step, outer steps a dispatch."""
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
+
+
+def worker(words: Sequence[str]) -> None:
+    recipe, batch, dispatch, clock, core, port, processes, process = words
+    if hasattr(os, "sched_setaffinity"):
+        # Before JAX starts its threads.
+        os.sched_setaffinity(0, {int(core)})
+    import equinox as eqx
+    import jax
+
+    from arml.devices import everywhere, mesh_of
+    from arml.processes import join
+    from arml.recipes import recipe as named
+    from arml.tasks.functions import functions_2d
+    from arml.train import make_interval, make_step, start
+    from arml_steps import noise_images
+
+    if int(processes) > 1:
+        join(f"127.0.0.1:{port}", int(processes), int(process))
+    mesh, experiment = mesh_of(1), named(recipe)
+    tasks: Any = functions_2d() if recipe.startswith("regression2d") else noise_images(28, 1)
+    net_key, key = jax.random.split(jax.random.key(0))
+    net = experiment.network.build(tasks.problem, key=net_key)
+    learner = experiment.algorithm.build(net, tasks.problem, key=key)
+    optimiser = experiment.outer.build(1_000_000)
+    chunk = min(experiment.chunk, int(batch) // int(processes))
+    step = make_step(optimiser, batch=int(batch), chunk=chunk, mesh=mesh, key=jax.random.key(1))
+    interval = make_interval(step, steps=int(dispatch), scan=int(dispatch) > 1)
+    state, tasks = everywhere(mesh, (start(learner, optimiser), tasks))
+
+    def steps(n: int) -> None:
+        nonlocal state
+        for _ in range(n):
+            state, _record = interval(tasks, state)
+        jax.block_until_ready(eqx.filter(state, eqx.is_array))
+
+    numbers = jax.tree.leaves(eqx.filter(learner, eqx.is_inexact_array))
+    # The gradient, and of each task its loss and its family.
+    message = 4 * sum(leaf.size for leaf in numbers) + 8 * int(batch)
+    serve(steps, each=int(dispatch), clock=CLOCKS[clock], bytes_a_step=message)
+
+
+class Group:
+    """The processes of one run."""
+
+    def __init__(self, case: tuple[str, int, int], clock: str, cores: Sequence[int]) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+
+        def member(i: int) -> Worker:
+            rest = (*case, clock, cores[i], port, len(cores), i)
+            return Worker(sys.executable, "devices.py", "worker", *rest)
+
+        # All at once, for each waits for the others.
+        self.pool = ThreadPoolExecutor(len(cores))
+        self.workers = list(self.pool.map(member, range(len(cores))))
+        self.facts, self.batch = self.workers[0].facts, case[1]
+
+    def tasks_a_second(self, calls: int) -> float:
+        """Over `calls` dispatches."""
+        return self.batch / max(self.pool.map(lambda w: w.seconds(calls), self.workers))
+
+    def close(self) -> None:
+        for one in self.workers:
+            one.close()
+        self.pool.shutdown()
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["worker"]:
+        worker(sys.argv[2:])
+        return
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--recipes", nargs="+", choices=[case[0] for case in CASES])
+    parser.add_argument("--cores", nargs=2, type=int, default=[0, 1], help="one a process")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
+    options = parser.parse_args()
+    before, results = machine(), []
+    rounds, seconds = (3, 1.0) if options.quick else (9, 4.0)
+    for case in CASES:
+        if options.recipes and case[0] not in options.recipes:
+            continue
+        groups = [Group(case, options.clock, options.cores[:n]) for n in (1, 2)]
+        calls = [
+            max(1, round(seconds * group.tasks_a_second(1) / (case[1] * case[2])))
+            for group in groups
+        ]
+        pairs = [
+            [group.tasks_a_second(n) for group, n in zip(groups, calls, strict=True)]
+            for _ in range(rounds)
+        ]
+        facts = groups[1].facts
+        for group in groups:
+            group.close()
+        result = {
+            "recipe": case[0],
+            "batch": case[1],
+            "tasks_a_second_of_one": spread([one for one, _ in pairs]),
+            "tasks_a_second_of_two": spread([two for _, two in pairs]),
+            "times_as_many": spread([two / one for one, two in pairs]),
+            "bytes_a_step": facts["bytes_a_step"],
+            "cores": options.cores,
+            "clock": options.clock,
+        }
+        results.append(result)
+        print(
+            f"{case[0]}, {case[1]} tasks a step: {result['tasks_a_second_of_one']['median']:,.0f} "
+            f"a second in one process, {result['times_as_many']['median']:.2f} times as many in "
+            f"two; {facts['bytes_a_step']:,} bytes all-reduced a step",
+            flush=True,
+        )
+    write("devices", results, before)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""`arml tune`: a sweep of a recipe's options on meta-validation tasks."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from tyro.conf import arg
+
+from arml.cli.console import INTERRUPTED, Stop, UsageError, parse, say
+from arml.cli.options import Field, flags, recipe_at, taken
+from arml.experiment import Experiment
+from arml.recipes import RECIPES, recipe
+from arml.results import write_json
+from arml.search import dimension, usual
+from arml.tuning import Sweep, Trial, tune
+
+SHOWN = 10
+"""Trials in the table at the end."""
+
+FIELDS: tuple[Field, ...] = (
+    ("run", Annotated[Path, arg(help="Folder of the sweep; an unfinished one goes on.")]),
+    ("trials", Annotated[int, arg(help="Choices of options to try in all.")], 20),
+    (
+        "search",
+        Annotated[
+            tuple[str, ...],
+            arg(
+                help="What to search: PART.NAME=LOW..HIGH (on a logarithmic scale if it spans a "
+                "factor of ten) or PART.NAME=A,B,C, where PART is algorithm, outer or network; "
+                "the step sizes and the weights of losses if not given."
+            ),
+        ],
+        (),
+    ),
+    (
+        "pruner",
+        Annotated[
+            Literal["median", "hyperband", "none"],
+            arg(help="When a trial that has fallen behind is stopped."),
+        ],
+        "median",
+    ),
+    ("workers", Annotated[int, arg(help="Trials at a time.")], 1),
+)
+
+HELP = """usage: arml tune RECIPE --run DIR [--trials N] [--search PART.NAME=LOW..HIGH] [OPTIONS]
+
+Search a recipe's options on meta-validation tasks; the same command again goes on. `arml tune
+RECIPE --help` lists all options, `arml list` the recipes.
+"""
+
+
+def tune_command(arguments: Sequence[str]) -> int:
+    """Search a recipe's options on meta-validation tasks; the same command again goes on"""
+    rest = list(arguments)
+    place = recipe_at(rest)
+    if place is None:
+        if {"-h", "--help"} & {*rest}:
+            print(HELP)
+            return 0
+        raise UsageError(
+            "expected a recipe, got none: `arml tune RECIPE --run DIR`, where RECIPE is one of "
+            f"{', '.join(RECIPES)}"
+        )
+    name = rest.pop(place)
+    about = f"Search the options of the recipe {name}; the same command again goes on."
+    kind, back = taken(recipe(name), FIELDS, about)
+    options: Any = parse(kind, rest, prog=f"arml tune {name}")
+    experiment = back(options.experiment)
+    experiment.check()
+    named = tuple(dimension(text, experiment) for text in options.search)
+    sweep = Sweep(experiment, named or usual(experiment), options.pruner)
+
+    console, stop = Console(), Stop()
+    say(console, "searching " + "  ".join(map(str, sweep.search)))
+
+    def watch(trial: Trial) -> None:
+        say(console, _line(trial, experiment.steps))
+
+    with stop.listening():
+        ended = tune(
+            sweep,
+            options.run,
+            trials=options.trials,
+            workers=options.workers,
+            watch=watch,
+            stop=stop,
+        )
+    finished = sum(trial.state == "complete" for trial in ended)
+    if ended:
+        console.print(_table(ended, experiment.steps))
+    if finished:
+        best = _best(ended[0], sweep, name)
+        write_json(options.run / "best.json", best)
+        say(console, f"best of {finished} finished trials, on validation tasks: {best['command']}")
+    if stop():
+        again = shlex.join(["arml", "tune", *arguments])
+        say(console, f"stopped with {len(ended)} trials over; to go on: {again}")
+        return INTERRUPTED
+    return 0
+
+
+def _best(trial: Trial, sweep: Sweep, name: str) -> dict[str, Any]:
+    """The best trial, and the command that makes the run of it."""
+    usual_steps, steps = recipe(name).steps, sweep.experiment.steps
+    # Trials are often shorter than the run that one searches for.
+    whole: Experiment = replace(sweep.with_values(trial.values), steps=max(usual_steps, steps))
+    words = ["arml", "train", name, "--run", f"runs/{name}-tuned", *flags(recipe(name), whole)]
+    return {
+        "score": trial.score,
+        "split": "validation",
+        "tasks": sweep.experiment.validation_tasks,
+        "steps": steps,
+        "values": trial.values,
+        "run": str(trial.folder),
+        "command": shlex.join(words),
+    }
+
+
+def _values(values: dict[str, Any]) -> str:
+    return "  ".join(
+        f"{path}={value:.3g}" if isinstance(value, float) else f"{path}={value}"
+        for path, value in values.items()
+    )
+
+
+def _score(trial: Trial) -> str:
+    return "none" if trial.score is None else f"{trial.score:.4f}"
+
+
+def _state(trial: Trial, steps: int) -> str:
+    if trial.state == "complete":
+        return "finished"
+    return f"ended at step {max(trial.scores, default=0):,} of {steps:,}"
+
+
+def _line(trial: Trial, steps: int) -> str:
+    why = f" ({trial.why.partition(';')[0]})" if trial.why else ""
+    return (
+        f"trial {trial.number}: {_score(trial)}, {_state(trial, steps)}{why}  "
+        f"{_values(trial.values)}"
+    )
+
+
+def _table(ended: Sequence[Trial], steps: int) -> Table:
+    table = Table(title="Validation scores, the best first", title_style="bold")
+    for heading in ("trial", "score"):
+        table.add_column(heading, justify="right")
+    for heading in ("", "options"):
+        table.add_column(heading)
+    for trial in ended[:SHOWN]:
+        row = (str(trial.number), _score(trial), _state(trial, steps), _values(trial.values))
+        table.add_row(*map(Text, row))
+    return table

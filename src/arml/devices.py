@@ -1,0 +1,124 @@
+"""Several devices that share the tasks of a batch: one mesh, over the devices of every process.
+
+The mathematics does not know of it: `over_tasks` hands each device its part of the tasks, adds up
+what is summed over tasks and gathers what is one a task. Parameters are on every device.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+TASKS = "tasks"
+"""The name of the mesh's only axis."""
+
+
+def mesh_of(devices: int) -> Mesh | None:
+    """The first `devices` devices of each process, or None for a single one in all.
+
+    **Raises** `ValueError` if a process has fewer.
+    """
+    if not 1 <= devices <= jax.local_device_count():
+        raise ValueError(
+            f"devices must be from 1 to the {jax.local_device_count()} that this process has, got "
+            f"{devices}: change it"
+        )
+    if devices * jax.process_count() == 1:
+        return None
+    by_process: dict[int, list[jax.Device]] = {}
+    for device in jax.devices():
+        by_process.setdefault(device.process_index, []).append(device)
+    return Mesh(np.ravel([by_process[i][:devices] for i in sorted(by_process)]), (TASKS,))
+
+
+def share(mesh: Mesh | None, batch: int) -> int:
+    """The tasks of one device.
+
+    **Raises** `ValueError` if they cannot be shared out evenly.
+    """
+    if mesh is None:
+        return batch
+    if batch % mesh.size:
+        raise ValueError(
+            f"batch must be a multiple of the {mesh.size} devices of the run, got {batch}: change "
+            "one of them"
+        )
+    return batch // mesh.size
+
+
+def at_once(chunk: int, own: int) -> int:
+    """The tasks that a device adapts to at once, of its `own`: `chunk`, or all if they are fewer.
+
+    **Raises** `ValueError` if they are not a multiple of it.
+    """
+    if own % min(chunk, own):
+        raise ValueError(
+            f"chunk must divide the {own} tasks of a device or be larger, got {chunk}: change it"
+        )
+    return min(chunk, own)
+
+
+def own_parts(mesh: Mesh | None, batch: int) -> list[slice]:
+    """Which tasks of a batch the devices of this process have, a slice for each."""
+    if mesh is None:
+        return [slice(None)]
+    each, here = batch // mesh.size, jax.process_index()
+    owners = [device.process_index for device in mesh.devices]
+    return [slice(i * each, (i + 1) * each) for i, owner in enumerate(owners) if owner == here]
+
+
+def everywhere(mesh: Mesh | None, tree: Any) -> Any:
+    """The same arrays on every device of the mesh."""
+    if mesh is None:
+        return tree
+    whole = NamedSharding(mesh, PartitionSpec())
+
+    def place(leaf: Any) -> Any:
+        if not eqx.is_array(leaf):
+            return leaf
+        # Not `device_put`: it would send the array to every process, to see that all have the same.
+        held = np.asarray(leaf)
+        # A copy for each device, which may keep it and write to it.
+        return jax.make_array_from_callback(held.shape, whole, lambda at: np.array(held[at]))
+
+    return jax.tree.map(place, tree)
+
+
+def over_tasks(
+    mesh: Mesh | None, work: Callable[[Any, Any], tuple[Any, Any]]
+) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """`work(given, keys)`, with the tasks of `keys` (arrays with a leading axis of them) shared out
+    over the mesh.
+
+    **Arguments**
+
+    - `work`: returns what is summed over the tasks that it is given, and what has a leading axis
+      of them. `given` it gets whole.
+
+    **Returns** the same function of all tasks; it is `work` itself without a mesh.
+    """
+    if mesh is None:
+        return work
+
+    def shared(given: Any, keys: Any) -> tuple[Any, Any]:
+        arrays, rest = eqx.partition(given, eqx.is_array)
+
+        def part(arrays: Any, keys: Any) -> tuple[Any, Any]:
+            total, each = work(eqx.combine(arrays, rest), keys)
+            # As one vector: one message between the devices, not one for each parameter.
+            flat, restored = ravel_pytree(total)
+            total = restored(jax.lax.psum(flat, TASKS)) if flat.size else total
+            gather = jax.tree.map(lambda a: jax.lax.all_gather(a, TASKS, tiled=True), each)
+            return total, gather
+
+        specs = (PartitionSpec(), PartitionSpec(TASKS))
+        whole = jax.shard_map(
+            part, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(), check_vma=False
+        )
+        return whole(arrays, keys)
+
+    return shared

@@ -1,0 +1,134 @@
+"""What a sweep searches: options of an experiment, each with the values that it may have."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from arml.experiment import Experiment
+
+PARTS = ("algorithm", "outer", "network")
+"""The parts whose options can be searched. Those of the tasks are no choice: another task's score
+cannot be compared."""
+USUAL = (
+    "algorithm.inner_rate",
+    "algorithm.prior_rate",
+    "algorithm.mu",
+    "algorithm.mu_1",
+    "algorithm.mu_2",
+    "algorithm.kl_weight",
+    "algorithm.eta",
+    "algorithm.scale",
+    "algorithm.auxiliary",
+    "outer.outer_rate",
+)
+"""Step sizes and weights of losses: those that an algorithm has are searched by default, from a
+tenth of the recipe's value to ten times it."""
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """An option, `part.name`, and its values: from `low` to `high`, or one of `choices`."""
+
+    path: str
+    low: float = 0.0
+    high: float = 0.0
+    whole: bool = False
+    choices: tuple[Any, ...] = ()
+
+    @property
+    def log(self) -> bool:
+        """Whether the range is searched on a logarithmic scale: if it spans a factor of ten."""
+        return 0 < self.low <= self.high / 10
+
+    def suggest(self, trial: Any) -> Any:
+        """A value that Optuna's `trial` proposes."""
+        if self.choices:
+            return trial.suggest_categorical(self.path, self.choices)
+        if self.whole:
+            return trial.suggest_int(self.path, int(self.low), int(self.high), log=self.log)
+        return trial.suggest_float(self.path, self.low, self.high, log=self.log)
+
+    def __str__(self) -> str:
+        if self.choices:
+            return f"{self.path}={','.join(map(str, self.choices))}"
+        return f"{self.path}={self.low:g}..{self.high:g}"
+
+
+def usual(experiment: Experiment) -> tuple[Dimension, ...]:
+    """The dimensions that are searched where none is named."""
+    found = []
+    for path in USUAL:
+        part, _, name = path.partition(".")
+        value = getattr(getattr(experiment, part), name, 0)
+        if value:
+            found.append(Dimension(path, value / 10, value * 10))
+    return tuple(found)
+
+
+def dimension(text: str, experiment: Experiment) -> Dimension:
+    """The dimension that `PART.NAME=LOW..HIGH` or `PART.NAME=A,B,C` names.
+
+    **Raises** `ValueError` in one line for an option that there is not, or values that it cannot
+    have.
+    """
+    path, equals, values = text.partition("=")
+    part, _, name = path.partition(".")
+    options = getattr(experiment, part, None) if part in PARTS else None
+    known = {field.name: field.type for field in dataclasses.fields(options)} if options else {}
+    if name not in known:
+        raise ValueError(
+            f"expected an option of {', '.join(PARTS)} to search, such as algorithm.inner_rate, "
+            f"got {path!r}" + (f": {part} has {', '.join(known)}" if known else "")
+        )
+    now = getattr(options, name)
+    low, dots, high = values.partition("..")
+    if not equals or not values or isinstance(now, tuple):
+        raise ValueError(f"expected {path}=LOW..HIGH or {path}=A,B,C, got {text!r}: change it")
+    if not dots:
+        found = Dimension(path, choices=tuple(_value(one, now, text) for one in values.split(",")))
+        allowed = get_args(known[name]) or found.choices
+        if not {*found.choices} <= {*allowed}:
+            raise ValueError(f"expected values of {', '.join(allowed)}, got {text!r}: change it")
+    else:
+        ends = [_value(end, now, text) for end in (low, high)]
+        if isinstance(now, bool | str) or not -math.inf < ends[0] < ends[1] < math.inf:
+            raise ValueError(f"expected a range of numbers from low to high, got {text!r}")
+        found = Dimension(path, float(ends[0]), float(ends[1]), isinstance(now, int))
+    for one in found.choices or ends:
+        chosen(experiment, {path: one}).check()
+    return found
+
+
+def _value(text: str, like: Any, given: str) -> Any:
+    """`text` as a value of the type of `like`."""
+    try:
+        if isinstance(like, bool):
+            return {"true": True, "false": False}[text.strip().lower()]
+        return type(like)(text.strip())
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"expected values of the type {type(like).__name__}, got {text!r} in {given!r}"
+        ) from None
+
+
+def chosen(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
+    """The experiment with these values of the options at these paths."""
+    for path, value in values.items():
+        part, _, name = path.partition(".")
+        options = replace(getattr(experiment, part), **{name: value})
+        experiment = replace(experiment, **{part: options})
+    return experiment
+
+
+def check_apart(dimensions: Sequence[Dimension]) -> None:
+    """Refuse an option that is searched twice."""
+    paths = [dimension.path for dimension in dimensions]
+    twice = {path for path in paths if paths.count(path) > 1}
+    if twice or not paths:
+        raise ValueError(
+            f"expected each option once, got {', '.join(sorted(twice))} twice"
+            if twice
+            else "expected options to search, got none: give --search PART.NAME=LOW..HIGH"
+        )
