@@ -16,7 +16,9 @@ from arml.algorithms.arml import KEYS, ARMLOptions
 from arml.algorithms.maml import MAMLOptions
 from arml.episodes import Examples, Problem
 from arml.evaluate import evaluate
-from arml.explain import by_family, default_threshold, encoder_of, explain, read, read_tasks
+from arml.explain import check, explain
+from arml.explain.graph import default_threshold, read, read_tasks
+from arml.explain.tasks import by_family
 from arml.learner import Adapted, Loss, MetaLearner
 from arml.losses import mse
 from arml.nn.networks import Conv4Options, MLPOptions
@@ -75,7 +77,7 @@ class Zero(MetaLearner):
 
 def test_all_files_are_written_and_returned(run, files):
     names = ["explain.json"]
-    for figure in ("links", "links-average", "knowledge-graph"):
+    for figure in ("knowledge-graph", "links-average", "links", "effects"):
         names += [f"{figure}.png", f"{figure}.svg"]
     assert [path.relative_to(run / "explain").as_posix() for path in files] == names
     assert all(path.stat().st_size > 1000 for path in files)
@@ -131,7 +133,8 @@ def test_the_tasks_are_those_of_the_evaluation_whatever_the_chunk(trained, files
 def test_links_between_vertices_reach_a_task_only_by_some_wirings(reaches, options):
     keys = dict(zip(KEYS, jax.random.split(jax.random.key(1), len(KEYS)), strict=True))
     encoder = ARMLOptions(**{"width": 4, "summary": "mlp", **options}).encoder(PROBLEM, keys)
-    found = jax.jit(lambda key: read(encoder, functions_2d(), key=key))(jax.random.key(0))
+    task = functions_2d().sample(jax.random.key(0))
+    found = jax.jit(lambda task: read(encoder, task))(task)
     assert bool(found.reached) is reaches
     if reaches:
         assert found.effect > 1e-4
@@ -149,17 +152,17 @@ def test_one_task_of_a_family_has_no_deviation_and_none_is_refused(trained):
     index = int(reads.family[0])
     names = tuple(str(i) for i in range(index + 1))
     with pytest.raises(RunError, match=r"got none of '\w+' among 1 tasks; raise --tasks"):
-        by_family(reads, (*names, "another"))
-    one = by_family(reads._replace(family=np.zeros(1, int)), ("only",))
+        by_family(reads.links, reads.family, (*names, "another"))
+    one = by_family(reads.links, np.zeros(1, int), ("only",))
     assert np.max(one["average"]["only"]["sd"]) == 0
     assert one["average"]["only"]["mean"] == one["example"]["only"] == reads.links[0].tolist()
 
 
 def test_a_learner_without_a_graph_is_refused():
     with pytest.raises(RunError, match="got regression2d/maml, which has none; name a run of ARML"):
-        encoder_of(learner(MAMLOptions()), "regression2d/maml")
+        check(learner(MAMLOptions()), "regression2d/maml")
     with pytest.raises(RunError, match="got regression2d/arml with vertices 0; name"):
-        encoder_of(learner(ARMLOptions(vertices=0, width=4)), "regression2d/arml")
+        check(learner(ARMLOptions(vertices=0, width=4)), "regression2d/arml")
 
 
 def test_what_is_no_run_or_no_number_of_tasks_is_refused(run, tmp_path):
@@ -190,7 +193,7 @@ def test_the_report_shows_what_was_explained(run, files, tmp_path):
     write_json(run / "result.json", result)
     write_page([run], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert len(re.findall("<img ", page)) == 4
+    assert len(re.findall("<img ", page)) == 5
     assert "What the meta-knowledge graph learned" in page
     assert f"({TASKS} tasks in all)" in page
     assert "read nothing into them" in page

@@ -6,8 +6,10 @@ program can read; a number that is not finite is `null`, which the tables show a
 the curves as a gap. Nothing here needs JAX, so that a report is quick to make.
 """
 
+import io
 import json
 import math
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
@@ -38,11 +40,13 @@ __all__ = [
     "read_json",
     "read_metrics",
     "read_result",
+    "read_scores",
     "recipe_of",
     "summarise",
     "truncate_metrics",
     "write_bytes",
     "write_json",
+    "write_scores",
     "write_text",
 ]
 
@@ -230,6 +234,38 @@ def read_result(path: Path | str) -> Result:
                 f"{json.dumps(score)[:40]}; make the file again with `arml evaluate`"
             )
     return cast(Result, value)
+
+
+class TaskScores(NamedTuple):
+    """One score per task, the index of the task's family, and which tasks they are."""
+
+    values: np.ndarray
+    families: np.ndarray
+    tasks: str
+    """The same for scores that are paired."""
+
+
+def write_scores(path: Path | str, values: np.ndarray, families: np.ndarray, tasks: str) -> None:
+    """Write the scores of single tasks as a compressed NumPy archive, atomically."""
+    buffer = io.BytesIO()
+    scores, own = np.asarray(values, np.float32), np.asarray(families, np.uint8)
+    np.savez_compressed(buffer, values=scores, families=own, tasks=np.array(tasks))
+    write_bytes(path, buffer.getvalue())
+
+
+def read_scores(path: Path | str) -> TaskScores:
+    """Read what `write_scores` wrote.
+
+    **Raises:** `RunError` if it is absent or damaged.
+    """
+    try:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
+            return TaskScores(found["values"], found["families"], str(found["tasks"]))
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise RunError(
+            f"expected the scores of single tasks in {path}, got none or damaged ones ({error}); "
+            "score the run again"
+        ) from error
 
 
 def load_run(folder: Path | str) -> Run:

@@ -3,6 +3,8 @@
 The tasks of a split are the same for every run, so two runs are compared task by task.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +15,9 @@ import jax
 from arml.evaluate import Scores, Split, evaluate
 from arml.experiment import Experiment, Trained, load
 from arml.experiment.options import fingerprint
+from arml.files import plain
 from arml.inner import steps_of, with_steps
+from arml.learner import MetaLearner
 from arml.losses import score_of
 from arml.provenance import commit, device, versions
 from arml.results import FORMAT, Result, RunError, paired, read_json, summarise
@@ -40,6 +44,7 @@ def score(
     tasks: int = 1000,
     split: Split = "test",
     steps: int | None = None,
+    change: Callable[[MetaLearner], MetaLearner] = lambda learner: learner,
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Scored:
     """Score the newest checkpoint of a run folder on the first `tasks` tasks of a split.
@@ -47,6 +52,7 @@ def score(
     **Arguments**
 
     - `steps`: inner steps at test; those of the training if None.
+    - `change`: what is done to the learner first.
     - `watch`: called with the tasks done and their total.
 
     **Raises** `RunError` for a folder that is no run or is damaged, `ValueError` for a number of
@@ -58,7 +64,7 @@ def score(
         raise ValueError(f"steps must be 0 or more, got {steps}: raise it")
     folder = Path(folder)
     run = load(folder)
-    learner = run.learner if steps is None else with_steps(run.learner, steps)
+    learner = change(run.learner if steps is None else with_steps(run.learner, steps))
     distribution = run.tasks(split)
     scores = evaluate(
         learner, distribution, split=split, n=tasks, chunk=run.experiment.chunk, watch=watch
@@ -118,10 +124,19 @@ def difference(a: Scored, b: Scored) -> dict[str, Any]:
     }
 
 
+def same_tasks(scored: Scored) -> str:
+    """Twelve letters that are the same for runs which were scored on the same tasks."""
+    *what, (split, _) = _identity(scored)
+    text = json.dumps(plain([*what, split]), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
 def _identity(scored: Scored) -> tuple[Any, ...]:
     """All that decides which tasks a run was scored on."""
     options = scored.run.experiment.tasks
     drawn: dict[str, Any] = {"kind": type(options).__name__, **vars(options)}
+    # Test tasks have `ways` classes whatever those of training have.
+    drawn.pop("train_ways", None)
     parts = None
     if isinstance(options, FoldersOptions | VectorsOptions):
         # The digests and the split's file say what these led to.

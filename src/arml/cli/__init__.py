@@ -40,6 +40,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Draw what an ARML run's meta-knowledge graph learned",
     ),
     "report": ("arml.cli.show:report_command", "Write one self-contained page about runs"),
+    "reproduce": (
+        "arml.cli.reproduce:reproduce_command",
+        "Run the paper's tables, resumably; one page compares them with the paper",
+    ),
 }
 """Where each command is, and what it does."""
 

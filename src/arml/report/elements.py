@@ -1,6 +1,8 @@
 """The parts of a page: elements, its style, and the document that needs nothing but itself."""
 
+from base64 import b64encode
 from collections.abc import Iterable
+from hashlib import sha256
 from html import escape
 
 CSS = """
@@ -76,18 +78,27 @@ def scrolling(content: str, name: str) -> str:
     return tag("div", content, class_="scroll", tabindex="0", role="region", aria_label=name)
 
 
+def image(svg: bytes, alternative: str) -> str:
+    """A figure as an image within the page, so that its inner names cannot collide."""
+    data = b64encode(svg).decode()
+    return f'<img alt="{escape(alternative)}" src="data:image/svg+xml;base64,{data}">'
+
+
 def section(identifier: str, title: str, parts: Iterable[str]) -> str:
     """A section under its heading."""
     return tag("section", tag("h2", title) + "\n".join(parts), id=identifier)
 
 
-def document(title: str, body: Iterable[str]) -> str:
-    """The whole page. Its policy forbids scripts and anything from elsewhere."""
+def document(title: str, body: Iterable[str], *, style: str = "", script: str = "") -> str:
+    """The whole page. Its policy forbids anything from elsewhere, and all scripts but `script`."""
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    if script:
+        policy += f"; script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        f"<title>{escape(title)}</title><style>{CSS}</style></head>\n"
-        f"<body>{tag('main', chr(10).join(body))}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{CSS}{style}</style></head>\n"
+        f"<body>{tag('main', chr(10).join(body))}"
+        f"{f'<script>{script}</script>' if script else ''}</body></html>\n"
     )

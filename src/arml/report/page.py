@@ -4,7 +4,6 @@ It needs no network, no script and no other file, so it can be mailed, archived 
 """
 
 import json
-from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -12,13 +11,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from arml.report.elements import code, document, scrolling, section, tag
-from arml.report.figures import (
-    average_heat_maps,
-    heat_maps,
-    knowledge_graph,
-    learning_curves,
-)
+from arml.report.elements import code, document, image, scrolling, section, tag
+from arml.report.explained import captioned, graph_like, strongest
+from arml.report.figures import learning_curves
 from arml.report.rows import Row, make_rows, sections, told_apart
 from arml.report.style import render
 from arml.report.tables import (
@@ -122,10 +117,8 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _figure(figure: Figure, alternative: str, text: str) -> str:
-    """A figure as an image within the page, so that its inner names cannot collide."""
-    data = b64encode(render(figure, "svg")).decode()
-    image = f'<img alt="{escape(alternative)}" src="data:image/svg+xml;base64,{data}">'
-    return tag("figure", scrolling(image, "Figure") + tag("figcaption", escape(text)))
+    shown = scrolling(image(render(figure, "svg"), alternative), "Figure")
+    return tag("figure", shown + tag("figcaption", escape(text)))
 
 
 def _curves(runs: Sequence[Run], metric: str) -> str:
@@ -142,55 +135,10 @@ def _curves(runs: Sequence[Run], metric: str) -> str:
     )
 
 
-def _strongest(explain: dict[str, Any]) -> str:
-    """The figures' content in words: the vertex that each family reads most."""
-    said = []
-    for family, average in explain["average"].items():
-        totals = [sum(column) for column in zip(*average["mean"], strict=True)]
-        said.append(f"{family} V{totals.index(max(totals))}")
-    return "Vertex read most by each family: " + ", ".join(said)
-
-
-def _reach(explain: dict[str, Any]) -> str:
-    """Whether the links between vertices mean anything to a task, in words."""
-    if explain.get("vertex_links_reach_tasks", True):
-        effect = explain.get("vertex_links_effect")
-        if not isinstance(effect, int | float):
-            return ""
-        return f" Without these links, what the prototypes read would change by {effect:.1%}."
-    return (
-        " With this run's wiring these links influence no task, and training had no reason to "
-        "shape them: read nothing into them. What each family reads (left) is unaffected."
-    )
-
-
 def _explained(run: Run, explain: dict[str, Any]) -> str:
-    heat, average = heat_maps(explain), average_heat_maps(explain)
-    knowledge = knowledge_graph(explain)
-    words = _strongest(explain)
-    return (
-        tag("h3", tag("code", escape(_name(run))))
-        + tag("p", f"{escape(words)}.")
-        + _figure(
-            knowledge,
-            f"The meta-knowledge graph of {explain['vertices']} vertices. {words}",
-            "Left: how much each family reads each vertex (V), averaged over its tasks and "
-            "prototypes; each row sums to one. Right: the links between the vertices; those under "
-            f"{explain['threshold']:.3g} are left out.{_reach(explain)}",
-        )
-        + _figure(
-            average,
-            f"Heat maps of the average prototype-to-vertex links by family. {words}",
-            "The same by prototype (row): mean and standard deviation of the links over a family's "
-            f"tasks ({explain['tasks']:,} tasks in all). A large deviation means that tasks of the "
-            "family differ in what they read.",
-        )
-        + _figure(
-            heat,
-            f"Heat maps of prototype-to-vertex links, one task of each family. {words}",
-            "One example: the links of the first test task of each family. Each row sums to one.",
-        )
-    )
+    figures = [_figure(figure, what, caption) for _, figure, what, caption in captioned(explain)]
+    words = tag("p", f"{escape(strongest(explain))}.") if graph_like(explain) else ""
+    return tag("h3", tag("code", escape(_name(run)))) + words + "".join(figures)
 
 
 def _name(run: Run) -> str:

@@ -1,0 +1,247 @@
+"""`arml reproduce`: the paper's tables, by worker processes that can be stopped and go on."""
+
+import os
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table as Grid
+from rich.text import Text
+from tyro.conf import Positional
+
+from arml.cli.console import INTERRUPTED, Stop, UsageError, parse, say
+from arml.report.paper import overall
+from arml.report.study import export, write_study
+from arml.reproduce.costs import seconds
+from arml.reproduce.crew import Progress, carry_out_all
+from arml.reproduce.plan import Table, record, units
+from arml.reproduce.scales import SCALES
+from arml.reproduce.tables import table
+from arml.tasks.store import open_store, place
+
+PLAIN_SECONDS = 60.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """Run the paper's tables, or some of them, and write one page about them.
+
+    Each row and seed is an ordinary run folder below OUT/runs. The same command again goes on where
+    it was stopped; a row that fails does not stop the others. The page is OUT/index.html.
+    """
+
+    tables: Positional[tuple[str, ...]] = ()
+    """Tables to run; all of the scale if none is named. --list names them."""
+    scale: Literal["smoke", "laptop", "paper"] = "laptop"
+    """Two minutes, a night on 2 cores, or the paper's own budget on the benchmarks' data."""
+    workers: int = 0
+    """Processes; 0 for one a core, and for one in all where there is an accelerator."""
+    out: Path | None = None
+    """Folder of the study; runs/reproduce-SCALE if not given."""
+    rows: tuple[str, ...] = ()
+    """Only rows whose labels begin with one of these."""
+    seeds: int | None = None
+    """Seeds of each row; those of the scale if not given."""
+    list: bool = False
+    """Say what the tables and rows are, what they should take and come to, and run nothing."""
+    page: bool = False
+    """Only write the page again from the files that are there."""
+    export: Path | None = None
+    """Also copy the page and the small files of the runs, without checkpoints, to this folder."""
+
+
+def reproduce_command(arguments: Sequence[str]) -> int:
+    """Run the paper's tables; one page compares them with the paper"""
+    options: ReproduceOptions = parse(ReproduceOptions, arguments, prog="arml reproduce")
+    if options.workers < 0:
+        raise UsageError(f"workers must be 0 or more, got {options.workers}: raise it")
+    if options.seeds is not None and options.seeds < 1:
+        raise UsageError(f"seeds must be 1 or more, got {options.seeds}: raise it")
+    console = Console()
+    out = options.out or Path("runs") / f"reproduce-{options.scale}"
+    if options.page:
+        return _finish(console, out, options)
+    tables = _tables(options)
+    work = units(tables)
+    if options.list:
+        _list(console, tables, work)
+        return 0
+    _check_stores(work)
+    record(tables, options.scale, out)
+    workers = options.workers or _workers()
+    overview, listener = Overview(console, workers), Stop()
+    with listener.listening(), overview:
+        progress = carry_out_all(work, out, workers=workers, watch=overview, stop=listener)
+    _finish(console, out, options)
+    for folder, why in progress.failed.items():
+        say(console, f"failed: {folder}: {why}")
+    left = len(work) - len(progress.done) - len(progress.failed)
+    again = shlex.join(["arml", "reproduce", *arguments])
+    if left:
+        say(console, f"stopped and saved with {left} runs to go; to go on: {again}")
+        return INTERRUPTED
+    if progress.failed:
+        say(console, f"{len(progress.failed)} runs failed; to try them again: {again}")
+        return 1
+    return 0
+
+
+def _tables(options: ReproduceOptions) -> list[Table]:
+    """The tables that were asked for, with the rows that were asked for."""
+    scale = SCALES[options.scale]
+    if options.seeds is not None:
+        scale = replace(scale, seeds=options.seeds, image_seeds=options.seeds)
+    found = [table(name, scale) for name in options.tables or scale.tables]
+    if not options.rows:
+        return found
+    wanted = [
+        replace(t, rows=tuple(row for row in t.rows if row.label.startswith(options.rows)))
+        for t in found
+    ]
+    wanted = [t for t in wanted if t.rows]
+    if not wanted:
+        labels = ", ".join(dict.fromkeys(row.label for t in found for row in t.rows))
+        raise UsageError(f"no row begins with {' or '.join(options.rows)}: expected of {labels}")
+    return wanted
+
+
+def _check_stores(work: Sequence[dict[str, Any]]) -> None:
+    """Refuse before any work if a data set is missing."""
+    stores = dict.fromkeys(u["experiment"]["tasks"].get("store") for u in work)
+    missing = []
+    for store in filter(None, stores):
+        try:
+            open_store(place(store))
+        except ValueError:
+            missing.append(store)
+    if missing:
+        raise UsageError(
+            f"these tables need the data sets {', '.join(missing)}, which are not prepared: "
+            + "; ".join(f"`arml data prepare {name}`" for name in missing)
+            + "; or name other tables"
+        )
+
+
+def _workers() -> int:
+    """One process a core, or one where an accelerator does the work."""
+    named = [d for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
+    # JAX is not asked: it would take the accelerator's memory for this process.
+    there = any(Path(device).exists() for device in ("/dev/nvidia0", "/dev/accel0", "/dev/kfd"))
+    if there and os.environ.get("JAX_PLATFORMS") != "cpu":
+        return max(1, len(named))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, cores or 1)
+
+
+def _list(console: Console, tables: Sequence[Table], work: Sequence[dict[str, Any]]) -> None:
+    for one in tables:
+        say(console, f"{one.name}: {one.title}")
+        grid = Grid(box=None)
+        for heading in ("row", "paper", "expected", "seeds", "steps", "a seed"):
+            grid.add_column(heading, justify="left" if heading == "row" else "right")
+        for row in one.rows:
+            paper = overall(one.paper, row.paper)
+            took = seconds(row.experiment, tasks=one.tasks)
+            grid.add_row(
+                Text(row.label),
+                f"{paper.mean:g}" if paper else "",
+                f"{row.expected:g}" if row.expected is not None else "",
+                str(len(one.seeds_of(row))),
+                f"{row.experiment.steps:,}",
+                _time(took),
+            )
+        console.print(grid)
+        console.print()
+    total = sum(unit["seconds"] for unit in work)
+    say(console, f"{len(work)} runs, about {_time(total)} on one core")
+
+
+def _finish(console: Console, out: Path, options: ReproduceOptions) -> int:
+    files = write_study(out)
+    if options.export is not None:
+        export(out, options.export)
+        say(console, f"copied to {options.export}")
+    say(console, f"the page is {files[0]}")
+    return 0
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class Overview:
+    """What runs, what is done, what failed and the time left: live on a terminal, a line for each
+    event elsewhere."""
+
+    def __init__(self, console: Console, workers: int) -> None:
+        self.console, self.workers = console, workers
+        self.live = Live(console=console, refresh_per_second=2, transient=True)
+        self.known: set[str] = set()
+        self.spoken = time.monotonic()
+
+    def __enter__(self) -> "Overview":
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.live.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        if self.console.is_terminal:
+            self.live.update(self.drawn(progress))
+        else:
+            self.said(progress)
+
+    def summary(self, progress: Progress) -> str:
+        """One line about all of it."""
+        failed = f", {len(progress.failed)} failed" if progress.failed else ""
+        left = progress.left(self.workers)
+        return (
+            f"{len(progress.done)} of {len(progress.units)} runs done{failed}, "
+            f"about {_time(left)} left"
+        )
+
+    def drawn(self, progress: Progress) -> Group:
+        """The live view."""
+        grid = Grid(box=None, show_header=False)
+        for index, at in sorted(progress.running.items()):
+            bar = ProgressBar(total=at["total"] or 1, completed=at["done"], width=24)
+            grid.add_row(
+                f"{index}",
+                Text(at["unit"]["folder"].removeprefix("runs/")),
+                at["phase"],
+                bar,
+                f"{at['done']:,}/{at['total']:,}" if at["total"] else "",
+                _time(time.monotonic() - at["since"]),
+            )
+        failed = [Text(f"failed: {folder}: {why}") for folder, why in progress.failed.items()]
+        return Group(Text(self.summary(progress), style="bold"), grid, *failed)
+
+    def said(self, progress: Progress) -> None:
+        """Lines about what is new."""
+        over = {**dict.fromkeys(progress.done, "done"), **progress.failed}
+        if not self.known and progress.already:
+            say(self.console, f"{progress.already} runs were done before")
+            self.known.update(progress.done[: progress.already])
+        for folder, what in over.items():
+            if folder not in self.known:
+                self.known.add(folder)
+                outcome = "done" if what == "done" else f"failed: {what}"
+                say(self.console, f"{folder}: {outcome}; {self.summary(progress)}")
+        if time.monotonic() - self.spoken > PLAIN_SECONDS:
+            self.spoken = time.monotonic()
+            running = ", ".join(
+                f"{at['unit']['folder']} {at['phase']} {at['done']:,}/{at['total']:,}"
+                for at in progress.running.values()
+            )
+            say(self.console, f"{self.summary(progress)}; {running}")

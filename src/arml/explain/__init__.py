@@ -1,0 +1,125 @@
+"""Look inside a trained learner: ARML's meta-knowledge graph, HSML's tree, MUMOMAML's task codes,
+MT-Net's masks.
+
+`explain` writes what it finds as `explain.json` and as figures. For ARML it also tests by
+intervention what each family loses without a vertex.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from arml.algorithms.hsml import TreeEncoder
+from arml.algorithms.mt_net import MTNet
+from arml.experiment import load
+from arml.explain.graph import found_in
+from arml.explain.interventions import interventions
+from arml.explain.nearest import nearest
+from arml.explain.others import codes, has_codes, masks, tree
+from arml.explain.tasks import IMAGES_AT_ONCE
+from arml.learner import Conditioned, MetaLearner
+from arml.nn.relational import Relational
+from arml.report.explained import captioned
+from arml.report.style import save
+from arml.results import FORMAT, RunError, write_bytes, write_json
+
+__all__ = ["explain"]
+
+
+def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True) -> list[Path]:
+    """Explain the run in `folder` on its first `tasks` test tasks; write what was found to `out`.
+
+    Written are `explain.json` and figures as PNG and SVG. The report of the run shows them too if
+    `out` is its folder `explain`.
+
+    - **ARML** (`kind` is graph): `links` (the prototype-to-vertex heat map of one task of each
+      family), `links-average` (mean and standard deviation over a family's tasks),
+      `knowledge-graph` (the links between vertices), `effects` (what each family loses without a
+      vertex; left out with `intervene=False`) and, for images, a strip `nearest-V0.png` a vertex.
+      `explain.json` holds `families`; `vertices`; `tasks` and `tasks_by_family`;
+      `prototype_names`; `example` (each family's `[prototypes, vertices]`, rows sum to one);
+      `average` (each family's `mean` and `sd`); `vertex_links` (`[vertices, vertices]`, in [0, 1],
+      zero diagonal); `threshold`; `vertex_links_reach_tasks`, false where the wiring lets no task
+      see the links between vertices; `vertex_links_effect`, the mean over tasks of how far the
+      prototypes move, relative to their norm, when these links are removed; `interventions` and
+      `nearest`, which the functions of these names describe.
+    - **HSML** (tree), **MUMOMAML** (codes), **MT-Net** (masks): what `explain.others` describes,
+      and the figure of that name.
+
+    **Returns** the files written, `explain.json` first.
+
+    **Raises** `RunError` in one line: a folder that is no trained run, a learner with nothing
+    inside to show, too few tasks to have one of each family, or a folder that cannot be written.
+    """
+    if tasks < 1:
+        raise RunError(f"expected one or more tasks, got {tasks}; raise --tasks")
+    trained = load(folder)
+    recipe, test = trained.experiment.recipe, trained.splits.test
+    check(trained.learner, recipe)
+    images = len(test.problem.features) == 3
+    chunk = min(trained.experiment.chunk, tasks, IMAGES_AT_ONCE if images else tasks)
+    found, strips = inside(trained.learner, test, n=tasks, chunk=chunk, intervene=intervene)
+    explained = {
+        "format": FORMAT,
+        "recipe": recipe,
+        "step": trained.step,
+        "families": list(test.families),
+        "tasks": tasks,
+        **found,
+    }
+    figures = captioned(explained)
+    files = [out / "explain.json"]
+    for name, strip in strips.items():
+        write_bytes(out / name, strip)
+        files.append(out / name)
+    for name, figure, _, _ in figures:
+        files += save(figure, out / name)
+    # Last: it says that the others are there.
+    write_json(files[0], explained)
+    return files
+
+
+def check(learner: MetaLearner, recipe: str) -> None:
+    """Refuse a learner with nothing inside to show.
+
+    **Raises** `RunError` in one line.
+    """
+    if isinstance(learner, MTNet) or (
+        isinstance(learner, Conditioned)
+        and (isinstance(learner.encode, TreeEncoder) or has_codes(learner))
+    ):
+        return
+    if not isinstance(learner, Conditioned) or not isinstance(learner.encode, Relational):
+        raise RunError(
+            f"expected a learner with something inside to show, got {recipe}, which has none; "
+            "name a run of ARML, HSML, MUMOMAML or MT-Net, such as one of regression2d/arml"
+        )
+    if learner.encode.graph is None:
+        raise RunError(
+            f"expected a meta-knowledge graph of one or more vertices, got {recipe} with "
+            "vertices 0; name a run of ARML that was trained with vertices"
+        )
+
+
+def inside(
+    learner: MetaLearner, tasks: Any, *, n: int, chunk: int, intervene: bool
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """What is inside a learner that `check` lets pass, and images by the names of their files."""
+    if isinstance(learner, MTNet):
+        return masks(learner), {}
+    assert isinstance(learner, Conditioned)
+    encoder = learner.encode
+    if isinstance(encoder, TreeEncoder):
+        return tree(encoder, tasks, n=n, chunk=chunk), {}
+    if has_codes(learner):
+        return codes(learner, tasks, n=n, chunk=chunk), {}
+    assert isinstance(encoder, Relational)
+    assert encoder.graph is not None
+    found = found_in(encoder, encoder.graph, tasks, n=n, chunk=chunk)
+    if intervene:
+        found["interventions"] = interventions(learner, tasks, n=n, chunk=chunk)
+    if len(tasks.problem.features) != 3:
+        return found, {}
+    entries, strips = nearest(encoder, tasks, n=n, chunk=chunk)
+    names = [f"nearest-V{i}.png" for i in range(len(strips))]
+    found["nearest"] = {"images": entries, "files": names}
+    return found, dict(zip(names, strips, strict=True))

@@ -1,0 +1,104 @@
+"""Inside ARML: which vertices of its meta-knowledge graph the tasks of each family read, and how
+the vertices are linked.
+
+[1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020, section 4.2:
+    the heat maps between prototypes and vertices (A_S, Eq. 6), and the graph of the vertices
+    (A_G, Eq. 5) without the links under a threshold.
+
+Differences: the paper shows one task of each family and does not give its threshold; here are also
+the mean and the standard deviation over many tasks, and the threshold is the median link, so that
+half of the links are drawn whatever their scale. Whether the drawn links can reach a task at all
+is worked out and written down: in the authors' wiring they cannot.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from arml.episodes import Task, TaskDistribution
+from arml.explain.tasks import by_family, each_test_task, finite
+from arml.nn.graphs import MetaKnowledgeGraph
+from arml.nn.prototypes import ClassMeans, SoftClusters, sample_mean
+from arml.nn.relational import Relational
+
+
+class Read(NamedTuple):
+    """What one task read from the meta-knowledge graph."""
+
+    links: Float[Array, "prototypes vertices"]
+    """A_S; rows sum to one."""
+    family: Int[Array, ""]
+    effect: Float[Array, ""]
+    """How far the prototypes move when the links between vertices are removed, relative."""
+    reached: Bool[Array, ""]
+    """Whether the prototypes depend on the links between vertices at all."""
+
+
+def read(encoder: Relational, task: Task) -> Read:
+    """What the encoder reads on ONE task."""
+    trace = encoder.trace(task.support)
+    graph, reading = encoder.graph, trace.reading
+    assert graph is not None
+    assert reading is not None
+    prototypes, enriched = trace.prototypes, reading.prototypes
+
+    def propagated(edges: Float[Array, "vertices vertices"]) -> Float[Array, "prototypes d"]:
+        given = eqx.tree_at(lambda g: g.connect, graph, lambda nodes: edges)
+        return given(prototypes).prototypes
+
+    edges = graph.connect(graph.vertices)
+    moved = propagated(jnp.zeros_like(edges)) - enriched
+    effect = jnp.linalg.norm(moved) / jnp.maximum(jnp.linalg.norm(enriched), 1e-12)
+    # A derivative is exactly zero where there is no path; a difference would only be small.
+    slopes = jax.vjp(propagated, edges)[1](jnp.cos(jnp.arange(enriched.size)).reshape(moved.shape))
+    between = slopes[0] * (1 - jnp.eye(len(edges)))
+    return Read(reading.links, task.family, effect, jnp.any(between != 0))
+
+
+def read_tasks(encoder: Relational, tasks: TaskDistribution, *, n: int, chunk: int) -> Read:
+    """What the first `n` test tasks read, with a leading axis of tasks, as NumPy arrays."""
+    whole: Read = each_test_task(read, encoder, tasks, n=n, chunk=chunk)
+    return whole
+
+
+def prototype_names(structure: Any, count: int) -> list[str]:
+    """What each prototype stands for. Classes and samples are numbered within their task."""
+    if structure is sample_mean:
+        return ["all samples"]
+    kinds: dict[type, str] = {ClassMeans: "class", SoftClusters: "cluster"}
+    kind = kinds.get(type(structure), "sample")
+    return [f"{kind} {i}" for i in range(count)]
+
+
+def default_threshold(links: np.ndarray) -> float:
+    """The median link between two different vertices, so that half of the links are drawn; 0.5 for
+    a single vertex. `links` is `[vertices, vertices]`."""
+    between = links[np.triu_indices(len(links), 1)]
+    return float(np.median(between)) if len(between) else 0.5
+
+
+def found_in(
+    encoder: Relational, graph: MetaKnowledgeGraph, tasks: TaskDistribution, *, n: int, chunk: int
+) -> dict[str, Any]:
+    """What `n` test tasks read, by family, and the links between vertices.
+
+    **Raises** `RunError` for links that are not finite, or a family without a task.
+    """
+    reads = read_tasks(encoder, tasks, n=n, chunk=chunk)
+    links = np.asarray(graph.connect(graph.vertices), np.float64)
+    read_links, families = np.asarray(reads.links), np.asarray(reads.family)
+    finite("links", read_links, links)
+    return {
+        "kind": "graph",
+        "vertices": len(links),
+        "prototype_names": prototype_names(encoder.structure, reads.links.shape[1]),
+        **by_family(read_links, families, tasks.families),
+        "vertex_links": links.tolist(),
+        "threshold": default_threshold(links),
+        "vertex_links_reach_tasks": bool(np.any(reads.reached)),
+        "vertex_links_effect": float(np.mean(reads.effect)),
+    }

@@ -1,0 +1,91 @@
+"""Inside the methods that ARML is compared with: HSML's tree of clusters, MUMOMAML's task codes and
+MT-Net's masks."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from arml.algorithms.hsml import TreeEncoder
+from arml.algorithms.mt_net import MTNet
+from arml.algorithms.mumomaml import UnitModulation
+from arml.episodes import Task, TaskDistribution
+from arml.explain.tasks import by_family, each_test_task, finite
+from arml.learner import Conditioned
+
+
+def tree(encoder: TreeEncoder, tasks: TaskDistribution, *, n: int, chunk: int) -> dict[str, Any]:
+    """HSML: how much of each family's tasks each leaf takes, and what goes along each branch.
+
+    `flows` has for each level, leaves first, the mean over all tasks of what goes from each lower
+    node to each upper one: all entries of a level add up to one.
+    """
+
+    def look(encoder: TreeEncoder, task: Task) -> tuple[Array, tuple[Array, ...], Array]:
+        assignments = encoder.trace(task.support).climb.assignments
+        share, flows = jnp.ones(1), []
+        for assignment in assignments:
+            flows.append(share[:, None] * assignment)
+            share = flows[-1].sum(0)
+        return assignments[0][0], tuple(flows), task.family
+
+    leaves, flows, families = each_test_task(look, encoder, tasks, n=n, chunk=chunk)
+    finite("assignments", leaves, *flows)
+    return {
+        "kind": "tree",
+        **by_family(leaves, families, tasks.families),
+        "flows": [flow.mean(0).tolist() for flow in flows],
+    }
+
+
+def codes(learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int) -> dict[str, Any]:
+    """MUMOMAML: the tasks' codes on their two main axes, how much of their variance is between
+    families, and the mean scale of each block's units by family."""
+
+    def look(learner: Conditioned, task: Task) -> tuple[Array, Array, Array]:
+        code, _ = learner.encode(task.support)
+        blocks = learner.modulate(learner.net, code).body.blocks
+        return code, jnp.stack([jnp.mean(b.film.scale.value) for b in blocks]), task.family
+
+    values, scales, families = each_test_task(look, learner, tasks, n=n, chunk=chunk)
+    finite("codes", values, scales)
+    centred = np.asarray(values, np.float64) - values.mean(0)
+    _, strengths, axes = np.linalg.svd(centred, full_matrices=False)
+    total = max(float((centred**2).sum()), 1e-30)
+    mean = by_family(centred, families, tasks.families)
+    counts = mean["tasks_by_family"]
+    between = sum(
+        counts[name] * float(np.square(average["mean"]).sum())
+        for name, average in mean["average"].items()
+    )
+    points = centred @ axes[:2].T
+    modulation = by_family(scales, families, tasks.families)["average"]
+    return {
+        "kind": "codes",
+        "tasks_by_family": counts,
+        "points": [[*map(float, point), int(f)] for point, f in zip(points, families, strict=True)],
+        "variance": [float(s**2 / total) for s in strengths[:2]],
+        "between_families": between / total,
+        "modulation": {name: average["mean"] for name, average in modulation.items()},
+    }
+
+
+def masks(learner: MTNet) -> dict[str, Any]:
+    """MT-Net: the probability that each unit is adapted, by layer. No task changes them."""
+    rates = [np.asarray(jax.nn.sigmoid(logits), np.float64) for logits in learner.logits]
+    finite("mask rates", *rates)
+    names = [*(f"block {i}" for i in range(len(rates) - 1)), "head"]
+    return {
+        "kind": "masks",
+        "layers": [
+            {"name": name, "mean": float(rate.mean()), "rates": rate.tolist()}
+            for name, rate in zip(names, rates, strict=True)
+        ],
+    }
+
+
+def has_codes(learner: Conditioned) -> bool:
+    """Whether the learner modulates units by a code of the task, as MUMOMAML does."""
+    return isinstance(learner.modulate, UnitModulation)

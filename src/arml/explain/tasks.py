@@ -1,0 +1,75 @@
+"""What all kinds of explanations share: something of each test task, and its means by family."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from arml.compilation import short
+from arml.episodes import Task, TaskDistribution
+from arml.evaluate import SEEDS
+from arml.results import RunError
+
+IMAGES_AT_ONCE = 8
+"""Convolutions are unrolled over tasks on a CPU: more at once would compile for minutes."""
+
+
+Look = Callable[[Any, Task], Any]
+"""What is taken from ONE task, by a learner or a part of it."""
+
+
+def chunks(look: Look, part: Any, tasks: TaskDistribution, *, n: int, chunk: int) -> Iterator[Any]:
+    """`look(part, task)` for the first `n` test tasks, those of the evaluation, `chunk` at a time,
+    as NumPy arrays with a leading axis of tasks."""
+
+    @short
+    def some(part: Any, tasks: TaskDistribution, keys: Array) -> Any:
+        return jax.vmap(lambda key: look(part, tasks.sample(jax.random.split(key)[0])))(keys)
+
+    key = jax.random.key(SEEDS["test"])
+    for first in range(0, n, chunk):
+        # The last chunk is filled up, so that one compiled program serves all.
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(first, first + chunk))
+        found = jax.tree.map(np.asarray, some(part, tasks, keys))
+        yield jax.tree.map(lambda a, first=first: a[: n - first], found)
+
+
+def each_test_task(look: Look, part: Any, tasks: TaskDistribution, *, n: int, chunk: int) -> Any:
+    """`look(part, task)` of the first `n` test tasks, stacked."""
+    found = chunks(look, part, tasks, n=n, chunk=chunk)
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *found)
+
+
+def by_family(values: np.ndarray, families: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """The first task's values `[tasks, ...]`, and their mean and standard deviation over tasks, for
+    each family.
+
+    The deviation has n - 1 in its denominator; it is 0 for one task.
+
+    **Raises** `RunError` for a family without a task.
+    """
+    example, average, counts = {}, {}, {}
+    for index, name in enumerate(names):
+        own = np.asarray(values, np.float64)[np.asarray(families) == index]
+        if not len(own):
+            raise RunError(
+                f"expected a task of each of the {len(names)} families, got none of {name!r} "
+                f"among {len(families)} tasks; raise --tasks"
+            )
+        example[name] = own[0].tolist()
+        deviation = own.std(0, ddof=1) if len(own) > 1 else np.zeros(own.shape[1:])
+        average[name] = {"mean": own.mean(0).tolist(), "sd": deviation.tolist()}
+        counts[name] = len(own)
+    return {"example": example, "average": average, "tasks_by_family": counts}
+
+
+def finite(what: str, *arrays: np.ndarray) -> None:
+    """Refuse to explain what has diverged."""
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise RunError(
+            f"expected finite {what}, got some that are not; the run has diverged: train it again "
+            "with a lower --outer-rate in a new folder"
+        )

@@ -1,0 +1,234 @@
+"""What is inside a learner, as parts of a page: figures with their captions, and the meta-knowledge
+graph to explore with the pointer or the keyboard."""
+
+import math
+from base64 import b64encode
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from arml.report.elements import scrolling, tag
+from arml.report.figures import average_heat_maps, heat_maps, knowledge_graph
+from arml.report.inside import code_figure, effect_figure, mask_figure, tree_figure
+from arml.results import Run
+
+Captioned = tuple[str, Figure, str, str]
+"""A figure's name, the figure, its alternative text, its caption."""
+
+
+def graph_like(explain: Mapping[str, Any]) -> bool:
+    """Whether it is about a meta-knowledge graph; older files are about nothing else."""
+    return explain.get("kind", "graph") == "graph"
+
+
+def captioned(explain: Mapping[str, Any]) -> list[Captioned]:
+    """All figures of an explanation."""
+    kind = explain.get("kind", "graph")
+    if kind == "graph":
+        return _graph(explain)
+    drawn = {"tree": _tree, "codes": _codes, "masks": _masks}[kind]
+    return [drawn(explain)]
+
+
+def strongest(explain: Mapping[str, Any]) -> str:
+    """The figures' content in words: the vertex that each family reads most."""
+    said = []
+    for family, average in explain["average"].items():
+        totals = [sum(column) for column in zip(*average["mean"], strict=True)]
+        said.append(f"{family} V{totals.index(max(totals))}")
+    return "Vertex read most by each family: " + ", ".join(said)
+
+
+def _reach(explain: Mapping[str, Any]) -> str:
+    """Whether the links between vertices mean anything to a task, in words."""
+    if explain.get("vertex_links_reach_tasks", True):
+        effect = explain.get("vertex_links_effect")
+        if not isinstance(effect, int | float):
+            return ""
+        return f" Without these links, what the prototypes read would change by {effect:.1%}."
+    return (
+        " With this run's wiring these links influence no task, and training had no reason to "
+        "shape them: read nothing into them. What each family reads (left) is unaffected."
+    )
+
+
+def _graph(explain: Mapping[str, Any]) -> list[Captioned]:
+    words = strongest(explain)
+    found: list[Captioned] = [
+        (
+            "knowledge-graph",
+            knowledge_graph(explain),
+            f"The meta-knowledge graph of {explain['vertices']} vertices. {words}",
+            "Left: how much each family reads each vertex (V), averaged over its tasks and "
+            "prototypes; each row sums to one. Right: the links between the vertices; those under "
+            f"{explain['threshold']:.3g} are left out.{_reach(explain)}",
+        ),
+        (
+            "links-average",
+            average_heat_maps(explain),
+            f"Heat maps of the average prototype-to-vertex links by family. {words}",
+            "The same by prototype (row): mean and standard deviation of the links over a family's "
+            f"tasks ({explain['tasks']:,} tasks in all). A large deviation means that tasks of the "
+            "family differ in what they read.",
+        ),
+        (
+            "links",
+            heat_maps(explain),
+            f"Heat maps of prototype-to-vertex links, one task of each family. {words}",
+            "One example: the links of the first test task of each family. Each row sums to one.",
+        ),
+    ]
+    if explain.get("interventions"):
+        found.append(
+            (
+                "effects",
+                effect_figure(explain),
+                "What each family loses when a vertex, or all links between vertices, is removed",
+                "What each family loses when one vertex is taken out of the graph, and (last "
+                "column) when all links between vertices are: the change of its score on the same "
+                f"{explain['interventions']['tasks']:,} tasks, so that above zero is a loss. In "
+                "bold what is more than chance after Holm's correction for all cells.",
+            )
+        )
+    return found
+
+
+def _tree(explain: Mapping[str, Any]) -> Captioned:
+    return (
+        "tree",
+        tree_figure(explain),
+        "HSML's soft assignments by family, and its tree",
+        "Left: how much of a family's tasks each leaf cluster takes, mean ± SD over "
+        f"{explain['tasks']:,} tasks. Right: the tree; a line is as thick as the share of the "
+        "tasks that goes along it.",
+    )
+
+
+def _codes(explain: Mapping[str, Any]) -> Captioned:
+    return (
+        "codes",
+        code_figure(explain),
+        "MUMOMAML's task codes by family",
+        f"The codes of {explain['tasks']:,} tasks on their two main axes, which hold "
+        f"{sum(explain['variance']):.0%} of their variance. {explain['between_families']:.0%} of "
+        "the variance of all axes is between families. Right: the mean modulation of each "
+        "family's units, by block.",
+    )
+
+
+def _masks(explain: Mapping[str, Any]) -> Captioned:
+    rates = ", ".join(f"{entry['name']} {entry['mean']:.2f}" for entry in explain["layers"])
+    return (
+        "masks",
+        mask_figure(explain),
+        f"MT-Net's mask rates: {rates}",
+        "How often each unit is adapted, by layer (one point a unit, one half at the start). The "
+        "masks are the same for all families: they depend on no task.",
+    )
+
+
+def explorer(run: Run, explain: Mapping[str, Any]) -> str:
+    """The meta-knowledge graph as a drawing whose vertices can be chosen: by the pointer, by Tab
+    and the arrow keys. Without scripts, and on paper, all vertices are told about."""
+    vertices = int(explain["vertices"])
+    links = np.asarray(explain["vertex_links"], float)
+    links = (links + links.T) / 2
+    reading = {name: np.mean(a["mean"], axis=0) for name, a in explain["average"].items()}
+    share = np.mean(list(reading.values()), axis=0)
+    angles = [2 * math.pi * i / vertices for i in range(vertices)]
+    places = [(200 + 150 * math.sin(a), 200 - 150 * math.cos(a)) for a in angles]
+    top = max(float(links.max()), 1e-9)
+    lines = "".join(
+        f'<line x1="{places[i][0]:.1f}" y1="{places[i][1]:.1f}" x2="{places[j][0]:.1f}" '
+        f'y2="{places[j][1]:.1f}" data-weight="{links[i, j]:.6f}" '
+        f'stroke-width="{1 + 5 * links[i, j] / top:.2f}" stroke-opacity="0.55">'
+        f"<title>V{i} to V{j}: {links[i, j]:.3f}</title></line>"
+        for i in range(vertices)
+        for j in range(i + 1, vertices)
+    )
+    nodes = "".join(
+        _vertex(i, places[i], float(share[i] / share.max()), reading) for i in range(vertices)
+    )
+    drawing = (
+        f'<svg viewBox="0 0 400 400" role="group" aria-label="Meta-knowledge graph: choose a '
+        f'vertex">{lines}{nodes}</svg>'
+    )
+    low, high = float(links.min()), float(links.max())
+    slider = (
+        f"<label>Links of at least <output>{explain['threshold']:.3f}</output>"
+        f'<input type="range" min="{low:.4f}" max="{high:.4f}" '
+        f'step="{max((high - low) / 200, 1e-6):.6f}" value="{explain["threshold"]:.6f}"></label>'
+        if vertices > 1
+        else ""
+    )
+    panels = "".join(_panel(run, explain, i, reading, links) for i in range(vertices))
+    words = tag("p", f"{escape(strongest(explain))}.{escape(_reach(explain))}")
+    parts = tag("div", drawing + slider) + tag("div", panels, aria_live="polite")
+    return words + tag("div", parts, class_="explorer")
+
+
+def _vertex(i: int, at: tuple[float, float], size: float, reading: Mapping[str, Any]) -> str:
+    most = max(reading, key=lambda name: float(reading[name][i]))
+    x, y = at
+    return (
+        f'<g class="vertex" tabindex="0" role="button" aria-pressed="false" '
+        f'aria-label="{escape(f"V{i}, read most by {most}")}">'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{14 + 16 * size:.1f}"></circle>'
+        f'<text x="{x:.1f}" y="{y:.1f}">V{i}</text></g>'
+    )
+
+
+def _panel(
+    run: Run, explain: Mapping[str, Any], i: int, reading: Mapping[str, Any], links: np.ndarray
+) -> str:
+    """What is known of one vertex."""
+    removed = (explain.get("interventions") or {}).get("vertices")
+    effects = removed[i] if removed else {}
+    accuracy = (explain.get("interventions") or {}).get("metric") == "accuracy"
+    head = ["Family", "reads it"] + (["loses without it"] if effects else [])
+    rows = []
+    for family in sorted(reading, key=lambda name: -float(reading[name][i])):
+        cells = tag("th", escape(family), scope="row") + tag("td", f"{reading[family][i]:.3f}")
+        cells += tag("td", loss(effects[family], accuracy)) if effects else ""
+        rows.append(tag("tr", cells))
+    header = tag("tr", "".join(tag("th", text, scope="col") for text in head))
+    table = scrolling(
+        tag("table", tag("thead", header) + tag("tbody", "".join(rows))), f"Vertex V{i}"
+    )
+    order = [j for j in np.argsort(-links[i]) if j != i][:3]
+    near = ", ".join(f"V{j} ({links[i, j]:.3f})" for j in order)
+    text = f"All tasks lose {loss(effects['all'], accuracy)} without it. " if effects else ""
+    text += f"Strongest links: {near}." if near else ""
+    parts = tag("h4", f"Vertex V{i}") + tag("p", text) + table + _nearest(run, explain, i)
+    return tag("div", parts, class_="panel")
+
+
+def loss(effect: Mapping[str, Any], accuracy: bool) -> str:
+    """What removal costs, with its interval: above zero is a loss; bold where it is more than
+    chance."""
+    mean, half = effect["mean"], effect["ci95"]
+    if mean is None:
+        return "not finite"
+    scale, unit = (100, " points") if accuracy else (1, "")
+    said = f"{scale * mean:+.3g}" + ("" if half is None else f" ± {scale * half:.2g}") + unit
+    counts = effect.get("adjusted") is not None and effect["adjusted"] < 0.05
+    return tag("strong", said) if counts else said
+
+
+def _nearest(run: Run, explain: Mapping[str, Any], i: int) -> str:
+    nearest = explain.get("nearest")
+    if not nearest:
+        return ""
+    entries = nearest["images"][i]
+    path = run.folder / "explain" / nearest["files"][i]
+    names = ", ".join(f"{entry['family']} {entry['link']:.2f}" for entry in entries)
+    caption = tag("figcaption", escape(f"Support images that read it most: {names}"))
+    if not path.is_file():
+        return caption
+    data = b64encode(path.read_bytes()).decode()
+    alt = escape(f"The {len(entries)} support images that read V{i} most")
+    picture = f'<img alt="{alt}" src="data:image/png;base64,{data}">'
+    return tag("figure", picture + caption)

@@ -1,0 +1,146 @@
+"""Figures of what other learners than ARML have inside, and of interventions on ARML's graph.
+
+Each takes the content of `explain.json` and gives a Matplotlib `Figure`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+from matplotlib.figure import Figure
+
+from arml.report.style import BLUES, COLOURS, styled
+
+MARKERS = "osD^vP*XhdpH"
+DIVERGING = LinearSegmentedColormap.from_list("arml-diverging", ["#56b4e9", "#ffffff", "#d55e00"])
+"""Gain, nothing, loss: told apart by lightness and hue, and by the sign in the cell."""
+
+
+def _cells(axes: Axes, values: np.ndarray, rows: list[str], columns: list[str]) -> None:
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_xticks(np.arange(0.5, len(columns) - 1), minor=True)
+    axes.set_yticks(np.arange(0.5, len(rows) - 1), minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.2)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+
+
+@styled
+def effect_figure(explain: Mapping[str, Any]) -> Figure:
+    """What each family loses without a vertex, and without the links between vertices."""
+    found = explain["interventions"]
+    accuracy = found["metric"] == "accuracy"
+    scale = 100 if accuracy else 1
+    columns = [*(f"V{i}" for i in range(len(found["vertices"]))), "links"]
+    families = ["all", *explain["families"]]
+    entries = [*found["vertices"], found["links"]]
+    values = np.array(
+        [[scale * (e[name]["mean"] or 0.0) for e in entries] for name in families], np.float64
+    )
+    size = (0.78 * len(columns) + 2.4, 0.46 * len(families) + 1.1)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    most = max(float(np.abs(values).max()), 1e-9)
+    norm = TwoSlopeNorm(0.0, -most, most)
+    axes.imshow(values, cmap=DIVERGING, norm=norm, aspect="auto")
+    _cells(axes, values, families, columns)
+    for (i, j), value in np.ndenumerate(values):
+        entry = entries[j][families[i]]
+        half = f"\n±{scale * entry['ci95']:.2g}" if entry["ci95"] is not None else ""
+        counts = entry.get("adjusted") is not None and entry["adjusted"] < 0.05
+        text = "n/a" if entry["mean"] is None else f"{value:+.2g}{half}"
+        weight = "bold" if counts else "normal"
+        axes.text(j, i, text, ha="center", va="center", size=7.5, weight=weight, linespacing=1.1)
+    unit = "points of accuracy" if accuracy else "mean squared error"
+    axes.set_title(f"Loss without a vertex, or without links ({unit})", loc="left")
+    return figure
+
+
+@styled
+def tree_figure(explain: Mapping[str, Any]) -> Figure:
+    """HSML's assignments to its leaves by family, and its tree with the shares of all tasks."""
+    families = list(explain["families"])
+    mean = np.array([explain["average"][name]["mean"] for name in families], np.float64)
+    deviation = np.array([explain["average"][name]["sd"] for name in families], np.float64)
+    figure = Figure(figsize=(9.4, 0.4 * len(families) + 2.2), layout="constrained")
+    table, tree = figure.subplots(1, 2, width_ratios=[1.2, 1.0])
+    table.imshow(mean, cmap=BLUES, vmin=0.0, vmax=max(float(mean.max()), 1e-9), aspect="auto")
+    _cells(table, mean, families, [f"leaf {i}" for i in range(mean.shape[1])])
+    for (i, j), value in np.ndenumerate(mean):
+        colour = "white" if value > 0.56 * mean.max() else "#12263a"
+        text = f"{value:.2f}\n±{deviation[i, j]:.2f}"
+        table.text(j, i, text, ha="center", va="center", color=colour, size=7.5, linespacing=1.1)
+    table.set_title("Soft assignment of tasks to leaves", loc="left")
+    _draw_tree(tree, explain)
+    return figure
+
+
+def _draw_tree(axes: Axes, explain: Mapping[str, Any]) -> None:
+    """Levels from the leaves below to the root above."""
+    flows = [np.asarray(level, np.float64) for level in explain["flows"]]
+    counts = [flow.shape[1] for flow in flows]
+    places = [[(k + 0.5) / n for k in range(n)] for n in counts]
+    for level, flow in enumerate(flows[1:], start=1):
+        for (i, j), share in np.ndenumerate(flow):
+            ends = [places[level - 1][i], places[level][j]]
+            axes.plot(
+                ends, [level - 1, level], color=COLOURS[0], linewidth=0.5 + 9 * share, alpha=0.6
+            )
+    taken = [flow.sum(0) for flow in flows]
+    for level, (xs, shares) in enumerate(zip(places, taken, strict=True)):
+        for k, (x, share) in enumerate(zip(xs, shares, strict=True)):
+            axes.scatter(
+                [x], [level], s=260 + 500 * share, color="#FFF3D6", edgecolor="#8a5a00", zorder=3
+            )
+            name = "root" if counts[level] == 1 and level == len(counts) - 1 else f"{k}"
+            axes.text(x, level, name, ha="center", va="center", size=8, zorder=4)
+    axes.set(xlim=(0, 1), ylim=(-0.4, len(counts) - 0.6), xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    axes.set_title("The tree, by the share of all tasks", loc="left")
+
+
+@styled
+def code_figure(explain: Mapping[str, Any]) -> Figure:
+    """MUMOMAML's task codes on two axes, and each family's mean modulation."""
+    families = list(explain["families"])
+    figure = Figure(figsize=(9.4, 4.2 + 0.15 * len(families)), layout="constrained")
+    points, table = figure.subplots(1, 2, width_ratios=[1.2, 1.0])
+    for i, name in enumerate(families):
+        own = np.array([p[:2] for p in explain["points"] if p[2] == i], np.float64).reshape(-1, 2)
+        style = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+        points.scatter(own[:, 0], own[:, 1], s=16, label=name, alpha=0.75, linewidths=0, **style)
+    first, second = explain["variance"]
+    points.set_xlabel(f"first axis ({first:.0%} of the variance)")
+    points.set_ylabel(f"second axis ({second:.0%})")
+    points.set_title("Task codes", loc="left")
+    figure.legend(loc="outside lower center", ncols=min(4, len(families)), frameon=False)
+    mean = np.array([explain["modulation"][name] for name in families], np.float64)
+    table.imshow(mean, cmap=BLUES, aspect="auto")
+    _cells(table, mean, families, [f"block {i}" for i in range(mean.shape[1])])
+    middle = (mean.min() + mean.max()) / 2
+    for (i, j), value in np.ndenumerate(mean):
+        colour = "white" if value > middle else "#12263a"
+        table.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour, size=8)
+    table.set_title("Mean scale of the units", loc="left")
+    return figure
+
+
+@styled
+def mask_figure(explain: Mapping[str, Any]) -> Figure:
+    """MT-Net's mask rates: a point a unit, by layer."""
+    layers = explain["layers"]
+    figure = Figure(figsize=(1.1 * len(layers) + 3.0, 3.4), layout="constrained")
+    axes = figure.subplots()
+    for i, layer in enumerate(layers):
+        rates = np.sort(np.asarray(layer["rates"], np.float64))
+        spread = np.linspace(-0.3, 0.3, len(rates)) if len(rates) > 1 else np.zeros(1)
+        axes.scatter(i + spread, rates, s=12, color=COLOURS[0], linewidths=0)
+        axes.plot([i - 0.36, i + 0.36], [layer["mean"]] * 2, color=COLOURS[1], linewidth=2)
+    axes.axhline(0.5, color="#888888", linewidth=1, linestyle=(0, (2, 2)))
+    axes.set_xticks(range(len(layers)), [layer["name"] for layer in layers])
+    axes.set(ylim=(-0.03, 1.03), ylabel="probability that a unit is adapted")
+    axes.set_title("Mask rates (bar: mean of the layer)", loc="left")
+    return figure

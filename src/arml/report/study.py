@@ -1,0 +1,244 @@
+"""A study, as `arml reproduce` leaves it in a folder: its tables, read back with all their runs,
+and what is written about them.
+
+The folder holds `study.json` (which tables, which rows), `runs/` (ordinary run folders with the
+scores of single tasks beside each result) and, from here, `index.html`, `claims.json` and
+`figures/`. A run that is missing or has failed leaves its place empty, and the page says so.
+"""
+
+import math
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from arml.report.paper import Reported, overall, reported_by_family
+from arml.report.statistics import Comparison, compare, holm
+from arml.results import (
+    FORMAT,
+    Result,
+    Run,
+    RunError,
+    TaskScores,
+    load_run,
+    read_json,
+    read_result,
+    read_scores,
+    write_json,
+    write_text,
+)
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """One row of a table: what was planned, and what there is of it."""
+
+    label: str
+    run: str
+    scored: str
+    planned: tuple[int, ...]
+    """Seeds."""
+    about: dict[str, Any]
+    """`note`, `command`, `minutes`, `expected`, `steps` and `paper`, its name in the paper."""
+    results: dict[int, Result]
+    scores: dict[int, TaskScores]
+    failures: dict[int, str]
+
+    @property
+    def first(self) -> Result | None:
+        """The result of the first seed that there is."""
+        return self.results[min(self.results)] if self.results else None
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Those that are there."""
+        return tuple(sorted(self.results))
+
+    @property
+    def mean(self) -> float | None:
+        """Over tasks and seeds; None while there is none, or one is not finite."""
+        means = [result["score"]["mean"] for result in self.results.values()]
+        known = [mean for mean in means if mean is not None]
+        return fmean(known) if known and len(known) == len(means) else None
+
+    @property
+    def ci95(self) -> float | None:
+        """The interval over tasks of the scores averaged over seeds."""
+        if not self.scores:
+            return None
+        values = np.stack([s.values for s in self.scores.values()]).astype(np.float64).mean(0)
+        if len(values) < 2 or not np.isfinite(values).all():
+            return None
+        return 1.96 * float(values.std(ddof=1)) / math.sqrt(len(values))
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation of the seeds' means."""
+        means = [result["score"]["mean"] for result in self.results.values()]
+        known = [mean for mean in means if mean is not None]
+        return stdev(known) if len(known) > 1 and len(known) == len(means) else None
+
+    def family(self, name: str) -> float | None:
+        """The mean over seeds of one family's score."""
+        means = [result["families"][name]["mean"] for result in self.results.values()]
+        known = [mean for mean in means if mean is not None]
+        return fmean(known) if known and len(known) == len(means) else None
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """Rows that are compared with one of them."""
+
+    name: str
+    title: str
+    about: str
+    reference: str
+    paper_table: str
+    rows: tuple[StudyRow, ...]
+    comparisons: dict[str, Comparison] = field(default_factory=dict)
+    """Each other row minus the reference, by label, adjusted for their number."""
+
+    @property
+    def first(self) -> Result | None:
+        """Any result: what all share."""
+        return next((row.first for row in self.rows if row.first), None)
+
+    def row(self, label: str) -> StudyRow | None:
+        """The row of that label."""
+        return next((row for row in self.rows if row.label == label), None)
+
+    def paper(self, row: StudyRow) -> Reported | None:
+        """The paper's figure for a row, over all families."""
+        return overall(self.paper_table, row.about["paper"])
+
+    def paper_by_family(self, row: StudyRow) -> dict[str, Reported]:
+        """The paper's figures for a row by family."""
+        return reported_by_family(self.paper_table, row.about["paper"])
+
+
+@dataclass(frozen=True)
+class Study:
+    """All tables of a folder."""
+
+    folder: Path
+    scale: str
+    tables: tuple[StudyTable, ...]
+
+    def table(self, name: str) -> StudyTable | None:
+        """The table of that name."""
+        return next((table for table in self.tables if table.name == name), None)
+
+    def runs(self, table: StudyTable) -> list[Run]:
+        """The run folders of a table, each once."""
+        folders = dict.fromkeys(
+            self.folder / "runs" / row.run / f"seed-{seed}"
+            for row in table.rows
+            for seed in row.planned
+        )
+        return [load_run(folder) for folder in folders if (folder / "config.json").is_file()]
+
+
+def load_study(folder: Path) -> Study:
+    """Read a study and compare its rows.
+
+    **Raises** `RunError` for a folder that holds none, or a damaged file.
+    """
+    path = folder / "study.json"
+    if not path.is_file():
+        raise RunError(
+            f"expected a study with a study.json at {folder}, found none: `arml reproduce --out "
+            f"{folder}` makes one"
+        )
+    value = read_json(path)
+    if value.get("format") != FORMAT:
+        raise RunError(f"expected format {FORMAT} in {path}, got {value.get('format')!r}")
+    tables = tuple(_table(folder, name, entry) for name, entry in value["tables"].items())
+    return Study(folder, str(value["scale"]), tables)
+
+
+def _table(folder: Path, name: str, entry: dict[str, Any]) -> StudyTable:
+    rows = tuple(_row(folder, row) for row in entry["rows"])
+    reference = next((row for row in rows if row.label == entry["reference"]), None)
+    others = [r for r in rows if r is not reference and r.scores]
+    comparisons: dict[str, Comparison] = {}
+    if reference is not None and reference.scores:
+        found = holm([compare(other.scores, reference.scores) for other in others])
+        comparisons = {row.label: one for row, one in zip(others, found, strict=True)}
+    title, about, paper = (str(entry[key]) for key in ("title", "about", "paper"))
+    return StudyTable(name, title, about, entry["reference"], paper, rows, comparisons)
+
+
+def _row(folder: Path, entry: dict[str, Any]) -> StudyRow:
+    end = "" if entry["scored"] == "as trained" else f"-{entry['scored']}"
+    results, scores, failures = {}, {}, {}
+    for seed in entry["seeds"]:
+        run = folder / "runs" / entry["run"] / f"seed-{seed}"
+        # Without the scores of single tasks a result cannot be compared: it is still to be scored.
+        if all((run / name).is_file() for name in (f"result{end}.json", f"scores{end}.npz")):
+            results[seed] = read_result(run / f"result{end}.json")
+            scores[seed] = read_scores(run / f"scores{end}.npz")
+        elif (run / "failure.json").is_file():
+            failures[seed] = str(read_json(run / "failure.json").get("error"))
+    return StudyRow(
+        entry["label"],
+        entry["run"],
+        entry["scored"],
+        tuple(entry["seeds"]),
+        entry,
+        results,
+        scores,
+        failures,
+    )
+
+
+def write_study(folder: Path) -> list[Path]:
+    """Write the page, the claims and the figures of a study; returns the files, the page first.
+
+    **Raises** `RunError` as `load_study` does, or if they cannot be written.
+    """
+    from arml.report.claims import judge
+    from arml.report.study_page import study_page
+
+    study = load_study(folder)
+    verdicts = judge(study)
+    page, figures = study_page(study, verdicts)
+    for name, data in figures.items():
+        target = folder / "figures" / name
+        if isinstance(data, bytes):
+            write_text(target, data.decode())
+        else:
+            write_json(target, data)
+    claims = {"format": FORMAT, "scale": study.scale, "claims": [v.plain() for v in verdicts]}
+    write_json(folder / "claims.json", claims)
+    write_text(folder / "index.html", page)
+    return [folder / "index.html", folder / "claims.json"]
+
+
+KEPT = ("config.json", "result*.json", "scores*.npz", "failure.json", "explain/*.json")
+"""The small files of a run, which all tables and claims are drawn from."""
+
+
+def export(folder: Path, out: Path) -> None:
+    """Copy a study without its checkpoints and training losses: what a repository can keep.
+
+    **Raises** `RunError` if `out` cannot be written.
+    """
+    try:
+        for path in [folder / "study.json", folder / "claims.json", folder / "index.html"]:
+            _copy(path, out / path.name)
+        for run in sorted(path.parent for path in (folder / "runs").rglob("config.json")):
+            for path in sorted(path for pattern in KEPT for path in run.glob(pattern)):
+                _copy(path, out / path.relative_to(folder))
+            lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+            kept = "".join(line for line in lines if '"validation"' in line)
+            write_text(out / run.relative_to(folder) / "metrics.jsonl", kept)
+    except OSError as error:
+        raise RunError(f"could not copy to {out}: {error.strerror or error}") from error
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)

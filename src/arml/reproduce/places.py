@@ -1,0 +1,85 @@
+"""Where methods are compared: a problem, its shots, and an algorithm's experiment on it."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from arml.algorithms import ALGORITHMS
+from arml.algorithms.arml import ARMLOptions
+from arml.experiment import Experiment
+from arml.recipes import BENCHMARK, PROBLEMS, STARTER
+from arml.reproduce.scales import Scale
+
+
+class Place(NamedTuple):
+    """A problem and its number of shots."""
+
+    problem: str
+    """One of `recipes.PROBLEMS`."""
+    title: str
+    shots: int | None = None
+    """Of images; None where the problem fixes them."""
+    steps: int | None = None
+    """Where they are not the recipe's."""
+    store: bool = False
+    """Whether it needs a data set that `arml data` prepares."""
+
+
+PLACES: dict[str, Place] = {
+    "regression2d": Place("regression2d", "2-D regression, 10-shot"),
+    "starter-1shot": Place("starter", "Starter set, 5-way 1-shot", 1),
+    "starter-art-1shot": Place("starter-art", "Starter set and its filters, 5-way 1-shot", 1),
+    "plain-multi-1shot": Place("plain-multi", "Plain-Multi, 5-way 1-shot", 1, store=True),
+    "plain-multi-5shot": Place("plain-multi", "Plain-Multi, 5-way 5-shot", 5, 40_000, store=True),
+    "art-multi-1shot": Place("art-multi", "Art-Multi, 5-way 1-shot", 1, store=True),
+    "art-multi-5shot": Place("art-multi", "Art-Multi, 5-way 5-shot", 5, 40_000, store=True),
+    "mini-imagenet": Place("mini-imagenet", "miniImageNet, 5-way 1-shot", 1, store=True),
+    "tiered-imagenet": Place("tiered-imagenet", "tieredImageNet, 5-way 1-shot", 1, store=True),
+}
+
+NAMES = {
+    "maml": "MAML",
+    "meta-sgd": "Meta-SGD",
+    "bmaml": "BMAML",
+    "mt-net": "MT-Net",
+    "mumomaml": "MUMOMAML",
+    "hsml": "HSML",
+    "versa": "VERSA",
+    "protonet": "ProtoNet",
+    "tapnet": "TapNet",
+    "tadam": "TADAM",
+    "llama": "LLAMA",
+    "reptile": "Reptile",
+    "platipus": "PLATIPUS",
+    "arml-official": "ARML, authors' code",
+    "arml-paper": "ARML, paper's text",
+    "arml": "ARML, ours",
+}
+"""Labels of the rows; an algorithm that is not here is not in the paper."""
+
+
+def experiment(place: str, algorithm: str, scale: Scale, *, side: bool = False) -> Experiment:
+    """One algorithm at one place, within the scale's budget; its recipe is the run's name."""
+    at = PLACES[place]
+    made = PROBLEMS[at.problem][2](algorithm)
+    if at.shots is not None and at.shots != made.tasks.shots:
+        # The weights of reconstruction losses, among others, depend on the shots.
+        problem = replace(BENCHMARK if at.store else STARTER, shots=at.shots)
+        options = ALGORITHMS[algorithm].options(problem)
+        if isinstance(options, ARMLOptions):
+            options = replace(options, vertices=made.algorithm.vertices)
+        made = replace(made, algorithm=options, tasks=replace(made.tasks, shots=at.shots))
+    if place == "starter-art-1shot" and algorithm in ("arml-official", "arml-paper"):
+        # As on Art-Multi, which it stands in for.
+        made = replace(made, algorithm=replace(made.algorithm, vertices=8))
+    made = replace(made, steps=at.steps or made.steps)
+    fitted = scale.budget(made, side)
+    shortened = f"-{fitted.steps}" if fitted.steps != made.steps else ""
+    return replace(fitted, recipe=f"{place}{shortened}/{algorithm}")
+
+
+def varied(base: Experiment, name: str, **options: Any) -> Experiment:
+    """The same experiment with other options of its algorithm, as a run of its own name."""
+    algorithm = replace(base.algorithm, **options)
+    if algorithm == base.algorithm:
+        return base
+    return replace(base, recipe=f"{base.recipe}-{name}", algorithm=algorithm)

@@ -1,0 +1,171 @@
+"""What is to be done, as data: tables of rows, and the units of work that they come to."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from arml.experiment import Experiment, to_json
+from arml.experiment.options import fingerprint
+from arml.files import RunError
+from arml.reproduce.costs import seconds
+from arml.results import FORMAT, read_json, read_result, write_json
+
+STUDY = "study.json"
+"""Says which tables a folder holds; the report is drawn from it and from the runs."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table: an experiment, and how it is scored."""
+
+    label: str
+    experiment: Experiment
+    """With the row's own name as its recipe, which is its folder too; the seed is filled in."""
+    paper: str = ""
+    """Its name in the paper's table."""
+    note: str = ""
+    scored: str = "as trained"
+    """One of `variants.VARIANTS`."""
+    explain: bool = False
+    """Look inside the first seed."""
+    seeds: int = 0
+    """Fewer seeds than the table's, where one takes very long; 0 for as many."""
+    expected: float | None = None
+    """The score that the same budget came to before."""
+
+    @property
+    def run(self) -> str:
+        """The folder of its runs, one a seed."""
+        return self.experiment.recipe
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that are compared with one of them, each on the same test tasks."""
+
+    name: str
+    title: str
+    about: str
+    rows: tuple[Row, ...]
+    reference: str
+    """Label of the row that the others are compared with."""
+    paper: str = ""
+    """Key of the paper's table in `paper.json`."""
+    seeds: int = 1
+    tasks: int = 1000
+    explained: int = 200
+    """Tasks of a run that is looked into."""
+
+    def seeds_of(self, row: Row) -> range:
+        """The seeds of one row."""
+        return range(min(row.seeds or self.seeds, self.seeds))
+
+
+def units(tables: Iterable[Table], out: Path | None = None) -> list[dict[str, Any]]:
+    """The work of the tables, each run once whatever tables it stands in, in their order.
+
+    A unit is plain JSON: `run`, `seed`, `folder` (within the study's), `experiment`, `options`
+    (its fingerprint), `tasks`, `scored`, `explain` (how many tasks are looked into, 0 for none) and
+    the `seconds` that it should take on one core.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for table in tables:
+        for row in table.rows:
+            for seed in table.seeds_of(row):
+                experiment = replace(row.experiment, seed=seed)
+                folder = f"runs/{row.run}/seed-{seed}"
+                unit = found.setdefault(
+                    folder,
+                    {
+                        "format": FORMAT,
+                        "run": row.run,
+                        "seed": seed,
+                        "folder": folder,
+                        "experiment": to_json(experiment),
+                        "options": fingerprint(experiment),
+                        "tasks": table.tasks,
+                        "scored": [],
+                        "explain": 0,
+                        "seconds": round(seconds(experiment, tasks=table.tasks), 1),
+                    },
+                )
+                assert unit["experiment"] == to_json(experiment), f"two experiments at {folder}"
+                assert unit["tasks"] == table.tasks, f"two numbers of tasks at {folder}"
+                unit["scored"] += [row.scored] if row.scored not in unit["scored"] else []
+                if row.explain and seed == 0:
+                    unit["explain"] = table.explained
+    return list(found.values())
+
+
+def suffix(scored: str) -> str:
+    """What the names of a variant's files end in: `result.json`, `result-reversed.json`."""
+    return "" if scored == "as trained" else f"-{re.sub('[^a-z0-9]+', '-', scored)}"
+
+
+def is_scored(unit: Mapping[str, Any], scored: str, out: Path) -> bool:
+    """Whether a unit's run is there, as it should be and scored in that way."""
+    folder, end = out / unit["folder"], suffix(scored)
+    try:
+        result = read_result(folder / f"result{end}.json")
+    except RunError:
+        return False
+    same = (
+        result["steps"] == unit["experiment"]["steps"]
+        and result.get("options") == unit["options"]
+        and result["score"]["n"] == unit["tasks"]
+    )
+    return same and (folder / f"scores{end}.npz").is_file()
+
+
+def is_done(unit: Mapping[str, Any], out: Path) -> bool:
+    """Whether nothing is left to do of a unit."""
+    if not all(is_scored(unit, scored, out) for scored in unit["scored"]):
+        return False
+    return not unit["explain"] or (out / unit["folder"] / "explain" / "explain.json").is_file()
+
+
+def record(tables: Iterable[Table], scale: str, out: Path) -> None:
+    """Write down what the folder holds, beside what earlier calls put there.
+
+    **Raises** `RunError` for a folder that holds a study of another scale.
+    """
+    path = out / STUDY
+    known: dict[str, Any] = {"scale": scale, "tables": {}}
+    if path.exists():
+        known = read_json(path)
+    if known.get("scale") != scale:
+        raise RunError(
+            f"{out} holds a study of scale {known.get('scale')}, not {scale}: name another folder"
+        )
+    entries = dict(known["tables"])
+    for table in tables:
+        entries[table.name] = _described(table, scale)
+    write_json(path, {"format": FORMAT, "scale": scale, "tables": entries})
+
+
+def _described(table: Table, scale: str) -> dict[str, Any]:
+    return {
+        "title": table.title,
+        "about": table.about,
+        "reference": table.reference,
+        "paper": table.paper,
+        "seeds": table.seeds,
+        "tasks": table.tasks,
+        "rows": [
+            {
+                "label": row.label,
+                "run": row.run,
+                "paper": row.paper,
+                "note": row.note,
+                "scored": row.scored,
+                "seeds": list(table.seeds_of(row)),
+                "steps": row.experiment.steps,
+                "expected": row.expected,
+                "minutes": round(seconds(row.experiment, tasks=table.tasks) / 60, 1),
+                "command": f"arml reproduce {table.name} --scale {scale} --rows '{row.label}'",
+            }
+            for row in table.rows
+        ],
+    }

@@ -1,0 +1,144 @@
+"""How much is done: the paper's own budget, a night on a laptop, or two minutes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from arml.experiment import Experiment
+from arml.nn.networks import Conv4Options, MLPOptions
+from arml.tasks.options import FunctionsOptions
+
+Budget = Callable[[Experiment, bool], Experiment]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A budget for experiments, and what is done with it."""
+
+    name: str
+    about: str
+    budget: Budget
+    """From an experiment of the paper, and whether it is one of a side table, to what is run."""
+    tables: tuple[str, ...]
+    """In the order in which they are run."""
+    seeds: int
+    """Of experiments on vectors."""
+    image_seeds: int
+    tasks: int
+    image_tasks: int
+    explained: int
+    """Test tasks that are looked into."""
+    image_explained: int
+
+
+def whole(experiment: Experiment, side: bool) -> Experiment:
+    """The paper's budget."""
+    return experiment
+
+
+def night(experiment: Experiment, side: bool) -> Experiment:
+    """Main tables of 2-D regression in full, side tables in three sevenths of it; images briefly,
+    with as many steps for every method."""
+    if isinstance(experiment.tasks, FunctionsOptions):
+        return replace(experiment, steps=30_000) if side else experiment
+    return replace(experiment, steps=1_000, validate_every=500, checkpoint_every=100)
+
+
+TINY: dict[str, Any] = {"inner_steps": 1, "width": 4, "hidden": (), "particles": 2, "layers": 1}
+
+
+def tiny(experiment: Experiment, side: bool) -> Experiment:
+    """Twenty steps of tiny networks: to see that everything works, and nothing else."""
+    known = {field.name for field in fields(experiment.algorithm)}
+    # The number of layers of message passing is what some rows are about.
+    keep = {"layers"} if "propagation" in known else set()
+    small = {k: v for k, v in TINY.items() if k in known - keep}
+    vectors = isinstance(experiment.network, MLPOptions)
+    network = replace(experiment.network, **({"hidden": (8,)} if vectors else {"filters": 2}))
+    assert isinstance(network, MLPOptions | Conv4Options)
+    every = {"interval": 10, "checkpoint_every": 10, "validate_every": 20, "validation_tasks": 10}
+    return replace(
+        experiment,
+        algorithm=replace(experiment.algorithm, **small),
+        network=network,
+        outer=replace(experiment.outer, warmup=0),
+        steps=20,
+        batch=4,
+        chunk=10 if vectors else 1,
+        **every,  # type: ignore[arg-type]
+    )
+
+
+LOCAL = (
+    "regression2d",
+    "starter-1shot",
+    "ablations-regression2d",
+    "ablations-starter-1shot",
+    "edges-regression2d",
+    "vertices-regression2d",
+    "starter-art-1shot",
+    "vertices-starter-art-1shot",
+    "structure-regression2d",
+    "structure-starter-art-1shot",
+    "propagation-regression2d",
+    "mu-regression2d",
+    "order-regression2d",
+    "order-starter-1shot",
+    "normalisation-starter-1shot",
+)
+"""What needs no data but what the package carries."""
+BENCHMARKS = (
+    "plain-multi-1shot",
+    "plain-multi-5shot",
+    "art-multi-1shot",
+    "art-multi-5shot",
+    "mini-imagenet",
+    "tiered-imagenet",
+    "ablations-plain-multi-5shot",
+    "ablations-art-multi-5shot",
+    "vertices-art-multi-5shot",
+    "structure-art-multi-1shot",
+    "edges-plain-multi-5shot",
+    "order-plain-multi-5shot",
+    "normalisation-plain-multi-5shot",
+)
+"""What needs `arml data prepare`."""
+
+SCALES: dict[str, Scale] = {
+    "smoke": Scale(
+        "smoke",
+        "two minutes on 2 cores: that it works, no result",
+        tiny,
+        ("regression2d", "ablations-regression2d", "order-regression2d"),
+        seeds=2,
+        image_seeds=1,
+        tasks=40,
+        image_tasks=10,
+        explained=40,
+        image_explained=20,
+    ),
+    "laptop": Scale(
+        "laptop",
+        "a night on 2 cores: 2-D regression and the pictures in the package",
+        night,
+        LOCAL,
+        seeds=3,
+        image_seeds=1,
+        tasks=4_000,
+        image_tasks=1_000,
+        explained=1_000,
+        image_explained=200,
+    ),
+    "paper": Scale(
+        "paper",
+        "the paper's own budget, on the benchmarks' data and a GPU",
+        whole,
+        (*LOCAL, *BENCHMARKS),
+        seeds=3,
+        image_seeds=1,
+        tasks=4_000,
+        image_tasks=4_000,
+        explained=1_000,
+        image_explained=1_000,
+    ),
+}

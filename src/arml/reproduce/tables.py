@@ -1,0 +1,247 @@
+"""The paper's tables and the ones beyond it, a function a table and an entry a row.
+
+[1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020.
+
+Differences: the starter sets that the package carries stand in for Plain-Multi (three families) and
+Art-Multi (nine), so that every table can be run anywhere. Ablations and the tables beyond the paper
+take the preset `arml-paper`, which is the paper's text.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from arml.nn.networks import Conv4Options
+from arml.recipes import MEASURED, RECIPES
+from arml.reproduce.places import NAMES, PLACES, experiment, varied
+from arml.reproduce.plan import Row, Table
+from arml.reproduce.scales import SCALES, Scale
+
+ARML = ("arml-official", "arml-paper", "arml")
+GRADIENT = ("maml", "meta-sgd", "mt-net", "mumomaml", "hsml", *ARML)
+METRIC = ("versa", "protonet", "tapnet", "tadam")
+INSIDE = ("mt-net", "mumomaml", "hsml", *ARML)
+"""What has something inside to show."""
+FROZEN: tuple[str, ...] = ("features", "protonet-frozen", "frozen-protonet")
+"""Names that the row of frozen features may be registered under; what is not, is left out."""
+
+
+def method(place: str, algorithm: str, scale: Scale, **more: Any) -> Row:
+    """The row of one algorithm in a main table."""
+    made = experiment(place, algorithm, scale)
+    paper = "arml" if algorithm in ARML else algorithm
+    expected = MEASURED.get(made.recipe, (None, None))[1]
+    explain = algorithm in INSIDE
+    name = NAMES.get(algorithm, algorithm)
+    return Row(name, made, paper, explain=explain, expected=expected, **more)
+
+
+def build(
+    scale: Scale, name: str, title: str, about: str, rows: Iterable[Row], reference: str, paper: str
+) -> Table:
+    """A table with the scale's seeds and test tasks."""
+    rows = tuple(rows)
+    images = isinstance(rows[0].experiment.network, Conv4Options)
+    how_much = (scale.seeds, scale.tasks, scale.explained)
+    if images:
+        how_much = (scale.image_seeds, scale.image_tasks, scale.image_explained)
+    return Table(name, title, about, rows, reference, paper, *how_much)
+
+
+def main(place: str, scale: Scale) -> Table:
+    """The paper's comparison of methods at a place."""
+    algorithms: tuple[str, ...] = ("versa", "protonet", "tapnet", "tadam", *GRADIENT)
+    if scale.name == "smoke":
+        algorithms = ("maml", "hsml", "arml-paper")
+    elif place == "regression2d":
+        algorithms = ("maml", "meta-sgd", "bmaml", *GRADIENT[2:])
+    elif place == "starter-art-1shot":
+        algorithms = ("maml", "mumomaml", "hsml", "arml-paper", "arml")
+    elif PLACES[place].problem.endswith("imagenet"):
+        algorithms = ("llama", "platipus", "reptile", *GRADIENT)
+        if place == "tiered-imagenet":
+            algorithms = ("reptile", *GRADIENT)
+    elif PLACES[place].store:
+        algorithms = (*METRIC, "bmaml", *GRADIENT)
+    # Its particles take half of the table's time: one seed in a night.
+    once = {"bmaml": 1} if scale.name == "laptop" else {}
+    rows = [method(place, a, scale, seeds=once.get(a, 0)) for a in algorithms]
+    rows += [method(place, a, scale) for a in FROZEN if frozen_here(place, a)]
+    about = "The methods of the paper's comparison, and ARML as text, code and we have it."
+    return build(scale, place, PLACES[place].title, about, rows, NAMES["arml-paper"], place)
+
+
+def frozen_here(place: str, algorithm: str) -> bool:
+    """Whether that algorithm on frozen features is registered and made for the place."""
+    return f"{PLACES[place].problem}/{algorithm}" in RECIPES
+
+
+ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "I": ("no prototype-based graph", {"structure": "mean", "own_values": False}),
+    "II": ("no prototype", {"structure": "samples", "own_values": False}),
+    "III": ("no prototype links", {"links": "none"}),
+    "IV": ("no meta-knowledge graph", {"vertices": 0}),
+    "V": ("no reconstruction loss", {"mu_1": 0.0, "mu_2": 0.0}),
+    "VI": ("encoder and decoder as MLP", {"summary": "mlp"}),
+    "VII": ("one gate a filter", {"granularity": "filter"}),
+    "VIII": ("tanh", {"gate": "tanh"}),
+    "IX": ("FiLM", {"gate": "film"}),
+}
+"""The paper's nine, each a change of ARML's options."""
+
+
+def ablations(place: str, scale: Scale) -> Table:
+    """The paper's ablations."""
+    base = experiment(place, "arml-paper", scale, side=True)
+    rows = [Row("ARML", base, "arml")]
+    chosen = ("IV", "IX") if scale.name == "smoke" else tuple(ABLATIONS)
+    for number in chosen:
+        what, options = ABLATIONS[number]
+        made = varied(base, f"ablation-{number}", **options)
+        rows.append(Row(f"{number}. {what}", made, number))
+    paper = f"ablations-{PLACES[place].problem}"
+    about = "ARML (the paper's text) with one component removed or replaced."
+    title = f"Ablations: {PLACES[place].title}"
+    return build(scale, f"ablations-{place}", title, about, rows, "ARML", paper)
+
+
+def vertices(place: str, scale: Scale) -> Table:
+    """The paper's numbers of vertices."""
+    base = experiment(place, "arml-paper", scale, side=True)
+    rows = [
+        Row(f"{n} vertices", varied(base, f"vertices-{n}", vertices=n), str(n))
+        for n in (4, 8, 12, 16, 20)
+    ]
+    about = "ARML (the paper's text) by the number of vertices of its meta-knowledge graph."
+    title = f"Number of vertices: {PLACES[place].title}"
+    paper = f"vertices-{PLACES[place].problem}"
+    return build(scale, f"vertices-{place}", title, about, rows, "8 vertices", paper)
+
+
+def structure(place: str, scale: Scale) -> Table:
+    """HSML's tree against ARML's graph: the same runs as in the main table, looked into."""
+    rows = [method(place, a, scale) for a in ("hsml", "arml-official", "arml-paper", "arml")]
+    about = "HSML's tree of clusters against ARML's graph; what each learned is drawn below."
+    title = f"Tree or graph: {PLACES[place].title}"
+    return build(scale, f"structure-{place}", title, about, rows, "HSML", "")
+
+
+INERT = "row-normalised, 1 layer (edges inert)"
+
+
+def edges(place: str, scale: Scale) -> Table:
+    """Whether the links between vertices carry anything: layers and normalisation."""
+    base = experiment(place, "arml-paper", scale, side=True)
+    rows = []
+    for normalise, layers in [(n, k) for n in ("row", "symmetric") for k in (1, 2, 3)]:
+        made = varied(base, f"{normalise}-{layers}", normalise=normalise, layers=layers)
+        label = f"{normalise}-normalised, {layers} layer{'s' if layers > 1 else ''}"
+        inert = (normalise, layers) == ("row", 1)
+        rows.append(Row(INERT if inert else label, made))
+    about = (
+        "With one row-normalised layer, as in the authors' code, the links between vertices reach "
+        "no task; in the other rows they do."
+    )
+    title = f"Do the graph's edges matter? {PLACES[place].title}"
+    return build(scale, f"edges-{place}", title, about, rows, INERT, "")
+
+
+def propagation(place: str, scale: Scale) -> Table:
+    """Message passing by GCN, GraphSAGE and GAT."""
+    base = experiment(place, "arml-paper", scale, side=True)
+    kinds = {"gcn": "GCN", "sage": "GraphSAGE", "gat": "GAT"}
+    rows = [Row(name, varied(base, kind, propagation=kind)) for kind, name in kinds.items()]
+    title = f"Message passing: {PLACES[place].title}"
+    about = "The paper names the three and does not say which one its figures are of."
+    return build(scale, f"propagation-{place}", title, about, rows, "GCN", "")
+
+
+def mu(place: str, scale: Scale) -> Table:
+    """The weights of the two reconstructions."""
+    base = experiment(place, "arml-paper", scale, side=True)
+    one, two = base.algorithm.mu_1, base.algorithm.mu_2
+    pairs = {
+        "both as in the code": (one, two),
+        "both x 0.1": (one / 10, two / 10),
+        "both x 10": (one * 10, two * 10),
+        "mu_1 = 0": (0.0, two),
+        "mu_2 = 0": (one, 0.0),
+    }
+    rows = [
+        Row(label, varied(base, f"mu-{i}", mu_1=a, mu_2=b))
+        for i, (label, (a, b)) in enumerate(pairs.items())
+    ]
+    title = f"Weights of the reconstructions: {PLACES[place].title}"
+    about = "mu_1 weighs the prototypes after reading (L_t), mu_2 before it (L_q)."
+    return build(scale, f"mu-{place}", title, about, rows, "both as in the code", "")
+
+
+def order(place: str, scale: Scale) -> Table:
+    """The same runs with the encoder's input in reverse order: a set has none."""
+    algorithms = ("arml-paper",) if scale.name == "smoke" else ("arml-paper", "arml")
+    rows = []
+    for algorithm in algorithms:
+        row = method(place, algorithm, scale)
+        again = replace(
+            row, label=f"{row.label}, reversed", scored="reversed", paper="", expected=None
+        )
+        rows += [row, again]
+    about = (
+        "The support set, and on images the prototypes, reach the task encoder in reverse order. "
+        "A recurrent encoder notices; one that reads element by element cannot."
+    )
+    title = f"Order of the prototypes: {PLACES[place].title}"
+    return build(scale, f"order-{place}", title, about, rows, rows[0].label, "")
+
+
+def normalisation(place: str, scale: Scale) -> Table:
+    """Batch statistics of the queries against those of the support set."""
+    rows = []
+    for algorithm in ("maml", "protonet", "arml-paper"):
+        row = method(place, algorithm, scale)
+        made = row.experiment
+        network = replace(made.network, normalisation="support")
+        own = replace(made, recipe=f"{made.recipe}-inductive", network=network)
+        row = replace(row, label=f"{row.label}, transductive", explain=False)
+        label = f"{NAMES[algorithm]}, inductive"
+        rows += [row, replace(row, label=label, experiment=own, paper="", expected=None)]
+    about = (
+        "Transductive: queries are normalised by their own batch, as in the paper. Inductive: by "
+        "the support set, so that a prediction depends on nothing but its own image."
+    )
+    title = f"Transductive or inductive: {PLACES[place].title}"
+    return build(scale, f"normalisation-{place}", title, about, rows, rows[0].label, "")
+
+
+FAMILIES: dict[str, Callable[[str, Scale], Table]] = {
+    "ablations": ablations,
+    "vertices": vertices,
+    "structure": structure,
+    "edges": edges,
+    "propagation": propagation,
+    "mu": mu,
+    "order": order,
+    "normalisation": normalisation,
+}
+"""Kinds of tables beside the main ones; a table's name is its kind's and its place's."""
+
+
+def table(name: str, scale: Scale) -> Table:
+    """The table of that name.
+
+    **Raises** `ValueError` with those that the scale has for another.
+    """
+    if name not in scale.tables:
+        close = get_close_matches(name, scale.tables, 1, 0.4)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        elsewhere = [s.name for s in SCALES.values() if name in s.tables]
+        hint = f"; --scale {' or '.join(elsewhere)} has it" if elsewhere else hint
+        raise ValueError(
+            f"unknown table {name!r} of scale {scale.name}: expected one of "
+            f"{', '.join(scale.tables)}{hint}"
+        )
+    if name in PLACES:
+        return main(name, scale)
+    kind, _, place = name.partition("-")
+    return FAMILIES[kind](place, scale)

@@ -1,0 +1,99 @@
+"""One row and one seed: trained, scored and looked into, in an ordinary run folder.
+
+Everything in it can be taken up where it stopped, and what is done is not done again.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from arml import checkpoint
+from arml.experiment import from_json, run
+from arml.explain import explain
+from arml.files import RunError
+from arml.reproduce.plan import is_done, is_scored, suffix
+from arml.reproduce.variants import VARIANTS
+from arml.results import write_json, write_scores
+from arml.scoring import same_tasks, score
+
+Watch = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+
+def carry_out(
+    unit: Mapping[str, Any], out: Path, *, watch: Watch, stop: Callable[[], bool]
+) -> bool:
+    """Train, score and explain one unit within the study's folder `out`.
+
+    `stop` is asked between any two intervals of training and chunks of scoring.
+
+    **Returns** whether it is finished; if not, the same call goes on from there.
+
+    **Raises** `ValueError` or `RunError` in one line, as `run`, `score` and `explain` do.
+    """
+    folder = out / unit["folder"]
+    with alone(folder):
+        if is_done(unit, out):
+            return True
+        experiment = from_json(unit["experiment"], unit["folder"])
+        steps = experiment.steps
+        if checkpoint.latest(folder / "checkpoints") != steps:
+            watch("compiling", 0, steps)
+            reached = run(
+                experiment,
+                folder,
+                watch=lambda step, record: watch("training", step, steps) if record else None,
+                stop=stop,
+            )
+            if reached < steps:
+                return False
+        try:
+            _score(unit, out, watch, stop)
+        except _Stopped:
+            return False
+        if unit["explain"] and not (folder / "explain" / "explain.json").is_file():
+            watch("explaining", 0, 1)
+            explain(folder, folder / "explain", tasks=unit["explain"])
+    return True
+
+
+class _Stopped(Exception):
+    """Scoring was asked to end; it begins anew the next time."""
+
+
+def _score(unit: Mapping[str, Any], out: Path, watch: Watch, stop: Callable[[], bool]) -> None:
+    folder = out / unit["folder"]
+
+    def watched(done: int, total: int) -> None:
+        watch("scoring", done, total)
+        if stop():
+            raise _Stopped
+
+    for scored in unit["scored"]:
+        if is_scored(unit, scored, out):
+            continue
+        found = score(folder, tasks=unit["tasks"], change=VARIANTS[scored], watch=watched)
+        end = suffix(scored)
+        write_scores(folder / f"scores{end}.npz", *found.scores, same_tasks(found))
+        # Last: a result says that the scores are there.
+        write_json(folder / f"result{end}.json", found.result)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Refuse a second process that would write the same run at the same time."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(
+                f"{folder}: another process is working on this run; wait for it, or stop it"
+            ) from None
+        yield

@@ -1,0 +1,193 @@
+"""The paper's tables as data, and a small study carried out, stopped, continued and spoilt."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arml.algorithms.arml import ARMLOptions
+from arml.cli import main
+from arml.experiment import from_json, to_json
+from arml.files import RunError
+from arml.recipes import REGRESSION, STARTER
+from arml.reproduce.crew import Progress, carry_out_all, shares
+from arml.reproduce.plan import Table, is_done, record, units
+from arml.reproduce.scales import LOCAL, SCALES
+from arml.reproduce.tables import ABLATIONS, INERT, table
+from arml.reproduce.unit import alone
+from arml.results import read_json, read_result, read_scores, write_json
+from arml.tasks.options import FunctionsOptions
+
+EVERY = [(scale, name) for scale in SCALES.values() for name in scale.tables]
+
+
+@pytest.mark.parametrize(("scale", "name"), EVERY, ids=lambda value: getattr(value, "name", value))
+def test_every_row_is_an_experiment_that_can_be_run(scale, name) -> None:
+    made = table(name, scale)
+    assert made.name == name
+    assert made.reference in {row.label for row in made.rows}
+    assert len({row.label for row in made.rows}) == len(made.rows)
+    for row in made.rows:
+        row.experiment.check()
+        if isinstance(row.experiment.algorithm, ARMLOptions):
+            vectors = isinstance(row.experiment.tasks, FunctionsOptions)
+            row.experiment.algorithm.check_problem(REGRESSION if vectors else STARTER)
+    for unit in units([made]):
+        again = json.loads(json.dumps(unit))
+        assert to_json(from_json(again["experiment"], "here"))["recipe"] == unit["run"]
+        assert unit["seconds"] > 0
+
+
+def test_a_run_that_stands_in_two_tables_is_one_unit() -> None:
+    laptop = SCALES["laptop"]
+    one, two = (table(name, laptop) for name in ("regression2d", "order-regression2d"))
+    together = units([one, two])
+    assert len(together) == len(units([one]))
+    twice = [unit for unit in together if unit["scored"] == ["as trained", "reversed"]]
+    assert {unit["run"] for unit in twice} == {"regression2d/arml-paper", "regression2d/arml"}
+    bmaml = [unit for unit in together if unit["run"].endswith("bmaml")]
+    assert len(bmaml) == 1
+
+
+def test_the_laptop_takes_a_night_and_the_smoke_two_minutes() -> None:
+    hours = sum(u["seconds"] for u in units(table(n, SCALES["laptop"]) for n in LOCAL)) / 3600
+    assert 8 < hours < 20  # on one core
+    smoke = SCALES["smoke"]
+    assert sum(u["seconds"] for u in units(table(n, smoke) for n in smoke.tables)) < 600
+
+
+def test_the_ablations_are_the_papers_nine_and_each_changes_something() -> None:
+    made = table("ablations-regression2d", SCALES["laptop"])
+    assert len(made.rows) == 1 + len(ABLATIONS) == 10
+    assert len({row.run for row in made.rows}) == 10
+    edges = table("edges-regression2d", SCALES["laptop"])
+    inert = next(row for row in edges.rows if row.label == INERT)
+    assert (inert.experiment.algorithm.normalise, inert.experiment.algorithm.layers) == ("row", 1)
+
+
+def test_five_shots_have_their_own_weights_and_steps() -> None:
+    one, five = (
+        table(f"plain-multi-{shots}shot", SCALES["paper"]).rows[-1].experiment for shots in (1, 5)
+    )
+    assert (one.tasks.shots, five.tasks.shots) == (1, 5)
+    assert (one.steps, five.steps) == (50_000, 40_000)
+    official = table("art-multi-5shot", SCALES["paper"]).rows[-3].experiment.algorithm
+    assert official.vertices == 8
+    assert official.mu_1 == pytest.approx(0.01 * 5 / 75)
+
+
+def test_cores_are_shared_out() -> None:
+    for workers in (1, 2, 3):
+        given = shares(workers)
+        assert len(given) == workers
+        assert all(cores == "" or cores.replace(",", "").isdigit() for cores in given)
+
+
+def test_a_run_is_one_processs_at_a_time(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    with alone(tmp_path), pytest.raises(RunError, match="another process is working"):
+        alone(tmp_path).__enter__()
+    with alone(tmp_path):
+        pass
+
+
+def small() -> Table:
+    """MAML and ARML of the smoke test, one seed of each."""
+    scale = replace(SCALES["smoke"], seeds=1, tasks=12, explained=40)
+    made = table("order-regression2d", scale)
+    main_table = table("regression2d", scale)
+    return replace(made, rows=(main_table.rows[0], *made.rows), reference="MAML")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> tuple[Path, list[dict], Progress, Progress]:
+    """One run that cannot be read, MAML, and ARML scored twice; stopped at once, then continued."""
+    out = tmp_path_factory.mktemp("study")
+    made = small()
+    record([made], "smoke", out)
+    bad = {**units([made])[0], "folder": "runs/bad/seed-0", "experiment": {"algorithm": "none"}}
+    work = [bad, *units([made])]
+    stopped = []
+
+    def watch(progress: Progress) -> None:
+        if any(at["phase"] in ("compiling", "training") for at in progress.running.values()):
+            stopped.append(True)
+
+    first = carry_out_all(work, out, workers=1, watch=watch, stop=lambda: bool(stopped))
+    second = carry_out_all(work, out, workers=1, watch=lambda _: None, stop=lambda: False)
+    return out, work, first, second
+
+
+def test_what_was_stopped_goes_on_and_what_failed_stops_nothing_else(study) -> None:
+    out, work, first, second = study
+    assert len(first.done) < 2
+    assert first.running == {}
+    assert list(second.failed) == ["runs/bad/seed-0"]
+    assert "expected algorithm to be one of" in second.failed["runs/bad/seed-0"]
+    assert "expected algorithm" in read_json(out / "runs/bad/seed-0/failure.json")["error"]
+    assert {unit["folder"] for unit in work[1:]} == {*second.done}
+    assert all(is_done(unit, out) for unit in work[1:])
+    assert not is_done(work[0], out)
+    longer = {**work[1], "tasks": 13}
+    assert not is_done(longer, out)
+
+
+def test_each_run_is_scored_once_on_the_same_tasks(study) -> None:
+    out, work, *_ = study
+    maml, arml = (out / unit["folder"] for unit in work[1:])
+    found = [
+        read_scores(path)
+        for path in (maml / "scores.npz", arml / "scores.npz", arml / "scores-reversed.npz")
+    ]
+    assert len({scores.tasks for scores in found}) == 1
+    assert all(len(scores.values) == 12 for scores in found)
+    result = read_result(arml / "result.json")
+    assert result["score"]["mean"] == pytest.approx(float(found[1].values.mean()), rel=1e-5)
+    assert (arml / "explain" / "explain.json").is_file()
+
+
+def test_the_command_finds_all_done_and_writes_the_page(study, capsys) -> None:
+    out, *_ = study
+    assert main(["reproduce", "--scale", "smoke", "--out", str(out), "--page"]) == 0
+    assert "the page is" in capsys.readouterr().out
+    text = (out / "index.html").read_text(encoding="utf-8")
+    assert "ARML, paper&#x27;s text, reversed" in text
+    assert 'class="explorer"' in text
+
+
+def refused(capsys, *arguments: str) -> str:
+    assert main(["reproduce", *arguments]) == 2
+    return capsys.readouterr().err
+
+
+def test_what_cannot_be_is_refused_before_any_work(study, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    out = ["--out", str(tmp_path / "out")]
+    said = refused(capsys, "regresion2d", *out)
+    assert "unknown table 'regresion2d'" in said
+    assert "did you mean 'regression2d'?" in said
+    said = refused(capsys, "plain-multi-1shot", *out)
+    assert "--scale paper has it" in said
+    said = refused(capsys, "plain-multi-1shot", "--scale", "paper", *out)
+    assert "`arml data prepare plain-multi`" in said
+    assert "no row begins with" in refused(capsys, "regression2d", "--rows", "X", *out)
+    assert "workers must be 0 or more" in refused(capsys, "--workers", "-1")
+    assert "seeds must be 1 or more" in refused(capsys, "--seeds", "0")
+    assert not (tmp_path / "out").exists()
+    said = refused(capsys, "regression2d", "--scale", "laptop", "--out", str(study[0]))
+    assert "holds a study of scale smoke, not laptop" in said
+
+
+def test_the_list_says_what_things_take(capsys) -> None:
+    assert main(["reproduce", "regression2d", "--scale", "laptop", "--list"]) == 0
+    said = capsys.readouterr().out
+    assert "2.29" in said
+    assert "on one core" in said
+
+
+def test_a_damaged_study_is_named(tmp_path: Path, capsys) -> None:
+    write_json(tmp_path / "study.json", {"format": 1, "scale": "smoke", "tables": {}})
+    assert main(["reproduce", "--out", str(tmp_path), "--page"]) == 0
+    (tmp_path / "study.json").write_text("{")
+    assert "cut short or damaged" in refused(capsys, "--out", str(tmp_path), "--page")
