@@ -1,7 +1,6 @@
 """What is drawn from a study: comparisons, verdicts on the paper's claims, and the page, which a
 real browser opens."""
 
-import json
 import math
 from pathlib import Path
 
@@ -11,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chromium
+from arml.files import plain
+from arml.report import verdicts
 from arml.report.claims import CANNOT, CONFIRMED, NOT, NOT_YET, Claim, judge
 from arml.report.paper import overall, reported_by_family
 from arml.report.statistics import Comparison, compare, difference_of, holm
@@ -97,9 +98,10 @@ def test_scores_are_read_as_written_and_damage_is_refused(tmp_path: Path) -> Non
             read_scores(tmp_path / name)
 
 
-@pytest.fixture
-def study(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """ARML beats A; B differs by nothing; the seeds of C disagree; D failed; E is to come."""
+    tmp_path = tmp_path_factory.mktemp("study")
     rows = [row(name, name, 2) for name in ("ARML", "A", "B", "C", "D", "E")]
     rows[0] |= {"paper": "arml"}
     write_study_of(tmp_path, {"regression2d": table("ARML", rows, paper="regression2d")})
@@ -152,7 +154,7 @@ def test_one_more_claim_makes_it_harder_for_all(study: Path) -> None:
     assert first.comparison.adjusted >= alone.comparison.adjusted
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(study: Path) -> Path:
     folder = study / "runs/ARML/seed-0"
     write_json(folder / "explain" / "explain.json", explanation())
@@ -186,9 +188,26 @@ def test_what_is_exported_draws_the_same_tables(page: Path, tmp_path: Path) -> N
     export(page.parent, out)
     assert not list(out.rglob("checkpoints"))
     assert '"loss"' not in (out / "runs/ARML/seed-0/metrics.jsonl").read_text()
-    before = json.loads((page.parent / "claims.json").read_text())
-    write_study(out)
-    assert json.loads((out / "claims.json").read_text()) == before
+    found = [verdict.plain() for verdict in judge(load_study(out))]
+    assert plain(found) == read_json(page.parent / "claims.json")["claims"]
+
+
+def test_the_documents_claims_are_those_of_the_files(study: Path, tmp_path: Path, capsys) -> None:
+    root = Path(__file__).parents[1]
+    kept = [str(root / "docs" / "reproduce.md"), str(root / "results" / "laptop")]
+    assert verdicts.main([*kept, "--check"]) == 0
+    document = tmp_path / "claims.md"
+    document.write_text(f"before {verdicts.BEGIN} old {verdicts.END} after")
+    assert verdicts.main([str(document), str(study), "--check"]) == 1
+    assert "are stale; run" in capsys.readouterr().err
+    assert verdicts.main([str(document), str(study)]) == 0
+    text = document.read_text()
+    assert text.startswith("before")
+    assert "| ARML, paper's text, is better than HSML | `starter-1shot` | not yet run |" in text
+    assert "Cannot be tested here: `plain-multi-1shot`" in text
+    assert verdicts.main([str(document), str(tmp_path / "none"), "--check"]) == 1
+    document.write_text("no markers")
+    assert verdicts.main([str(document), str(study)]) == 1
 
 
 def test_a_folder_without_a_study_is_refused(tmp_path: Path) -> None:

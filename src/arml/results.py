@@ -262,10 +262,8 @@ def read_scores(path: Path | str) -> TaskScores:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
             return TaskScores(found["values"], found["families"], str(found["tasks"]))
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise RunError(
-            f"expected the scores of single tasks in {path}, got none or damaged ones ({error}); "
-            "score the run again"
-        ) from error
+        found = f"expected the scores of single tasks in {path}, got none or damaged ones ({error})"
+        raise RunError(f"{found}; score the run again") from error
 
 
 def load_run(folder: Path | str) -> Run:

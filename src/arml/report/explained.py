@@ -156,11 +156,12 @@ def explorer(run: Run, explain: Mapping[str, Any]) -> str:
         f'<svg viewBox="0 0 400 400" role="group" aria-label="Meta-knowledge graph: choose a '
         f'vertex">{lines}{nodes}</svg>'
     )
-    low, high = float(links.min()), float(links.max())
+    between = links[np.triu_indices(vertices, 1)]
+    low, high = (float(between.min()), float(between.max())) if vertices > 1 else (0.0, 0.0)
     slider = (
         f"<label>Links of at least <output>{explain['threshold']:.3f}</output>"
         f'<input type="range" min="{low:.4f}" max="{high:.4f}" '
-        f'step="{max((high - low) / 200, 1e-6):.6f}" value="{explain["threshold"]:.6f}"></label>'
+        f'step="any" value="{explain["threshold"]:.6f}"></label>'
         if vertices > 1
         else ""
     )

@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from arml.report.claims import CONFIRMED, NOT, Verdict, probability
+from arml.report.claims import CANNOT, CONFIRMED, NOT, Verdict, probability
 from arml.report.curves import learning_curves
 from arml.report.elements import code, document, image, scrolling, section, tag
 from arml.report.explained import captioned, explorer, graph_like
@@ -52,12 +52,13 @@ def study_page(study: Study, verdicts: Sequence[Verdict]) -> tuple[str, Files]:
         f"Scale: {study.scale}. Each row was meta-trained, then adapted to each of the test tasks "
         "from a few labelled examples, and scored on the task's other examples."
     )
-    smoke = "These are twenty steps of tiny networks: they show that it works, and nothing else."
+    smoke = study.scale == "smoke"
+    warning = "These are twenty steps of tiny networks: they show that it works, and nothing else."
     body = [
         tag("header", tag("h1", "The ARML paper, run again") + tag("p", lead)),
-        tag("p", tag("strong", smoke)) if study.scale == "smoke" else "",
+        tag("p", tag("strong", warning)) if smoke else "",
         tag("nav", tag("ul", contents), aria_label="Tables"),
-        section("claims", "The paper's claims", [_claims(verdicts)]),
+        section("claims", "The paper's claims", _claims(verdicts)) if not smoke else "",
         *(section(t.name, t.title, [p]) for t, p in zip(study.tables, parts, strict=True)),
         section("structures", "What was learned inside", _structures(study, beside)),
         section("reading", "How to read the numbers", [tag("ul", "".join(map(_item, NOTES)))]),
@@ -72,22 +73,36 @@ def _item(text: str) -> str:
     return tag("li", code(text))
 
 
-def _claims(verdicts: Sequence[Verdict]) -> str:
-    counts = {v.verdict: 0 for v in verdicts}
+def _claims(verdicts: Sequence[Verdict]) -> list[str]:
+    """A table for each group of claims, a column for each table that can decide them here."""
+    counts = dict.fromkeys((v.verdict for v in verdicts), 0)
     for verdict in verdicts:
         counts[verdict.verdict] += 1
-    said = ", ".join(f"{count} {what}" for what, count in counts.items())
-    rows = []
-    for v in verdicts:
-        kind = {CONFIRMED: "confirmed", NOT: "not"}.get(v.verdict, "soft")
-        cells = tag("th", escape(v.claim.text), scope="row", data_value=v.claim.text)
-        cells += tag("td", tag("code", v.table), data_value=v.table)
-        cells += tag("td", v.verdict, class_=kind, data_value=v.verdict)
-        cells += tag("td", escape(v.said), data_value=v.said)
-        rows.append(tag("tr", cells))
-    head = _head(["Claim", "Table", "Verdict", "Figures"])
-    table = tag("table", head + tag("tbody", "\n".join(rows)), class_="sortable")
-    return tag("p", escape(f"{said}.")) + scrolling(table, "The paper's claims")
+    parts = [tag("p", ", ".join(f"{count} {what}" for what, count in counts.items()) + ".")]
+    for group in dict.fromkeys(v.claim.group for v in verdicts):
+        own = [v for v in verdicts if v.claim.group == group]
+        here = list(dict.fromkeys(v.table for v in own if v.verdict != CANNOT))
+        rows = []
+        for text in dict.fromkeys(v.claim.text for v in own):
+            found = {v.table: v for v in own if v.claim.text == text}
+            cells = "".join(_verdict(found.get(name)) for name in here)
+            head = tag("th", escape(text), scope="row", data_value=text)
+            rows.append(tag("tr", head + cells))
+        table = _head(["Claim", *here]) + tag("tbody", "\n".join(rows))
+        shown = scrolling(tag("table", table, class_="sortable claims"), group)
+        elsewhere = ", ".join(dict.fromkeys(v.table for v in own if v.verdict == CANNOT))
+        note = f"{CANNOT.capitalize()}: {elsewhere} (`arml data prepare`, and a GPU)."
+        parts += [tag("h3", escape(group)), shown]
+        parts += [tag("p", code(note), class_="soft")] if elsewhere else []
+    return parts
+
+
+def _verdict(found: Verdict | None) -> str:
+    if found is None:
+        return tag("td", "", data_value="")
+    kind = {CONFIRMED: "confirmed", NOT: "not"}.get(found.verdict, "soft")
+    text = tag("span", found.verdict, class_=kind) + tag("small", escape(found.said))
+    return tag("td", text, data_value=found.verdict)
 
 
 def _head(texts: Sequence[str]) -> str:

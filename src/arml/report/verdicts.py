@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from arml.report.claims import Verdict, judge
+from arml.report.claims import CANNOT, Verdict, judge
 from arml.report.study import Study, load_study
 from arml.results import RunError, write_text
 
@@ -25,9 +25,13 @@ def markdown(study: Study) -> str:
         counts[verdict.verdict] += 1
     lines = [", ".join(f"{count} {what}" for what, count in counts.items()).capitalize() + "."]
     for group in dict.fromkeys(v.claim.group for v in verdicts):
+        own = [v for v in verdicts if v.claim.group == group]
         lines += ["", f"### {group}", "", "| Claim | Table | Verdict | Figures |"]
         lines += ["| --- | --- | --- | --- |"]
-        lines += [_row(v) for v in verdicts if v.claim.group == group]
+        lines += [_row(v) for v in own if v.verdict != CANNOT]
+        elsewhere = dict.fromkeys(f"`{v.table}`" for v in own if v.verdict == CANNOT)
+        if elsewhere:
+            lines += ["", f"{CANNOT.capitalize()}: {', '.join(elsewhere)}."]
     return "\n".join(lines)
 
 

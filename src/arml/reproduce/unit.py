@@ -10,6 +10,7 @@ from typing import Any
 
 from arml import checkpoint
 from arml.experiment import from_json, run
+from arml.experiment.folder import check_claim
 from arml.explain import explain
 from arml.files import RunError
 from arml.reproduce.plan import is_done, is_scored, suffix
@@ -37,6 +38,8 @@ def carry_out(
         if is_done(unit, out):
             return True
         experiment = from_json(unit["experiment"], unit["folder"])
+        # A finished run may have been put here: it must be this one.
+        check_claim(experiment, folder)
         steps = experiment.steps
         if checkpoint.latest(folder / "checkpoints") != steps:
             watch("compiling", 0, steps)
