@@ -23,7 +23,7 @@ GRADIENT = ("maml", "meta-sgd", "mt-net", "mumomaml", "hsml", *ARML)
 METRIC = ("versa", "protonet", "tapnet", "tadam")
 INSIDE = ("mt-net", "mumomaml", "hsml", *ARML)
 """What has something inside to show."""
-FROZEN: tuple[str, ...] = ("features", "protonet-frozen", "frozen-protonet")
+FROZEN: tuple[str, ...] = ("frozen-protonet",)
 """Names that the row of frozen features may be registered under; what is not, is left out."""
 
 
