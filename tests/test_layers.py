@@ -14,14 +14,15 @@ FILES = {path.relative_to(SOURCE): path for path in sorted(SOURCE.rglob("*.py"))
 
 # Each layer may import itself and those before it.
 LAYERS = (
-    {"calibration", "checks", "compilation", "episodes", "losses"},
+    {"calibration", "checks", "compilation", "episodes", "inputs", "losses", "novelty"},
     {"inner", "learner"},
     {"nn"},
     {"algorithms"},
-    {"devices", "processes", "train", "evaluate", "checkpoint", "provenance"},
+    {"devices", "inference", "processes", "train", "evaluate", "checkpoint", "provenance"},
     {"experiment"},
     {"recipes", "sharing"},
-    {"predictor"},
+    {"embedding", "predictor"},
+    {"estimators"},
 )
 CORE = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
 PLAIN = {"results", "files", "report"}

@@ -14,7 +14,7 @@ import pytest
 
 import arml
 from arml.algorithms import ALGORITHMS
-from arml.calibration import calibration_error, temperature
+from arml.calibration import calibration_error, expected_error, temperature
 from arml.cli import main
 from arml.episodes import Examples
 from arml.experiment import Experiment, load_learner, run
@@ -142,6 +142,27 @@ def test_a_kept_predictor_predicts_the_same(images, functions, own, tmp_path):
     arml.load(tmp_path / "learner").adapt(x, y)
 
 
+def test_novelty_is_kept_with_the_learner_and_the_predictor(images, functions, own, tmp_path):
+    x, y = pictures(own)
+    predictor = arml.load(images[1]).adapt(x, y)
+    novelty = predictor.novelty(x)
+    assert novelty.shape == (8,)
+    assert np.all(novelty > 0)
+    alone = np.concatenate([predictor.novelty(x[i : i + 1]) for i in range(len(x))])
+    np.testing.assert_allclose(novelty, alone, rtol=1e-5)
+    predictor.save(tmp_path / "kept")
+    again = arml.load_predictor(tmp_path / "kept")
+    assert again.support_novelty() == predictor.support_novelty()
+    seen = tmp_path / "kept" / "seen.safetensors"
+    seen.write_bytes(seen.read_bytes()[:-1])
+    with pytest.raises(RunError, match="altered or cut short"):
+        arml.load_predictor(tmp_path / "kept")
+    with pytest.raises(ValueError, match="`arml export RUN"):
+        arml.load(images[0]).adapt(x, y).novelty(x)
+    with pytest.raises(ValueError, match="an embedding that tasks share, got regression2d/maml"):
+        arml.load(functions).adapt([[1, 2]], [1]).support_novelty()
+
+
 def test_a_shared_learner_names_no_path(images):
     config = (images[1] / "config.json").read_text()
     assert "/" not in json.loads(config)["experiment"]["tasks"].get("data", "")
@@ -200,7 +221,7 @@ def test_pictures_on_the_command_line(images, own, tmp_path, capsys):
     given = ["adapt", str(images[1]), "--support", str(own), "--query", str(own)]
     assert main([*given, "--out", str(answers), "--save", str(kept)]) == 0
     rows = list(csv.reader(answers.read_text().splitlines()))
-    assert rows[0] == ["file", "label", "probability", "vertices"]
+    assert rows[0] == ["file", "label", "probability", "vertices", "novelty"]
     assert len(rows) == 9
     assert {row[1] for row in rows[1:]} <= {"class0", "class1"}
     capsys.readouterr()
@@ -242,12 +263,95 @@ def test_tables_on_the_command_line(functions, tmp_path, capsys):
         assert said in capsys.readouterr().err
 
 
+def test_no_query_and_ten_thousand(functions, images, own, tmp_path, capsys):
+    predictor = arml.load(functions).adapt([[1.0, 2.0]], [1.0])
+    assert predictor.predict(np.ones((10_000, 2))).shape == (10_000,)
+    assert predictor.predict(np.ones((0, 2))).shape == (0,)
+    (tmp_path / "empty").mkdir()
+    given = ["adapt", str(images[1]), "--support", str(own), "--query", str(tmp_path / "empty")]
+    assert main(given) == 2
+    assert "expected one or more images" in capsys.readouterr().err
+
+
+def test_examples_that_say_nothing_or_too_much(functions, images):
+    few = arml.load(functions)
+    # A constant column is no harm: four of the families have one.
+    assert np.all(np.isfinite(few.adapt([[1.0, 2.0], [3.0, 2.0]], [1.0, 2.0]).predict([[0, 0]])))
+    with pytest.raises(ValueError, match="expected one or more support inputs"):
+        few.adapt(np.zeros((0, 2)), [])
+    with pytest.raises(ValueError, match="expected predictions that are finite"):
+        few.adapt([[1e30, 1.0]], [1e30]).predict([[1.0, 1.0]])
+    with pytest.raises(ValueError, match="expected finite support inputs"):
+        few.adapt([[1e300, 1.0]], [1.0])
+    with pytest.raises(ValueError, match="expected numbers as targets"):
+        few.adapt([[1.0, 1.0]], ["tall"])
+    black = np.zeros((2, 16, 16, 3), np.uint8)
+    assert np.all(np.isfinite(arml.load(images[0]).adapt(black, ["a", "b"]).predict_proba(black)))
+
+
+def test_bad_pictures_on_the_command_line(images, own, tmp_path, capsys):
+    """One class, a class for each picture, a picture that cannot be read."""
+    out = tmp_path / "answers.csv"
+    for name, said in (
+        ("one", "expected 2 to 2 classes, got 1 class"),
+        ("each", "every input has a label of its own"),
+        ("broken", "broken.png"),
+    ):
+        folder = tmp_path / name
+        if name == "each":
+            for i, picture in enumerate(sorted(own.rglob("*.png"))):
+                (folder / str(i)).mkdir(parents=True)
+                shutil.copy(picture, folder / str(i))
+        else:
+            shutil.copytree(own, folder)
+        if name == "one":
+            shutil.rmtree(folder / "class1")
+        if name == "broken":
+            (folder / "class0" / "broken.png").write_bytes(b"no picture")
+        given = ["adapt", str(images[0]), "--support", str(folder), "--query", str(own)]
+        assert main([*given, "--out", str(out)]) == 2
+        assert said in capsys.readouterr().err
+    given = ["adapt", str(images[0]), "--support", str(own), "--query", str(tmp_path / "broken")]
+    assert main([*given, "--out", str(out)]) == 2
+    assert "broken.png" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_the_columns_of_a_query_go_by_their_names(functions, tmp_path, capsys):
+    support, query = tmp_path / "support.csv", tmp_path / "query.csv"
+    support.write_text("a,b,height\n1,2,3\n2,0.5,1\n")
+    given = ["adapt", str(functions), "--support", str(support), "--query", str(query)]
+    answers = []
+    for text in ("a,b\n1,2\n", "b,a\n2,1\n"):
+        query.write_text(text)
+        assert main([*given, "--target", "height"]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
+    for text, said in (
+        ("a,c\n1,2\n", "expected the columns of the support table, a, b, got a, c"),
+        ("a,b\n1,nan\n", "expected finite queries"),
+    ):
+        query.write_text(text)
+        assert main([*given, "--target", "height"]) == 2
+        assert said in capsys.readouterr().err
+
+
 def test_temperature_finds_the_scale_of_calibrated_logits():
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(20_000, 4))
     chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     y = np.array([rng.choice(4, p=p) for p in chances])
     assert abs(temperature(3 * logits.astype(np.float32), y) - 3) < 0.1
+
+
+def test_the_error_of_logits_is_that_of_their_likeliest_classes():
+    rng = np.random.default_rng(0)
+    logits = (3 * rng.normal(size=(500, 4))).astype(np.float32)
+    y = rng.integers(0, 4, 500)
+    chances = np.exp(logits / 2.0) / np.exp(logits / 2.0).sum(axis=1, keepdims=True)
+    expected = calibration_error(chances.max(axis=1), chances.argmax(axis=1) == y)
+    assert abs(expected_error(logits, y, 2.0) - expected) < 1e-6
+    assert np.isnan(expected_error(np.full((2, 4), np.nan, np.float32), y[:2]))
 
 
 def test_calibration_error_in_closed_form():

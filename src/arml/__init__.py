@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from arml.algorithms import ALGORITHMS
     from arml.episodes import Examples, Problem, Task, TaskDistribution
+    from arml.estimators import FewShotClassifier as FewShotClassifier
+    from arml.estimators import FewShotRegressor as FewShotRegressor
     from arml.evaluate import Scores
     from arml.experiment import Experiment, run
     from arml.inner import GradientDescent, with_steps
@@ -19,6 +21,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "arml.algorithms": ("ALGORITHMS",),
     "arml.episodes": ("Examples", "Problem", "Task", "TaskDistribution"),
+    # These need an extra, so that `from arml import *` leaves them out.
+    "arml.estimators": ("FewShotClassifier", "FewShotRegressor"),
     "arml.evaluate": ("Scores",),
     "arml.experiment": ("Experiment", "run"),
     "arml.inner": ("GradientDescent", "with_steps"),
@@ -64,4 +68,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOME, *__all__})

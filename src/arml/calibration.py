@@ -20,6 +20,19 @@ def calibration_error(
     return float(np.sum(np.abs(gaps)) / len(confidence))
 
 
+def expected_error(
+    logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"], temperature: float = 1.0
+) -> float:
+    """The calibration error of the likeliest classes of softmax(logits / temperature); NaN where a
+    logit is."""
+    z = logits.astype(np.float64) / temperature
+    if not np.all(np.isfinite(z)):
+        return float("nan")
+    z -= z.max(axis=1, keepdims=True)
+    confidence = 1 / np.exp(z).sum(axis=1)  # of the likeliest, whose z is 0
+    return calibration_error(confidence, z.argmax(axis=1) == y)
+
+
 def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -> float:
     """The T for which softmax(logits / T) has the least mean cross-entropy, from 0.05 to 20.
 

@@ -16,8 +16,8 @@ from arml.learner import MetaLearner
 from arml.losses import score_of
 
 Split = Literal["validation", "test"]
-SEEDS: dict[str, int] = {"validation": 2019, "test": 2020}
-"""The key that fixes each split's tasks."""
+SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}
+"""The key that fixes each split's tasks; those of `train` are for looking back at what was seen."""
 
 
 class Scores(NamedTuple):
@@ -27,26 +27,60 @@ class Scores(NamedTuple):
     families: np.ndarray
 
 
+class Predictions(NamedTuple):
+    """What a learner predicted on some tasks, one row a task, and how it scored."""
+
+    outputs: np.ndarray
+    """`[tasks, queries, outputs]`."""
+    targets: np.ndarray
+    """`[tasks, queries]` classes, or `[tasks, queries, outputs]`."""
+    scores: Scores
+
+
 @short
-def _score_chunk(
+def _predict_chunk(
     learner: MetaLearner, tasks: TaskDistribution, keys: Array, mesh: Mesh | None
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array, Array]:
     score = score_of(tasks.problem)[1]
 
-    def scores(
+    def predicted(
         given: tuple[MetaLearner, TaskDistribution], keys: Array
-    ) -> tuple[None, tuple[Array, Array]]:
+    ) -> tuple[None, tuple[Array, Array, Array, Array]]:
         learner, tasks = given
 
-        def one(key: Array) -> tuple[Array, Array]:
+        def one(key: Array) -> tuple[Array, Array, Array, Array]:
             task_key, adapt_key = jax.random.split(key)
             task = tasks.sample(task_key)
-            adapted = learner.adapt(task.support, key=adapt_key)
-            return score(adapted.predict(task.query.x), task.query.y), task.family
+            outputs = learner.adapt(task.support, key=adapt_key).predict(task.query.x)
+            return outputs, task.query.y, score(outputs, task.query.y), task.family
 
         return None, jax.vmap(one)(keys)
 
-    return over_tasks(mesh, scores)((learner, tasks), keys)[1]
+    return over_tasks(mesh, predicted)((learner, tasks), keys)[1]
+
+
+def predictions(
+    learner: MetaLearner,
+    tasks: TaskDistribution,
+    *,
+    split: Split,
+    n: int,
+    chunk: int = 100,
+    mesh: Mesh | None = None,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> Predictions:
+    """What `learner` predicts on the first `n` tasks of a split; arguments as of `evaluate`."""
+    chunk *= mesh.size if mesh else 1
+    parts = []
+    for first in range(0, n, chunk):
+        # The last chunk is filled up, so that one compiled program serves all.
+        predicted = _predict_chunk(learner, tasks, split_keys(split, first, chunk), mesh)
+        parts.append([np.asarray(part) for part in predicted])
+        watch(min(first + chunk, n), n)
+    outputs, targets, values, families = (
+        np.concatenate(part)[:n] for part in zip(*parts, strict=True)
+    )
+    return Predictions(outputs, targets, Scores(values, families))
 
 
 def evaluate(
@@ -65,46 +99,10 @@ def evaluate(
     Each device of `mesh` adapts to `chunk` tasks at once; it changes the memory, not the scores.
     `watch` is called with the number of tasks done and `n`.
     """
-    chunk *= mesh.size if mesh else 1
-    values, families = [], []
-    for first in range(0, n, chunk):
-        # The last chunk is filled up, so that one compiled program serves all.
-        keys = _keys(split, first, chunk)
-        scored = _score_chunk(learner, tasks, keys, mesh)
-        values.append(np.asarray(scored[0]))
-        families.append(np.asarray(scored[1]))
-        watch(min(first + chunk, n), n)
-    return Scores(np.concatenate(values)[:n], np.concatenate(families)[:n])
+    return predictions(learner, tasks, split=split, n=n, chunk=chunk, mesh=mesh, watch=watch).scores
 
 
-@short
-def _predict_chunk(
-    learner: MetaLearner, tasks: TaskDistribution, keys: Array
-) -> tuple[Array, Array]:
-    def one(key: Array) -> tuple[Array, Array]:
-        task_key, adapt_key = jax.random.split(key)
-        task = tasks.sample(task_key)
-        adapted = learner.adapt(task.support, key=adapt_key)
-        return adapted.predict(task.query.x), task.query.y
-
-    return jax.vmap(one)(keys)
-
-
-def predictions(
-    learner: MetaLearner, tasks: TaskDistribution, *, split: Split, n: int, chunk: int = 100
-) -> tuple[np.ndarray, np.ndarray]:
-    """The outputs `[n, queries, outputs]` and the targets `[n, queries]` of the first `n` tasks
-    of a split: the tasks that `evaluate` scores."""
-    outputs, targets = [], []
-    for first in range(0, n, chunk):
-        keys = _keys(split, first, chunk)
-        predicted, y = _predict_chunk(learner, tasks, keys)
-        outputs.append(np.asarray(predicted))
-        targets.append(np.asarray(y))
-    return np.concatenate(outputs)[:n], np.concatenate(targets)[:n]
-
-
-def _keys(split: Split, first: int, chunk: int) -> Array:
+def split_keys(split: str, first: int, chunk: int) -> Array:
     """The keys of the tasks from `first` on, which are functions of the split and their numbers."""
     key = jax.random.key(SEEDS[split])
     return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(first, first + chunk))

@@ -15,26 +15,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from arml.calibration import temperature
 from arml.compilation import short
+from arml.embedding import embeds, measured_novelty, query_vectors
+from arml.embedding import vectors as task_vectors
 from arml.episodes import Examples, Problem
 from arml.evaluate import predictions
-from arml.experiment import Portable, load_learner
+from arml.experiment import Portable, Trained, load_learner
 from arml.experiment import load as load_run
-from arml.learner import Conditioned, MetaLearner
-from arml.nn.networks import Body
+from arml.inference import adapted_function, by_chunks, floats, inductive
+from arml.inputs import checked_inputs, checked_labels, checked_targets
+from arml.learner import Conditioned
 from arml.nn.relational import Relational
+from arml.novelty import Novelty
 from arml.results import RunError
 from arml.sharing import SUPPORT, WEIGHTS, locate, read_arrays, read_learner, write_learner
-
-CHUNK = 64
-"""Queries predicted at once; fewer are filled up, so that one compiled program serves all."""
 
 
 class FewShotLearner:
@@ -60,11 +59,13 @@ class FewShotLearner:
 
         **Raises** `ValueError` for what cannot be such a support set.
         """
-        inputs = _inputs(x, self.problem, "support inputs")
+        inputs = checked_inputs(x, self.problem, "support inputs")
+        if not len(inputs):
+            raise ValueError("expected one or more support inputs, got none: give some examples")
         if self.problem.kind == "regression":
-            targets, flat = _targets(y, self.problem, len(inputs))
+            targets, flat = checked_targets(y, self.problem, len(inputs))
             return Predictor(self.portable, inputs, targets, None, flat)
-        classes, places = _classes(y, self.problem, len(inputs))
+        classes, places = checked_labels(y, self.problem, len(inputs))
         return Predictor(self.portable, inputs, places, classes, False)
 
     def save(self, folder: Path | str) -> None:
@@ -86,6 +87,10 @@ class Predictor:
         self.portable, self.x, self.y, self.classes, self._flat = portable, x, y, classes, flat
         self._function: Callable[[Array], Array] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A compiled program cannot go to another process (scikit-learn's searches send estimators).
+        return {**self.__dict__, "_function": None}
+
     @property
     def problem(self) -> Problem:
         """The kind of tasks that its learner was built for."""
@@ -93,19 +98,22 @@ class Predictor:
 
     def _support(self) -> Examples:
         y = jnp.asarray(self.y, jnp.int32 if self.classes is not None else jnp.float32)
-        return Examples(jnp.asarray(_floats(self.x)), y)
+        return Examples(jnp.asarray(floats(self.x)), y)
 
     def _outputs(self, x: Any) -> Float[np.ndarray, "n outputs"]:
         problem = self.portable.problem
-        inputs = _inputs(x, problem, "queries")
+        inputs = checked_inputs(x, problem, "queries")
         if self._function is None:
-            self._function = _adapted(self.portable.learner, self._support(), problem.features)
-        outputs = [np.zeros((0, problem.outputs), np.float32)]
-        for first in range(0, len(inputs), CHUNK):
-            some = _floats(inputs[first : first + CHUNK])
-            filled = np.concatenate([some, np.repeat(some[:1], CHUNK - len(some), axis=0)])
-            outputs.append(np.asarray(self._function(jnp.asarray(filled)))[: len(some)])
-        return np.concatenate(outputs)
+            self._function = adapted_function(
+                self.portable.learner, self._support(), problem.features
+            )
+        outputs = by_chunks(self._function, inputs, problem.outputs)
+        if not np.all(np.isfinite(outputs)):
+            raise ValueError(
+                "expected predictions that are finite, got NaN or infinity: the examples are far "
+                "from those that the learner was trained on; scale them to its range"
+            )
+        return outputs
 
     def predict(self, x: Any) -> np.ndarray:
         """The label of each input `[n]`, or its targets: `[n, targets]`, `[n]` if `y` was so.
@@ -128,6 +136,50 @@ class Predictor:
         logits /= self.portable.temperature
         chances = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
         return chances / chances.sum(axis=1, keepdims=True)
+
+    def novelty(self, x: Any) -> Float[np.ndarray, " n"]:
+        """How far each input `[n]` is from what meta-training saw: above 1, farther than 95% of the
+        queries of validation tasks, it looks like none of the families that the learner knows.
+
+        **Raises** `ValueError` as `predict`; for regression, where an input says nothing without
+        its target; and for a learner with which novelty has not been measured, or cannot be.
+        """
+        known, problem = self._known(), self.problem
+        inputs = checked_inputs(x, problem, "queries")
+        if known.query is None:
+            raise ValueError(
+                "expected a classification task for the novelty of single queries, got regression: "
+                "use support_novelty()"
+            )
+        learner, support = self.portable.learner, self._support()
+        vectors = by_chunks(
+            lambda x: query_vectors(learner, support, problem, x), inputs, known.bank.shape[1]
+        )
+        return known.distances(vectors) / known.query
+
+    def support_novelty(self) -> float:
+        """The same of the support set: the mean over its examples, or of its code in regression.
+
+        **Raises** `ValueError` for a learner whose novelty has not been measured, or cannot be.
+        """
+        known = self._known()
+        own = np.asarray(task_vectors(self.portable.learner, self._support(), self.problem))
+        return float(known.distances(own).mean() / known.support)
+
+    def _known(self) -> Novelty:
+        portable = self.portable
+        if portable.novelty is not None:
+            return portable.novelty
+        if not embeds(portable.learner, portable.problem):
+            raise ValueError(
+                f"expected a method with an embedding that tasks share, got "
+                f"{portable.experiment.recipe}: novelty is measured with ARML, HSML, MUMOMAML "
+                "(regression), ANIL, ProtoNet, TapNet, TADAM or VERSA (classification)"
+            )
+        raise ValueError(
+            "expected a learner with which novelty was measured, got none: `arml export RUN --out "
+            "FOLDER` measures it; load that folder"
+        )
 
     def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
         """How much each prototype of the task reads each vertex of the meta-knowledge graph, rows
@@ -164,25 +216,28 @@ def load(path: Path | str) -> FewShotLearner:
 
 
 def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portable:
-    """Write a run's learner as a folder to share, its temperature set on `tasks` validation tasks
-    (0 for none; those need the run's data).
+    """Write a run's learner as a folder to share, its temperature set and its novelty measured on
+    `tasks` validation tasks (0 for neither; they need the run's data).
 
     **Raises** `RunError` for a folder that is no run, or if it cannot be written.
     """
     portable = load_learner(run)
-    if tasks and portable.problem.kind == "classification":
-        validation = load_run(run).tasks("validation")
-        logits, y = predictions(
-            inductive(portable.learner),
-            validation,
-            split="validation",
-            n=tasks,
-            chunk=portable.experiment.chunk,
-        )
-        best = temperature(logits.reshape(-1, logits.shape[-1]), y.reshape(-1))
-        portable = dataclasses.replace(portable, temperature=best)
+    if tasks:
+        portable = _measured(portable, load_run(run), tasks)
     write_learner(portable, folder)
     return portable
+
+
+def _measured(portable: Portable, run: Trained, tasks: int) -> Portable:
+    learner, chunk = inductive(portable.learner), portable.experiment.chunk
+    train, validation = run.splits.train, run.splits.validation
+    best = portable.temperature
+    if portable.problem.kind == "classification":
+        found = predictions(learner, validation, split="validation", n=tasks, chunk=chunk)
+        logits = found.outputs.reshape(-1, found.outputs.shape[-1])
+        best = temperature(logits, found.targets.reshape(-1))
+    novelty = measured_novelty(learner, train, validation, tasks=tasks, chunk=chunk)
+    return dataclasses.replace(portable, temperature=best, novelty=novelty)
 
 
 def load_predictor(folder: Path | str) -> Predictor:
@@ -197,97 +252,10 @@ def load_predictor(folder: Path | str) -> Predictor:
             f"expected a saved predictor in {folder}, found {found}: `arml adapt --save` makes one"
         )
     portable, content = read_learner(folder)
-    task = content["task"]
+    task = content.get("task")
+    if task is None:
+        raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
     arrays = read_arrays(folder / SUPPORT, task["sha256"])
     classes = None if task["classes"] is None else np.asarray(task["classes"])
     portable = FewShotLearner(portable).portable
     return Predictor(portable, arrays["x"], arrays["y"], classes, task["flat"])
-
-
-def inductive(learner: MetaLearner) -> MetaLearner:
-    """The same learner with normalisation by the support set's statistics alone."""
-
-    def change(node: Any) -> Any:
-        return dataclasses.replace(node, normalisation="support") if _is_body(node) else node
-
-    changed: MetaLearner = jax.tree.map(change, learner, is_leaf=_is_body)
-    return changed
-
-
-def _is_body(node: Any) -> bool:
-    return isinstance(node, Body)
-
-
-@short
-def _closure(learner: MetaLearner, support: Examples, like: Array) -> Any:
-    adapted = learner.adapt(support, key=jax.random.key(0))
-    return eqx.filter_closure_convert(adapted.predict, like)
-
-
-def _adapted(
-    learner: MetaLearner, support: Examples, features: tuple[int, ...]
-) -> Callable[[Array], Array]:
-    """The prediction function for `CHUNK` inputs: adapted once, compiled once."""
-    like = jnp.zeros((CHUNK, *features), jnp.float32)
-    function: Callable[[Array], Array] = short(_closure(learner, support, like))
-    return function
-
-
-def _floats(x: np.ndarray) -> np.ndarray:
-    """Pixels of bytes as floats in [0, 1]."""
-    return (x / np.float32(255)).astype(np.float32) if x.dtype == np.uint8 else x
-
-
-def _inputs(x: Any, problem: Problem, what: str) -> np.ndarray:
-    wanted = f"[n, {', '.join(map(str, problem.features))}]"
-    try:
-        array = np.asarray(x)
-        array = array if array.dtype == np.uint8 else array.astype(np.float32)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"expected {what} as numbers {wanted}, got {error}: convert them"
-        ) from None
-    if array.ndim == 0 or array.shape[1:] != problem.features:
-        raise ValueError(
-            f"expected {what} of shape {wanted}, got {list(array.shape)}: resize or choose the "
-            "columns that the learner was trained on"
-        )
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"expected finite {what}, got NaN or infinity: fill or drop these rows")
-    pixels = len(problem.features) == 3 and array.dtype != np.uint8 and array.size > 0
-    if pixels and (array.min() < 0 or array.max() > 1):
-        raise ValueError(
-            f"expected pixels as bytes, or floats from 0 to 1, got floats from {array.min():g} to "
-            f"{array.max():g}: divide by 255, or pass bytes"
-        )
-    return array
-
-
-def _classes(y: Any, problem: Problem, n: int) -> tuple[np.ndarray, np.ndarray]:
-    labels = np.asarray(y)
-    if labels.dtype == object:
-        labels = np.asarray([str(label) for label in labels.ravel()]).reshape(labels.shape)
-    if labels.shape != (n,):
-        raise ValueError(f"expected {n} labels, one an input, got shape {list(labels.shape)}")
-    if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
-        raise ValueError("expected a label for every input, got NaN: drop these rows")
-    classes, places = np.unique(labels, return_inverse=True)
-    if not 2 <= len(classes) <= problem.outputs:
-        raise ValueError(
-            f"expected 2 to {problem.outputs} classes, got {len(classes)}: this learner was "
-            f"trained on {problem.outputs}-way tasks; leave classes out, or train with more --ways"
-        )
-    return classes, places.astype(np.int32)
-
-
-def _targets(y: Any, problem: Problem, n: int) -> tuple[np.ndarray, bool]:
-    targets = np.asarray(y, np.float32)
-    flat = targets.ndim == 1
-    targets = targets[:, None] if flat else targets
-    if targets.shape != (n, problem.outputs):
-        raise ValueError(
-            f"expected targets of shape [{n}, {problem.outputs}], got {list(targets.shape)}"
-        )
-    if not np.all(np.isfinite(targets)):
-        raise ValueError("expected finite targets, got NaN or infinity: drop these rows")
-    return targets, flat

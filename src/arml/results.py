@@ -30,6 +30,7 @@ from arml.files import (
 
 __all__ = [
     "FORMAT",
+    "Calibration",
     "Result",
     "Run",
     "RunError",
@@ -64,12 +65,24 @@ class Score(TypedDict):
     n: int
 
 
+class Calibration(TypedDict):
+    """How far the probabilities of a classifier are from its accuracy: the expected calibration
+    error, in [0, 1], of its logits as they are and divided by the temperature that was set on
+    `tasks` validation tasks. Null when not finite, or not set: the validation tasks' own score."""
+
+    error: float | None
+    temperature: float | None
+    error_calibrated: float | None
+    tasks: int
+
+
 class Result(TypedDict):
     """`result.json`. `seconds` is the training time; `floor` the best score that is possible.
 
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
     `options` is the same for runs that differ in nothing but their seed; `inputs` is the frozen
-    model of frozen features, and what it saw in training. Older files lack these.
+    model of frozen features, and what it saw in training. `calibration` is
+    there for classification. Older files lack these.
     """
 
     format: int
@@ -91,6 +104,7 @@ class Result(TypedDict):
     trained: NotRequired[dict[str, Any] | None]
     options: NotRequired[str | None]
     inputs: NotRequired[dict[str, Any] | None]
+    calibration: NotRequired[Calibration | None]
 
 
 class Run(NamedTuple):
@@ -176,6 +190,7 @@ _LATER: dict[str, tuple[tuple[type, ...], str]] = {
     "trained": ((dict, type(None)), "an object or null"),
     "options": ((str, type(None)), "a string or null"),
     "inputs": ((dict, type(None)), "an object or null"),
+    "calibration": ((dict, type(None)), "an object or null"),
 }
 """Fields that older files lack."""
 

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import numpy as np
 
-from arml.evaluate import Scores, Split, evaluate
+from arml.calibration import expected_error, temperature
+from arml.evaluate import Predictions, Scores, Split, predictions
 from arml.experiment import Experiment, Trained, load
 from arml.experiment.options import fingerprint
 from arml.files import plain
@@ -20,13 +22,17 @@ from arml.inner import steps_of, with_steps
 from arml.learner import MetaLearner
 from arml.losses import score_of
 from arml.provenance import commit, device, versions
-from arml.results import FORMAT, Result, RunError, paired, read_json, summarise
+from arml.results import FORMAT, Calibration, Result, RunError, paired, read_json, summarise
 from arml.tasks.options import FoldersOptions, FunctionsOptions
 from arml.tasks.vectors import VectorsOptions
 
 FLOORS: dict[tuple[float, float], float] = {(0.0, 5.0): 0.127, (-5.0, 5.0): 0.153}
 """Mean squared error of the Bayes-optimal predictor by range of the inputs, at the other defaults
 of `FunctionsOptions`: `python -m arml.reference` measures it."""
+
+
+CALIBRATION_TASKS = 200
+"""Validation tasks on which the temperature is set."""
 
 
 class Scored(NamedTuple):
@@ -66,9 +72,30 @@ def score(
     run = load(folder)
     learner = change(run.learner if steps is None else with_steps(run.learner, steps))
     distribution = run.tasks(split)
-    scores = evaluate(
-        learner, distribution, split=split, n=tasks, chunk=run.experiment.chunk, watch=watch
+    classifies = distribution.problem.kind == "classification"
+    total = tasks + (CALIBRATION_TASKS if classifies and split == "test" else 0)
+    predicted = predictions(
+        learner,
+        distribution,
+        split=split,
+        n=tasks,
+        chunk=run.experiment.chunk,
+        watch=lambda done, _: watch(done, total),
     )
+    calibration = None
+    if classifies:
+        validated = None
+        if split == "test":
+            validated = predictions(
+                learner,
+                run.tasks("validation"),
+                split="validation",
+                n=CALIBRATION_TASKS,
+                chunk=run.experiment.chunk,
+                watch=lambda done, _: watch(tasks + done, total),
+            )
+        calibration = calibrated(predicted, validated)
+    scores = predicted.scores
     summary = summarise(*scores, distribution.families)
     inputs = run.splits.inputs
     result = Result(
@@ -92,8 +119,30 @@ def score(
         trained=run.made,
         options=fingerprint(run.experiment),
         inputs=inputs,
+        calibration=calibration,
     )
     return Scored(folder, run, result, scores)
+
+
+def calibrated(predicted: Predictions, validated: Predictions | None) -> Calibration:
+    """How well the probabilities of `predicted` are calibrated, before and after the temperature
+    that is best on `validated`; there is none without these."""
+    logits, y = _flat(predicted)
+    error = plain(expected_error(logits, y))
+    if validated is None:
+        return Calibration(error=error, temperature=None, error_calibrated=None, tasks=0)
+    best = temperature(*_flat(validated))
+    return Calibration(
+        error=error,
+        temperature=plain(best),
+        error_calibrated=plain(expected_error(logits, y, best)),
+        tasks=len(validated.outputs),
+    )
+
+
+def _flat(predicted: Predictions) -> tuple[np.ndarray, np.ndarray]:
+    outputs = predicted.outputs
+    return outputs.reshape(-1, outputs.shape[-1]), predicted.targets.reshape(-1)
 
 
 def difference(a: Scored, b: Scored) -> dict[str, Any]:

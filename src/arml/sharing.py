@@ -23,6 +23,7 @@ import numpy as np
 
 from arml.experiment import Portable, build, from_json, problem_of, to_json
 from arml.learner import MetaLearner
+from arml.novelty import Novelty
 from arml.provenance import provenance
 from arml.results import RunError, read_json, write_bytes, write_json
 
@@ -30,6 +31,7 @@ FORMAT = 1
 """Version of the folder's format: a later one reads the earlier."""
 WHAT = "arml learner"
 CONFIG, WEIGHTS, SUPPORT = "config.json", "weights.safetensors", "support.safetensors"
+SEEN = "seen.safetensors"
 SHIPPED = Path(str(files("arml") / "data" / "learners"))
 
 
@@ -84,6 +86,11 @@ def write_learner(
     adapted = {}
     if support is not None:
         adapted = {"task": {**(task or {}), "sha256": write_arrays(folder / SUPPORT, support)}}
+    seen = None
+    if portable.novelty is not None:
+        novelty = portable.novelty
+        bank = write_arrays(folder / SEEN, {"bank": novelty.bank})
+        seen = {"support": novelty.support, "query": novelty.query, "sha256": bank}
     experiment = to_json(portable.experiment)
     # Where the data lay is nobody's business, and nobody else's path.
     experiment["tasks"].pop("data", None)
@@ -94,6 +101,7 @@ def write_learner(
         "problem": dataclasses.asdict(portable.problem),
         "families": portable.families,
         "temperature": portable.temperature,
+        "novelty": seen,
         "weights_sha256": weights,
         "inputs": portable.inputs,
         "trained": portable.trained,
@@ -136,8 +144,16 @@ def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
         content["temperature"],
         trained=content.get("trained"),
         inputs=content.get("inputs"),
+        novelty=_novelty(folder, content.get("novelty")),  # which older files lack
     )
     return portable, content
+
+
+def _novelty(folder: Path, stated: Mapping[str, Any] | None) -> Novelty | None:
+    if stated is None:
+        return None
+    bank = read_arrays(folder / SEEN, stated["sha256"])["bank"]
+    return Novelty(bank, stated["support"], stated["query"])
 
 
 def checksum(content: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -53,7 +52,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
     place, note = locate(options.learner)
     if note is not None:
         say(Console(stderr=True), note)
-    learner = load(place)
+    learner, columns = load(place), None
     table = options.support.suffix.lower() == ".csv"
     eye = None if table else _eye(learner, options.model)
     if eye is not None:
@@ -69,6 +68,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
                 f"{', '.join(rows.columns)}: name one of these with --target"
             )
         _check_columns(options.support, rows.x)
+        columns = rows.columns
         y: Sequence[float] | Sequence[str]
         regression = learner.problem.kind == "regression"
         texts = rows.target
@@ -76,7 +76,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
         predictor = learner.adapt(rows.x, y)
     _describe(predictor, Console(stderr=True))
     if options.query:
-        _answer(predictor, eye, options.query, options.target, options.out)
+        _answer(predictor, eye, options.query, options.target, options.out, columns)
     if options.save is not None:
         predictor.save(options.save)
         say(Console(stderr=True), f"the predictor is kept in {options.save}")
@@ -115,7 +115,8 @@ def predict_command(arguments: Sequence[str]) -> int:
 class ExportOptions:
     """Write a run's learner as a folder to share: weights, configuration, checksums, no data.
 
-    The probabilities of classifiers are calibrated on validation tasks first.
+    The probabilities of classifiers are calibrated on validation tasks first, and what novelty is
+    measured with is kept beside the weights.
     """
 
     run: Positional[Path]
@@ -123,7 +124,7 @@ class ExportOptions:
     out: Path
     """Folder of the learner."""
     tasks: int = 200
-    """Validation tasks to calibrate on; 0 to leave the probabilities as they are."""
+    """Validation tasks to calibrate on; 0 to leave probabilities as they are, and novelty out."""
 
 
 def export_command(arguments: Sequence[str]) -> int:
@@ -135,6 +136,8 @@ def export_command(arguments: Sequence[str]) -> int:
     portable = exported(options.run, options.out, tasks=options.tasks)
     if portable.problem.kind == "classification":
         say(console, f"temperature {portable.temperature:.3g}")
+    if portable.novelty is None and options.tasks:
+        say(console, "novelty is not available: the method has no embedding that tasks share")
     say(console, f"written to {options.out}")
     return 0
 
@@ -184,6 +187,11 @@ def _describe(predictor: Any, console: Console) -> None:
     reading = predictor.reading()
     if reading is not None:
         say(console, f"read from the meta-knowledge graph: {vertices(reading.mean(axis=0))}")
+    if predictor.portable.novelty is not None:
+        novelty = predictor.support_novelty()
+        known = ", ".join(predictor.portable.families)
+        like = "like the tasks" if novelty <= 1 else "like none of the families"
+        say(console, f"novelty {novelty:.2f}: looks {like} of meta-training ({known})")
 
 
 def vertices(weights: np.ndarray, most: int = 3) -> str:
@@ -193,11 +201,16 @@ def vertices(weights: np.ndarray, most: int = 3) -> str:
 
 
 def _answer(
-    predictor: Any, eye: Eye | None, query: Sequence[Path], target: str | None, out: Path | None
+    predictor: Any,
+    eye: Eye | None,
+    query: Sequence[Path],
+    target: str | None,
+    out: Path | None,
+    columns: Sequence[str] | None = None,
 ) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    rows = _rows(predictor, eye, query, target)
+    rows = _rows(predictor, eye, query, target, columns)
     writer.writerows(rows)
     if out is None:
         sys.stdout.write(text.getvalue())
@@ -206,8 +219,24 @@ def _answer(
     say(Console(stderr=True), f"written to {out}")
 
 
+def _in_order(
+    x: np.ndarray, found: Sequence[str], columns: Sequence[str], path: Path
+) -> np.ndarray:
+    """The columns of a query table as they stand in the support table."""
+    if sorted(found) != sorted(columns):
+        raise ValueError(
+            f"{path}: expected the columns of the support table, {', '.join(columns)}, got "
+            f"{', '.join(found)}: rename or remove some"
+        )
+    return x[:, [found.index(name) for name in columns]]
+
+
 def _rows(
-    predictor: Any, eye: Eye | None, query: Sequence[Path], target: str | None
+    predictor: Any,
+    eye: Eye | None,
+    query: Sequence[Path],
+    target: str | None,
+    columns: Sequence[str] | None,
 ) -> Iterator[list[Any]]:
     from arml.tasks.sources.own import decoded, image_files, read_table
 
@@ -220,7 +249,10 @@ def _rows(
         if len(query) != 1:
             raise UsageError(f"expected one CSV file as the query, got {len(query)}: give one")
         table = read_table(query[0], target=target)
-        batches, names, first = (x for x in [table.x]), range(2, len(table.x) + 2), "row"
+        x = table.x
+        if columns is not None:
+            x = _in_order(x, table.columns, columns, query[0])
+        batches, names, first = (each for each in [x]), range(2, len(x) + 2), "row"
     if predictor.classes is None:
         yield [first, "prediction"]
         for name, value in zip(names, _each(predictor.predict(b) for b in batches), strict=True):
@@ -230,14 +262,22 @@ def _rows(
     read = None if reading is None else [vertices(row) for row in reading]
     # A row of the reading is a class only where the prototypes are the classes.
     by_class = read is not None and len(read) == len(predictor.classes)
-    yield [first, "label", "probability", *(["vertices"] if read else [])]
-    chances = _each(predictor.predict_proba(batch) for batch in batches)
-    for name, chance in zip(names, chances, strict=True):
+    known = predictor.portable.novelty is not None
+    more = [*(["vertices"] if read else []), *(["novelty"] if known else [])]
+    yield [first, "label", "probability", *more]
+
+    def answered(batch: np.ndarray) -> Iterator[tuple[np.ndarray, float | None]]:
+        novelty = predictor.novelty(batch) if known else [None] * len(batch)
+        yield from zip(predictor.predict_proba(batch), novelty, strict=True)
+
+    answers = (answer for batch in batches for answer in answered(batch))
+    for name, (chance, novelty) in zip(names, answers, strict=True):
         best = int(np.argmax(chance))
-        assert math.isfinite(chance[best])
         row = [name, predictor.classes[best], f"{chance[best]:.4f}"]
         if read is not None and reading is not None:
             row.append(read[best] if by_class else vertices(reading.mean(axis=0)))
+        if novelty is not None:
+            row.append(f"{novelty:.2f}")
         yield row
 
 

@@ -20,6 +20,7 @@ from arml.evaluate import Split, evaluate
 from arml.experiment.folder import check_claim, claim, differences
 from arml.experiment.options import Experiment, absolute, fingerprint, from_json
 from arml.learner import MetaLearner
+from arml.novelty import Novelty
 from arml.processes import any_of, attended, check_same, leads, of_leader, together
 from arml.results import RunError, append_metric, load_run, summarise, truncate_metrics
 from arml.tasks.options import Progress, Splits
@@ -231,6 +232,8 @@ class Portable:
     """Step, commit, versions and device of the training, where they were noted."""
     inputs: dict[str, Any] | None = None
     """The frozen model that made its inputs of pictures, if one did."""
+    novelty: Novelty | None = None
+    """How far a task may be from what meta-training saw; None where it has not been measured."""
 
 
 def load_learner(folder: Path | str) -> Portable:

@@ -17,7 +17,10 @@ from arml.report.figures import learning_curves
 from arml.report.rows import Row, make_rows, sections, told_apart
 from arml.report.style import render
 from arml.report.tables import (
+    CALIBRATION,
     METRIC_NAMES,
+    calibrates,
+    calibration,
     caption,
     duration,
     floors,
@@ -53,6 +56,11 @@ FLOOR_NOTE = (
     "The Bayes-optimal predictor knows the families and their priors; no learner can be expected "
     "to have a lower error."
 )
+CALIBRATION_NOTE = (
+    "The calibration error is the mean gap between how sure a prediction was and how often such "
+    "predictions were right, in 15 bins; in brackets, after dividing the logits by one temperature "
+    "that was set on validation tasks."
+)
 GRAPH_NOTE = (
     "ARML turns the support examples of a task into a few prototypes, and every prototype reads "
     "from a graph of vertices that all tasks share. Families that read the same vertices share "
@@ -64,6 +72,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     """What a reader of these rows has to know, and no more."""
     notes = [*NOTES]
     notes += [PAPER_NOTE] if any(row.paper for row in rows) else []
+    notes += [CALIBRATION_NOTE] if calibrates(rows) else []
     return notes + ([FLOOR_NOTE] if floors(rows) else [])
 
 
@@ -90,7 +99,9 @@ def _table(rows: Sequence[Row]) -> str:
     # What one compares stands together, so that a narrow screen shows it without scrolling.
     head = [escape("Recipe"), f"{METRIC_NAMES[metric]}<br>({direction})"]
     head += ["Paper<br>(not measured here)"] if from_paper else []
-    head += ["SD over seeds", *map(escape, names), "Training"]
+    head += ["SD over seeds", *map(escape, names)]
+    head += [CALIBRATION] if calibrates(rows) else []
+    head += ["Training"]
     header = "".join(
         tag("th", text, scope="col", **({"class_": "paper"} if text.startswith("Paper<") else {}))
         for text in head
@@ -104,6 +115,7 @@ def _table(rows: Sequence[Row]) -> str:
         cells += tag("td", escape(spread(row)))
         for family in names:
             cells += tag("td", number(row.families[family], metric))
+        cells += tag("td", calibration(row)) if calibrates(rows) else ""
         cells += tag("td", f"{row.steps:,} steps" + tag("small", escape(duration(row.seconds))))
         body.append(tag("tr", cells))
     for floor in floors(rows):

@@ -49,6 +49,10 @@ class Row:
     options: str | None
     """What tells options of one recipe apart; None in older results."""
     floor: float | None
+    error: float | None
+    """Expected calibration error of a classifier's logits as they are."""
+    error_calibrated: float | None
+    """The same after the temperature that was set on validation tasks."""
     paper: Reported | None
 
 
@@ -93,6 +97,10 @@ def _row(runs: Sequence[Result]) -> Row:
         trained_on=tuple(sorted(set(map(str, trained)))) if all(trained) else (),
         options=next((run["options"] for run in runs if run.get("options")), None),
         floor=first["floor"],
+        error=_mean([(run.get("calibration") or {}).get("error") for run in runs]),
+        error_calibrated=_mean(
+            [(run.get("calibration") or {}).get("error_calibrated") for run in runs]
+        ),
         paper=reported(first["recipe"]) if first["metric"] == "mse" else None,
     )
 

@@ -61,6 +61,24 @@ def paper(row: Row) -> str:
     return f"{row.paper.mean:.2f} ± {row.paper.ci95:.2f}" if row.paper else "–"
 
 
+CALIBRATION = "Calibration error (after temperature)"
+
+
+def percentage(value: float | None) -> str:
+    """A share of one as text; a dash where it is not known."""
+    return "–" if value is None else number(value, "accuracy")
+
+
+def calibration(row: Row) -> str:
+    """The expected calibration error, and in brackets that after temperature."""
+    return f"{percentage(row.error)} ({percentage(row.error_calibrated)})"
+
+
+def calibrates(rows: Iterable[Row]) -> bool:
+    """Whether the calibration of one of the rows is known."""
+    return any(row.error is not None for row in rows)
+
+
 def labels(rows: Sequence[Row]) -> list[str]:
     """Names for the rows: the recipe; where it is there twice, its steps, or else its options."""
     names = [row.recipe for row in rows]
@@ -99,13 +117,17 @@ def markdown(rows: Sequence[Row]) -> str:
     metric, names = rows[0].metric, list(rows[0].families)
     arrow = "↓" if metric == "mse" else "↑"
     head = ["Recipe", f"{METRIC_NAMES[metric]} {arrow}", "SD over seeds", *names, "Training"]
+    known = calibrates(rows)
+    head += [CALIBRATION] if known else []
     head += ["Paper"] if any(row.paper for row in rows) else []
     body = []
     for name, row in zip(labels(rows), rows, strict=True):
         scores = [number(row.families[family], metric) for family in names]
         overall = interval(row.mean, row.ci95, metric)
         training = f"{row.steps:,} steps, {duration(row.seconds)}"
-        cells = [f"`{name}`", overall, spread(row), *scores, training, paper(row)]
+        cells = [f"`{name}`", overall, spread(row), *scores, training]
+        cells += [calibration(row)] if known else []
+        cells.append(paper(row))
         body.append(cells[: len(head)])
     for floor in floors(rows):
         cells = ["*Bayes-optimal predictor*", number(floor, metric)]
@@ -155,6 +177,9 @@ def terminal_table(rows: Sequence[Row]) -> Table:
         add("best possible", best)
     if any(row.paper for row in rows):
         add("in the paper", map(paper, rows))
+    if calibrates(rows):
+        add("calibration error", (percentage(row.error) for row in rows))
+        add("  after temperature", (percentage(row.error_calibrated) for row in rows))
     table.add_section()
     for family in dict.fromkeys(family for row in rows for family in row.families):
         cells = (

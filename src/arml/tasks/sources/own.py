@@ -40,7 +40,7 @@ def labelled_images(
 def image_files(paths: Sequence[Path]) -> list[Path]:
     """The files named, and every image below the folders named, in order of name.
 
-    **Raises** `ValueError` for a path that is not there.
+    **Raises** `ValueError` for a path that is not there, or if there is no image.
     """
     found: list[Path] = []
     for path in paths:
@@ -56,6 +56,11 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
             found.append(path)
         else:
             raise ValueError(f"{path}: expected an image or a folder of images, found nothing")
+    if not found:
+        raise ValueError(
+            f"{', '.join(map(str, paths))}: expected one or more images ({', '.join(SUFFIXES)}), "
+            "found none"
+        )
     return found
 
 

@@ -1,0 +1,56 @@
+"""Novelty: how far a task is from all that meta-training saw.
+
+What a learner makes of training tasks is kept as a bank of vectors; the novelty of a vector is its
+mean distance to the nearest of them, over that which 95% of validation tasks do not exceed. So
+above 1 it is farther than nearly all new tasks of the families that the learner knows.
+
+[1] Sun, Ming, Zhu and Li, Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022:
+    the distance to the k-th nearest of the training features says what is out of distribution, and
+    assumes nothing about their form.
+[2] Bates, Candes, Lei, Romano and Sesia, Testing for Outliers with Conformal p-values, Annals of
+    Statistics 2023: a threshold from held-out data of the known kind keeps its false alarms few.
+
+Differences: the mean over the k nearest instead of the k-th, and features are divided by their
+standard deviations instead of their norms, for the norm of a task's code says something.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+NEAREST = 5
+"""How many of the bank's vectors a distance is a mean over."""
+LEVEL = 0.95
+"""The share of validation tasks whose novelty is at most 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Novelty:
+    """What novelty is measured with: saved beside the learner."""
+
+    bank: Float[np.ndarray, "n d"]
+    """What meta-training saw: class prototypes, or codes of tasks."""
+    support: float
+    """The distance that `LEVEL` of the validation tasks' support sets do not exceed."""
+    query: float | None
+    """The same of single queries; None where these cannot be embedded, for want of a target."""
+
+    def distances(self, x: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """The mean distance of each vector to the nearest of the bank, in its units."""
+        bank = self.bank.astype(np.float64)
+        scale = bank.std(axis=0)
+        # A unit that was silent in all of meta-training may speak, but not with all the weight.
+        scale += 0.1 * np.sqrt(np.mean(scale**2)) + 1e-12
+        x, bank = x / scale, bank / scale
+        squares = np.sum(x**2, axis=1)[:, None] - 2 * x @ bank.T + np.sum(bank**2, axis=1)
+        nearest = np.partition(squares, min(NEAREST, len(bank)) - 1, axis=1)[:, :NEAREST]
+        mean: Float[np.ndarray, " m"] = np.sqrt(np.maximum(nearest, 0)).mean(axis=1)
+        return mean
+
+
+def threshold(distances: Float[np.ndarray, " n"]) -> float:
+    """The distance that a new one of the same kind exceeds with probability of at most
+    1 - `LEVEL` [2]."""
+    rank = min(int(np.ceil((len(distances) + 1) * LEVEL)), len(distances)) - 1
+    return float(np.sort(distances)[rank])
