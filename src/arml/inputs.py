@@ -56,7 +56,8 @@ def checked_labels(y: Any, problem: Problem, n: int) -> tuple[np.ndarray, np.nda
 
     **Raises** `ValueError` for a number of labels or classes that cannot be, and missing labels.
     """
-    labels = np.asarray(y)
+    # A list is taken as it is: NumPy would make text of a NaN among texts.
+    labels = np.asarray(y, object) if isinstance(y, list | tuple) else np.asarray(y)
     if labels.shape != (n,):
         raise ValueError(f"expected {n} labels, one an input, got shape {list(labels.shape)}")
     if any(label is None or label is np.ma.masked or _differs(label) for label in labels):

@@ -144,18 +144,14 @@ class Predictor:
         **Raises** `ValueError` as `predict`; for regression, where an input says nothing without
         its target; and for a learner with which novelty has not been measured, or cannot be.
         """
-        known, problem = self._known(), self.problem
-        inputs = checked_inputs(x, problem, "queries")
+        known = self._known()
+        inputs = checked_inputs(x, self.problem, "queries")
         if known.query is None:
             raise ValueError(
                 "expected a classification task for the novelty of single queries, got regression: "
                 "use support_novelty()"
             )
-        learner, support = self.portable.learner, self._support()
-        vectors = by_chunks(
-            lambda x: query_vectors(learner, support, problem, x), inputs, known.bank.shape[1]
-        )
-        return known.distances(vectors) / known.query
+        return known.distances(self._embedded(inputs)) / known.query
 
     def support_novelty(self) -> float:
         """The same of the support set: the mean over its examples, or of its code in regression.
@@ -163,8 +159,19 @@ class Predictor:
         **Raises** `ValueError` for a learner whose novelty has not been measured, or cannot be.
         """
         known = self._known()
-        own = np.asarray(task_vectors(self.portable.learner, self._support(), self.problem))
+        if self.classes is not None:
+            own = self._embedded(self.x)
+        else:
+            own = np.asarray(task_vectors(self.portable.learner, self._support(), self.problem))
         return float(known.distances(own).mean() / known.support)
+
+    def _embedded(self, inputs: np.ndarray) -> Float[np.ndarray, "n d"]:
+        learner, support, problem = self.portable.learner, self._support(), self.problem
+        return by_chunks(
+            lambda x: query_vectors(learner, support, problem, x),
+            inputs,
+            self._known().bank.shape[1],
+        )
 
     def _known(self) -> Novelty:
         portable = self.portable
