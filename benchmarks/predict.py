@@ -44,7 +44,7 @@ def prepare(recipe: str, folder: Path) -> tuple[Path, Path]:
     novelty = measured_novelty(
         inductive(learner), tasks, tasks, tasks=20, chunk=min(experiment.chunk, 20)
     )
-    portable = Portable(experiment, learner, tasks.problem, tasks.families, 1.0, novelty)
+    portable = Portable(experiment, learner, tasks.problem, tasks.families, novelty=novelty)
     few = arml.FewShotLearner(portable)
     few.save(folder / "learner")
     task = tasks.sample(jax.random.key(0))

@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
         arml.FewShotClassifier(few).fit(x, np.zeros(18))
     with pytest.raises(ValueError, match="a label of its own"):
         arml.FewShotClassifier(few).fit(x, np.arange(18))
-    with pytest.raises(RunError, match="expected a run folder"):
+    with pytest.raises(RunError, match="expected the folder of a run"):
         arml.FewShotClassifier(tmp_path / "none").fit(x, y)
 
 

@@ -9,6 +9,7 @@ import arml
 from arml.algorithms import ALGORITHMS
 from arml.embedding import embeds, measured_novelty
 from arml.episodes import Problem
+from arml.experiment import Portable
 from arml.nn.networks import MLPOptions
 from arml.novelty import LEVEL, Novelty, threshold
 from arml.tasks.functions import functions_2d
@@ -76,9 +77,7 @@ def few():
 def test_a_support_set_far_from_all_that_was_seen_is_novel(few):
     learner, novelty = few
     experiment = arml.Experiment("own", ALGORITHMS["arml"].options(REGRESSION))
-    portable = arml.experiment.Portable(
-        experiment, learner, REGRESSION, ("functions",), 1.0, novelty
-    )
+    portable = Portable(experiment, learner, REGRESSION, ("functions",), novelty=novelty)
     known = arml.FewShotLearner(portable)
     x = np.array([[1.0, 1.0], [2.0, 1.0], [4.0, 1.0]])
     near = known.adapt(x, [1.0, 2.0, 3.0]).support_novelty()
@@ -92,7 +91,7 @@ def test_a_support_set_far_from_all_that_was_seen_is_novel(few):
 def test_a_learner_that_cannot_tell_says_so(few):
     learner, _ = few
     experiment = arml.Experiment("own", ALGORITHMS["arml"].options(REGRESSION))
-    portable = arml.experiment.Portable(experiment, learner, REGRESSION, ("functions",))
+    portable = Portable(experiment, learner, REGRESSION, ("functions",))
     predictor = arml.FewShotLearner(portable).adapt([[1.0, 1.0]], [1.0])
     with pytest.raises(ValueError, match="`arml export RUN"):
         predictor.support_novelty()
