@@ -73,6 +73,7 @@ def _row(runs: Sequence[Result]) -> Row:
         )
     means = [run["score"]["mean"] for run in runs]
     trained = [(run.get("trained") or {}).get("device") for run in runs]
+    calibrations = [run.get("calibration") for run in runs]
     finite = [mean for mean in means if mean is not None]
     names = first["families"]
     return Row(
@@ -97,9 +98,9 @@ def _row(runs: Sequence[Result]) -> Row:
         trained_on=tuple(sorted(set(map(str, trained)))) if all(trained) else (),
         options=next((run["options"] for run in runs if run.get("options")), None),
         floor=first["floor"],
-        error=_mean([(run.get("calibration") or {}).get("error") for run in runs]),
+        error=_mean([known.get("error") if known else None for known in calibrations]),
         error_calibrated=_mean(
-            [(run.get("calibration") or {}).get("error_calibrated") for run in runs]
+            [known.get("error_calibrated") if known else None for known in calibrations]
         ),
         paper=reported(first["recipe"]) if first["metric"] == "mse" else None,
     )
