@@ -25,7 +25,7 @@ LAYERS = (
     {"estimators"},
 )
 CORE = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
-PLAIN = {"results", "files", "report"}
+PLAIN = {"results", "files", "intervals", "report"}
 """Run folders and reports: plain Python, so that reading results is quick and needs no device."""
 ARRAYS = {"jax", "jaxlib", "equinox", "optax", "orbax", "jaxtyping"}
 
