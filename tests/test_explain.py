@@ -8,27 +8,34 @@ from typing import Any
 import cv2
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from arml import checkpoint, experiment
 from arml.algorithms.arml import KEYS, ARMLOptions
+from arml.algorithms.hsml import HSMLOptions
 from arml.algorithms.maml import MAMLOptions
+from arml.algorithms.mt_net import MTNetOptions
+from arml.algorithms.mumomaml import MUMOMAMLOptions
 from arml.episodes import Examples, Problem
 from arml.evaluate import evaluate
-from arml.explain import check, explain
+from arml.explain import check, explain, inside
 from arml.explain.graph import default_threshold, read, read_tasks
+from arml.explain.interventions import unlinked, without
 from arml.explain.tasks import by_family
 from arml.learner import Adapted, Loss, MetaLearner
 from arml.losses import mse
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.recipes import recipe
+from arml.report.explained import captioned
 from arml.report.page import write_page
 from arml.results import RunError, read_json, summarise, write_json
 from arml.tasks.functions import FAMILIES, functions_2d
 from arml.tasks.options import FoldersOptions
 
 VERTICES, TASKS = 5, 60
+KEPT = jnp.arange(1, VERTICES)
 TINY = replace(
     recipe("regression2d/arml-official"),
     algorithm=ARMLOptions(
@@ -105,6 +112,67 @@ def test_the_numbers_are_links(files):
     between = links[np.triu_indices(VERTICES, 1)]
     assert 0 < between.min() < between.max() < 1
     assert (between >= found["threshold"]).sum() == len(between) / 2
+
+
+def test_a_removed_vertex_costs_what_it_costs_and_links_that_reach_nobody_cost_nothing(
+    trained, files
+):
+    found = read_json(files[0])["interventions"]
+    assert len(found["vertices"]) == VERTICES
+    assert set(found["links"]) == {"all", *FAMILIES}
+    # One row-normalised layer: the prototypes cannot see the links between vertices.
+    assert found["links"]["all"]["mean"] == pytest.approx(0, abs=1e-5)
+    removed = eqx.tree_at(
+        lambda m: m.encode.graph, trained.learner, without(trained.learner.encode.graph, KEPT)
+    )
+    test = trained.splits.test
+    scored = [
+        evaluate(learner, test, split="test", n=TASKS, chunk=25)
+        for learner in (removed, trained.learner)
+    ]
+    loss = scored[0].values - scored[1].values
+    assert found["vertices"][0]["all"]["mean"] == pytest.approx(loss.mean(), rel=1e-2, abs=1e-6)
+    counts = [found["vertices"][0][name]["n"] for name in FAMILIES]
+    assert counts == [(scored[0].families == i).sum() for i in range(len(FAMILIES))]
+    ps = [entry["p"] for row in [*found["vertices"], found["links"]] for entry in row.values()]
+    least = min(p for p in ps if p is not None)
+    adjusted = [e["adjusted"] for row in found["vertices"] for e in row.values()]
+    assert min(adjusted) == pytest.approx(min(1, least * len(ps)), rel=1e-6)
+
+
+def test_all_vertices_kept_is_the_graph_itself(trained):
+    graph = trained.learner.encode.graph
+    np.testing.assert_array_equal(without(graph, jnp.arange(VERTICES)).vertices, graph.vertices)
+    assert np.max(unlinked(graph).connect(graph.vertices)) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (HSMLOptions(clusters=(3, 2), width=4, embedding=4, inner_steps=1), "tree"),
+        (MUMOMAMLOptions(width=4, layers=1, inner_steps=1), "codes"),
+        (MTNetOptions(inner_steps=1), "masks"),
+    ],
+)
+def test_other_methods_are_looked_into(options, kind):
+    made = learner(options)
+    check(made, "r")
+    found, images = inside(made, functions_2d(), n=TASKS, chunk=TASKS, intervene=False)
+    assert (found["kind"], images) == (kind, {})
+    ((name, figure, *_),) = captioned({"families": list(FAMILIES), "tasks": TASKS, **found})
+    assert name == kind
+    assert len(figure.axes) == (1 if kind == "masks" else 2)
+    if kind == "tree":
+        for average in found["average"].values():
+            assert np.sum(average["mean"]) == pytest.approx(1, rel=1e-5)
+        assert [np.shape(flow) for flow in found["flows"]] == [(1, 3), (3, 2), (2, 1)]
+        assert [np.sum(flow) for flow in found["flows"]] == pytest.approx([1, 1, 1], rel=1e-5)
+    elif kind == "codes":
+        assert len(found["points"]) == TASKS
+        assert 0 < sum(found["variance"]) <= 1 + 1e-6
+        assert 0 <= found["between_families"] <= 1
+    else:
+        assert [layer["mean"] for layer in found["layers"]] == [0.5, 0.5]
 
 
 def test_the_tasks_are_those_of_the_evaluation_whatever_the_chunk(trained, files):
@@ -225,4 +293,12 @@ def test_images_are_explained_by_class(tmp_path, monkeypatch):
     assert found["families"] == ["dark", "light"]
     assert found["prototype_names"] == ["class 0", "class 1"]
     assert np.shape(found["example"]["dark"]) == (2, 3)
+    assert len(found["nearest"]["images"]) == len(found["nearest"]["files"]) == 3
+    for vertex, name in enumerate(found["nearest"]["files"]):
+        entries = found["nearest"]["images"][vertex]
+        links = [entry["link"] for entry in entries]
+        assert links == sorted(links, reverse=True)
+        assert {entry["family"] for entry in entries} <= {"dark", "light"}
+        strip = cv2.imread(str(tmp_path / "out" / name))
+        assert strip.shape == (64, 66 * len(entries) - 2, 3)
     np.testing.assert_allclose(np.sum(found["average"]["light"]["mean"], 1), 1, rtol=1e-5)

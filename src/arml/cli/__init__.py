@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("arml.cli.adapt:export_command", "Write a run's learner as a folder to share"),
     "explain": (
         "arml.cli.show:explain_command",
-        "Draw what an ARML run's meta-knowledge graph learned",
+        "Look inside a run of ARML, HSML, MUMOMAML or MT-Net",
     ),
     "report": ("arml.cli.show:report_command", "Write one self-contained page about runs"),
     "reproduce": (

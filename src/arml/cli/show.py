@@ -185,7 +185,11 @@ def _print_difference(console: Console, against: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class ExplainOptions:
-    """Draw what an ARML run's meta-knowledge graph learned: PNG, SVG, and the numbers as JSON."""
+    """Look inside a run: PNG, SVG, and the numbers as JSON.
+
+    ARML: what each family reads from the meta-knowledge graph, and what it loses without a vertex.
+    HSML: its tree. MUMOMAML: the tasks' codes. MT-Net: its masks.
+    """
 
     folder: Positional[Path]
     """Folder of the run."""
@@ -196,7 +200,7 @@ class ExplainOptions:
 
 
 def explain_command(arguments: Sequence[str]) -> int:
-    """Draw what an ARML run's meta-knowledge graph learned"""
+    """Look inside a run of ARML, HSML, MUMOMAML or MT-Net"""
     options: ExplainOptions = parse(ExplainOptions, arguments, prog="arml explain")
     from arml.explain import explain
 

@@ -90,7 +90,9 @@ def _graph(explain: Mapping[str, Any]) -> list[Captioned]:
                 "What each family loses when one vertex is taken out of the graph, and (last "
                 "column) when all links between vertices are: the change of its score on the same "
                 f"{explain['interventions']['tasks']:,} tasks, so that above zero is a loss. In "
-                "bold what is more than chance after Holm's correction for all cells.",
+                "bold what is more than chance after Holm's correction for all cells. Nothing was "
+                "trained again, so this is what the learner relies on; without links every vertex "
+                "also has another degree, which a symmetric normalisation divides by.",
             )
         )
     return found

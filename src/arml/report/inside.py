@@ -43,7 +43,8 @@ def effect_figure(explain: Mapping[str, Any]) -> Figure:
     size = (0.78 * len(columns) + 2.4, 0.46 * len(families) + 1.1)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
-    most = max(float(np.abs(values).max()), 1e-9)
+    # By the vertices: what all links are worth may be a thousand times as much.
+    most = max(float(np.abs(values[:, :-1]).max(initial=0.0)), 1e-9)
     norm = TwoSlopeNorm(0.0, -most, most)
     axes.imshow(values, cmap=DIVERGING, norm=norm, aspect="auto")
     _cells(axes, values, families, columns)
