@@ -11,6 +11,7 @@ from arml.cli import main
 from arml.experiment import from_json, to_json
 from arml.files import RunError
 from arml.recipes import REGRESSION, STARTER
+from arml.report.claims import CLAIMS
 from arml.reproduce.crew import Progress, carry_out_all, shares
 from arml.reproduce.plan import Table, is_done, record, units
 from arml.reproduce.scales import LOCAL, SCALES
@@ -75,6 +76,14 @@ def test_five_shots_have_their_own_weights_and_steps() -> None:
     official = table("art-multi-5shot", SCALES["paper"]).rows[-3].experiment.algorithm
     assert official.vertices == 8
     assert official.mu_1 == pytest.approx(0.01 * 5 / 75)
+
+
+def test_every_claim_names_rows_that_its_tables_have() -> None:
+    made = {name: table(name, SCALES["paper"]) for name in SCALES["paper"].tables}
+    for claim in CLAIMS:
+        for name in claim.tables:
+            labels = {row.label for row in made[name].rows}
+            assert {claim.better, claim.worse} <= labels, (claim.text, name)
 
 
 def test_cores_are_shared_out() -> None:
