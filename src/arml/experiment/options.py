@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from arml.algorithms import OPTIONS
 from arml.algorithms.maml import MAMLOptions
+from arml.algorithms.protonet import ProtoNetOptions
 from arml.checks import at_least
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results import RunError
@@ -66,7 +67,9 @@ class Experiment:
 
     def check(self) -> None:
         """Refuse what cannot be run, in one line, before any work."""
-        at_least(self, ("steps",), 0)
+        # The nearest mean of the inputs themselves has no weights.
+        untrained = isinstance(self.algorithm, ProtoNetOptions) and self.network == MLPOptions(())
+        at_least(self, ("steps",), 0 if untrained else 1)
         at_least(self, ("batch", "interval", "chunk", "validation_tasks"), 1)
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {self.seed}: change it")

@@ -9,13 +9,14 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
 
-from arml.files import RunError, read_json, write_json
+from arml.files import RunError, alone, read_json, write_json
 from arml.tasks.sources.archive import open_source
 from arml.tasks.sources.cache import checksum
 from arml.tasks.sources.decode import decode, quiet, resize
@@ -105,7 +106,7 @@ def write_features(
         "split": pictures.parts,
         "extractor": extractor.about,
     }
-    key, total = checksum(content), sum(pictures.counts)
+    key = checksum(content)
     if (folder / INDEX).exists():
         index = _index(folder)
         if index["key"] == key:
@@ -114,11 +115,23 @@ def write_features(
             f"{folder}: expected a new folder, or the same pictures, model and options as before, "
             "got features of others: name another --out, or remove it"
         )
+    with alone(folder):
+        _write(extractor, pictures, folder, content | {"key": key}, progress)
+    return True
+
+
+def _write(
+    extractor: Extractor,
+    pictures: Pictures,
+    folder: Path,
+    content: dict[str, Any],
+    progress: Progress,
+) -> None:
+    key, total = content["key"], sum(pictures.counts)
     partial = folder / f"{VECTORS}.part"
     header = _header((total, extractor.dimension))
-    done = _kept(folder, key)
+    done = _kept(folder, key, len(header), 4 * extractor.dimension)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         with partial.open("r+b" if done else "wb") as file:
             file.write(header)
             file.seek(len(header) + done * 4 * extractor.dimension)
@@ -139,24 +152,22 @@ def write_features(
             f"could not write {folder}: {error.strerror or error}; free some space or check its "
             "permissions, and run the same command again to go on"
         ) from error
-    whole = {**content, "key": key, "vectors": digest}
+    whole = {**content, "vectors": digest}
     write_json(folder / INDEX, {**whole, "sha256": checksum(whole)})
     (folder / NOTE).unlink(missing_ok=True)
-    return True
 
 
-def _kept(folder: Path, key: str) -> int:
-    """Vectors of an unfinished family that are on the disk."""
+def _kept(folder: Path, key: str, header: int, each: int) -> int:
+    """Vectors of an unfinished family that are on the disk, of `each` bytes."""
     partial = folder / f"{VECTORS}.part"
     if not partial.is_file() or not (folder / NOTE).is_file():
         return 0
     note = read_json(folder / NOTE)
-    return int(note["rows"]) if note.get("key") == key else 0
+    rows = int(note["rows"]) if note.get("key") == key else 0
+    return rows if partial.stat().st_size >= header + rows * each else 0
 
 
 def _header(shape: tuple[int, int]) -> bytes:
-    from io import BytesIO
-
     header = BytesIO()
     about = {"descr": "<f4", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(header, about)
