@@ -19,7 +19,7 @@ from arml.cli.console import INTERRUPTED, Stop, UsageError, parse, say
 from arml.report.paper import overall
 from arml.report.study import export, write_study
 from arml.reproduce.costs import seconds
-from arml.reproduce.crew import Progress, carry_out_all
+from arml.reproduce.crew import Progress, Worker, carry_out_all
 from arml.reproduce.plan import Table, record, units
 from arml.reproduce.scales import SCALES
 from arml.reproduce.tables import table
@@ -43,6 +43,9 @@ class ReproduceOptions:
     """Two minutes, a night on 2 cores, or the paper's own budget on the benchmarks' data."""
     workers: int = 0
     """Processes; 0 for one a core, and for one in all where there is an accelerator."""
+    on: Literal["here", "ray"] = "here"
+    """Worker processes on this machine, or actors on the Ray cluster that $RAY_ADDRESS names; then
+    every node needs the study's folder and the data under the same paths."""
     out: Path | None = None
     """Folder of the study; runs/reproduce-SCALE if not given."""
     rows: tuple[str, ...] = ()
@@ -74,11 +77,21 @@ def reproduce_command(arguments: Sequence[str]) -> int:
         _list(console, tables, work)
         return 0
     _check_stores(work)
+    hire: Any = Worker
+    if options.on == "ray":
+        from arml.reproduce.cluster import hire as join_cluster
+        from arml.reproduce.cluster import places
+
+        hire = join_cluster()
+        workers = options.workers or places()
+    else:
+        workers = options.workers or _workers()
     record(tables, options.scale, out)
-    workers = options.workers or _workers()
     overview, listener = Overview(console, workers), Stop()
     with listener.listening(), overview:
-        progress = carry_out_all(work, out, workers=workers, watch=overview, stop=listener)
+        progress = carry_out_all(
+            work, out, workers=workers, watch=overview, stop=listener, hire=hire
+        )
     _finish(console, out, options)
     for folder, why in progress.failed.items():
         say(console, f"failed: {folder}: {why}")

@@ -124,11 +124,13 @@ def carry_out_all(
     workers: int,
     watch: Callable[[Progress], None],
     stop: Callable[[], bool],
+    hire: Callable[..., Any] = Worker,
 ) -> Progress:
     """Carry the units out; those that are done already are left alone.
 
     A unit that fails is noted in `failure.json` of its folder, and the others go on. After `stop`
-    says so, the units in hand are saved, and the same call goes on from there.
+    says so, the units in hand are saved, and the same call goes on from there. `hire` makes a
+    worker of another kind (`cluster.hire`).
     """
     progress = Progress(units)
     waiting = []
@@ -142,11 +144,11 @@ def carry_out_all(
     news: queue.Queue[Any] = queue.Queue()
     workers = min(workers, len(waiting))
     places = list(zip(shares(workers), accelerators(workers), strict=True))
-    crew: dict[int, Worker] = {}
-    hired: list[Worker] = []
+    crew: dict[int, Any] = {}
+    hired: list[Any] = []
 
     def next_unit(index: int) -> None:
-        worker = crew.pop(index, None)
+        worker: Any = crew.pop(index, None)
         if worker is not None and (
             stop() or not waiting or time.monotonic() - worker.born > REPLACED
         ):
@@ -156,7 +158,7 @@ def carry_out_all(
             return
         unit = waiting.pop(0)
         if worker is None:
-            worker = Worker(index, out, *places[index], news)
+            worker = hire(index, out, *places[index], news)
             hired.append(worker)
         crew[index] = worker
         about = {"unit": unit, "since": time.monotonic()}
@@ -187,7 +189,7 @@ def carry_out_all(
             except queue.Empty:
                 continue
             index = worker.index
-            if crew.get(index) is not worker:
+            if index not in crew or crew[index] is not worker:
                 continue  # It was replaced: nothing of it is in hand.
             if message is None:
                 # It went with its unit in hand.

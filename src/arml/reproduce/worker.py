@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -43,31 +44,41 @@ class Inbox:
 def work(out: Path, inbox: Inbox, send: TextIO) -> None:
     """Carry out unit after unit until the input ends."""
 
-    def say(**message: Any) -> None:
+    def say(message: dict[str, Any]) -> None:
         send.write(json.dumps(message) + "\n")
         send.flush()
 
+    while (line := inbox.lines.get()) is not None and not inbox.ended.is_set():
+        carried_out(json.loads(line), out, say, inbox.ended.is_set)
+
+
+def carried_out(
+    unit: dict[str, Any],
+    out: Path,
+    say: Callable[[dict[str, Any]], None],
+    stop: Callable[[], bool],
+) -> None:
+    """Carry one unit out, and say how it goes and how it ended."""
     from arml.reproduce.unit import carry_out
 
-    while (line := inbox.lines.get()) is not None and not inbox.ended.is_set():
-        unit = json.loads(line)
-        said = ["", 0.0]
+    said: tuple[str, float] = ("", 0.0)
 
-        def watch(what: str, done: int, total: int, said: list[Any] = said) -> None:
-            now = time.monotonic()
-            if what != said[0] or now - said[1] > EVERY:
-                said[:] = what, now
-                say(phase=what, done=done, total=total)
+    def watch(what: str, done: int, total: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if what != said[0] or now - said[1] > EVERY:
+            said = (what, now)
+            say({"phase": what, "done": done, "total": total})
 
-        try:
-            finished = carry_out(unit, out, watch=watch, stop=inbox.ended.is_set)
-            say(end="done" if finished else "stopped")
-        except Exception as error:
-            # One failed row must not take the others with it; the log has the rest.
-            traceback.print_exc()
-            known = isinstance(error, ValueError | OSError)
-            kind = "" if known else f"unexpected {type(error).__name__}: "
-            say(end="failed", error=kind + " ".join(str(error).split())[:500])
+    try:
+        finished = carry_out(unit, out, watch=watch, stop=stop)
+        say({"end": "done" if finished else "stopped"})
+    except Exception as error:
+        # One failed row must not take the others with it; the log has the rest.
+        traceback.print_exc()
+        known = isinstance(error, ValueError | OSError)
+        kind = "" if known else f"unexpected {type(error).__name__}: "
+        say({"end": "failed", "error": kind + " ".join(str(error).split())[:500]})
 
 
 def main() -> None:
