@@ -190,8 +190,10 @@ def _describe(predictor: Any, console: Console) -> None:
     if predictor.portable.novelty is not None:
         novelty = predictor.support_novelty()
         known = ", ".join(predictor.portable.families)
-        like = "like the tasks" if novelty <= 1 else "like none of the families"
-        say(console, f"novelty {novelty:.2f}: looks {like} of meta-training ({known})")
+        said = "looks like none of the families of meta-training ({})"
+        if novelty <= 1:  # which assures nothing
+            said = "no farther from the families of meta-training ({}) than their own new tasks"
+        say(console, f"novelty {novelty:.2f}: {said.format(known)}")
 
 
 def vertices(weights: np.ndarray, most: int = 3) -> str:
