@@ -75,7 +75,7 @@ def test_data_of_which_no_task_can_be_drawn_is_refused(tmp_path):
         choose([str(tmp_path / "none")])
 
 
-def test_own_folders_are_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
+def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
     data = draw(tmp_path / "birds", [4] * 7, size=12)
     given = ["train", "--data", str(data), "--run", str(tmp_path / "run")]
@@ -83,15 +83,19 @@ def test_own_folders_are_trained_on_without_a_recipe(tmp_path, monkeypatch, caps
     assert "expected --minutes as a number" in capsys.readouterr().err
     assert main([*given, "--shots", "0"]) == 2
     assert "shots must be at least 1" in capsys.readouterr().err
-    small = ["--filters", "2", "--inner-steps", "1", "--width", "4", "--batch", "1",
-             "--validation-tasks", "1", "--granularity", "filter", "--steps", "1", "--interval",
-             "1", "--checkpoint-every", "1", "--validate-every", "1"]  # fmt: skip
+    features = tmp_path / "features"
+    assert main(["features", str(data), "--out", str(features)]) == 0  # by the model that ships
+    given[2] = str(features)
+    small = ["--inner-steps", "1", "--width", "4", "--batch", "1", "--validation-tasks", "1",
+             "--hidden", "4", "--steps", "1", "--interval", "1", "--checkpoint-every", "1",
+             "--validate-every", "1"]  # fmt: skip
     assert main([*given, *small]) == 0
     said = capsys.readouterr().out
     assert "ways 2: birds has 7 classes" in said
-    assert "size 16 px: pictures have about 12 px, which is tiny" in said
-    experiment = load_run(tmp_path / "run").config["experiment"]
-    assert experiment["recipe"] == "folders/arml"
-    assert experiment["tasks"]["ways"] == 2
+    assert "28 vectors" in said
+    config = load_run(tmp_path / "run").config
+    assert config["experiment"]["recipe"] == "features/arml"
+    assert config["experiment"]["tasks"]["ways"] == 2
+    assert "starter set" in config["inputs"]["saw"]
     assert main([*given, *small]) == 0
     assert "already trained" in capsys.readouterr().out
