@@ -11,11 +11,12 @@ JOBS ?= 2
 DEMO_STEPS ?= 10000
 DEMO ?= runs/demo
 
-.PHONY: help demo test test-all bench clean
+.PHONY: help demo docs test test-all bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    meta-train ARML and MAML, score them on new tasks, write a report (minutes)"
+	@echo "make docs    the documentation as a site, in build/site"
 	@echo "make test    formatting, lint, types, tests"
 	@echo "make test-all  and the tests that compile for minutes"
 	@echo "make bench   the benchmarks (installs PyTorch, their opponent)"
@@ -53,6 +54,10 @@ demo: .venv/.installed
 	elif [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] && command -v xdg-open > /dev/null; then \
 	  xdg-open $(DEMO)/report.html > /dev/null 2>&1 & \
 	fi; echo "the report is $(DEMO)/report.html"
+
+docs: .venv/.installed-docs
+	$(BIN)/python docs/make_pages.py --check
+	$(BIN)/python docs/make_site.py
 
 test: .venv/.installed-test
 	$(BIN)/ruff format --check

@@ -1,24 +1,188 @@
-"""The documentation's code runs, and its pages are those that the sources make."""
+"""The documentation's code runs, its commands are understood, and its site can be built."""
 
+import contextlib
+import os
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import dropwhile
 from pathlib import Path
+from typing import Any
 
+import cv2
+import equinox
 import jax
+import numpy as np
+import pytest
 
 from arml import algorithms
+from arml.cli import dispatch, main
+from arml.recipes import recipe
+from arml.sharing import shipped
+from arml.tasks.sources.starter import load_starter
 
 ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+        *(ROOT / folder / "README.md" for folder in ("benchmarks", "starter")),
+        *(ROOT / "docs").rglob("*.md"),
+    ]
+)
+SMALL = [
+    *("--steps", "4", "--interval", "2", "--batch", "2", "--chunk", "2", "--validate-every", "4"),
+    *("--checkpoint-every", "4", "--validation-tasks", "4", "--hidden", "8", "--inner-steps", "1"),
+]
+MODULES = ("adapt", "app", "data", "features", "reproduce", "show", "train", "tune")
+LONG = (
+    *("folders/", "runs/mine", "my-learner", "starter/", "arml app", "arml data prepare"),
+    *("arml evaluate", "arml explain", "arml report", "runs/maml"),
+)
+"""Parts of commands that compile for long, wait for somebody or need archives. They are understood,
+here, and carried out by the tests of the command line, of reports, data and the page."""
 
 
-def test_the_tutorial_runs(tmp_path, monkeypatch):
-    text = (ROOT / "docs" / "write-your-own-method.md").read_text(encoding="utf-8")
-    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
-    monkeypatch.chdir(tmp_path)
+def blocks(page: Path, kind: str) -> list[str]:
+    """The blocks of code of a kind."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The commands of a page's blocks of shell, as words."""
+    joined = [block.replace("\\\n", " ") for block in blocks(page, "sh")]
+    lines = [line for block in joined for line in block.splitlines()]
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+class Understood(Exception):
+    """A command line was understood; it is not carried out."""
+
+
+@pytest.fixture
+def _only_parsed(monkeypatch):
+    from arml.cli.console import parse
+
+    def stop(*args: Any, **kwargs: Any) -> None:
+        parse(*args, **kwargs)
+        raise Understood
+
+    for name in MODULES:
+        monkeypatch.setattr(import_module(f"arml.cli.{name}"), "parse", stop)
+    # Without a recipe the data are looked at, and a page's are not there.
+    own = recipe("folders/arml"), []
+    monkeypatch.setattr(import_module("arml.cli.train"), "_chosen", lambda rest, data: own)
+
+
+@pytest.mark.usefixtures("_only_parsed")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_is_understood(page):
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for words in commands(page):
+        # Variables of the environment may stand before the program.
+        program, *rest = dropwhile(re.compile(r"[A-Z_]+=").match, words)
+        match Path(program).name, rest:
+            case "srun", _:
+                with pytest.raises(Understood):
+                    dispatch(rest[rest.index("arml") + 1 :])
+            case "arml", _:
+                with pytest.raises(Understood):
+                    dispatch(rest)
+            case "make", [target, *_]:
+                assert target in targets
+            case "pip", ["install", *_, source]:
+                named = re.findall(r"\[(.*)\]", source)
+                assert {*named} <= {*extras["project"]["optional-dependencies"]}
+                base = source.partition("[")[0]
+                assert base == "arml" or (ROOT / base).exists(), f"{page}: no {source}"
+            case "python", ["-m", module, *_]:
+                assert find_spec(module) is not None
+            case "python", [file, *_]:
+                assert (ROOT / file).exists(), f"{page}: no {file}"
+            case (("pytest" | "ruff"), _) if program.startswith(".venv/bin/"):
+                pass
+            case _:
+                raise AssertionError(f"{page}: expected a command that can be checked: {program}")
+
+
+def carried_out(page: Path, **given: Any) -> dict[str, Any]:
+    """Run a page's commands and its Python in their order, here, with small budgets.
+
+    **Returns** the names that the Python left; `given` are those that it starts with.
+    """
+    text = page.read_text(encoding="utf-8")
+    names: dict[str, Any] = {"__name__": page.stem, **given}
+    for kind, block in re.findall(r"^```(sh|python)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        if kind == "python":
+            exec(compile(block, page.name, "exec"), names)
+            continue
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] != ["arml"] or any(name in line for name in LONG):
+                continue
+            small = [] if words[1] != "train" else SMALL
+            assert main([*words[1:], *small]) == 0, line
+    return names
+
+
+@contextlib.contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    """Work in a folder; Optax's bias correction adds a float to an integer count."""
+    with contextlib.chdir(folder), jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def test_the_researchers_start_runs(tmp_path):
+    with inside(tmp_path):
+        carried_out(ROOT / "docs" / "researcher.md")
+    assert (tmp_path / "runs" / "arml" / "config.json").exists()
+
+
+@pytest.mark.skipif("starter" not in shipped(), reason="this build carries no starter learner")
+def test_the_practitioners_start_runs(tmp_path):
+    families, split = load_starter()
+    for name, own in zip(("oak", "elm"), split["icons"]["test"], strict=False):
+        icons = next(family for family in families if family.name == "icons")
+        first = icons.first[icons.classes.index(own)]
+        for i in range(4):
+            path = tmp_path / ("my-classes" if i < 2 else "photos") / name / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            assert cv2.imwrite(str(path), icons.images[first + i])
+    rng = np.random.default_rng(0)
+    rows = [",".join(f"{x:.2f}" for x in rng.uniform(0, 5, 3)) for _ in range(5)]
+    (tmp_path / "points.csv").write_text("\n".join(["x1,x2,height", *rows]) + "\n")
+    (tmp_path / "grid.csv").write_text("x1,x2\n1,2\n3,4\n")
+    with inside(tmp_path):
+        left = carried_out(ROOT / "docs" / "practitioner.md")
+        more = {"more": left["pictures"], **left}
+        carried_out(ROOT / "docs" / "predictions.md", **more)
+    assert (tmp_path / "answers.csv").read_text().startswith("file,label,probability,vertices\n")
+    assert (tmp_path / "trees" / "config.json").exists()
+
+
+def test_every_page_with_python_is_run():
+    run = {"README.md", "docs/practitioner.md", "docs/researcher.md", "docs/predictions.md"}
+    run |= {"docs/write-your-own-method.md"}
+    found = {str(page.relative_to(ROOT)) for page in PAGES if blocks(page, "python")}
+    assert found == run
+
+
+def test_the_readmes_sketch_is_python():
+    (sketch,) = blocks(ROOT / "README.md", "python")
+    exec(compile(sketch, "README.md", "exec"), {"eqx": equinox})
+
+
+def test_the_tutorial_runs(tmp_path):
+    code = "\n".join(blocks(ROOT / "docs" / "write-your-own-method.md", "python"))
     before = {name: set(getattr(algorithms, name)) for name in ("ALGORITHMS", "OPTIONS")}
     try:
-        with jax.numpy_dtype_promotion("standard"):
+        with inside(tmp_path):
             exec(compile(code, "write-your-own-method.md", "exec"), {"__name__": "tutorial"})
     finally:
         for name, known in before.items():
@@ -27,13 +191,33 @@ def test_the_tutorial_runs(tmp_path, monkeypatch):
                 del registry[added]
 
 
-def test_the_pages_of_the_methods_are_those_of_their_docstrings():
+def made(*arguments: str) -> None:
+    """Run one of the programs in docs/."""
     done = subprocess.run(
-        [sys.executable, "docs/make_pages.py", "--check"],
+        [sys.executable, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_pages_of_the_methods_are_those_of_their_docstrings():
+    made("docs/make_pages.py", "--check")
+
+
+def test_the_site_is_built_and_asks_nothing_of_other_machines(tmp_path):
+    made("docs/make_site.py", str(tmp_path / "site"))
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) >= len(PAGES)
+    asks = re.compile(
+        r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"(?:https?:)?//|<link\b[^>]*"
+        r"\brel=\"(?:stylesheet|preconnect|preload|icon)\"[^>]*href=\"(?:https?:)?//"
+    )
+    for path in pages:
+        assert not asks.search(path.read_text(encoding="utf-8")), path
+    for path in (tmp_path / "site").rglob("*.css"):
+        assert not re.search(r"url\([\"']?(?:https?:)?//", path.read_text(encoding="utf-8")), path

@@ -95,10 +95,13 @@ def test_results_and_reports_import_no_arrays_and_no_mathematics():
             assert not odd, f"arml/{name} imports {odd}"
 
 
-def test_nobody_imports_the_command_line():
+def test_nobody_imports_the_command_line_and_only_it_the_page():
     for importing, imported in edges():
         entry = importing in {"cli", "__main__"}
         assert imported != "cli" or entry, f"arml.{importing} imports arml.cli"
+        assert imported != "app" or importing in {"cli", "app"}, (
+            f"arml.{importing} imports arml.app"
+        )
 
 
 def test_files_are_short():

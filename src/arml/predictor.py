@@ -30,7 +30,7 @@ from arml.experiment import load as load_run
 from arml.inference import adapted_function, by_chunks, floats, inductive
 from arml.inputs import checked_inputs, checked_labels, checked_targets
 from arml.learner import Conditioned
-from arml.nn.relational import Relational
+from arml.nn.relational import Relational, Trace
 from arml.novelty import Novelty
 from arml.results import RunError
 from arml.sharing import SUPPORT, WEIGHTS, locate, read_arrays, read_learner, write_learner
@@ -191,14 +191,16 @@ class Predictor:
     def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
         """How much each prototype of the task reads each vertex of the meta-knowledge graph, rows
         with sum one; for class prototypes a row is a class. None for a learner without a graph."""
+        reading = trace.reading if (trace := self.trace()) else None
+        rows = len(self.classes) if self.classes is not None else None
+        return None if reading is None else np.asarray(reading.links)[:rows]
+
+    def trace(self) -> Trace | None:
+        """What the encoding of the support set passed through; None for a learner without one."""
         learner = self.portable.learner
         if not isinstance(learner, Conditioned) or not isinstance(learner.encode, Relational):
             return None
-        reading = short(lambda encode, s: encode.trace(s).reading)(learner.encode, self._support())
-        if reading is None:
-            return None
-        rows = len(self.classes) if self.classes is not None else None
-        return np.asarray(reading.links)[:rows]
+        return _trace(learner.encode, self._support())
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the learner's, and `support.safetensors`.
@@ -266,3 +268,8 @@ def load_predictor(folder: Path | str) -> Predictor:
     classes = None if task["classes"] is None else np.asarray(task["classes"])
     portable = FewShotLearner(portable).portable
     return Predictor(portable, arrays["x"], arrays["y"], classes, task["flat"])
+
+
+@short
+def _trace(encode: Relational, support: Examples) -> Trace:
+    return encode.trace(support)

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Learn a task from your own few examples, and predict",
     ),
     "predict": ("arml.cli.adapt:predict_command", "Predict with a predictor that was kept"),
+    "app": ("arml.cli.app:app_command", "Serve a page on this machine to try a learner"),
     "export": ("arml.cli.adapt:export_command", "Write a run's learner as a folder to share"),
     "explain": (
         "arml.cli.show:explain_command",

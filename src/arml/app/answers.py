@@ -1,0 +1,180 @@
+"""What the page shows: predictions, prototypes, the vertices that were read, a fitted surface."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import cv2
+import jax
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from arml.app.uploads import Limits, read_classes, read_pictures, read_points, read_queries
+from arml.explain.graph import default_threshold
+from arml.learner import Conditioned
+from arml.nn.prototypes import ClassMeans
+from arml.nn.relational import Relational
+from arml.predictor import FewShotLearner, Predictor
+from arml.results import RunError
+from arml.tasks.options import FunctionsOptions
+from arml.tasks.sources.starter import load_starter
+
+GRID = 48
+"""Points a side of a fitted surface."""
+EXAMPLE = {"classes": 3, "shots": 5, "queries": 2}
+
+
+def is_of_pictures(learner: FewShotLearner) -> bool:
+    """Whether it sorts pictures into classes."""
+    problem = learner.problem
+    return problem.kind == "classification" and len(problem.features) == 3
+
+
+def is_of_functions(learner: FewShotLearner) -> bool:
+    """Whether it fits functions of two inputs."""
+    return isinstance(learner.portable.experiment.tasks, FunctionsOptions)
+
+
+def classified(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, Any]:
+    """The answer to labelled pictures and queries.
+
+    It holds `queries` (each with its `label`, the `probabilities` of the classes, and the picture
+    as the learner `seen` it), `classes` (their pictures as seen, their `mean`, the `nearest` to the
+    prototype, and what the prototype `reading` is) and the `graph`.
+
+    **Raises** `ValueError` in one line for what cannot be answered.
+    """
+    size = learner.problem.features[0]
+    labels, texts, names = read_classes(content)
+    queries = read_queries(content)
+    names += [f"query {i}" for i in range(1, len(queries) + 1)]
+    pictures = read_pictures(texts + queries, names, size=size, limits=limits)
+    support, asked = pictures[: len(labels)], pictures[len(labels) :]
+    predictor = learner.adapt(support, labels)
+    chances = predictor.predict_proba(asked)
+    assert predictor.classes is not None
+    best = predictor.classes[np.argmax(chances, axis=1)]
+    return {
+        "queries": [
+            {"seen": as_png(picture), "label": str(label), "probabilities": row.tolist()}
+            for picture, label, row in zip(asked, best, chances, strict=True)
+        ],
+        "classes": _classes(predictor),
+        "graph": knowledge_graph(learner),
+        "temperature": learner.portable.temperature,
+    }
+
+
+def _classes(predictor: Predictor) -> list[dict[str, Any]]:
+    """Each class: its pictures as the learner sees them, its prototype, what that read."""
+    assert predictor.classes is not None
+    trace, encode = predictor.trace(), _encoder(predictor.portable.learner)
+    by_class = encode is not None and isinstance(encode.structure, ClassMeans)
+    described = []
+    for i, name in enumerate(predictor.classes):
+        own = np.flatnonzero(predictor.y == i)
+        about: dict[str, Any] = {
+            "name": str(name),
+            "seen": [as_png(picture) for picture in predictor.x[own]],
+            "mean": as_png(np.rint(predictor.x[own].mean(axis=0)).astype(np.uint8)),
+        }
+        if trace is not None and by_class:
+            away = np.asarray(trace.embeddings)[own] - np.asarray(trace.prototypes)[i]
+            distances = np.square(away).sum(axis=1)
+            # Equal ones are of one picture, or of an embedding that tells none apart.
+            if np.ptp(distances) > 1e-6 * np.max(distances):
+                about["nearest"] = int(np.argmin(distances))
+            if trace.reading is not None:
+                about["reading"] = np.asarray(trace.reading.links)[i].tolist()
+        described.append(about)
+    return described
+
+
+def _encoder(learner: Any) -> Relational | None:
+    encode = learner.encode if isinstance(learner, Conditioned) else None
+    return encode if isinstance(encode, Relational) else None
+
+
+def knowledge_graph(learner: FewShotLearner) -> dict[str, Any] | None:
+    """The links between the vertices, and the least that is drawn; None without a graph."""
+    encode = _encoder(learner.portable.learner)
+    if encode is None or encode.graph is None:
+        return None
+    links = np.asarray(encode.graph.connect(encode.graph.vertices), np.float64)
+    links = (links + links.T) / 2
+    return {"links": links.tolist(), "threshold": default_threshold(links)}
+
+
+def surface(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, Any]:
+    """The surface that is fitted to points.
+
+    It holds the heights on a `grid` of equal steps from `low` to `high` (a row has one x2), the
+    `fitted` heights at the points, what the task's prototypes `reading` is, and the `graph`.
+
+    **Raises** `ValueError` in one line for what are no points.
+    """
+    low, high = span(learner)
+    points = read_points(content, low=low, high=high, limits=limits)
+    predictor = learner.adapt(points[:, :2], points[:, 2])
+    heights = predictor.predict(np.concatenate([grid(low, high), points[:, :2]]))
+    if not np.all(np.isfinite(heights)):
+        raise ValueError("expected finite heights, got some that are not: points lie too high")
+    reading = predictor.reading()
+    return {
+        "low": low,
+        "high": high,
+        "grid": heights[: GRID**2].reshape(GRID, GRID).tolist(),
+        "fitted": heights[GRID**2 :].tolist(),
+        "reading": None if reading is None else reading.tolist(),
+        "graph": knowledge_graph(learner),
+    }
+
+
+def grid(low: float, high: float) -> Float[np.ndarray, "n 2"]:
+    """The inputs (x1, x2) at which a surface is shown; x1 runs first."""
+    steps = np.linspace(low, high, GRID, dtype=np.float32)
+    x2, x1 = np.meshgrid(steps, steps, indexing="ij")
+    return np.stack([x1.ravel(), x2.ravel()], axis=1)
+
+
+def span(learner: FewShotLearner) -> tuple[float, float]:
+    """The range of the inputs that the learner was trained on."""
+    tasks = learner.portable.experiment.tasks
+    assert isinstance(tasks, FunctionsOptions)
+    return tasks.low, tasks.high
+
+
+def example_function(learner: FewShotLearner, seed: int) -> dict[str, Any]:
+    """The support points of a task like those that the learner was trained on, and its family."""
+    tasks = learner.portable.experiment.tasks
+    assert isinstance(tasks, FunctionsOptions)
+    drawn = tasks.build(Path()).test  # drawn, not read: no split is there
+    task = drawn.sample(jax.random.key(seed))
+    points = np.concatenate([task.support.x, task.support.y], axis=1).astype(np.float64)
+    return {"points": np.round(points, 3).tolist(), "family": drawn.families[int(task.family)]}
+
+
+def example_pictures(learner: FewShotLearner, seed: int) -> dict[str, Any]:
+    """Pictures of some test classes of the starter set: `classes` and `queries`."""
+    rng = np.random.default_rng(seed)
+    families, split = load_starter()
+    family = families[rng.integers(len(families))]
+    ways = min(EXAMPLE["classes"], learner.problem.outputs)
+    chosen = rng.choice(split[family.name]["test"], ways, replace=False)
+    classes, queries = [], []
+    for name in chosen:
+        i = family.classes.index(str(name))
+        first = family.first[i]
+        drawn = rng.choice(family.counts[i], EXAMPLE["shots"] + EXAMPLE["queries"], replace=False)
+        shown = [as_png(family.images[first + j]) for j in drawn]
+        classes.append({"name": str(name), "pictures": shown[: EXAMPLE["shots"]]})
+        queries += shown[EXAMPLE["shots"] :]
+    return {"family": family.name, "classes": classes, "queries": queries}
+
+
+def as_png(picture: UInt8[np.ndarray, "h w 3"]) -> str:
+    """A picture as the address of its own data."""
+    done, data = cv2.imencode(".png", picture[:, :, ::-1])
+    if not done:
+        raise RunError("expected a picture that can be shown, got none")
+    return f"data:image/png;base64,{base64.b64encode(data.tobytes()).decode()}"

@@ -1,0 +1,203 @@
+"""The server behind the page: this machine only, and only for who has its address.
+
+The address holds a random token that every request must carry, and a request must name this
+machine as its host, so that no other page in the browser can ask for anything. Nothing is kept:
+pictures are in memory while they are answered. The page may load from here alone, which its
+Content-Security-Policy makes the browser hold it to.
+"""
+
+import asyncio
+import json
+import secrets
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from arml.app import answers
+from arml.app.uploads import Limits
+from arml.predictor import FewShotLearner
+from arml.results import RunError
+
+HOST = "127.0.0.1"
+HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+
+
+@dataclass(frozen=True)
+class Served:
+    """What the page is about. A learner that is None has no tab."""
+
+    pictures: FewShotLearner | None
+    functions: FewShotLearner | None
+    names: dict[str, str]
+    """What the learners are called."""
+    limits: Limits = field(default_factory=Limits)
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One answer at a time: two would only take each other's cores."""
+
+
+class Guard:
+    """Lets through what carries the token, and sets the headers of every answer."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self.app, self.token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                known = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *known]}
+            await send(message)
+
+        token = scope["path"].removeprefix("/").partition("/")[0]
+        if secrets.compare_digest(token.encode(), self.token.encode()):
+            await self.app(scope, receive, answer)
+        else:
+            refusal = Response("expected the address that `arml app` printed\n", 403)
+            await refusal(scope, receive, answer)
+
+
+async def _content(request: Request, limits: Limits) -> Any:
+    """The JSON of a request, not more of it than the limit."""
+    most = limits.megabytes * 2**20
+    said = f"expected at most {limits.megabytes} MiB, got more: choose fewer or smaller pictures"
+    if int(request.headers.get("content-length", "0")) > most:
+        raise HTTPException(413, said)
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise HTTPException(413, said)
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "expected JSON, got something else") from None
+
+
+def _answering(served: Served, answer: Callable[[Any], dict[str, Any]]) -> Callable[..., Any]:
+    """A route that answers a request's content in a thread, one at a time."""
+
+    async def route(request: Request) -> Response:
+        try:
+            if request.method == "POST":
+                content = await _content(request, served.limits)
+            else:
+                content = int.from_bytes(secrets.token_bytes(4))
+            async with served.busy:
+                if await request.is_disconnected():  # it asked again meanwhile
+                    return Response(status_code=400)
+                return JSONResponse(await run_in_threadpool(answer, content))
+        except HTTPException as error:
+            return JSONResponse({"error": error.detail}, error.status_code)
+        except (RunError, ValueError) as error:
+            return JSONResponse({"error": " ".join(str(error).split())}, 400)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            said = f"unexpected {type(error).__name__}; the terminal says more"
+            return JSONResponse({"error": said}, 500)
+
+    return route
+
+
+def _routes(served: Served) -> list[Route]:
+    limits, pictures, functions = served.limits, served.pictures, served.functions
+    routes = [Route("/about", lambda request: JSONResponse(about(served)))]
+    asked: dict[str, tuple[str, Callable[[Any], dict[str, Any]]]] = {}
+    if pictures is not None:
+        asked["/classify"] = ("POST", lambda c: answers.classified(pictures, c, limits))
+        asked["/example-pictures"] = ("GET", lambda s: answers.example_pictures(pictures, s))
+    if functions is not None:
+        asked["/surface"] = ("POST", lambda c: answers.surface(functions, c, limits))
+        asked["/example-function"] = ("GET", lambda s: answers.example_function(functions, s))
+    for path, (method, answer) in asked.items():
+        routes.append(Route(path, _answering(served, answer), methods=[method]))
+    for file in (files("arml.app") / "page").iterdir():
+        kind = TYPES[file.name.rpartition(".")[2]]
+        path = "/" if file.name == "index.html" else f"/{file.name}"
+        response = Response(file.read_bytes(), media_type=kind)
+        routes.append(Route(path, lambda request, response=response: response))
+    return routes
+
+
+def about(served: Served) -> dict[str, Any]:
+    """What the page needs to know before it asks anything."""
+    found: dict[str, Any] = {"limits": vars(served.limits)}
+    if served.pictures is not None:
+        problem = served.pictures.problem
+        found["pictures"] = {
+            "learner": served.names["pictures"],
+            "ways": problem.outputs,
+            "size": problem.features[0],
+            "families": served.pictures.portable.families,
+        }
+    if served.functions is not None:
+        low, high = answers.span(served.functions)
+        found["functions"] = {"learner": served.names["functions"], "low": low, "high": high}
+    return found
+
+
+def application(served: Served, token: str) -> Starlette:
+    """The page as an ASGI application, below `/TOKEN/`."""
+    return Starlette(
+        routes=[Mount(f"/{token}", routes=_routes(served))],
+        middleware=[
+            Middleware(Guard, token=token),
+            Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
+        ],
+    )
+
+
+def server(served: Served, token: str) -> uvicorn.Server:
+    """The page's server, not started."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            application(served, token),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=32,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=3,
+        )
+    )
+
+
+def serve(served: Served, *, port: int = 0, ready: Callable[[str], None]) -> None:
+    """Serve until interrupted; `ready` is called with the page's address.
+
+    **Raises** `OSError` if the port is taken; 0 takes a free one.
+    """
+    token = secrets.token_urlsafe(24)
+    with socket.create_server((HOST, port)) as listening:
+        ready(f"http://{HOST}:{listening.getsockname()[1]}/{token}/")
+        server(served, token).run(sockets=[listening])

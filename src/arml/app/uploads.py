@@ -1,0 +1,148 @@
+"""What the page sends, checked before it is used: counts, bytes, pixels and types."""
+
+import base64
+import binascii
+import io
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from PIL import Image
+
+from arml.tasks.sources.decode import decode, quiet
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF")
+NAME_LENGTH = 60
+"""Characters of a class's name."""
+HIGHEST = 1e6
+"""Heights of points are within plus and minus this."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may bring."""
+
+    pictures: int = 200
+    """Pictures, all classes and queries together."""
+    megabytes: int = 64
+    """Size of the request: base64, so a third more than the files."""
+    megapixels: int = 40
+    """Pixels of one picture, which a small file can have many of."""
+    points: int = 200
+    """Points of a function."""
+
+
+def read_pictures(
+    texts: Any, names: list[str], *, size: int, limits: Limits
+) -> UInt8[np.ndarray, "n size size 3"]:
+    """Pictures in base64 as bytes of `size x size` pixels; `names` are for the errors.
+
+    **Raises** `ValueError` in one line for what is no picture, or too large a one.
+    """
+    if len(texts) > limits.pictures:
+        raise ValueError(
+            f"expected at most {limits.pictures} pictures, got {len(texts)}: leave some out"
+        )
+    pictures = []
+    with quiet():
+        for text, name in zip(texts, names, strict=True):
+            try:
+                data = base64.b64decode(text, validate=True)
+            except (TypeError, ValueError, binascii.Error):
+                raise ValueError(f"{name}: expected a picture in base64") from None
+            _check_pixels(data, name, limits)
+            pictures.append(decode(data, size=size, where=name))
+    return np.stack(pictures) if pictures else np.zeros((0, size, size, 3), np.uint8)
+
+
+def _check_pixels(data: bytes, name: str, limits: Limits) -> None:
+    """Refuse a picture by its header, before any of it is unpacked."""
+    try:
+        with warnings.catch_warnings():
+            # Pillow warns of large pictures; we refuse smaller ones than it does.
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                width, height = image.size
+    except Image.DecompressionBombError:
+        width, height = 2**20, 2**20
+    except (OSError, ValueError, SyntaxError):
+        raise ValueError(
+            f"{name}: expected a PNG, JPEG, WebP, BMP or TIFF picture, got something else: save it "
+            "as one of these"
+        ) from None
+    if width * height > limits.megapixels * 1e6:
+        raise ValueError(
+            f"{name}: expected a picture of at most {limits.megapixels} megapixels, got more: "
+            "make it smaller"
+        )
+
+
+def read_classes(content: Any) -> tuple[list[str], list[Any], list[str]]:
+    """The labels, pictures and names for errors of the labelled pictures that the page sent.
+
+    **Raises** `ValueError` in one line for classes without a name or a picture of their own.
+    """
+    labels: list[str] = []
+    texts: list[Any] = []
+    classes = _list(content, "classes")
+    names = [item.get("name") if isinstance(item, dict) else None for item in classes]
+    for name, item in zip(names, classes, strict=True):
+        if not isinstance(name, str) or not 0 < len(name.strip()) <= NAME_LENGTH:
+            raise ValueError(
+                f"expected a name of 1 to {NAME_LENGTH} letters for each class, got {name!r:.80}"
+            )
+        if names.count(name) > 1:
+            raise ValueError(f"expected a name of its own for each class, got {name!r} twice")
+        pictures = _list(item, "pictures")
+        if not pictures:
+            raise ValueError(f"expected a picture or more of the class {name!r}, got none: add one")
+        labels += [name] * len(pictures)
+        texts += pictures
+    return labels, texts, [f"a picture of {label!r}" for label in labels]
+
+
+def read_queries(content: Any) -> list[Any]:
+    """The pictures to predict, as the page sent them.
+
+    **Raises** `ValueError` if there is none.
+    """
+    queries = _list(content, "queries")
+    if not queries:
+        raise ValueError("expected a picture to predict, got none: add one")
+    return queries
+
+
+def read_points(
+    content: Any, *, low: float, high: float, limits: Limits
+) -> Float[np.ndarray, "n 3"]:
+    """The points (x1, x2, height) of a function.
+
+    **Raises** `ValueError` in one line for what are no such points.
+    """
+    points = _list(content, "points")
+    if not 0 < len(points) <= limits.points:
+        raise ValueError(f"expected 1 to {limits.points} points, got {len(points)}")
+    for point in points:
+        if not (isinstance(point, list) and len(point) == 3 and all(map(_is_number, point))):
+            raise ValueError(f"expected three numbers a point, got {point!r:.80}")
+        if not all(low <= x <= high for x in point[:2]):
+            raise ValueError(
+                f"expected x1 and x2 from {low:g} to {high:g}, got {point[0]:g} and {point[1]:g}"
+            )
+        if abs(point[2]) > HIGHEST:
+            raise ValueError(f"expected heights within ±{HIGHEST:g}, got {point[2]:g}")
+    return np.asarray(points, np.float32)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _list(content: Any, name: str) -> list[Any]:
+    value = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(value, list):
+        raise ValueError(f"expected a list of {name}, got {type(value).__name__}")
+    return value

@@ -1,0 +1,91 @@
+"""`arml app`: a page on this machine to try a learner."""
+
+import webbrowser
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from tyro.conf import Positional
+
+from arml.cli.console import UsageError, parse, say
+
+SHIPPED = {"pictures": "starter", "functions": "regression2d"}
+"""The learner of each tab where none is named; a tab without one is not shown."""
+
+
+@dataclass(frozen=True)
+class AppOptions:
+    """Serve a page on this machine to try a learner: drop pictures, or draw a function's points.
+
+    The page's address holds a random token, without which nothing is answered; nothing is kept, and
+    nothing is asked of any other machine. Ctrl-C ends it.
+    """
+
+    learner: Positional[Path | None] = None
+    """A run folder or a shared learner, for the tab that it fits; the other has one that ships."""
+    port: int = 0
+    """Port to listen at; 0 takes a free one."""
+    open: bool = False
+    """Open the page in the browser."""
+
+
+def app_command(arguments: Sequence[str]) -> int:
+    """Serve a page on this machine to try a learner"""
+    options: AppOptions = parse(AppOptions, arguments, prog="arml app")
+    if not 0 <= options.port < 2**16:
+        raise UsageError(f"expected a port from 0 to 65535, got {options.port}: name another")
+    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"expected the extra `app`, but {' and '.join(missing)} cannot be imported: "
+            "pip install 'arml[app]'"
+        )
+    from arml.app.server import serve
+
+    console = Console(stderr=True)
+
+    def ready(address: str) -> None:
+        say(console, f"the page is {address} (Ctrl-C ends it)")
+        if options.open:
+            webbrowser.open(address)
+
+    try:
+        serve(served(options.learner), port=options.port, ready=ready)
+    except KeyboardInterrupt:
+        say(console, "ended")
+    except OSError as error:
+        raise UsageError(
+            f"expected a free port, got {options.port}: {error.strerror}; name another with --port"
+        ) from None
+    return 0
+
+
+def served(learner: Path | None) -> Any:
+    """The page's two learners: the one that is named, and what ships for the other tab.
+
+    **Raises** `RunError` if there is no such learner, `ValueError` for one that no tab fits.
+    """
+    from arml.app.answers import is_of_functions, is_of_pictures
+    from arml.app.server import Served
+    from arml.predictor import load
+    from arml.sharing import shipped
+
+    fits = {"pictures": is_of_pictures, "functions": is_of_functions}
+    found: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    if learner is not None:
+        named = load(learner)
+        tabs = [tab for tab, fit in fits.items() if fit(named)]
+        if not tabs:
+            raise UsageError(
+                f"expected a learner of pictures or of functions of two inputs, got {learner}, "
+                "which is of neither: use `arml adapt`"
+            )
+        found[tabs[0]], names[tabs[0]] = named, learner.resolve().name
+    for tab, name in SHIPPED.items():
+        if tab not in found and name in shipped():
+            found[tab], names[tab] = load(name), name
+    return Served(found.get("pictures"), found.get("functions"), names)
