@@ -13,6 +13,7 @@ import chromium
 from arml.files import plain
 from arml.report import verdicts
 from arml.report.claims import CANNOT, CONFIRMED, NOT, NOT_YET, Claim, judge
+from arml.report.explained import strongest
 from arml.report.paper import overall, reported_by_family
 from arml.report.statistics import Comparison, compare, difference_of, holm
 from arml.report.study import export, load_study, write_study
@@ -152,6 +153,14 @@ def test_one_more_claim_makes_it_harder_for_all(study: Path) -> None:
     assert alone.comparison is not None
     assert first.comparison is not None
     assert first.comparison.adjusted >= alone.comparison.adjusted
+
+
+def test_a_learner_that_reads_all_tasks_alike_is_said_to() -> None:
+    explain = explanation()
+    assert "line V" in strongest(explain)
+    weights = explain["average"]["line"]["mean"]
+    same = {name: {"mean": weights, "sd": [[0.0] * 4] * 2} for name in FAMILIES}
+    assert strongest({**explain, "average": same}).startswith("All tasks read the vertices alike")
 
 
 @pytest.fixture(scope="module")

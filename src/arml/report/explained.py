@@ -15,6 +15,8 @@ from arml.report.figures import average_heat_maps, heat_maps, knowledge_graph
 from arml.report.inside import code_figure, effect_figure, mask_figure, tree_figure
 from arml.results import Run
 
+ALIKE = 1e-5
+"""Weights that differ by less are the same."""
 Captioned = tuple[str, Figure, str, str]
 """A figure's name, the figure, its alternative text, its caption."""
 
@@ -33,8 +35,20 @@ def captioned(explain: Mapping[str, Any]) -> list[Captioned]:
     return [drawn(explain)]
 
 
+def alike(explain: Mapping[str, Any]) -> bool:
+    """Whether all tasks read the vertices with the same weights: the embedding tells none apart."""
+    averages = list(explain["average"].values())
+    first = np.asarray(averages[0]["mean"], float)
+    return explain["tasks"] > 1 and all(
+        np.max(np.abs(np.asarray(a["mean"], float) - first)) < ALIKE and np.max(a["sd"]) < ALIKE
+        for a in averages
+    )
+
+
 def strongest(explain: Mapping[str, Any]) -> str:
     """The figures' content in words: the vertex that each family reads most."""
+    if alike(explain):
+        return "All tasks read the vertices alike: this learner's embedding tells none apart"
     said = []
     for family, average in explain["average"].items():
         totals = [sum(column) for column in zip(*average["mean"], strict=True)]
@@ -223,7 +237,7 @@ def loss(effect: Mapping[str, Any], accuracy: bool) -> str:
 
 def _nearest(run: Run, explain: Mapping[str, Any], i: int) -> str:
     nearest = explain.get("nearest")
-    if not nearest:
+    if not nearest or alike(explain):
         return ""
     entries = nearest["images"][i]
     path = run.folder / "explain" / nearest["files"][i]
