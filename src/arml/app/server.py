@@ -185,6 +185,7 @@ def server(served: Served, token: str) -> uvicorn.Server:
             log_level="warning",
             access_log=False,
             server_header=False,
+            lifespan="off",  # there is none, and its end would be told as a failure
             limit_concurrency=32,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=3,
