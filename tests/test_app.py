@@ -5,7 +5,6 @@ import http.client
 import json
 import re
 import secrets
-import shutil
 import socket
 import struct
 import threading
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 
 import arml
+import chromium
 from arml.algorithms import ALGORITHMS
 from arml.app import server
 from arml.app.uploads import Limits
@@ -30,13 +30,6 @@ from arml.predictor import FewShotLearner
 from arml.tasks.options import FoldersOptions, FunctionsOptions
 
 SIZE = 16
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-QUIET = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"),
-    *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
-)
 
 
 class Site(NamedTuple):
@@ -191,27 +184,14 @@ def test_examples_are_pictures_and_points(site):
 @pytest.fixture
 def browsed(site):
     """The page in Chromium, and every address that it asked for."""
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on the path; Debian has it as the package chromium")
-    from playwright.sync_api import sync_playwright
-
-    addresses: list[str] = []
-    errors: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        page = browser.new_page(viewport={"width": 1000, "height": 900})
-        page.set_default_timeout(240_000)
-        page.on("request", lambda request: addresses.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
-        page.goto(f"http://127.0.0.1:{site.port}/{site.token}/")
-        page.wait_for_selector("body[data-ready]")
-        yield page
-        browser.close()
+    address = f"http://127.0.0.1:{site.port}/{site.token}/"
+    with chromium.opened(address) as tab:
+        tab.page.wait_for_selector("body[data-ready]")
+        yield tab.page
     # The browser itself notes the one picture that is refused.
-    assert [text for text in errors if "400 (Bad Request)" not in text] == []
-    here = (f"http://127.0.0.1:{site.port}/{site.token}/", "data:", "blob:")
-    assert not [address for address in addresses if not address.startswith(here)]
+    assert [text for text in tab.complaints if "400 (Bad Request)" not in text] == []
+    here = (address, "data:", "blob:")
+    assert not [asked for asked in tab.asked if not asked.startswith(here)]
 
 
 def test_the_page_in_a_browser(site, browsed, tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from arml.algorithms.arml import ARMLOptions
 from arml.cli import main
 from arml.experiment import from_json, to_json
-from arml.files import RunError
 from arml.recipes import REGRESSION, STARTER
 from arml.report.claims import CLAIMS
 from arml.reproduce.crew import Progress, carry_out_all, shares
@@ -95,7 +94,7 @@ def test_cores_are_shared_out() -> None:
 
 def test_a_run_is_one_processs_at_a_time(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
-    with alone(tmp_path), pytest.raises(RunError, match="another process is working"):
+    with alone(tmp_path), pytest.raises(ValueError, match="another process is at work"):
         alone(tmp_path).__enter__()
     with alone(tmp_path):
         pass

@@ -19,7 +19,7 @@ import archives
 from archives import tar
 from arml.cli import main
 from arml.experiment import Experiment, load, run
-from arml.files import read_metrics
+from arml.files import alone, read_metrics
 from arml.recipes import recipe
 from arml.tasks import store as storing
 from arml.tasks.images import ImageEpisodes
@@ -240,7 +240,7 @@ def test_a_full_disk_is_one_line_and_can_be_gone_on_from(archive, monkeypatch):
 
 def test_two_at_once_are_refused(archive):
     folder = place("texture")
-    with storing.alone(folder), pytest.raises(ValueError, match="another process is preparing"):
+    with alone(folder), pytest.raises(ValueError, match="another process is at work here"):
         textures(archive)
 
 

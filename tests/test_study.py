@@ -226,43 +226,39 @@ def test_a_folder_without_a_study_is_refused(tmp_path: Path) -> None:
 SHOWN = "[...document.querySelectorAll('.panel')].filter(p => !p.hidden).map(p => p.querySelector('h4').textContent).join()"  # noqa: E501
 
 
-@pytest.mark.skipif(chromium.FOUND is None, reason="no Chromium here")
-def test_a_browser_opens_it_without_complaint_and_the_graph_answers(
-    page: Path, tmp_path: Path
-) -> None:
-    with chromium.browser(tmp_path / "profile") as tab:
-        tab.open(page)
-        assert tab.ask("document.documentElement.dataset.ready") == "yes"
+def test_a_browser_opens_it_without_complaint_and_the_graph_answers(page: Path) -> None:
+    with chromium.opened(page.resolve().as_uri(), width=1200) as tab:
+        shown = tab.page
+        ask = shown.evaluate
+        assert ask("document.documentElement.dataset.ready") == "yes"
         # The graph: one panel at a time, by pointer and by keyboard.
-        assert tab.ask(SHOWN) == "Vertex V0"
-        tab.hover("g.vertex:nth-of-type(3) circle")
-        assert tab.ask(SHOWN) == "Vertex V2"
-        tab.click("g.vertex:nth-of-type(2) circle")
-        tab.press("ArrowRight")
-        tab.press("ArrowRight")
-        assert tab.ask(SHOWN) == "Vertex V3"
-        assert tab.ask("document.activeElement.getAttribute('aria-label')").startswith("V3")
+        assert ask(SHOWN) == "Vertex V0"
+        shown.hover("g.vertex:nth-of-type(3) circle")
+        assert ask(SHOWN) == "Vertex V2"
+        shown.click("g.vertex:nth-of-type(2) circle")
+        shown.keyboard.press("ArrowRight")
+        shown.keyboard.press("ArrowRight")
+        assert ask(SHOWN) == "Vertex V3"
+        assert ask("document.activeElement.getAttribute('aria-label')").startswith("V3")
         links = "[...document.querySelectorAll('.explorer line')]"
         visible = f"{links}.filter(l => l.style.display === '').length"
-        assert tab.ask(visible) == 3
-        tab.ask("(s => { s.value = s.min; s.dispatchEvent(new Event('input')); })"
-                "(document.querySelector('input[type=range]'))")  # fmt: skip
-        assert tab.ask(visible) == 6
+        assert ask(visible) == 3
+        ask("(s => { s.value = s.min; s.dispatchEvent(new Event('input')); })"
+            "(document.querySelector('input[type=range]'))")  # fmt: skip
+        assert ask(visible) == 6
         # The table: sorted by its score, missing rows last, and back.
         labels = "[...document.querySelectorAll('#regression2d tbody th')].map(c => c.dataset.value).join()"  # noqa: E501
-        tab.click("#regression2d thead th:nth-child(2) button")
-        first = tab.ask(labels).split(",")
+        shown.click("#regression2d thead th:nth-child(2) button")
+        first = ask(labels).split(",")
         assert first[0] == "Bayes"
         assert set(first[-2:]) == {"D", "E"}
-        tab.click("#regression2d thead th:nth-child(2) button")
-        assert tab.ask(labels).split(",")[0] == "A"
-        assert tab.ask("document.querySelector('#regression2d th[aria-sort]').ariaSort") == (
-            "descending"
-        )
+        shown.click("#regression2d thead th:nth-child(2) button")
+        assert ask(labels).split(",")[0] == "A"
+        assert ask("document.querySelector('#regression2d th[aria-sort]').ariaSort") == "descending"
         # Narrow: nothing is wider than the window but what scrolls by itself.
-        tab.resize(360, 700)
-        assert tab.ask("document.documentElement.scrollWidth") <= 360
-        assert tab.pdf().startswith(b"%PDF")
-        assert tab.complaints == []
-        assert [url for url in tab.asked if not url.startswith(("file:", "data:"))] == []
+        shown.set_viewport_size({"width": 360, "height": 700})
+        assert ask("document.documentElement.scrollWidth") <= 360
+        assert shown.pdf().startswith(b"%PDF")
+    assert tab.complaints == []
+    assert [url for url in tab.asked if not url.startswith(("file:", "data:"))] == []
     assert len(FAMILIES) == 2

@@ -3,8 +3,7 @@
 Everything in it can be taken up where it stopped, and what is done is not done again.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from arml import checkpoint
 from arml.experiment import from_json, run
 from arml.experiment.folder import check_claim
 from arml.explain import explain
-from arml.files import RunError
+from arml.files import alone
 from arml.reproduce.plan import is_done, is_scored, suffix
 from arml.reproduce.variants import VARIANTS
 from arml.results import write_json, write_scores
@@ -81,22 +80,3 @@ def _score(unit: Mapping[str, Any], out: Path, watch: Watch, stop: Callable[[], 
         write_scores(folder / f"scores{end}.npz", *found.scores, same_tasks(found))
         # Last: a result says that the scores are there.
         write_json(folder / f"result{end}.json", found.result)
-
-
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Refuse a second process that would write the same run at the same time."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(
-                f"{folder}: another process is working on this run; wait for it, or stop it"
-            ) from None
-        yield
