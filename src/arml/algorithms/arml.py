@@ -32,7 +32,13 @@ from arml.inner import InnerOptions
 from arml.learner import Conditioned, Network
 from arml.losses import loss_of
 from arml.nn import graphs, prototypes
-from arml.nn.embeddings import ACTIVATIONS, InputEmbedding, PairEmbedding, image_embedding
+from arml.nn.embeddings import (
+    ImageEmbedding,
+    InputEmbedding,
+    PairEmbedding,
+    image_embedding,
+    linear_units,
+)
 from arml.nn.modulation import FiLM, Gate, each_filter, each_parameter, shrunk, stacked
 from arml.nn.networks import glorot, linear, mlp, truncated_normal
 from arml.nn.relational import SEQUENCES, Relational
@@ -87,11 +93,7 @@ class ARMLOptions(InnerOptions):
     hidden: tuple[int, ...] = ()
     """Hidden layers of the embedding of vectors; none makes it linear."""
     activation: Literal["none", "relu"] = "none"
-    """Activation of the embedding of vectors."""
-    image_activation: Literal["relu", "none"] = "relu"
-    """The same of images."""
-    image_init: Literal["authors", "he"] = "authors"
-    """Initial weights of the embedding of images."""
+    """Activation of the embedding of vectors; images have ReLU."""
     own_values: bool = False
     """An embedding F of its own for what the soft clusters sum, Eq. (3)."""
     window: int = 3
@@ -180,18 +182,15 @@ class ARMLOptions(InnerOptions):
     def embedding(self, problem: Problem, *, key: PRNGKeyArray) -> Any:
         """The embedding E of samples: of images, of vectors, or of pairs (x, y)."""
         if len(problem.features) == 3:
-            return image_embedding(
-                problem.features,
-                self.width,
-                window=self.window,
-                init=self.image_init,
-                activation=ACTIVATIONS[self.image_activation],
-                key=key,
+            embed: ImageEmbedding = image_embedding(
+                problem.features, self.width, window=self.window, key=key
             )
+            return embed
         paired = problem.kind == "regression"
         inputs = problem.features[0] + (problem.outputs if paired else 0)
         net = mlp((inputs, *self.hidden, self.width), key=key)
-        return (PairEmbedding if paired else InputEmbedding)(net, ACTIVATIONS[self.activation])
+        activation = {"none": linear_units, "relu": jax.nn.relu}[self.activation]
+        return (PairEmbedding if paired else InputEmbedding)(net, activation)
 
     def graph(self, keys: dict[str, PRNGKeyArray]) -> graphs.MetaKnowledgeGraph:
         """The meta-knowledge graph, its vertices Glorot-uniform as single rows."""
@@ -289,8 +288,6 @@ def best(problem: Problem) -> ARMLOptions:
         vertices=8,
         gamma_s=8**0.5,
         width=64,
-        image_activation="none",
-        image_init="he",
         gate="film",
         mu_1=1e-3,
         mu_2=1e-3,
