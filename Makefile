@@ -38,7 +38,8 @@ help:
 
 .venv/.installed-%: .venv/.made pyproject.toml
 	@echo "installing into .venv with the extra $* (once) ..."
-	@$(PIP) install --editable '.[$*]'
+	@# Most modules are never imported; those that are, are compiled then.
+	@$(PIP) install --no-compile --editable '.[$*]'
 	@touch .venv/.installed $@
 
 demo: .venv/.installed
@@ -65,7 +66,7 @@ test: .venv/.installed-test
 	$(BIN)/mypy
 	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not slow"
 
-# The contract of every method on regression and images too (`make test` has it on vectors).
+# What `make test` leaves out: the contract on regression and images, and other long ways to one end.
 test-all: test
 	$(BIN)/pytest -n $(JOBS) --dist loadfile -m slow
 

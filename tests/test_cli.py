@@ -283,6 +283,7 @@ def pictures(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_folders_of_pictures(pictures, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
     # A relative path, so that the run must not depend on where it was started.

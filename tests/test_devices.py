@@ -141,6 +141,7 @@ def test_two_processes_then_one_then_four_devices_make_the_run_that_one_makes(tm
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *ends)
 
 
+@pytest.mark.slow
 def test_images_that_are_streamed_to_two_devices_give_the_step_of_one():
     key = jax.random.key(0)
     images = np.random.default_rng(0).integers(0, 256, (24, 16, 16, 3), np.uint8)

@@ -293,6 +293,7 @@ def test_losses_and_predictions_after_each_step(case, followed):
     close(losses * case.scales[1], case.z["lossb"], 2e-6)
 
 
+@pytest.mark.slow
 def test_losses_of_images_in_float32():
     case = images_case(jnp.float32)
     predictions, losses = follow(case).after

@@ -225,7 +225,11 @@ def test_every_classification_algorithm_has_a_recipe(problem):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "inner"), [("maml", "--inner-steps 1 --first-order"), ("protonet", "")]
+    ("algorithm", "inner"),
+    [
+        pytest.param("maml", "--inner-steps 1 --first-order", marks=pytest.mark.slow),
+        ("protonet", ""),
+    ],
 )
 def test_a_run_needs_nothing_but_the_package(tmp_path, monkeypatch, algorithm, inner):
     """`arml train`, resumed, and `arml evaluate`, from a folder of its own."""

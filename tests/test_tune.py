@@ -157,6 +157,7 @@ def test_a_trial_that_falls_behind_or_is_not_finite_is_ended(tmp_path):
     assert not study.report(study.next(10), 10, 0.5)
 
 
+@pytest.mark.slow
 def test_a_trial_in_a_process_of_its_own(tmp_path):
     scores = {}
 
