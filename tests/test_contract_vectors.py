@@ -11,6 +11,7 @@ case = cases("vectors")
 CLASSES_ONLY = [name for name, known in ALGORITHMS.items() if "regression" not in known.kinds]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_many_ways_and_one_shot(name):
     contract.check_runs(make(name, Kind(blobs((4,), 7, 1), MLP)))
