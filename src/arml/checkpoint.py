@@ -39,12 +39,14 @@ def _manager(folder: Path) -> Any:
     return ocp.CheckpointManager(folder.absolute(), options=options)
 
 
-def _named(state: Any) -> dict[str, Any]:
-    leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(state, _is_array))[0]
+def named(state: Any) -> dict[str, Any]:
+    """The arrays of a pytree, or their shapes, by where they stand in it."""
+    leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(state, is_array))[0]
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
-def _is_array(leaf: Any) -> bool:
+def is_array(leaf: Any) -> bool:
+    """Whether it is an array, or the shape of one."""
     return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
@@ -76,7 +78,7 @@ def save(folder: Path, step: int, state: Any) -> None:
     """
     import orbax.checkpoint as ocp
 
-    arrays = {name: np.asarray(leaf) for name, leaf in _named(state).items()}
+    arrays = {name: np.asarray(leaf) for name, leaf in named(state).items()}
     try:
         with _quiet_threads(), contextlib.closing(_manager(folder)) as manager:
             manager.save(step, args=ocp.args.StandardSave(arrays), force=True)
@@ -102,7 +104,7 @@ def restore(folder: Path, step: int, like: Any) -> Any:
     import orbax.checkpoint as ocp
 
     expected = {
-        name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in _named(like).items()
+        name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in named(like).items()
     }
     try:
         with contextlib.closing(_manager(folder)) as manager:
@@ -113,7 +115,7 @@ def restore(folder: Path, step: int, like: Any) -> Any:
             "state of this run; delete that folder to go on from the one before it, or the whole "
             "run folder to start anew"
         ) from error
-    state, static = eqx.partition(like, _is_array)
+    state, static = eqx.partition(like, is_array)
     structure = jax.tree.structure(state)
     leaves = [jnp.asarray(arrays[name]) for name in expected]
     return eqx.combine(jax.tree.unflatten(structure, leaves), static)

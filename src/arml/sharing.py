@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from arml.checkpoint import is_array, named
 from arml.experiment import Portable, build, from_json, problem_of, to_json
 from arml.learner import MetaLearner
 from arml.novelty import Novelty
@@ -81,7 +82,7 @@ def write_learner(
                 f"expected an empty or new folder, got {folder} with other things in it: name "
                 "another"
             )
-    arrays = {name: np.asarray(leaf) for name, leaf in _named(portable.learner).items()}
+    arrays = {name: np.asarray(leaf) for name, leaf in named(portable.learner).items()}
     weights = write_arrays(folder / WEIGHTS, arrays)
     adapted = {}
     if support is not None:
@@ -189,18 +190,9 @@ def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
     return dict(load(data))
 
 
-def _named(learner: MetaLearner) -> dict[str, Any]:
-    leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(learner, _is_array))[0]
-    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-
-
-def _is_array(leaf: Any) -> bool:
-    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
-
-
 def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], folder: Path) -> MetaLearner:
-    part, rest = eqx.partition(blank, _is_array)
-    wanted = {name: array.shape for name, array in _named(blank).items()}
+    part, rest = eqx.partition(blank, is_array)
+    wanted = {name: array.shape for name, array in named(blank).items()}
     if wanted != {name: array.shape for name, array in arrays.items()}:
         raise RunError(
             f"{folder}: its weights are not those of the learner that this version builds: use the "

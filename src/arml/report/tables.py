@@ -197,16 +197,17 @@ def terminal_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def replace_block(text: str, table: str) -> str:
+def replace_block(text: str, block: str, markers: tuple[str, str] = (BEGIN, END)) -> str:
     """`text` with what is between the two markers replaced.
 
     **Raises:** `RunError` unless both markers are there once, in order.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest or END in after:
-        raise RunError(f"expected one {BEGIN} and, after it, one {END}; add them to the file")
-    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
+    first, last = markers
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
+    if not begin or not end or first in rest or last in after:
+        raise RunError(f"expected one {first} and, after it, one {last}; add them to the file")
+    return f"{before}{first}\n\n{block}\n\n{last}{after}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

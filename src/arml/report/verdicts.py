@@ -12,6 +12,7 @@ from pathlib import Path
 
 from arml.report.claims import CANNOT, Verdict, judge
 from arml.report.study import Study, load_study
+from arml.report.tables import replace_block
 from arml.results import RunError, write_text
 
 BEGIN, END = "<!-- claims:begin -->", "<!-- claims:end -->"
@@ -40,18 +41,6 @@ def _row(v: Verdict) -> str:
     return f"| {v.claim.text} | `{v.table}` | {v.verdict} | {said} |"
 
 
-def replace_block(text: str, table: str) -> str:
-    """`text` with what is between the two markers replaced.
-
-    **Raises** `RunError` unless both are there once, in order.
-    """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest or END in after:
-        raise RunError(f"expected one {BEGIN} and, after it, one {END}; add them to the file")
-    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Redraw, or with `--check` compare, the claims of a document. Returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -67,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.document.is_file():
             raise RunError(f"expected a file {options.document}, found none; check its name")
         old = options.document.read_text(encoding="utf-8")
-        new = replace_block(old, markdown(study))
+        new = replace_block(old, markdown(study), (BEGIN, END))
         if options.check and new != old:
             command = f"python -m arml.report.verdicts {options.document} {options.study}"
             raise RunError(f"the claims in {options.document} are stale; run `{command}`")

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from arml.nn.networks import Conv4Options
-from arml.recipes import MEASURED, RECIPES
+from arml.recipes import MEASURED
 from arml.reproduce.places import NAMES, PLACES, experiment, varied
 from arml.reproduce.plan import Row, Table
 from arml.reproduce.scales import SCALES, Scale
@@ -23,8 +23,6 @@ GRADIENT = ("maml", "meta-sgd", "mt-net", "mumomaml", "hsml", *ARML)
 METRIC = ("versa", "protonet", "tapnet", "tadam")
 INSIDE = ("mt-net", "mumomaml", "hsml", *ARML)
 """What has something inside to show."""
-FROZEN: tuple[str, ...] = ("frozen-protonet",)
-"""Names that the row of frozen features may be registered under; what is not, is left out."""
 
 
 def method(place: str, algorithm: str, scale: Scale, **more: Any) -> Row:
@@ -67,14 +65,8 @@ def main(place: str, scale: Scale) -> Table:
     # Its particles take half of the table's time: one seed in a night.
     once = {"bmaml": 1} if scale.name == "laptop" else {}
     rows = [method(place, a, scale, seeds=once.get(a, 0)) for a in algorithms]
-    rows += [method(place, a, scale) for a in FROZEN if frozen_here(place, a)]
     about = "The methods of the paper's comparison, and ARML as text, code and we have it."
     return build(scale, place, PLACES[place].title, about, rows, NAMES["arml-paper"], place)
-
-
-def frozen_here(place: str, algorithm: str) -> bool:
-    """Whether that algorithm on frozen features is registered and made for the place."""
-    return f"{PLACES[place].problem}/{algorithm}" in RECIPES
 
 
 ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
