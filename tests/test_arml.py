@@ -84,6 +84,14 @@ def test_with_a_neutral_modulation_it_is_maml(gate):
     )
 
 
+def test_without_a_code_film_on_units_is_maml():
+    arml = learner(gate="film", granularity="unit")
+    layers = tuple(constant(layer, 0.0) for layer in arml.modulate.layers)
+    arml = eqx.tree_at(lambda x: x.modulate.layers, arml, layers)
+    maml = MAMLOptions(inner_steps=1, inner_rate=0.05).build(arml.net, REGRESSION, key=KEY)
+    np.testing.assert_allclose(predictions(arml, task()), predictions(maml, task()), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("options", "reached"),
     [
@@ -135,6 +143,8 @@ SLOTS: dict[str, dict[str, Any]] = {
     "deep embedding": {"hidden": (8,), "activation": "relu", "own_values": True},
     "learned rates": {"learn_rates": True, "first_order": True},
     "shared FiLM": {"gate": "film", "granularity": "filter", "clusters": 3},
+    "FiLM on units": {"gate": "film", "granularity": "unit", "learn_rates": True},
+    "tanh on units": {"gate": "tanh", "granularity": "unit", "vertex_init": "normal"},
 }
 
 

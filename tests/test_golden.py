@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.algorithms.arml import official
+from arml.algorithms.arml_presets import official
 from arml.episodes import Examples, Problem, Task
 from arml.inner import Shared, with_steps
 from arml.nn.networks import Conv4Options, Linear, MLPOptions

@@ -10,7 +10,19 @@ import pytest
 
 from arml.episodes import Problem
 from arml.inner import adaptable
-from arml.nn.modulation import FiLM, Gate, each_filter, each_parameter, stacked, unmodulated
+from arml.nn.modulation import (
+    FiLM,
+    Gate,
+    each_filter,
+    each_parameter,
+    film,
+    sigmoid_gate,
+    softmax_attention,
+    stacked,
+    tanh_gate,
+    unit_modulation,
+    unmodulated,
+)
 from arml.nn.networks import Conv4Options, Linear, MLPOptions
 
 CODE = np.linspace(-1, 1, 5, dtype=np.float32)
@@ -84,3 +96,14 @@ def test_each_array_starts_with_its_own_fan():
         sizes, np.split(np.asarray(dense.weight), np.cumsum(sizes)[:-1], axis=1), strict=True
     ):
         assert np.abs(piece).max() <= np.sqrt(6 / (5 + size))
+
+
+@pytest.mark.parametrize("modulation", [film, sigmoid_gate, tanh_gate, softmax_attention])
+def test_units_are_modulated_by_the_scaled_code(net, modulation):
+    key = jax.random.key(1)
+    small = unit_modulation(net, 5, modulation, scale=0.5, key=key)(net, jnp.asarray(CODE))
+    whole = unit_modulation(net, 5, modulation, key=key)(net, jnp.asarray(CODE) / 2)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), small, whole)
+    assert all(block.film is not None for block in small.body.blocks)
+    # It is the units that are modulated: the weights, which a task adapts, are as they were.
+    jax.tree.map(np.testing.assert_array_equal, adaptable(small).head, adaptable(net).head)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.nn.normalisation import batch_norm, local_response_norm, moments
+from arml.nn.normalisation import batch_norm, local_response_norm, moments, standardised
 
 
 @pytest.fixture(autouse=True)
@@ -74,3 +74,15 @@ def test_local_response_norm_in_float32_stays_float32() -> None:
     x = normal(0, 1, 2, 2, 6).astype(jnp.float32)
     assert local_response_norm(x).dtype == jnp.float32
     assert batch_norm(x, jnp.zeros(6, jnp.float32)).dtype == jnp.float32
+
+
+def test_standardised_examples_know_nothing_of_scale_and_offset() -> None:
+    x = normal(0, 3, 4, 4, 2)
+    one = standardised(x, axis=(1, 2, 3), epsilon=1e-12)
+    np.testing.assert_allclose(one.mean((1, 2, 3)), 0, atol=1e-12)
+    np.testing.assert_allclose(one.std((1, 2, 3)), 1, rtol=1e-9)
+    again = standardised(5 * x - 3, axis=(1, 2, 3), epsilon=1e-12)
+    np.testing.assert_allclose(again, one, rtol=1e-9)
+    # Nor does one example's result depend on another, and a constant one is no division by zero.
+    np.testing.assert_allclose(standardised(x[1:2], axis=(1, 2, 3), epsilon=1e-12), one[1:2])
+    np.testing.assert_array_equal(standardised(jnp.ones((1, 4)), axis=1), 0)

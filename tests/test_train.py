@@ -7,6 +7,7 @@ import numpy as np
 import optax
 import pytest
 
+from arml.algorithms.arml import ARMLOptions
 from arml.algorithms.maml import MAMLOptions
 from arml.episodes import Problem, TaskDistribution
 from arml.nn.networks import MLPOptions
@@ -168,6 +169,20 @@ def test_learned_inner_rates_may_have_an_outer_step_of_their_own():
         np.testing.assert_allclose(leaf, -0.1, rtol=1e-3)
     for leaf in jax.tree.leaves(updates.inner):
         np.testing.assert_allclose(leaf, -0.025, rtol=1e-3)
+
+
+def test_task_encoders_may_have_an_outer_step_of_their_own():
+    problem = Problem("regression", (2,), 1, 6, 4)
+    net = MLPOptions(hidden=(3,)).build(problem, key=jax.random.key(0))
+    arml = ARMLOptions(width=4, summary="mlp").build(net, problem, key=jax.random.key(1))
+    for outer, slow in ((OuterOptions(encoder_factor=0.5), arml), (OuterOptions(), learner())):
+        trained = eqx.filter(slow, eqx.is_inexact_array)
+        ones = jax.tree.map(jnp.ones_like, trained)
+        optimiser = outer.build(10)
+        updates, _ = optimiser.update(ones, optimiser.init(trained), trained)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(updates):
+            factor = 0.5 if ".encode" in jax.tree_util.keystr(path) else 1.0
+            np.testing.assert_allclose(leaf, -0.001 * factor, rtol=1e-3)
 
 
 def test_clipping_bounds_what_adam_sees():

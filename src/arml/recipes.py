@@ -75,7 +75,8 @@ def starter(algorithm: str, *, art: bool = False) -> Experiment:
 
 def small_images(name: str, algorithm: str, problem: Problem, tasks: Any) -> Experiment:
     """Images of about 28 px: what both kinds share."""
-    options, outer = ALGORITHMS[algorithm].options(problem), OuterOptions(schedule="cosine")
+    options = ALGORITHMS[algorithm].options(problem)
+    outer = OuterOptions(outer_rate=0.003, schedule="cosine")
     return images(f"{name}/{algorithm}", options, tasks, outer, steps=20_000, validate_every=500)
 
 
@@ -83,6 +84,9 @@ def images(
     name: str, options: Any, tasks: Any, outer: OuterOptions, *, steps: int, validate_every: int
 ) -> Experiment:
     """What all experiments on images share: Conv-4 with 32 filters, batch 4."""
+    if name.endswith("/arml"):
+        # At the full step the encoder embeds all pictures alike before the network learns from it.
+        outer = replace(outer, encoder_factor=0.03)
     experiment = Experiment(
         name,
         options,

@@ -1,6 +1,7 @@
 """Meta-training: the outer loop. One compiled step draws a batch of tasks on the device, adapts to
 each, and moves the meta-parameters against the mean gradient."""
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -17,7 +18,7 @@ from arml.compilation import LARGE, jit
 from arml.devices import over_tasks, share
 from arml.episodes import Task, TaskDistribution
 from arml.inner import GradientDescent
-from arml.learner import MetaLearner
+from arml.learner import Conditioned, MetaLearner
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class OuterOptions:
     """Outer steps over which the rate rises from zero."""
     rates_factor: float = 1.0
     """Factor on the outer step of learned inner rates: they are small, and Adam's steps are not."""
+    encoder_factor: float = 1.0
+    """Factor on the outer step of task encoders, which may otherwise move faster than what they
+    tailor learns to follow."""
     clip: float = 0.0
     """Bound on the gradient's global norm; 0 for none."""
 
@@ -45,13 +49,20 @@ class OuterOptions:
         """The optimiser for a run of `steps` outer steps."""
         clip = optax.clip_by_global_norm(self.clip) if self.clip else optax.identity()
         decay = optax.add_decayed_weights(self.weight_decay) if self.weight_decay else None
-        slow = optax.masked(optax.scale(self.rates_factor), _learned_rates)
+        slow = [
+            optax.masked(optax.scale(factor), part)
+            for factor, part in (
+                (self.rates_factor, _learned_rates),
+                (self.encoder_factor, _encoder),
+            )
+            if factor != 1
+        ]
         rate = self.rate(steps)
         if self.optimiser == "sgd":
             descent = optax.sgd(rate, self.momentum or None)
         else:
             descent = optax.adam(rate)
-        return optax.chain(*([decay] if decay else []), clip, descent, slow)
+        return optax.chain(*([decay] if decay else []), clip, descent, *slow)
 
     def rate(self, steps: int) -> optax.Schedule | float:
         """The step size over a run of `steps` outer steps."""
@@ -86,6 +97,18 @@ def _learned_rates(learner: Any) -> Any:
     return jax.tree.map(
         lambda node: jax.tree.map(lambda _: is_inner(node), node), learner, is_leaf=is_inner
     )
+
+
+def _encoder(learner: Any) -> Any:
+    """True at what encodes tasks, False elsewhere."""
+
+    def mark(node: Any) -> Any:
+        nowhere = jax.tree.map(lambda _: False, node)
+        if not isinstance(node, Conditioned):
+            return nowhere
+        return dataclasses.replace(nowhere, encode=jax.tree.map(lambda _: True, node.encode))
+
+    return jax.tree.map(mark, learner, is_leaf=lambda node: isinstance(node, Conditioned))
 
 
 class TrainState(eqx.Module):

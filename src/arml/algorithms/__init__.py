@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from arml.algorithms.anil import ANILOptions
-from arml.algorithms.arml import ARMLOptions, best, official, paper
+from arml.algorithms.arml import ARMLOptions
+from arml.algorithms.arml_presets import best, official, paper
 from arml.algorithms.bmaml import BMAMLOptions, bmaml
 from arml.algorithms.hsml import HSMLOptions, hsml
 from arml.algorithms.llama import LLAMAOptions

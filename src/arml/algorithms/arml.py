@@ -19,7 +19,7 @@ Differences
 - The number of soft clusters is not in the text; two, as in its figure and in the code.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
@@ -33,13 +33,24 @@ from arml.learner import Conditioned, Network
 from arml.losses import loss_of
 from arml.nn import graphs, prototypes
 from arml.nn.embeddings import (
-    ImageEmbedding,
     InputEmbedding,
     PairEmbedding,
     image_embedding,
     linear_units,
+    pooled_embedding,
 )
-from arml.nn.modulation import FiLM, Gate, each_filter, each_parameter, shrunk, stacked
+from arml.nn.modulation import (
+    FiLM,
+    Gate,
+    each_filter,
+    each_parameter,
+    film,
+    shrunk,
+    sigmoid_gate,
+    stacked,
+    tanh_gate,
+    unit_modulation,
+)
 from arml.nn.networks import glorot, linear, mlp, truncated_normal
 from arml.nn.relational import SEQUENCES, Relational
 from arml.nn.summaries import (
@@ -80,8 +91,9 @@ class ARMLOptions(InnerOptions):
     """Weight of the first reconstruction, L_q; 0 for ablation V."""
     gate: Literal["sigmoid", "tanh", "film"] = "sigmoid"
     """Modulation of the initialisation; tanh is VIII, film is IX."""
-    granularity: Literal["parameter", "filter"] = "parameter"
-    """One gate a parameter, or one shared within a filter (VII)."""
+    granularity: Literal["parameter", "filter", "unit"] = "parameter"
+    """One gate a parameter, one shared within a filter (VII), or one a hidden unit, before its
+    activation and not on weights: batch normalisation undoes what scales a filter."""
     gamma_r: float = 1.0
     """Scale of the distances between prototypes, Eq. (4)."""
     gamma_o: float = 1.0
@@ -96,8 +108,13 @@ class ARMLOptions(InnerOptions):
     """Activation of the embedding of vectors; images have ReLU."""
     own_values: bool = False
     """An embedding F of its own for what the soft clusters sum, Eq. (3)."""
+    pictures: Literal["authors", "pooled"] = "authors"
+    """Embedding of images: the authors' network, or filters pooled over the picture."""
     window: int = 3
-    """Window of the image embedding's convolutions."""
+    """Window of the authors' image embedding's convolutions."""
+    vertex_init: Literal["glorot", "normal"] = "glorot"
+    """Vertices as the authors' (Glorot-uniform, as single rows), or standard normal: as large as
+    pooled embeddings."""
     message_init: Literal["authors", "glorot"] = "glorot"
     """Weights of the message passing: the authors' truncated normal of 1, or Glorot's."""
 
@@ -105,23 +122,29 @@ class ARMLOptions(InnerOptions):
         """The learner, with freshly drawn weights, for the base network `net`."""
         self.check_problem(problem)
         keys = dict(zip(KEYS, jax.random.split(key, len(KEYS)), strict=True))
-        granularity = {"parameter": each_parameter, "filter": each_filter}[self.granularity]
         code = self.width * (2 if self.vertices else 1)
-        dense = stacked(net, code, granularity=granularity, key=keys["gate"])
-        modulate: Gate | FiLM
-        if self.gate == "film":
-            shift = stacked(net, code, granularity=granularity, key=keys["shift"])
-            modulate = FiLM(shrunk(dense), shrunk(shift), granularity)
-        else:
-            activation = {"sigmoid": jax.nn.sigmoid, "tanh": jnp.tanh}[self.gate]
-            modulate = Gate(dense, activation, granularity)
+        modulate = self.modulation(net, code, keys)
         return Conditioned(
             net=net,
             encode=self.encoder(problem, keys),
             modulate=modulate,
-            inner=self.descent(net),
+            # For the modulated network's structure, which learned rates have, too.
+            inner=self.descent(modulate(net, jnp.zeros(code, jnp.float32))),
             loss=loss_of(problem),
         )
+
+    def modulation(self, net: Network, code: int, keys: dict[str, PRNGKeyArray]) -> Any:
+        """What tailors the initialisation `net` by a code of `code` numbers."""
+        if self.granularity == "unit":
+            act = {"sigmoid": sigmoid_gate, "tanh": tanh_gate, "film": film}[self.gate]
+            return unit_modulation(net, code, act, scale=code**-0.5, key=keys["gate"])
+        granularity = {"parameter": each_parameter, "filter": each_filter}[self.granularity]
+        dense = stacked(net, code, granularity=granularity, key=keys["gate"])
+        if self.gate == "film":
+            shift = stacked(net, code, granularity=granularity, key=keys["shift"])
+            return FiLM(shrunk(dense), shrunk(shift), granularity)
+        activation = {"sigmoid": jax.nn.sigmoid, "tanh": jnp.tanh}[self.gate]
+        return Gate(dense, activation, granularity)
 
     def check(self) -> None:
         """Refuse options that mean nothing."""
@@ -182,10 +205,9 @@ class ARMLOptions(InnerOptions):
     def embedding(self, problem: Problem, *, key: PRNGKeyArray) -> Any:
         """The embedding E of samples: of images, of vectors, or of pairs (x, y)."""
         if len(problem.features) == 3:
-            embed: ImageEmbedding = image_embedding(
-                problem.features, self.width, window=self.window, key=key
-            )
-            return embed
+            if self.pictures == "pooled":
+                return pooled_embedding(problem.features, self.width, key=key)
+            return image_embedding(problem.features, self.width, window=self.window, key=key)
         paired = problem.kind == "regression"
         inputs = problem.features[0] + (problem.outputs if paired else 0)
         net = mlp((inputs, *self.hidden, self.width), key=key)
@@ -193,14 +215,15 @@ class ARMLOptions(InnerOptions):
         return (PairEmbedding if paired else InputEmbedding)(net, activation)
 
     def graph(self, keys: dict[str, PRNGKeyArray]) -> graphs.MetaKnowledgeGraph:
-        """The meta-knowledge graph, its vertices Glorot-uniform as single rows."""
+        """The meta-knowledge graph."""
         width = self.width
+        init: Any = {"glorot": glorot, "normal": jax.random.normal}[self.vertex_init]
         rows = jax.random.split(keys["vertices"], self.vertices)
         relate: Any = graphs.unlinked
         if self.links == "relations":
             relate = graphs.Relations(linear(width, 1, key=keys["relate"]), self.gamma_r)
         return graphs.MetaKnowledgeGraph(
-            vertices=jnp.concatenate([glorot(k, (1, width), jnp.float32) for k in rows]),
+            vertices=jnp.concatenate([init(k, (1, width), jnp.float32) for k in rows]),
             relate=relate,
             connect=graphs.Relations(linear(width, 1, key=keys["connect"]), self.gamma_o),
             propagate=tuple(
@@ -230,65 +253,3 @@ KEYS = (
     *("embed", "clusters", "summary", "reading", "vertices"),
     *("relate", "connect", "propagate", "gate", "shift"),
 )
-
-
-def official(problem: Problem) -> ARMLOptions:
-    """What the authors' code does, line for line."""
-    if problem.kind == "regression":
-        return ARMLOptions(sequence="samples", normalise="row", message_init="authors")
-    mu = 0.01 * problem.shots / problem.query  # their losses are sums over images / shots
-    return ARMLOptions(
-        inner_rate=0.01 * problem.outputs,
-        structure="classes",
-        sequence="labelled prototypes",
-        vertices=4,
-        gamma_s=8**0.5,
-        normalise="row",
-        message_init="authors",
-        window=5,
-        width=128,
-        mu_1=mu,
-        mu_2=mu,
-    )
-
-
-def paper(problem: Problem) -> ARMLOptions:
-    """What the paper's text says, and the code where the text is silent."""
-    if problem.kind == "regression":
-        options = ARMLOptions(activation="relu", own_values=True)
-        entries, mu = 2 * 40, 0.01
-    else:
-        entries, mu = problem.outputs * 128, 0.01 * problem.shots / problem.query
-        options = ARMLOptions(
-            inner_rate=0.01 * problem.outputs,
-            structure="classes",
-            vertices=4,
-            gamma_s=8**0.5,
-            width=128,
-        )
-    return replace(options, error="frobenius", mu_1=mu / entries, mu_2=mu / entries)
-
-
-def best(problem: Problem) -> ARMLOptions:
-    """Ours: what measured best on validation tasks, at any number of ways."""
-    if problem.kind == "regression":
-        return ARMLOptions(
-            summary="mlp",
-            sequence="samples",
-            hidden=(128, 128),
-            width=64,
-            clusters=4,
-            gate="film",
-        )
-    return ARMLOptions(
-        inner_rate=0.05,
-        learn_rates=True,
-        structure="classes",
-        summary="mlp",
-        vertices=8,
-        gamma_s=8**0.5,
-        width=64,
-        gate="film",
-        mu_1=1e-3,
-        mu_2=1e-3,
-    )

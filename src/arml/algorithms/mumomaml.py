@@ -23,7 +23,6 @@ Differences
   elsewhere in this library; other weights start as PyTorch's do in the code.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,8 +36,11 @@ from arml.episodes import Examples, Problem
 from arml.inner import InnerOptions, Shared, usual_rate
 from arml.learner import Conditioned, Network
 from arml.losses import loss_of
-from arml.nn.networks import ConvBlock, Convolution, Film, Linear, glorot, linear
-from arml.nn.summaries import BidirectionalLSTM, bidirectional_lstm, uniform
+from arml.nn.modulation import film, sigmoid_gate, softmax_attention, unit_modulation
+from arml.nn.networks import ConvBlock, Convolution, Linear, glorot, linear
+from arml.nn.summaries import BidirectionalLSTM, bidirectional_lstm
+
+MODULATIONS = {"sigmoid": sigmoid_gate, "film": film, "softmax": softmax_attention}
 
 
 class SequenceEncoder(eqx.Module):
@@ -81,41 +83,6 @@ def image_encoder(channels: int, filters: int, width: int, *, key: PRNGKeyArray)
     return ImageEncoder(blocks, linear(sizes[-1], width, key=key_dense))
 
 
-def film(tau: Float[Array, " twice"]) -> Film:
-    """z (1 + gamma) + beta, gamma and beta the halves of tau."""
-    gamma, beta = jnp.split(tau, 2)
-    return Film(Shared(1 + gamma), Shared(beta))
-
-
-def sigmoid_gate(tau: Float[Array, " units"]) -> Film:
-    """z sigmoid(tau)."""
-    return Film(Shared(jax.nn.sigmoid(tau)), Shared(jnp.zeros_like(tau)))
-
-
-def softmax_attention(tau: Float[Array, " units"]) -> Film:
-    """z softmax(tau) * units."""
-    return Film(Shared(len(tau) * jax.nn.softmax(tau)), Shared(jnp.zeros_like(tau)))
-
-
-MODULATIONS = {"sigmoid": sigmoid_gate, "film": film, "softmax": softmax_attention}
-
-
-class UnitModulation(eqx.Module):
-    """One linear layer a block, from the task's code to tau, which modulates the block's units."""
-
-    layers: tuple[Linear, ...]
-    modulation: Callable[[Array], Film] = eqx.field(static=True)
-
-    def __call__(self, net: Network, code: Float[Array, " code"]) -> Network:
-        films = tuple(self.modulation(layer(code)) for layer in self.layers)
-        return eqx.tree_at(
-            lambda net: tuple(block.film for block in net.body.blocks),
-            net,
-            films,
-            is_leaf=lambda node: node is None,
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class MUMOMAMLOptions(InnerOptions):
     """MUMOMAML."""
@@ -138,7 +105,7 @@ class MUMOMAMLOptions(InnerOptions):
         """The learner, with freshly drawn weights, for the base network `net`."""
         key_encode, key_modulate = jax.random.split(key)
         code = self.width * (1 if len(problem.features) == 3 else 2)
-        modulate = self.unit_modulation(net, code, key=key_modulate)
+        modulate = unit_modulation(net, code, MODULATIONS[self.modulation], key=key_modulate)
         return Conditioned(
             net=net,
             encode=self.encoder(problem, key=key_encode),
@@ -156,16 +123,6 @@ class MUMOMAMLOptions(InnerOptions):
         inputs = problem.features[0] + problem.outputs
         read = bidirectional_lstm(inputs, self.width, layers=self.layers, key=key)
         return SequenceEncoder(read, ways)
-
-    def unit_modulation(self, net: Network, code: int, *, key: PRNGKeyArray) -> UnitModulation:
-        """Layers from the code to each block's tau; small, so that all units start much alike."""
-        blocks = net.body.blocks
-        each = 2 if self.modulation == "film" else 1
-        layers = tuple(
-            linear(code, each * block.layer.bias.size, init=uniform(code**-0.5), key=k)
-            for block, k in zip(blocks, jax.random.split(key, len(blocks)), strict=True)
-        )
-        return UnitModulation(layers, MODULATIONS[self.modulation])
 
 
 def mumomaml(problem: Problem) -> MUMOMAMLOptions:

@@ -110,10 +110,14 @@ def to_json(experiment: Experiment) -> dict[str, Any]:
 
 def fingerprint(experiment: Experiment) -> str:
     """Twelve letters that are the same for runs which differ only in their seed and in where their
-    data lie."""
+    data lie. An option that a later version adds, with a default that changes nothing, leaves them
+    as they are."""
     value = to_json(experiment)
     del value["seed"]
     value["tasks"].pop("data", None)
+    for part in PARTS:
+        usual = dataclasses.asdict(type(getattr(experiment, part))())
+        value[part] = {k: v for k, v in value[part].items() if k == "kind" or v != usual[k]}
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -10,10 +10,10 @@ from jaxtyping import Array
 
 from arml.algorithms.hsml import TreeEncoder
 from arml.algorithms.mt_net import MTNet
-from arml.algorithms.mumomaml import UnitModulation
 from arml.episodes import Task, TaskDistribution
 from arml.explain.tasks import by_family, each_test_task, finite
 from arml.learner import Conditioned
+from arml.nn.modulation import UnitModulation
 
 
 def tree(encoder: TreeEncoder, tasks: TaskDistribution, *, n: int, chunk: int) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.episodes import Examples
-from arml.nn.convolution import convolve, max_pool_same
-from arml.nn.networks import MLP, Linear, linear, truncated_normal
-from arml.nn.normalisation import local_response_norm
+from arml.nn.convolution import convolve, max_pool, max_pool_same
+from arml.nn.networks import MLP, Linear, he, linear, mlp, truncated_normal
+from arml.nn.normalisation import local_response_norm, standardised
 
 Activation = Callable[[Array], Array]
 
@@ -83,3 +83,42 @@ def image_embedding(
         linear(flat, hidden, init=init, bias=0.1, key=keys[2]),
         linear(hidden, width, init=init, bias=0.1, key=keys[3]),
     )
+
+
+class PooledEmbedding(eqx.Module):
+    """What a picture is like, wherever in it: two convolutions with ReLU and pooling, the mean and
+    the standard deviation of each filter over the picture, two dense layers.
+
+    The picture is brought to mean 0 and standard deviation 1 first, so that its brightness does not
+    drown what it shows, and the embedding last: it can neither vanish nor run away.
+    """
+
+    first: Float[Array, "3 3 c filters"]
+    second: Float[Array, "3 3 filters filters"]
+    dense: MLP
+
+    def __call__(self, support: Examples) -> Float[Array, "n d"]:
+        x = standardised(support.x, axis=(1, 2, 3))
+        for kernel in (self.first, self.second):
+            x = max_pool(jax.nn.relu(convolve(x, kernel)))
+        mean = jnp.mean(x, axis=(1, 2))
+        # The root of a variance of 0, of a filter that sees nothing, would have no gradient.
+        deviation = jnp.sqrt(jnp.var(x, axis=(1, 2)) + 1e-6)
+        return standardised(self.dense(jnp.concatenate([mean, deviation], axis=1)), axis=1)
+
+
+def pooled_embedding(
+    features: tuple[int, ...],
+    width: int,
+    *,
+    filters: int = 32,
+    hidden: int = 128,
+    key: PRNGKeyArray,
+) -> PooledEmbedding:
+    """For images of shape `features = (h, w, c)`, with He's weights."""
+    *kernels, key_dense = jax.random.split(key, 3)
+    first, second = (
+        he(k, (3, 3, inputs, filters), jnp.float32)
+        for k, inputs in zip(kernels, (features[2], filters), strict=True)
+    )
+    return PooledEmbedding(first, second, mlp((2 * filters, hidden, width), init=he, key=key_dense))

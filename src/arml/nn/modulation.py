@@ -1,6 +1,7 @@
 """Modulation: the task's code tailors the shared initialisation, theta_0i = g(code) o theta_0.
 
-One dense layer for all parameters, stacked; `granularity` says which parameters share one gate.
+`Gate` and `FiLM` act on the weights, by one dense layer for all, stacked; `granularity` says which
+of them share one gate. `UnitModulation` acts on hidden units, before their activation.
 """
 
 import math
@@ -12,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.inner import adaptable, join, split
-from arml.nn.networks import Initialiser, Linear, glorot, linear
+from arml.inner import Shared, adaptable, join, split
+from arml.nn.networks import Film, Initialiser, Linear, glorot, linear, uniform
 
 Shape = tuple[int, ...]
 Granularity = Callable[[Shape], Shape]
@@ -105,3 +106,64 @@ def stacked(
 def shrunk(dense: Linear) -> Linear:
     """The same layer with a hundredth of its weights, so that FiLM starts near the identity."""
     return Linear(0.01 * dense.weight, 0.01 * dense.bias)
+
+
+def film(tau: Float[Array, " twice"]) -> Film:
+    """z (1 + gamma) + beta, gamma and beta the halves of tau."""
+    gamma, beta = jnp.split(tau, 2)
+    return Film(Shared(1 + gamma), Shared(beta))
+
+
+def sigmoid_gate(tau: Float[Array, " units"]) -> Film:
+    """z sigmoid(tau)."""
+    return Film(Shared(jax.nn.sigmoid(tau)), Shared(jnp.zeros_like(tau)))
+
+
+def tanh_gate(tau: Float[Array, " units"]) -> Film:
+    """z tanh(tau)."""
+    return Film(Shared(jnp.tanh(tau)), Shared(jnp.zeros_like(tau)))
+
+
+def softmax_attention(tau: Float[Array, " units"]) -> Film:
+    """z softmax(tau) * units."""
+    return Film(Shared(len(tau) * jax.nn.softmax(tau)), Shared(jnp.zeros_like(tau)))
+
+
+class UnitModulation(eqx.Module):
+    """One linear layer a block, from the task's code to tau, which modulates the block's units.
+
+    `scale` multiplies the code: with Adam, an outer step moves tau by up to the outer rate times
+    `scale` and the sum of the code's absolute values, however small the gradient.
+    """
+
+    layers: tuple[Linear, ...]
+    modulation: Callable[[Array], Film] = eqx.field(static=True)
+    scale: float = eqx.field(static=True, default=1.0)
+
+    def __call__(self, net: Any, code: Float[Array, " code"]) -> Any:
+        films = tuple(self.modulation(layer(self.scale * code)) for layer in self.layers)
+        return eqx.tree_at(
+            lambda net: tuple(block.film for block in net.body.blocks),
+            net,
+            films,
+            is_leaf=lambda node: node is None,
+        )
+
+
+def unit_modulation(
+    net: Any,
+    code: int,
+    modulation: Callable[[Array], Film],
+    *,
+    scale: float = 1.0,
+    key: PRNGKeyArray,
+) -> UnitModulation:
+    """Layers from a code of `code` numbers to each block's tau; small, so that all units start
+    much alike."""
+    blocks = net.body.blocks
+    each = 2 if modulation is film else 1
+    layers = tuple(
+        linear(code, each * block.layer.bias.size, init=uniform(code**-0.5), key=k)
+        for block, k in zip(blocks, jax.random.split(key, len(blocks)), strict=True)
+    )
+    return UnitModulation(layers, modulation, scale)

@@ -36,6 +36,15 @@ def truncated_normal(sd: float) -> Initialiser:
     return init
 
 
+def uniform(limit: float) -> Initialiser:
+    """Uniform between `-limit` and `limit`: with 1 / sqrt(fan-in), PyTorch's usual weights."""
+
+    def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
+        return jax.random.uniform(key, shape, dtype, -limit, limit)
+
+    return init
+
+
 class Linear(eqx.Module):
     """`x @ weight + bias`, weight `[inputs, outputs]`."""
 

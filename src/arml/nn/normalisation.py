@@ -37,6 +37,15 @@ def batch_norm(
     return (x - mean) * lax.rsqrt(variance + epsilon) + offset
 
 
+def standardised(
+    x: Float[Array, "n *features"], *, axis: int | tuple[int, ...], epsilon: float = 1e-3
+) -> Float[Array, "n *features"]:
+    """Mean 0 and variance 1 over `axis`: of each example, if that is all axes but the first."""
+    deviation = x - jnp.mean(x, axis=axis, keepdims=True)
+    variance = jnp.mean(jnp.square(deviation), axis=axis, keepdims=True)
+    return deviation * lax.rsqrt(variance + epsilon)
+
+
 def local_response_norm(
     x: Float[Array, "*n c"],
     *,

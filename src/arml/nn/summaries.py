@@ -2,14 +2,13 @@
 reconstruction error steadies the training (Eq. 8 and 9). A bidirectional LSTM reads without one."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.nn.networks import MLP, Initialiser, Linear, linear, mlp, truncated_normal
+from arml.nn.networks import MLP, Linear, linear, mlp, truncated_normal, uniform
 
 Summary = Callable[[Float[Array, "n features"]], tuple[Float[Array, " code"], Float[Array, ""]]]
 """Maps a sequence to its code and its reconstruction error."""
@@ -88,15 +87,6 @@ class LSTMCell(eqx.Module):
         enter, forget, candidate, leave = jnp.split(gates, 4)
         memory = jax.nn.sigmoid(forget) * memory + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
         return jax.nn.sigmoid(leave) * jnp.tanh(memory), memory
-
-
-def uniform(limit: float) -> Initialiser:
-    """Uniform between `-limit` and `limit`: with 1 / sqrt(fan-in), PyTorch's usual weights."""
-
-    def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
-        return jax.random.uniform(key, shape, dtype, -limit, limit)
-
-    return init
 
 
 def lstm_cell(inputs: int, state: int, *, key: PRNGKeyArray) -> LSTMCell:
