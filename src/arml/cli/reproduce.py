@@ -40,7 +40,7 @@ class ReproduceOptions:
     tables: Positional[tuple[str, ...]] = ()
     """Tables to run; all of the scale if none is named. --list names them."""
     scale: Literal["smoke", "laptop", "paper"] = "laptop"
-    """Two minutes, a night on 2 cores, or the paper's own budget on the benchmarks' data."""
+    """Two minutes, some hours on 2 cores, or the paper's own budget on the benchmarks' data."""
     workers: int = 0
     """Processes; 0 for one a core, and for one in all where there is an accelerator."""
     on: Literal["here", "ray"] = "here"

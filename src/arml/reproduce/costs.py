@@ -10,9 +10,11 @@ from arml.experiment import Experiment, to_json
 
 STARTING = 25.0
 """Seconds to start a process and to compile small networks."""
-COMPILING_IMAGES = 120.0
+COMPILING_IMAGES = 40.0
 VECTORS: dict[str, float] = {
     "maml": 0.0021,
+    "anil": 0.0021,
+    "reptile": 0.003,
     "mt-net": 0.007,
     "mumomaml": 0.0056,
     "hsml": 0.005,
@@ -39,7 +41,7 @@ def seconds(experiment: Experiment, *, tasks: int) -> float:
         step = VECTORS.get(kind, 0.005) * experiment.batch / 25
         layers = algorithm["layers"] if kind == "arml" else 1
         return STARTING + experiment.steps * step * (1 + 0.15 * (layers - 1))
-    step = (0.64 if options.shots == 1 else 1.9) * (size / 28) ** 2 * experiment.batch / 4
+    step = (0.7 if options.shots == 1 else 2.5) * (size / 32) ** 2 * experiment.batch / 4
     step *= 0.2 if kind in METRIC else PARTICLES.get(kind, 1.0)
     # A task is scored with one forward pass a step and no outer gradient: a tenth of its training.
     scored = tasks + experiment.validation_tasks * experiment.steps / experiment.validate_every

@@ -27,6 +27,7 @@ class Place(NamedTuple):
 PLACES: dict[str, Place] = {
     "regression2d": Place("regression2d", "2-D regression, 10-shot"),
     "starter-1shot": Place("starter", "Starter set, 5-way 1-shot", 1),
+    "starter-5shot": Place("starter", "Starter set, 5-way 5-shot", 5),
     "starter-art-1shot": Place("starter-art", "Starter set and its filters, 5-way 1-shot", 1),
     "plain-multi-1shot": Place("plain-multi", "Plain-Multi, 5-way 1-shot", 1, store=True),
     "plain-multi-5shot": Place("plain-multi", "Plain-Multi, 5-way 5-shot", 5, 40_000, store=True),
@@ -38,6 +39,8 @@ PLACES: dict[str, Place] = {
 
 NAMES = {
     "maml": "MAML",
+    "first-order-maml": "First-order MAML",
+    "anil": "ANIL",
     "meta-sgd": "Meta-SGD",
     "bmaml": "BMAML",
     "mt-net": "MT-Net",
@@ -54,7 +57,7 @@ NAMES = {
     "arml-paper": "ARML, paper's text",
     "arml": "ARML, ours",
 }
-"""Labels of the rows; an algorithm that is not here is not in the paper."""
+"""Labels of the rows."""
 
 
 def experiment(place: str, algorithm: str, scale: Scale, *, side: bool = False) -> Experiment:

@@ -21,6 +21,14 @@ from arml.reproduce.scales import SCALES, Scale
 ARML = ("arml-official", "arml-paper", "arml")
 GRADIENT = ("maml", "meta-sgd", "mt-net", "mumomaml", "hsml", *ARML)
 METRIC = ("versa", "protonet", "tapnet", "tadam")
+ALL = (
+    *METRIC,
+    *("maml", "first-order-maml", "anil", "reptile", "meta-sgd", "bmaml", "llama", "platipus"),
+    *GRADIENT[2:],
+)
+"""Every method that classifies."""
+BEYOND = ("llama", "platipus", "reptile", "versa", "first-order-maml", "anil")
+"""What the paper does not have in its table of 2-D regression."""
 INSIDE = ("mt-net", "mumomaml", "hsml", *ARML)
 """What has something inside to show."""
 
@@ -31,8 +39,7 @@ def method(place: str, algorithm: str, scale: Scale, **more: Any) -> Row:
     paper = "arml" if algorithm in ARML else algorithm
     expected = MEASURED.get(made.recipe, (None, None))[1]
     explain = algorithm in INSIDE
-    name = NAMES.get(algorithm, algorithm)
-    return Row(name, made, paper, explain=explain, expected=expected, **more)
+    return Row(NAMES[algorithm], made, paper, explain=explain, expected=expected, **more)
 
 
 def build(
@@ -49,11 +56,11 @@ def build(
 
 def main(place: str, scale: Scale) -> Table:
     """The paper's comparison of methods at a place."""
-    algorithms: tuple[str, ...] = ("versa", "protonet", "tapnet", "tadam", *GRADIENT)
+    algorithms: tuple[str, ...] = ALL
     if scale.name == "smoke":
         algorithms = ("maml", "hsml", "arml-paper")
     elif place == "regression2d":
-        algorithms = ("maml", "meta-sgd", "bmaml", *GRADIENT[2:])
+        algorithms = ("maml", "meta-sgd", "bmaml", *GRADIENT[2:], *BEYOND)
     elif place == "starter-art-1shot":
         algorithms = ("maml", "mumomaml", "hsml", "arml-paper", "arml")
     elif PLACES[place].problem.endswith("imagenet"):
@@ -62,8 +69,8 @@ def main(place: str, scale: Scale) -> Table:
             algorithms = ("reptile", *GRADIENT)
     elif PLACES[place].store:
         algorithms = (*METRIC, "bmaml", *GRADIENT)
-    # Its particles take half of the table's time: one seed in a night.
-    once = {"bmaml": 1} if scale.name == "laptop" else {}
+    # BMAML's particles take half of the table's time, and the others are no claim of the paper's.
+    once = dict.fromkeys(("bmaml", *BEYOND), 1) if scale.name == "laptop" else {}
     rows = [method(place, a, scale, seeds=once.get(a, 0)) for a in algorithms]
     about = "The methods of the paper's comparison, and ARML as text, code and we have it."
     return build(scale, place, PLACES[place].title, about, rows, NAMES["arml-paper"], place)
