@@ -42,8 +42,9 @@ def hours(experiment: Experiment, side: bool) -> Experiment:
     if isinstance(experiment.tasks, FunctionsOptions):
         return replace(experiment, steps=10_000) if side else experiment
     steps = 400 if experiment.tasks.shots == 1 else 200
-    every = {"interval": 10, "checkpoint_every": 50, "validate_every": steps // 2}
-    return replace(experiment, steps=steps, **every)  # type: ignore[arg-type]
+    return replace(
+        experiment, steps=steps, interval=10, checkpoint_every=50, validate_every=steps // 2
+    )
 
 
 TINY: dict[str, Any] = {"inner_steps": 1, "width": 4, "hidden": (), "particles": 2, "layers": 1}
