@@ -71,7 +71,8 @@ test-all: test
 	$(BIN)/pytest -n $(JOBS) --dist loadfile -m slow
 
 bench: .venv/.installed-benchmark
-	@for name in startup predict regression2d conv4 methods; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	@for name in startup predict regression2d conv4 roofline methods table; do \
+	  $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache

@@ -27,12 +27,13 @@ def serve(
     calls: Callable[[int], None],
     *,
     each: int = 1,
+    warm: int = 2,
     clock: Callable[[], float] = time.perf_counter,
     **facts: object,
 ) -> None:
     """The worker's side: `calls(n)` makes `n` calls of `each` outer steps, and returns when they
-    are done; `clock` tells their seconds."""
-    calls(2)
+    are done; the first `warm` calls are not timed; `clock` tells the seconds."""
+    calls(warm)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(json.dumps({"outer_steps_a_call": each, "peak_megabytes": peak / 1024, **facts}))
     sys.stdout.flush()
@@ -84,16 +85,45 @@ def duel(ours: Worker, theirs: Worker, *, rounds: int, seconds: float) -> dict[s
     Every round times both sides within seconds of each other, so that a drift of the machine
     falls out of the ratio.
     """
-    sizes = [calls_for(worker, seconds) for worker in (ours, theirs)]
-    pairs = [(ours.seconds(sizes[0]), theirs.seconds(sizes[1])) for _ in range(rounds)]
-    return {
-        "ours_seconds": spread([a for a, _ in pairs]),
-        "theirs_seconds": spread([b for _, b in pairs]),
-        "times_as_fast": spread([b / a for a, b in pairs]),
-        "calls_a_turn": sizes,
-        "ours": ours.facts,
-        "theirs": theirs.facts,
-    }
+    return contest(ours, [theirs], rounds=rounds, seconds=seconds)[0]
+
+
+def contest(
+    ours: Worker, opponents: Sequence[Worker], *, rounds: int, seconds: float
+) -> list[dict[str, Any]]:
+    """A duel with each of the opponents at once: one turn of ours a round serves all."""
+    sizes = [calls_for(worker, seconds) for worker in (ours, *opponents)]
+    turns = [
+        [w.seconds(n) for w, n in zip((ours, *opponents), sizes, strict=True)]
+        for _ in range(rounds)
+    ]
+    return [
+        {
+            "ours_seconds": spread([turn[0] for turn in turns]),
+            "theirs_seconds": spread([turn[i] for turn in turns]),
+            "times_as_fast": spread([turn[i] / turn[0] for turn in turns]),
+            "calls_a_turn": [sizes[0], sizes[i]],
+            "ours": ours.facts,
+            "theirs": theirs.facts,
+        }
+        for i, theirs in enumerate(opponents, 1)
+    ]
+
+
+OPPONENTS = {
+    "loop": "eager PyTorch loop",
+    "func": "`torch.func`",
+    "higher": "`higher`",
+    "learn2learn": "`learn2learn`",
+}
+"""What `torch_maml.py` has, by name; the last two where they are installed."""
+
+
+def opponents(python: str) -> list[str]:
+    """Those that this interpreter has."""
+    command = [python, str(HERE / "torch_maml.py"), "opponents"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return list(json.loads(done.stdout))
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -130,10 +160,13 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write(name: str, results: object, before: dict[str, object]) -> None:
-    """Write `results/<name>.json` beside the script, and print it."""
+def write(
+    name: str, results: object, before: dict[str, object], *, quick: bool | None = None
+) -> None:
+    """Write `results/<name>.json` beside the script, and say so; `quick` tells how it was run."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     value = {"benchmark": name, "when": now, "machine": before, "results": results}
+    value |= {} if quick is None else {"quick": quick}
     path = HERE / "results" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(value, indent=2) + "\n")

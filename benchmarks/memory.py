@@ -89,7 +89,7 @@ def main() -> None:
                 said = "  ".join(f"{name} {value:.2f}" for name, value in facts.items())
             print(f"{inner} inner steps, chunk {chunk}, remat {remat}: {said}", flush=True)
             # After each: a setting may take minutes.
-            write("memory", results, before)
+            write("memory", results, before, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def main() -> None:
                 flush=True,
             )
         maml.close()
-    write("methods", results, before)
+    write("methods", results, before, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def main() -> None:
                 "bytes": {"learner": size(learner), "predictor": size(predictor)},
             }
         print(recipe, json.dumps(results[recipe], indent=2))
-    write("predict", results, before)
+    write("predict", results, before, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def main() -> None:
     results = {name: spread(values) for name, values in taken.items()}
     for name, value in results.items():
         print(f"{name}: {value['median']:.2f} s ({value['min']:.2f} to {value['max']:.2f})")
-    write("startup", {"seconds": results}, before)
+    write("startup", {"seconds": results}, before, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,19 @@
-"""The opponent: second-order MAML in eager PyTorch, a loop over tasks, as users write it.
+"""The opponents: second-order MAML in PyTorch, as users write it, on the same tasks.
 
-python torch_maml.py conv4 SIZE SHOTS
-python torch_maml.py regression
+python torch_maml.py OPPONENT conv4 SIZE SHOTS
+python torch_maml.py OPPONENT regression
+python torch_maml.py opponents        (those that this interpreter has)
+
+`loop` is a bare loop over tasks with `create_graph=True`, `func` is `torch.func`: `vmap` over tasks
+of nested `grad`s; `higher` and `learn2learn` are the libraries of those names. An opponent's first
+gradient must be that of `loop` to rounding.
 """
 
+import importlib.util
+import json
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,29 +24,104 @@ from common import serve
 STEPS = 5
 Network = Callable[[list[Tensor], Tensor], Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
+Problem = tuple[Network, Loss, list[Tensor], list[tuple[Tensor, ...]], float]
+Gradients = Callable[[], None]
+"""Adds the gradient of the mean query loss of all tasks to the weights' own."""
 
 
-def meta_step(
-    network: Network,
-    loss: Loss,
-    start: list[Tensor],
-    tasks: list[tuple[Tensor, Tensor, Tensor, Tensor]],
-    optimiser: torch.optim.Optimizer,
-    rate: float,
-) -> None:
-    optimiser.zero_grad()
-    for x, y, query_x, query_y in tasks:
-        weights = start
+def loop(network: Network, loss: Loss, start: list[Tensor], tasks: list, rate: float) -> Gradients:
+    def gradients() -> None:
+        for x, y, query_x, query_y in tasks:
+            weights = start
+            for _ in range(STEPS):
+                inner = loss(network(weights, x), y)
+                gradient = torch.autograd.grad(inner, weights, create_graph=True)
+                weights = [w - rate * g for w, g in zip(weights, gradient, strict=True)]
+            # A task's graph is freed before the next one's is built.
+            (loss(network(weights, query_x), query_y) / len(tasks)).backward()
+
+    return gradients
+
+
+def func(network: Network, loss: Loss, start: list[Tensor], tasks: list, rate: float) -> Gradients:
+    batch = [torch.stack(part) for part in zip(*tasks, strict=True)]
+
+    def adapted(weights: list[Tensor], x: Tensor, y: Tensor, qx: Tensor, qy: Tensor) -> Tensor:
         for _ in range(STEPS):
-            inner = loss(network(weights, x), y)
-            gradient = torch.autograd.grad(inner, weights, create_graph=True)
+            gradient = torch.func.grad(lambda w: loss(network(w, x), y))(weights)
             weights = [w - rate * g for w, g in zip(weights, gradient, strict=True)]
-        # A task's graph is freed before the next one's is built.
-        (loss(network(weights, query_x), query_y) / len(tasks)).backward()
-    optimiser.step()
+        return loss(network(weights, qx), qy)
+
+    # Images go one task at a time: a batch of kernels would make grouped convolutions, and hold
+    # the graphs of all tasks at once.
+    chunk = 1 if batch[0].ndim > 3 else None
+    meta = torch.func.vmap(torch.func.grad(adapted), in_dims=(None, 0, 0, 0, 0), chunk_size=chunk)
+
+    def gradients() -> None:
+        for w, g in zip(start, meta([w.detach() for w in start], *batch), strict=True):
+            w.grad = g.mean(0)
+
+    return gradients
 
 
-def conv4(size: int, shots: int, *, filters: int = 32, ways: int = 5, batch: int = 4) -> Callable:
+class Module(torch.nn.Module):
+    """The network as a module, whose parameters are the weights themselves."""
+
+    def __init__(self, network: Network, weights: list[Tensor]) -> None:
+        super().__init__()
+        self.network, self.number = network, len(weights)
+        for i, weight in enumerate(weights):
+            self.register_parameter(f"w{i}", weight)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.network([getattr(self, f"w{i}") for i in range(self.number)], x)
+
+
+def higher(
+    network: Network, loss: Loss, start: list[Tensor], tasks: list, rate: float
+) -> Gradients:
+    import higher
+
+    module = Module(network, start)
+    descent = torch.optim.SGD(module.parameters(), rate)
+
+    def gradients() -> None:
+        for x, y, query_x, query_y in tasks:
+            context = higher.innerloop_ctx(module, descent, copy_initial_weights=False)
+            with context as (adapted, optimiser):
+                for _ in range(STEPS):
+                    optimiser.step(loss(adapted(x), y))
+                (loss(adapted(query_x), query_y) / len(tasks)).backward()
+
+    return gradients
+
+
+def learn2learn(
+    network: Network, loss: Loss, start: list[Tensor], tasks: list, rate: float
+) -> Gradients:
+    from learn2learn.algorithms.maml import MAML
+
+    maml = MAML(Module(network, start), rate)
+
+    def gradients() -> None:
+        for x, y, query_x, query_y in tasks:
+            adapted = maml.clone()
+            for _ in range(STEPS):
+                adapted.adapt(loss(adapted(x), y))
+            (loss(adapted(query_x), query_y) / len(tasks)).backward()
+
+    return gradients
+
+
+OPPONENTS: dict[str, Callable[..., Gradients]] = {
+    "loop": loop,
+    "func": func,
+    "higher": higher,
+    "learn2learn": learn2learn,
+}
+
+
+def conv4(size: int, shots: int, *, filters: int = 32, ways: int = 5, batch: int = 4) -> Problem:
     scale = torch.ones(filters)
 
     def network(weights: list[Tensor], x: Tensor) -> Tensor:
@@ -58,10 +141,10 @@ def conv4(size: int, shots: int, *, filters: int = 32, ways: int = 5, batch: int
         support, query = (torch.rand(ways * n, 3, size, size) for n in (shots, 15))
         labels = [torch.arange(ways).repeat_interleave(n) for n in (shots, 15)]
         tasks.append((support, labels[0], query, labels[1]))
-    return ready(network, F.cross_entropy, weights, tasks, 0.01)
+    return network, F.cross_entropy, weights, tasks, 0.01
 
 
-def regression(*, hidden: int = 40, batch: int = 25, points: int = 10) -> Callable:
+def regression(*, hidden: int = 40, batch: int = 25, points: int = 10) -> Problem:
     def network(weights: list[Tensor], x: Tensor) -> Tensor:
         for i in (0, 2):
             x = F.relu(F.linear(x, weights[i], weights[i + 1]))
@@ -74,27 +157,50 @@ def regression(*, hidden: int = 40, batch: int = 25, points: int = 10) -> Callab
     for _ in range(batch):
         x, y, query_x, query_y = (5 * torch.rand(points, n) for n in (2, 1, 2, 1))
         tasks.append((x, y, query_x, query_y))
-    return ready(network, F.mse_loss, weights, tasks, 0.001)
+    return network, F.mse_loss, weights, tasks, 0.001
 
 
-def ready(
-    network: Network, loss: Loss, weights: list[Tensor], tasks: list, rate: float
-) -> Callable[[int], None]:
-    start = [w.requires_grad_() for w in weights]
+def ready(opponent: str, problem: Problem) -> tuple[Callable[[int], None], dict[str, Any]]:
+    """`steps(n)` takes `n` outer steps; and how far the gradient of the first task is from that
+    of `loop`, as a share of the largest."""
+    network, loss, weights, tasks, rate = problem
+    start = [torch.nn.Parameter(w) for w in weights]
+    gradients = OPPONENTS[opponent](network, loss, start, tasks, rate)
     optimiser = torch.optim.Adam(start, 1e-3)
+    facts = {}
+    if opponent != "loop":
+        found = []
+        for each in (OPPONENTS[opponent], loop):
+            optimiser.zero_grad()
+            each(network, loss, start, tasks[:1], rate)()
+            found.append(torch.cat([w.grad.flatten() for w in start if w.grad is not None]))
+        apart = float((found[0] - found[1]).abs().max() / found[1].abs().max())
+        if not apart < 1e-3:
+            raise RuntimeError(
+                f"{opponent}'s gradient is {apart:.1e} from the loop's: another step"
+            )
+        facts["gradient_apart_from_loop"] = apart
 
     def steps(n: int) -> None:
         for _ in range(n):
-            meta_step(network, loss, start, tasks, optimiser, rate)
+            optimiser.zero_grad()
+            gradients()
+            optimiser.step()
 
-    return steps
+    return steps, facts
 
 
 def main() -> None:
     torch.manual_seed(0)
-    kind, *numbers = sys.argv[1:]
-    steps = conv4(*map(int, numbers)) if kind == "conv4" else regression()
-    serve(steps, torch=torch.__version__, threads=torch.get_num_threads())
+    opponent, *rest = sys.argv[1:]
+    if opponent == "opponents":
+        libraries = [n for n in ("higher", "learn2learn") if importlib.util.find_spec(n)]
+        print(json.dumps(["loop", "func", *libraries]))
+        return
+    kind, *numbers = rest
+    problem = conv4(*map(int, numbers)) if kind == "conv4" else regression()
+    steps, facts = ready(opponent, problem)
+    serve(steps, warm=1, torch=torch.__version__, threads=torch.get_num_threads(), **facts)
 
 
 if __name__ == "__main__":

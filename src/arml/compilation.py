@@ -26,11 +26,15 @@ most of the compilation, and speed up long loops over small arrays only."""
 
 def jit(function: F, settings: dict[str, Any], *, donate: str = "none") -> F:
     """`eqx.filter_jit` with those of `settings` that this XLA knows; `donate` as there."""
-    known = {}
-    if jax.default_backend() == "cpu":
-        known = {name: value for name, value in settings.items() if _known(name, value)}
     compiled: Any = eqx.filter_jit
-    return cast(F, compiled(function, donate=donate, compiler_options=known))
+    return cast(F, compiled(function, donate=donate, compiler_options=known(settings)))
+
+
+def known(settings: dict[str, Any]) -> dict[str, Any]:
+    """Those of `settings` that this XLA knows; on another device than a CPU none."""
+    if jax.default_backend() != "cpu":
+        return {}
+    return {name: value for name, value in settings.items() if _known(name, value)}
 
 
 @cache

@@ -37,10 +37,10 @@ class Predictions(NamedTuple):
     scores: Scores
 
 
-@short
-def _predict_chunk(
+def predict_chunk(
     learner: MetaLearner, tasks: TaskDistribution, keys: Array, mesh: Mesh | None
 ) -> tuple[Array, Array, Array, Array]:
+    """What the learner predicts on the tasks of these keys, their targets, scores and families."""
     score = score_of(tasks.problem)[1]
 
     def predicted(
@@ -57,6 +57,9 @@ def _predict_chunk(
         return None, jax.vmap(one)(keys)
 
     return over_tasks(mesh, predicted)((learner, tasks), keys)[1]
+
+
+_predict_chunk = short(predict_chunk)
 
 
 def predictions(

@@ -1,0 +1,249 @@
+"""The tables of README.md, drawn from the files under `results/` and never typed.
+
+`python benchmarks/table.py` prints the table of ratios and redraws all of them; `--check` only says
+whether they are up to date.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from arml.report.tables import replace_block
+from arml.results import RunError, write_text
+from common import HERE, OPPONENTS
+
+README = HERE / "README.md"
+METHODS = {"maml": "MAML", "arml": "ARML `best`"}
+METHODS |= {
+    "arml-official": "ARML `official`",
+    "arml-paper": "ARML `paper`",
+    "protonet": "ProtoNet",
+}
+Spread = dict[str, float]
+
+
+def digits(value: float) -> str:
+    """Three significant ones, and no exponent."""
+    places = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{places}f}" if value >= 0.1 or not value else f"{value:.2g}"
+
+
+def duration(seconds: float) -> str:
+    """In the unit that suits."""
+    size, unit = next((k, u) for k, u in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= k)
+    return f"{digits(seconds / size)} {unit}"
+
+
+def ratio(value: Spread) -> str:
+    """The median with its extremes."""
+    return f"{digits(value['median'])} ({digits(value['min'])} to {digits(value['max'])})"
+
+
+def timed(value: Spread) -> str:
+    """The same in seconds."""
+    return f"{duration(value['median'])} ({duration(value['min'])} to {duration(value['max'])})"
+
+
+def rows(head: Sequence[str], body: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A table whose columns but the first `left` are numbers."""
+    rule = [*(left * ["---"]), *((len(head) - left) * ["---:"])]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *body))
+
+
+def caption(value: dict[str, Any]) -> str:
+    """When, where, and with what."""
+    machine = value["machine"]
+    versions = {"Python": machine["python"], **machine["versions"]}
+    for result in value["results"] if isinstance(value["results"], list) else ():
+        for side in ("ours", "theirs"):
+            if "torch" in result.get(side, {}):
+                versions["torch"] = result[side]["torch"]
+    quick = " By a quick run." if value.get("quick") else ""
+    return (
+        f"Measured {value['when'][:10]} on {machine['processor']}, {machine['cores']} cores, with "
+        f"a load of {machine['load_before']:.1f} before it.{quick} "
+        f"{', '.join(f'{name} {number}' for name, number in versions.items())}."
+    )
+
+
+def title(recipe: str) -> str:
+    """A recipe's method, as the tables name it."""
+    name = recipe.partition("/")[2]
+    return METHODS.get(name, f"`{name}`")
+
+
+def of_regression(results: list[dict[str, Any]]) -> list[list[str]]:
+    """One outer step of 2-D regression; ARML's against MAML's."""
+    body = []
+    for result in results:
+        ours, theirs = (duration(result[k]["median"]) for k in ("ours_seconds", "theirs_seconds"))
+        name, times = result["pair"][1], ratio(result["times_as_fast"])
+        if name.startswith("regression2d/"):
+            body.append([f"{title(name)}, 2-D regression", theirs, "MAML's step", ours])
+            body[-1].append(f"{times} times its time")
+        else:
+            known = OPPONENTS.get(name, name)
+            body.append(["MAML, 2-D regression", ours, known, theirs, f"{times} times as fast"])
+    return body
+
+
+def of_images(results: list[dict[str, Any]]) -> list[list[str]]:
+    """One outer step of MAML on images."""
+    return [
+        [
+            f"MAML, Conv-4, {r['pixels']} px, {r['shots']}-shot",
+            duration(r["ours_seconds"]["median"]),
+            OPPONENTS[r.get("opponent", "loop")],
+            duration(r["theirs_seconds"]["median"]),
+            f"{ratio(r['times_as_fast'])} times as fast",
+        ]
+        for r in results
+    ]
+
+
+def ratios(regression: dict[str, Any], images: dict[str, Any]) -> str:
+    """The table of ratios against named opponents."""
+    body = of_regression(regression["results"]) + of_images(images["results"])
+    head = ["one outer step", "ours", "opponent", "its time", "ratio (extremes)"]
+    made = "\n".join(
+        f"{what}: {caption(value)}  "
+        for what, value in (("2-D regression", regression), ("Images", images))
+    )
+    return f"{rows(head, body)}\n\n{made.rstrip()}"
+
+
+def methods(value: dict[str, Any]) -> str:
+    """One outer step of every method against MAML's."""
+    body = [
+        [
+            f"`{r['pair'][1]}`",
+            duration(r["theirs_seconds"]["median"]),
+            ratio(r["times_as_fast"]),
+            f"{r['theirs']['parameters']:,}",
+        ]
+        for r in value["results"]
+    ]
+    head = ["recipe", "an outer step", "times MAML's (extremes)", "meta-parameters"]
+    return f"{rows(head, body)}\n\n{caption(value)}"
+
+
+def starting(value: dict[str, Any]) -> str:
+    """What a user waits for at the start."""
+    body = [[f"`{name}`", timed(spread)] for name, spread in value["results"]["seconds"].items()]
+    body = [
+        [name.replace(", cold`", "`, cold").replace(", warm`", "`, warm"), t] for name, t in body
+    ]
+    return f"{rows(['start', 'time (extremes)'], body)}\n\n{caption(value)}"
+
+
+def sampling(value: dict[str, Any]) -> str:
+    """Episodes a second."""
+    found = value["results"]["episodes_a_second"]
+    one = found["files, one process"]["median"]
+    body = [
+        [name, digits(spread["median"]), digits(spread["median"] / one)]
+        for name, spread in found.items()
+    ]
+    ways, shots, queries, side = value["results"]["episode"]
+    what = f"{ways}-way {shots}-shot episodes of {side} px, {queries} queries"
+    images = value["results"]["preparation"]["images"]
+    head = [f"{what}; {images:,} images", "a second", "times the loader in one process"]
+    return f"{rows(head, body)}\n\n{caption(value)}"
+
+
+PREDICTIONS = {
+    "new process to the first prediction": "new process: load, adapt, compile, predict one input",
+    "one input": "warm: one input",
+    "1000 inputs": "warm: a thousand inputs",
+    "first prediction of another task of the same size": "warm: another task of the same size",
+}
+
+
+def predictions(value: dict[str, Any]) -> str:
+    """What a prediction costs."""
+    found = value["results"]
+
+    def cell(seconds: Any) -> str:
+        return duration(seconds["median"] if isinstance(seconds, dict) else seconds)
+
+    body = [
+        [said, *(cell(result["seconds"][name]) for result in found.values())]
+        for name, said in PREDICTIONS.items()
+    ]
+    sizes = [sum(result["bytes"]["learner"].values()) / 1e6 for result in found.values()]
+    body.append(["learner on disk", *(f"{digits(size)} MB" for size in sizes)])
+    return f"{rows(['prediction', *(f'`{name}`' for name in found)], body)}\n\n{caption(value)}"
+
+
+def roofline(value: dict[str, Any]) -> str:
+    """Where the time goes."""
+    limits = value["results"]["limits"]
+    body = [
+        [
+            f"{title(r['recipe'])}, {r['tasks']}",
+            r["path"],
+            digits(r["gflop"]),
+            digits(r["xla_gflop"]),
+            digits(r["megabytes"]),
+            digits(r["xla_megabytes"]),
+            f"{r['operations']:,.0f}",
+            duration(r["seconds"]["median"]),
+            duration(r["limit_seconds"][r["limit"]]),
+            r["limit"],
+            digits(r["times_the_limit"]),
+        ]
+        for r in value["results"]["paths"]
+    ]
+    head = ["learner, tasks", "path", "GFLOP", "XLA's", "MB", "XLA's", "operations"]
+    head += ["time", "least time", "by", "ratio"]
+    said = (
+        f"The machine's limits: a matrix product {digits(limits['flops'] / 1e9)} GFLOP/s, a copy "
+        f"{digits(limits['bytes'] / 1e9)} GB/s, an empty dispatch {duration(limits['dispatch'])}, "
+        f"an operation in a loop {duration(limits['operation'])}."
+    )
+    return f"{rows(head, body, 2)}\n\n{said} {caption(value)}"
+
+
+BLOCKS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
+    "ratios": (("regression2d", "conv4"), ratios),
+    "methods": (("methods",), methods),
+    "start": (("startup",), starting),
+    "sampling": (("sampling-quick",), sampling),
+    "predictions": (("predict",), predictions),
+    "roofline": (("roofline",), roofline),
+}
+"""Each block of the README, the results that it is of, and how they are drawn."""
+
+
+def block(name: str) -> str:
+    """One of them."""
+    files, draw = BLOCKS[name]
+    paths = [HERE / "results" / f"{file}.json" for file in files]
+    if not all(path.exists() for path in paths):
+        return f"*Not measured yet: {', '.join(f'`{file}.py`' for file in files)}.*"
+    return draw(*(json.loads(path.read_text(encoding="utf-8")) for path in paths))
+
+
+def main() -> int:
+    old = new = README.read_text(encoding="utf-8")
+    try:
+        for name in BLOCKS:
+            new = replace_block(
+                new, block(name), (f"<!-- {name}:begin -->", f"<!-- {name}:end -->")
+            )
+    except RunError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if "--check" in sys.argv[1:]:
+        if new != old:
+            print("benchmarks/README.md is stale: run python benchmarks/table.py", file=sys.stderr)
+        return int(new != old)
+    if new != old:
+        write_text(README, new)
+    print(block("ratios"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""The benchmarks' tables are those of their files; their counts are right."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+from arml.inner import GradientDescent
+from arml.losses import mse
+from arml.nn.networks import perceptron
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def beside(monkeypatch):
+    """Benchmarks import each other by name."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def test_the_tables_are_those_of_the_files():
+    command = [sys.executable, str(BENCHMARKS / "table.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_products_and_operations_against_xla(beside):
+    """A second-order inner step has nine products a layer, four where it reads the data: what XLA
+    counts in the compiled program, and the same as two ways to count its operations."""
+    import counts
+    import roofline
+
+    width, n, steps = 64, 32, 2
+    net = perceptron((width, width, width, width), key=jax.random.key(0))
+    x, y = jnp.ones((n, width)), jnp.zeros((n, width))
+    inner = GradientDescent(0.01, steps)
+
+    def query_loss(net):
+        return mse(inner(lambda net: mse(net(x), y), net)(x), y)
+
+    compiled = eqx.filter_jit(eqx.filter_grad(query_loss)).lower(net).compile().compiled
+    layers = counts.network(net, n)
+    needed = counts.total(layers, counts.SECOND) * steps
+    needed += counts.total(layers, counts.GRADIENT)
+    assert compiled.cost_analysis()["flops"] == pytest.approx(needed.flops, rel=0.1)
+    products = steps * (9 + 9 + 4) + 3 + 3 + 2
+    assert products <= roofline.operations(compiled.as_text()) < 5 * products
+
+
+def test_a_loops_operations_count_as_often_as_it_turns(beside):
+    import roofline
+
+    def turned(times):
+        x = jnp.full((20, 20), 0.1)
+        loop = jax.jit(lambda x: jax.lax.fori_loop(0, times, lambda _, x: jnp.tanh(x @ x), x))
+        return roofline.operations(loop.lower(x).compile().as_text())
+
+    assert turned(110) - turned(10) == pytest.approx(100 * (turned(11) - turned(10)))
+    assert turned(11) - turned(10) >= 2
