@@ -38,12 +38,15 @@ class Limits(NamedTuple):
     """A second, of a float32 matrix product of side 2048."""
     bytes: float
     """A second, read and written, where 1 is added to 256 MB in place."""
+    cache: float
+    """The same over 1 MB, for paths that move less than `CACHED` bytes in all."""
     dispatch: float
     """Seconds of a compiled call that adds one number."""
     operation: float
     """Seconds of one small operation in a compiled loop."""
 
 
+CACHED = 64e6
 FREE = {
     *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "iota"),
 }
@@ -116,7 +119,7 @@ def limits(clock: Callable[..., list[float]]) -> Limits:
         program, arrays = compiled(function, given, {})
         return statistics.median(clock(lambda: program(*arrays))), program
 
-    side, large, again = 2048, jnp.zeros(64 * 2**20), 8
+    side, small, large = 2048, jnp.zeros(2**18), jnp.zeros(2**26)
     square = jnp.ones((side, side))
     # Large enough for XLA not to melt the loop into one function.
     tiny, turns = jnp.full((20, 20), 0.1), 2000
@@ -125,14 +128,18 @@ def limits(clock: Callable[..., list[float]]) -> Limits:
         # A product and a tanh, neither of which can be fused with the other.
         return jax.lax.scan(lambda x, _: (jnp.tanh(x @ x), None), x, length=turns)[0]
 
-    def add(x: jax.Array) -> jax.Array:
+    def speed(x: jax.Array, times: int) -> float:
         # Several times over, as a result in new memory waits for the system's pages.
-        return jax.lax.fori_loop(0, again, lambda _, x: x + 1, x)
+        def add(x: jax.Array) -> jax.Array:
+            return jax.lax.fori_loop(0, times, lambda _, x: x + 1, x)
+
+        return 2 * times * x.nbytes / median(add, x)[0]
 
     looped, program = median(loop, tiny)
     return Limits(
         flops=2 * side**3 / median(jnp.matmul, square, square)[0],
-        bytes=2 * again * large.nbytes / median(add, large)[0],
+        bytes=speed(large, 8),
+        cache=speed(small, 1000),
         dispatch=median(lambda x: x + 1, jnp.zeros(()))[0],
         operation=looped / operations(program.as_text()),
     )
@@ -153,13 +160,14 @@ def measure(path: Path, limit: Limits, settings: dict, clock: Any) -> dict[str, 
     needs, number = path.needs, operations(program.as_text()) / path.each
     least = {
         "arithmetic": needs.flops / limit.flops,
-        "memory": needs.bytes / limit.bytes,
+        "memory": needs.bytes / (limit.cache if needs.bytes < CACHED else limit.bytes),
         "operations": number * limit.operation + limit.dispatch / path.each,
     }
     binding = max(least, key=lambda name: least[name])
     analysis = program.cost_analysis() or {}
     analysis = analysis[0] if isinstance(analysis, list) else analysis
-    xla = {name: analysis.get(name, 0.0) / path.each for name in ("flops", "bytes accessed")}
+    # What a loop does, XLA counts once: of many outer steps one.
+    xla = {name: analysis.get(name, 0.0) for name in ("flops", "bytes accessed")}
     return {
         "path": path.name,
         "gflop": needs.flops / 1e9,

@@ -199,7 +199,8 @@ def roofline(value: dict[str, Any]) -> str:
     head += ["time", "least time", "by", "ratio"]
     said = (
         f"The machine's limits: a matrix product {digits(limits['flops'] / 1e9)} GFLOP/s, a copy "
-        f"{digits(limits['bytes'] / 1e9)} GB/s, an empty dispatch {duration(limits['dispatch'])}, "
+        f"{digits(limits['bytes'] / 1e9)} GB/s, {digits(limits['cache'] / 1e9)} GB/s in the "
+        f"cache, an empty dispatch {duration(limits['dispatch'])}, "
         f"an operation in a loop {duration(limits['operation'])}."
     )
     return f"{rows(head, body, 2)}\n\n{said} {caption(value)}"
