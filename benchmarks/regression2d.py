@@ -14,7 +14,7 @@ DISPATCH = 50
 
 def main() -> None:
     parser = arguments(__doc__ or "")
-    parser.add_argument("--arml", nargs="+", default=["arml-official", "arml-paper", "arml"])
+    parser.add_argument("--arml", nargs="*", default=["arml-official", "arml-paper", "arml"])
     parser.add_argument("--opponents", nargs="+", choices=OPPONENTS, help="these only")
     options = parser.parse_args()
     before, results = machine(), []
