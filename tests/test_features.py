@@ -1,6 +1,8 @@
 """Frozen features: any ONNX model, work that goes on where it stopped, and the same test tasks."""
 
 import csv
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -11,9 +13,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from arml.cli import main
+from arml.experiment import run
+from arml.experiment.options import absolute
+from arml.recipes import frozen_protonet
 from arml.report.rows import make_rows
 from arml.results import read_result
-from arml.tasks.options import FoldersOptions
+from arml.scoring import same_tasks, score
+from arml.tasks.options import FoldersOptions, StarterOptions
 from arml.tasks.sources import vectors
 from arml.tasks.sources.extractor import IMAGENET, Extractor, Preparation, remade
 from arml.tasks.vectors import VectorsOptions
@@ -171,6 +177,38 @@ def test_test_tasks_are_those_of_the_pictures(pictures, features, tmp_path, monk
         seen, read = (tasks.sample(jax.random.key(i)) for tasks in (of_images, of_vectors))
         np.testing.assert_allclose(seen.query.x.mean(axis=(1, 2)), read.query.x, atol=1e-5)
         np.testing.assert_array_equal(seen.query.y, read.query.y)
+
+
+def test_the_packages_pictures_are_made_once_and_their_tasks_are_those_of_the_pixels(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    experiment = replace(frozen_protonet(), tasks=VectorsOptions(data=("starter",)))
+    assert absolute(experiment) == experiment
+    elsewhere = replace(experiment, tasks=VectorsOptions(data=("./starter",)))
+    assert Path(absolute(elsewhere).tasks.data[0]).is_absolute()
+    run(experiment, tmp_path / "vectors")
+    # Made once: what is there is used without the model.
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    of_vectors = score(tmp_path / "vectors", tasks=3)
+    of_pixels = StarterOptions().build(tmp_path / "none.json")
+    assert of_vectors.run.splits.pictures == of_pixels.sources
+    untrained = replace(experiment, recipe="pixels", tasks=StarterOptions())
+    pixels = of_vectors._replace(
+        folder=tmp_path,
+        run=replace(of_vectors.run, experiment=untrained, splits=of_pixels),
+    )
+    assert same_tasks(of_vectors) == same_tasks(pixels)
+    for i in range(3):
+        read, seen = (
+            tasks.sample(jax.random.key(i))
+            for tasks in (of_vectors.run.tasks("test"), of_pixels.test)
+        )
+        assert read.family == seen.family
+        np.testing.assert_array_equal(read.classes, seen.classes)
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "other"))
+    with pytest.raises(ValueError, match=r"install 'arml\[features\]'"):
+        experiment.tasks.build(tmp_path / "split.json")
 
 
 def test_the_nearest_mean_from_pictures_to_an_answer(pictures, features, tiny, tmp_path, capsys):

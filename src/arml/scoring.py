@@ -23,7 +23,7 @@ from arml.learner import MetaLearner
 from arml.losses import score_of
 from arml.provenance import commit, device, versions
 from arml.results import FORMAT, Calibration, Result, RunError, paired, read_json, summarise
-from arml.tasks.options import FoldersOptions, FunctionsOptions
+from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions
 from arml.tasks.vectors import VectorsOptions
 
 FLOORS: dict[tuple[float, float], float] = {(0.0, 5.0): 0.127, (-5.0, 5.0): 0.153}
@@ -182,7 +182,12 @@ def same_tasks(scored: Scored) -> str:
 
 def _identity(scored: Scored) -> tuple[Any, ...]:
     """All that decides which tasks a run was scored on."""
-    options = scored.run.experiment.tasks
+    options, splits = scored.run.experiment.tasks, scored.run.splits
+    path = scored.folder / "split.json"
+    if isinstance(options, VectorsOptions) and not path.exists():
+        # Pictures whose split is published are the package's own: the same tasks as on pixels.
+        options = StarterOptions(shots=options.shots, ways=options.ways, queries=options.queries)
+        splits = splits._replace(sources=splits.pictures or {})
     drawn: dict[str, Any] = {"kind": type(options).__name__, **vars(options)}
     # Test tasks have `ways` classes whatever those of training have.
     drawn.pop("train_ways", None)
@@ -190,10 +195,9 @@ def _identity(scored: Scored) -> tuple[Any, ...]:
     if isinstance(options, FoldersOptions | VectorsOptions):
         # The digests and the split's file say what these led to.
         drawn = {key: drawn[key] for key in drawn if key not in ("data", "split_seed")}
-        path = scored.folder / "split.json"
-        parts = read_json(path) if path.exists() else None  # None: published with the data
+        parts = read_json(path)
     # Families are drawn by their place, so their order counts.
-    data = list(scored.run.splits.sources.items())
+    data = list(splits.sources.items())
     return drawn, data, parts, (scored.result["split"], scored.result["score"]["n"])
 
 

@@ -5,6 +5,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from arml.reproduce.crew import Progress, Worker, carry_out_all
 from arml.reproduce.plan import Table, record, units
 from arml.reproduce.scales import SCALES
 from arml.reproduce.tables import table
+from arml.tasks.sources.starter_features import starter_features_ready
 from arml.tasks.store import open_store, place
 
 PLAIN_SECONDS = 60.0
@@ -77,6 +79,7 @@ def reproduce_command(arguments: Sequence[str]) -> int:
         _list(console, tables, work)
         return 0
     _check_stores(work)
+    _note_features(console, work)
     hire: Any = Worker
     if options.on == "ray":
         from arml.reproduce.cluster import hire as join_cluster
@@ -140,6 +143,13 @@ def _check_stores(work: Sequence[dict[str, Any]]) -> None:
             + "; ".join(f"`arml data prepare {name}`" for name in missing)
             + "; or name other tables"
         )
+
+
+def _note_features(console: Console, work: Sequence[dict[str, Any]]) -> None:
+    """Say before any work which rows cannot be run without onnxruntime: the others can."""
+    rows = [u["run"] for u in work if u["experiment"]["tasks"]["kind"] == "vectors"]
+    if rows and find_spec("onnxruntime") is None and not starter_features_ready():
+        say(console, f"{', '.join(rows)} will fail, and the others go on: install 'arml[features]'")
 
 
 def _workers() -> int:

@@ -15,6 +15,7 @@ from arml.checks import at_least
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results import RunError
 from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
+from arml.tasks.sources.vectors import STARTER
 from arml.tasks.vectors import VectorsOptions
 from arml.train import OuterOptions
 
@@ -94,7 +95,11 @@ def absolute(experiment: Experiment) -> Experiment:
     data = getattr(experiment.tasks, "data", None)
     if not data:
         return experiment
-    paths = tuple(os.path.abspath(os.path.expanduser(path)) for path in data)
+    # The word for the package's own pictures is no path.
+    words = (STARTER,) if isinstance(experiment.tasks, VectorsOptions) else ()
+    paths = tuple(
+        path if path in words else os.path.abspath(os.path.expanduser(path)) for path in data
+    )
     return dataclasses.replace(experiment, tasks=dataclasses.replace(experiment.tasks, data=paths))
 
 

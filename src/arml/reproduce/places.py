@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.arml import ARMLOptions
 from arml.experiment import Experiment
-from arml.recipes import BENCHMARK, PROBLEMS, STARTER
+from arml.recipes import BENCHMARK, PROBLEMS, STARTER, frozen_protonet
 from arml.reproduce.scales import Scale
+from arml.tasks.vectors import VectorsOptions
 
 
 class Place(NamedTuple):
@@ -78,6 +79,15 @@ def experiment(place: str, algorithm: str, scale: Scale, *, side: bool = False) 
     fitted = scale.budget(made, side)
     shortened = f"-{fitted.steps}" if fitted.steps != made.steps else ""
     return replace(fitted, recipe=f"{place}{shortened}/{algorithm}")
+
+
+def frozen(place: str) -> Experiment:
+    """The nearest class mean of the package's pictures, by the features of the model that ships:
+    no step is made, so that no scale has a budget for it."""
+    shots = PLACES[place].shots
+    assert shots is not None
+    tasks = VectorsOptions(data=("starter",), shots=shots)
+    return replace(frozen_protonet(), recipe=f"{place}/frozen-protonet", tasks=tasks)
 
 
 def varied(base: Experiment, name: str, **options: Any) -> Experiment:

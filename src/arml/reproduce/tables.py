@@ -14,7 +14,7 @@ from typing import Any
 
 from arml.nn.networks import Conv4Options
 from arml.recipes import MEASURED
-from arml.reproduce.places import NAMES, PLACES, experiment, varied
+from arml.reproduce.places import NAMES, PLACES, experiment, frozen, varied
 from arml.reproduce.plan import Row, Table
 from arml.reproduce.scales import SCALES, Scale
 
@@ -27,6 +27,7 @@ ALL = (
     *GRADIENT[2:],
 )
 """Every method that classifies."""
+FROZEN = "Frozen features, nearest class mean"
 BEYOND = ("llama", "platipus", "reptile", "versa", "first-order-maml", "anil")
 """What the paper does not have in its table of 2-D regression."""
 INSIDE = ("mt-net", "mumomaml", "hsml", *ARML)
@@ -72,6 +73,9 @@ def main(place: str, scale: Scale) -> Table:
     # BMAML's particles take half of the table's time, and the others are no claim of the paper's.
     once = dict.fromkeys(("bmaml", *BEYOND), 1) if scale.name == "laptop" else {}
     rows = [method(place, a, scale, seeds=once.get(a, 0)) for a in algorithms]
+    if PLACES[place].problem == "starter":
+        note = "Nothing is trained here: a model made the features, and it saw the training classes"
+        rows.insert(len(METRIC), Row(FROZEN, frozen(place), note=note))
     about = "The methods of the paper's comparison, and ARML as text, code and we have it."
     return build(scale, place, PLACES[place].title, about, rows, NAMES["arml-paper"], place)
 

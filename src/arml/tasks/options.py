@@ -38,6 +38,8 @@ class Splits(NamedTuple):
     """The digest of each source; empty where tasks are drawn and not read."""
     inputs: dict[str, Any] | None = None
     """The frozen model that made the inputs of pictures, if one did."""
+    pictures: dict[str, str] | None = None
+    """The digest of each source of these pictures."""
 
 
 @dataclass(frozen=True)

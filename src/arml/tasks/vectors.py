@@ -7,7 +7,8 @@ from arml.episodes import TaskDistribution
 from arml.tasks.images import image_episodes
 from arml.tasks.options import Progress, Splits, check_classes, check_episodes, ways_of
 from arml.tasks.sources.splits import read_split, split_classes, write_split
-from arml.tasks.sources.vectors import load_features
+from arml.tasks.sources.starter_features import starter_features
+from arml.tasks.sources.vectors import STARTER, load_features
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,8 @@ class VectorsOptions:
     """Episodes of frozen features that `arml features` made of pictures."""
 
     data: tuple[str, ...] = ()
-    """Folders that `arml features` made."""
+    """Folders that `arml features` made; or the word starter for those of the pictures in the
+    package, by the model that ships (./starter for a folder of that name)."""
     shots: int = 1
     """Support examples a class."""
     ways: int = 5
@@ -33,7 +35,8 @@ class VectorsOptions:
         Test task number i is of the same pictures as that of a method on the pictures themselves.
         """
         self.check()
-        families, parts, maker = load_features(self.data)
+        places = [starter_features(progress) if d == STARTER else d for d in self.data]
+        families, parts, maker, pictures = load_features(places)
         own = [family for family in families if family.name not in parts]
         known = bool(own) and split.exists()
         if known:
@@ -57,7 +60,7 @@ class VectorsOptions:
         if own and not known:
             write_split(split, own, seed=self.split_seed, least=self.ways)
         sources = {family.name: family.digest for family in families}
-        return Splits(train, validation, test, sources, maker)
+        return Splits(train, validation, test, sources, maker, pictures)
 
     def check(self) -> None:
         """Refuse options that mean nothing, before any data is read."""

@@ -188,8 +188,20 @@ def feature_folders(paths: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Split, dict[str, Any]]:
-    """Families of vectors, the published split of those that have one, and what made them.
+class Features(NamedTuple):
+    """Families of vectors."""
+
+    families: list[ImageFamily]
+    split: Split
+    """The published split of those that have one."""
+    maker: dict[str, Any]
+    """What made them."""
+    pictures: dict[str, str]
+    """The digest of the pictures of each."""
+
+
+def load_features(paths: Sequence[str | Path]) -> Features:
+    """What `arml features` made, in order of place.
 
     **Raises** `ValueError` in one line: no features, an altered file, two models or two families of
     one name.
@@ -204,6 +216,7 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Split
     families: list[ImageFamily] = []
     split: Split = {}
     makers: dict[str, dict[str, Any]] = {}
+    pictures: dict[str, str] = {}
     for folder in feature_folders(paths):
         index = _index(folder)
         path = folder / VECTORS
@@ -217,6 +230,7 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Split
         counts = np.asarray(index["counts"])
         families.append(ImageFamily(name, tuple(index["classes"]), vectors, counts, made))
         makers[checksum(index["extractor"])] = index["extractor"]
+        pictures[name] = index["source"]
         if index["split"] is not None:
             split[name] = index["split"]
     if len(makers) > 1:
@@ -225,7 +239,7 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Split
             f"{' and '.join(str(maker['model']) for maker in makers.values())}: make them alike"
         )
     (maker,) = makers.values()
-    return families, split, maker
+    return Features(families, split, maker, pictures)
 
 
 def _index(folder: Path) -> dict[str, Any]:
