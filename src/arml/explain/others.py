@@ -14,6 +14,7 @@ from arml.episodes import Task, TaskDistribution
 from arml.explain.tasks import by_family, each_test_task, finite
 from arml.learner import Conditioned
 from arml.nn.modulation import UnitModulation
+from arml.nn.relational import Relational
 
 
 def tree(encoder: TreeEncoder, tasks: TaskDistribution, *, n: int, chunk: int) -> dict[str, Any]:
@@ -87,5 +88,7 @@ def masks(learner: MTNet) -> dict[str, Any]:
 
 
 def has_codes(learner: Conditioned) -> bool:
-    """Whether the learner modulates units by a code of the task, as MUMOMAML does."""
-    return isinstance(learner.modulate, UnitModulation)
+    """Whether the learner modulates units by a code that is all it knows of the task, as MUMOMAML
+    does; ARML may modulate units too, and has a graph to show."""
+    graph = isinstance(learner.encode, Relational)
+    return isinstance(learner.modulate, UnitModulation) and not graph
