@@ -162,7 +162,11 @@ def test_the_practitioners_start_runs(tmp_path):
         left = carried_out(ROOT / "docs" / "practitioner.md")
         more = {"more": left["pictures"], **left}
         carried_out(ROOT / "docs" / "predictions.md", **more)
-    assert (tmp_path / "answers.csv").read_text().startswith("file,label,probability,vertices,novelty\n")
+    assert (
+        (tmp_path / "answers.csv")
+        .read_text()
+        .startswith("file,label,probability,vertices,novelty\n")
+    )
     assert (tmp_path / "trees" / "config.json").exists()
 
 
