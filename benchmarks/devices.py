@@ -38,6 +38,9 @@ def worker(words: Sequence[str]) -> None:
     from arml.train import make_interval, make_step, start
     from arml_steps import noise_images
 
+    # Gloo says on the standard output that it is connected; ours is for the figures alone.
+    sys.stdout = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     if int(processes) > 1:
         join(f"127.0.0.1:{port}", int(processes), int(process))
     mesh, experiment = mesh_of(1), named(recipe)

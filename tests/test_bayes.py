@@ -96,6 +96,7 @@ def test_agrees_with_the_conjugate_posterior():
     np.testing.assert_allclose(drawn.effective_draws()[1], DRAWS, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_agrees_with_plain_sampling_from_the_priors():
     """Few points and much noise, so that plain importance sampling is good enough to compare."""
     tasks = functions_2d(shots=3, noise=1.0, flat=False)
@@ -206,6 +207,7 @@ def test_bad_arguments():
         posterior(functions_2d(), support, key=key, draws=0)
 
 
+@pytest.mark.slow
 def test_measure_writes_the_score_of_the_evaluation(tmp_path):
     out = tmp_path / "deep" / "floor.json"
     written = measure(Options(out=out, tasks=30, draws=128))

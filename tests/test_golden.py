@@ -189,7 +189,7 @@ def images_case(dtype=jnp.float64):
     return load("arml_images_1shot_seed11.npz", problem, net, options, images, dtype)
 
 
-@pytest.fixture(scope="module", params=["2d", "images"])
+@pytest.fixture(scope="module", params=["2d", pytest.param("images", marks=pytest.mark.slow)])
 def case(request) -> Iterator[Case]:
     wide = request.param == "images"
     with jax.enable_x64(True) if wide else contextlib.nullcontext():

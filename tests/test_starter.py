@@ -224,12 +224,9 @@ def test_every_classification_algorithm_has_a_recipe(problem):
             assert (experiment.steps, experiment.batch) == (same.steps, same.batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("algorithm", "inner"),
-    [
-        pytest.param("maml", "--inner-steps 1 --first-order", marks=pytest.mark.slow),
-        ("protonet", ""),
-    ],
+    ("algorithm", "inner"), [("maml", "--inner-steps 1 --first-order"), ("protonet", "")]
 )
 def test_a_run_needs_nothing_but_the_package(tmp_path, monkeypatch, algorithm, inner):
     """`arml train`, resumed, and `arml evaluate`, from a folder of its own."""

@@ -356,6 +356,7 @@ def losses(folder: Path) -> list[float]:
     return [record["loss"] for record in read_metrics(folder / "metrics.jsonl") if "loss" in record]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_optax_promotes")
 def test_training_streams_resumes_bit_for_bit_and_refuses_another_store(
     made, tmp_path, monkeypatch

@@ -198,6 +198,7 @@ def test_classes_that_a_task_lacks_take_no_part():
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient(many, on)))
 
 
+@pytest.mark.slow
 def test_a_conditioned_convolution_with_statistics_of_the_support_set():
     """The films of the second pass act, and a query is still judged by itself."""
     of = Problem("classification", (16, 16, 1), 2, 2, 2)

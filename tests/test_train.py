@@ -7,10 +7,13 @@ import numpy as np
 import optax
 import pytest
 
-from arml.algorithms.arml import ARMLOptions
 from arml.algorithms.maml import MAMLOptions
 from arml.episodes import Problem, TaskDistribution
-from arml.nn.networks import MLPOptions
+from arml.inner import GradientDescent
+from arml.learner import Conditioned
+from arml.losses import mse
+from arml.nn.modulation import unmodulated
+from arml.nn.networks import MLPOptions, linear
 from arml.tasks.functions import functions_2d
 from arml.train import OuterOptions, TrainState, make_interval, make_step, start
 
@@ -172,10 +175,17 @@ def test_learned_inner_rates_may_have_an_outer_step_of_their_own():
 
 
 def test_task_encoders_may_have_an_outer_step_of_their_own():
-    problem = Problem("regression", (2,), 1, 6, 4)
-    net = MLPOptions(hidden=(3,)).build(problem, key=jax.random.key(0))
-    arml = ARMLOptions(width=4, summary="mlp").build(net, problem, key=jax.random.key(1))
-    for outer, slow in ((OuterOptions(encoder_factor=0.5), arml), (OuterOptions(), learner())):
+    conditioned = Conditioned(
+        net=jnp.ones(2),
+        encode=linear(2, 3, key=KEY),
+        modulate=unmodulated,
+        inner=GradientDescent(jnp.ones(())),
+        loss=mse,
+    )
+    for outer, slow in (
+        (OuterOptions(encoder_factor=0.5), conditioned),
+        (OuterOptions(), learner()),
+    ):
         trained = eqx.filter(slow, eqx.is_inexact_array)
         ones = jax.tree.map(jnp.ones_like, trained)
         optimiser = outer.build(10)

@@ -1,7 +1,6 @@
 """Meta-training: the outer loop. One compiled step draws a batch of tasks on the device, adapts to
 each, and moves the meta-parameters against the mean gradient."""
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -106,7 +105,8 @@ def _encoder(learner: Any) -> Any:
         nowhere = jax.tree.map(lambda _: False, node)
         if not isinstance(node, Conditioned):
             return nowhere
-        return dataclasses.replace(nowhere, encode=jax.tree.map(lambda _: True, node.encode))
+        everywhere = jax.tree.map(lambda _: True, node.encode)
+        return eqx.tree_at(lambda learner: learner.encode, nowhere, everywhere)
 
     return jax.tree.map(mark, learner, is_leaf=lambda node: isinstance(node, Conditioned))
 
