@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 
-from arml.nn.embeddings import ImageEmbedding
-from arml.nn.modulation import FiLM, Gate
+from arml.nn.embeddings import ImageEmbedding, PooledEmbedding
+from arml.nn.modulation import FiLM, Gate, UnitModulation
 from arml.nn.networks import MLP, BaseNetwork, Body, ConvBlock
 from arml.nn.summaries import GRUAutoencoder
 
@@ -91,6 +91,11 @@ def network(net: MLP | BaseNetwork | Body, n: int, side: int = 0) -> list[Work]:
 def embedding(encode: Any, n: int, side: int) -> list[Work]:
     """E of the encoder, on `n` examples."""
     embed = encode.embed
+    if isinstance(embed, PooledEmbedding):
+        (_, _, channels, filters), half = embed.first.shape, side // 2
+        both = [(side, channels), (half, filters)]
+        layers = [convolution(n, size, 3, inputs, filters) for size, inputs in both]
+        return layers + network(embed.dense, n)
     if not isinstance(embed, ImageEmbedding):
         return network(embed.net, n)
     window, _, channels, filters = embed.first.shape
@@ -123,12 +128,13 @@ def graph(encode: Any, batch: int, prototypes: int) -> Work:
     return edges + links + (dense(nodes, nodes, d) * batch) + dense(batch * nodes, d, d)
 
 
-def modulation(modulate: Gate | FiLM, batch: int) -> Work:
+def modulation(modulate: Gate | FiLM | UnitModulation, batch: int) -> Work:
     """From codes to gates, forward; the weights are read once for all tasks."""
     if isinstance(modulate, Gate):
         return dense(batch, *modulate.dense.weight.shape)
-    both = (modulate.scale, modulate.shift)
-    return sum((dense(batch, *part.weight.shape) for part in both), Work())
+    units = isinstance(modulate, UnitModulation)
+    layers = modulate.layers if units else (modulate.scale, modulate.shift)
+    return sum((dense(batch, *layer.weight.shape) for layer in layers), Work())
 
 
 def adam(parameters: int) -> Work:
