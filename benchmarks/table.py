@@ -31,7 +31,9 @@ def digits(value: float) -> str:
 
 def duration(seconds: float) -> str:
     """In the unit that suits."""
-    size, unit = next((k, u) for k, u in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= k)
+    size, unit = next(
+        (k, u) for k, u in ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")) if seconds >= k
+    )
     return f"{digits(seconds / size)} {unit}"
 
 
