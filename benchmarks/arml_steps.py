@@ -14,8 +14,10 @@ import jax
 import jax.numpy as jnp
 
 from arml.algorithms.maml import MAMLOptions
+from arml.devices import everywhere, mesh_of, own_cores, sharing
 from arml.episodes import Problem, TaskDistribution
 from arml.learner import MetaLearner
+from arml.machine import cores
 from arml.nn.networks import Conv4Options
 from arml.recipes import recipe
 from arml.tasks.functions import functions_2d
@@ -52,9 +54,12 @@ def ready(
 ) -> tuple[Callable[[int], None], float]:
     """`steps(n)` takes `n * dispatch` outer steps; and the seconds to the end of the first."""
     optimiser = outer.build(1_000_000)
-    step = make_step(optimiser, batch=batch, chunk=chunk, key=jax.random.key(1))
+    # As `arml train` does: long steps are shared by the cores.
+    devices = 1 if dispatch > 1 else sharing(batch, chunk or batch, own_cores())
+    mesh = mesh_of(devices)
+    step = make_step(optimiser, batch=batch, chunk=chunk, mesh=mesh, key=jax.random.key(1))
     interval = make_interval(step, steps=dispatch, scan=dispatch > 1)
-    state = start(learner, optimiser)
+    state, tasks = everywhere(mesh, (start(learner, optimiser), tasks))
     begun = time.perf_counter()
     state, _ = jax.block_until_ready(interval(tasks, state))
     first = time.perf_counter() - begun
@@ -92,6 +97,7 @@ def of_recipe(name: str, tasks: TaskDistribution, dispatch: int) -> Steps:
 
 def main() -> None:
     kind, *rest = sys.argv[1:]
+    jax.config.update("jax_num_cpu_devices", cores())
     if kind == "conv4":
         dispatch = 1
         steps, first, learner = conv4(*map(int, rest))

@@ -1,11 +1,12 @@
-"""Tasks a second of one run in one process and in two, each process on a core of its own.
+"""Tasks a second of one run in one process on one core and in two processes on two.
 
-Every process is bound to one core, so that the second one adds a core; both sides stay alive and
-take turns. Where others use the cores, the wall clock says nothing; `--clock processor` then counts
-the seconds that each process had a processor for, the slower one's for the two: what is left out is
-the time that one waits for the other.
+Two processes are tried twice: each bound to a core of its own, and both free on the two, so that
+the thread which sends and receives can run beside the one that waits for it. All sides stay alive
+and take turns. Where others use the cores, the wall clock says nothing; `--clock processor` then
+counts the seconds that each process had a processor for, the slower one's for the two: what is left
+out is the time that one waits for the other.
 
-python devices.py worker RECIPE BATCH STEPS_A_DISPATCH CLOCK CORE PORT PROCESSES PROCESS
+python devices.py worker RECIPE BATCH STEPS_A_DISPATCH CLOCK CORES PORT PROCESSES PROCESS
 """
 
 import os
@@ -18,16 +19,22 @@ from typing import Any
 
 from common import Worker, arguments, machine, serve, spread, write
 
-CASES = (("regression2d/maml", 24, 50), ("regression2d/arml", 24, 50), ("folders/maml", 4, 1))
+CASES = (
+    ("regression2d/maml", 24, 50),
+    ("regression2d/maml", 400, 10),
+    ("regression2d/arml", 24, 50),
+    ("folders/maml", 4, 1),
+)
 """Recipe, tasks of an outer step, outer steps a dispatch."""
+MESSAGES = 100
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 
 
 def worker(words: Sequence[str]) -> None:
-    recipe, batch, dispatch, clock, core, port, processes, process = words
+    recipe, batch, dispatch, clock, cores, port, processes, process = words
     if hasattr(os, "sched_setaffinity"):
         # Before JAX starts its threads.
-        os.sched_setaffinity(0, {int(core)})
+        os.sched_setaffinity(0, {*map(int, cores.split(","))})
     import equinox as eqx
     import jax
 
@@ -62,14 +69,38 @@ def worker(words: Sequence[str]) -> None:
 
     numbers = jax.tree.leaves(eqx.filter(learner, eqx.is_inexact_array))
     # The gradient, and of each task its loss and its family.
-    message = 4 * sum(leaf.size for leaf in numbers) + 8 * int(batch)
-    serve(steps, each=int(dispatch), clock=CLOCKS[clock], bytes_a_step=message)
+    size = sum(leaf.size for leaf in numbers) + 2 * int(batch)
+    facts = {"bytes_a_step": 4 * size, "seconds_a_message": seconds_a_message(mesh, size)}
+    serve(steps, each=int(dispatch), clock=CLOCKS[clock], **facts)
+
+
+def seconds_a_message(mesh: Any, size: int) -> float | None:
+    """Of adding up `size` numbers over the processes, as a step does; None for a single process."""
+    import jax
+    import jax.numpy as jnp
+
+    from arml.devices import everywhere, over_tasks
+
+    if mesh is None:
+        return None
+
+    def sums(x: Any) -> Any:
+        add = over_tasks(mesh, lambda given, _: (given / 2, None))
+        return jax.lax.scan(lambda x, _: (add(x, jnp.zeros(2))[0], None), x, length=MESSAGES)[0]
+
+    run, x = jax.jit(sums), everywhere(mesh, jnp.ones(size))
+    times = []
+    for _ in range(4):
+        begun = time.perf_counter()
+        jax.block_until_ready(run(x))
+        times.append((time.perf_counter() - begun) / MESSAGES)
+    return min(times[1:])
 
 
 class Group:
     """The processes of one run."""
 
-    def __init__(self, case: tuple[str, int, int], clock: str, cores: Sequence[int]) -> None:
+    def __init__(self, case: tuple[str, int, int], clock: str, cores: Sequence[str]) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -107,25 +138,31 @@ def main() -> None:
     for case in CASES:
         if options.recipes and case[0] not in options.recipes:
             continue
-        groups = [Group(case, options.clock, options.cores[:n]) for n in (1, 2)]
+        first, second = map(str, options.cores)
+        sides = {"one": [first], "two": [first, second], "two_free": [f"{first},{second}"] * 2}
+        groups = [Group(case, options.clock, cores) for cores in sides.values()]
         calls = [
             max(1, round(seconds * group.tasks_a_second(1) / (case[1] * case[2])))
             for group in groups
         ]
-        pairs = [
+        turns = [
             [group.tasks_a_second(n) for group, n in zip(groups, calls, strict=True)]
             for _ in range(rounds)
         ]
-        facts = groups[1].facts
+        bound, free = groups[1].facts, groups[2].facts
         for group in groups:
             group.close()
         result = {
             "recipe": case[0],
             "batch": case[1],
-            "tasks_a_second_of_one": spread([one for one, _ in pairs]),
-            "tasks_a_second_of_two": spread([two for _, two in pairs]),
-            "times_as_many": spread([two / one for one, two in pairs]),
-            "bytes_a_step": facts["bytes_a_step"],
+            "tasks_a_second_of_one": spread([one for one, _, _ in turns]),
+            "tasks_a_second_of_two": spread([two for _, two, _ in turns]),
+            "times_as_many": spread([two / one for one, two, _ in turns]),
+            "tasks_a_second_of_two_free": spread([two for _, _, two in turns]),
+            "times_as_many_free": spread([two / one for one, _, two in turns]),
+            "bytes_a_step": bound["bytes_a_step"],
+            "seconds_a_message": bound["seconds_a_message"],
+            "seconds_a_message_free": free["seconds_a_message"],
             "cores": options.cores,
             "clock": options.clock,
         }
@@ -133,10 +170,12 @@ def main() -> None:
         print(
             f"{case[0]}, {case[1]} tasks a step: {result['tasks_a_second_of_one']['median']:,.0f} "
             f"a second in one process, {result['times_as_many']['median']:.2f} times as many in "
-            f"two; {facts['bytes_a_step']:,} bytes all-reduced a step",
+            f"two with a core each, {result['times_as_many_free']['median']:.2f} in two on both; a "
+            f"message of {bound['bytes_a_step']:,} bytes a step takes "
+            f"{1e3 * bound['seconds_a_message']:.2f} and {1e3 * free['seconds_a_message']:.2f} ms",
             flush=True,
         )
-    write("devices", results, before)
+    write("devices", results, before, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -208,10 +208,32 @@ def roofline(value: dict[str, Any]) -> str:
     return f"{rows(head, body, 2)}\n\n{said} {caption(value)}"
 
 
+def devices(value: dict[str, Any]) -> str:
+    """Tasks a second in two processes against one."""
+    body = [
+        [
+            f"{title(r['recipe'])}, {'2-D' if r['recipe'].startswith('regression2d') else '28 px'}",
+            str(r["batch"]),
+            digits(r["tasks_a_second_of_one"]["median"]),
+            ratio(r["times_as_many"]),
+            ratio(r["times_as_many_free"]),
+            f"{r['bytes_a_step'] / 1e3:,.0f} kB",
+            duration(r["seconds_a_message"]),
+            duration(r["seconds_a_message_free"]),
+        ]
+        for r in value["results"]
+    ]
+    head = ["learner", "tasks a step", "tasks a second of one process on one core"]
+    head += ["times as many in two, a core each", "in two on both cores", "message"]
+    head += ["it takes", "on both cores"]
+    return f"{rows(head, body)}\n\n{caption(value)}"
+
+
 BLOCKS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "ratios": (("regression2d", "conv4"), ratios),
     "methods": (("methods",), methods),
     "start": (("startup",), starting),
+    "devices": (("devices",), devices),
     "sampling": (("sampling-quick",), sampling),
     "predictions": (("predict",), predictions),
     "roofline": (("roofline",), roofline),

@@ -15,12 +15,13 @@ import pytest
 
 from arml.algorithms.maml import MAMLOptions
 from arml.cli import main
-from arml.devices import mesh_of, own_parts, share
+from arml.devices import mesh_of, own_parts, share, sharing
 from arml.episodes import Problem
 from arml.experiment import load, run
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.processes import join
 from arml.recipes import recipe
+from arml.scoring import score
 from arml.tasks.images import ImageEpisodes
 from arml.tasks.stream import Pixels, StreamedEpisodes, prefetched
 from arml.train import OuterOptions, make_interval, make_step, start, task_keys
@@ -140,6 +141,10 @@ def test_two_processes_then_one_then_four_devices_make_the_run_that_one_makes(tm
     ends = (eqx.filter(load(folder).learner, eqx.is_array) for folder in (whole, parts))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *ends)
 
+    alone, shared = (score(parts, tasks=10, devices=devices).scores for devices in (1, 4))
+    np.testing.assert_allclose(alone.values, shared.values, rtol=1e-5)
+    np.testing.assert_array_equal(alone.families, shared.families)
+
 
 @pytest.mark.slow
 def test_images_that_are_streamed_to_two_devices_give_the_step_of_one():
@@ -173,6 +178,14 @@ def test_images_that_are_streamed_to_two_devices_give_the_step_of_one():
             state, records = jax.block_until_ready(interval(tasks, start(learner, optimiser)))
         ends.append((eqx.filter(state, eqx.is_inexact_array), records.loss))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *ends)
+
+
+@pytest.mark.parametrize(
+    ("batch", "chunk", "devices", "share"),
+    [(4, 1, 1, 1), (4, 1, 2, 2), (4, 4, 3, 2), (4, 1, 8, 4), (6, 2, 2, 1), (25, 25, 4, 1)],
+)
+def test_as_many_cores_share_a_batch_as_can(batch, chunk, devices, share):
+    assert sharing(batch, chunk, devices) == share
 
 
 def test_tasks_are_shared_out_evenly_or_not_at_all(tmp_path):

@@ -25,8 +25,9 @@ LAYERS = (
     {"estimators"},
 )
 CORE = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
-PLAIN = {"results", "files", "intervals", "report"}
-"""Run folders and reports: plain Python, so that reading results is quick and needs no device."""
+PLAIN = {"results", "files", "intervals", "machine", "report"}
+"""Run folders, reports, what the machine has: plain Python, so that reading results is quick and
+needs no device."""
 ARRAYS = {"jax", "jaxlib", "equinox", "optax", "orbax", "jaxtyping"}
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
 
 TASKS = "tasks"
 """The name of the mesh's only axis."""
@@ -33,6 +35,22 @@ def mesh_of(devices: int) -> Mesh | None:
     for device in jax.devices():
         by_process.setdefault(device.process_index, []).append(device)
     return Mesh(np.ravel([by_process[i][:devices] for i in sorted(by_process)]), (TASKS,))
+
+
+def own_cores() -> int:
+    """How many devices this process has that are cores of a CPU; 1 with an accelerator, for the
+    others may not be ours to take.
+
+    XLA uses one core for most of what it does to small images, so that two tasks on two cores are
+    done sooner than one after the other on both.
+    """
+    return jax.local_device_count() if jax.default_backend() == "cpu" else 1
+
+
+def sharing(batch: int, chunk: int, devices: int) -> int:
+    """The most of `devices` that can share `batch` tasks, `chunk` at once on each; at least 1."""
+    own = {n: batch // n for n in range(1, devices + 1) if batch % n == 0}
+    return max((n for n in own if own[n] % min(chunk, own[n]) == 0), default=1)
 
 
 def share(mesh: Mesh | None, batch: int) -> int:
@@ -97,7 +115,7 @@ def over_tasks(
     **Arguments**
 
     - `work`: returns what is summed over the tasks that it is given, and what has a leading axis
-      of them. `given` it gets whole.
+      of them: real numbers, integers below 2^24. `given` it gets whole.
 
     **Returns** the same function of all tasks; it is `work` itself without a mesh.
     """
@@ -109,11 +127,18 @@ def over_tasks(
 
         def part(arrays: Any, keys: Any) -> tuple[Any, Any]:
             total, each = work(eqx.combine(arrays, rest), keys)
-            # As one vector: one message between the devices, not one for each parameter.
-            flat, restored = ravel_pytree(total)
-            total = restored(jax.lax.psum(flat, TASKS)) if flat.size else total
-            gather = jax.tree.map(lambda a: jax.lax.all_gather(a, TASKS, tiled=True), each)
-            return total, gather
+            # What is one a task goes to its place among zeros, so that one message adds up both:
+            # small steps wait for how many messages there are, not for how long they are.
+            spread = jax.tree.map(placed, each)
+            numbers = jax.tree.map(lambda a: a.astype(float), (total, spread))
+            flat, restored = ravel_pytree(numbers)
+            summed = restored(jax.lax.psum(flat, TASKS))
+            return jax.tree.map(lambda a, like: a.astype(like.dtype), summed, (total, spread))
+
+        def placed(own: Array) -> Array:
+            every = jnp.zeros((mesh.size * own.shape[0], *own.shape[1:]), own.dtype)
+            first = jax.lax.axis_index(TASKS) * own.shape[0]
+            return jax.lax.dynamic_update_slice_in_dim(every, own, first, 0)
 
         specs = (PartitionSpec(), PartitionSpec(TASKS))
         whole = jax.shard_map(

@@ -1,6 +1,5 @@
 """Where a run or a score was made: the commit, the versions and the device."""
 
-import os
 import platform
 import subprocess
 from importlib.metadata import version
@@ -9,11 +8,14 @@ from typing import Any
 
 import jax
 
+from arml.machine import cores
+
 
 def provenance(devices: int = 1) -> dict[str, Any]:
     """All of it, as plain data: `commit`, `versions` and `device`, with how many of it there were
-    where there were several."""
-    several = f"{devices} × " if devices > 1 else ""
+    where there were several. Those of a CPU are its cores, which `device` counts."""
+    count = jax.process_count() if jax.default_backend() == "cpu" else devices
+    several = f"{count} × " if count > 1 else ""
     return {"commit": commit(), "versions": versions(), "device": several + device()}
 
 
@@ -26,8 +28,8 @@ def versions() -> dict[str, str]:
 
 def device() -> str:
     """The accelerator, if any, and the processor with its usable cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    host = f"{_processor()}, {cores} core{'s' if cores != 1 else ''}"
+    here = cores()
+    host = f"{_processor()}, {here} core{'s' if here != 1 else ''}"
     first = jax.devices()[0]
     return host if first.platform == "cpu" else f"{first.device_kind} ({host})"
 

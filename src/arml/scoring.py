@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from arml.calibration import expected_error, temperature
+from arml.devices import everywhere, mesh_of
 from arml.evaluate import Predictions, Scores, Split, predictions
 from arml.experiment import Experiment, Trained, load
 from arml.experiment.options import fingerprint
@@ -51,6 +52,7 @@ def score(
     split: Split = "test",
     steps: int | None = None,
     change: Callable[[MetaLearner], MetaLearner] = lambda learner: learner,
+    devices: int = 1,
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Scored:
     """Score the newest checkpoint of a run folder on the first `tasks` tasks of a split.
@@ -59,6 +61,7 @@ def score(
 
     - `steps`: inner steps at test; those of the training if None.
     - `change`: what is done to the learner first.
+    - `devices`: of this process; they share the tasks, and the scores are the same to rounding.
     - `watch`: called with the tasks done and their total.
 
     **Raises** `RunError` for a folder that is no run or is damaged, `ValueError` for a number of
@@ -72,6 +75,8 @@ def score(
     run = load(folder)
     learner = change(run.learner if steps is None else with_steps(run.learner, steps))
     distribution = run.tasks(split)
+    mesh = mesh_of(devices)
+    learner, distribution = everywhere(mesh, (learner, distribution))
     classifies = distribution.problem.kind == "classification"
     total = tasks + (CALIBRATION_TASKS if classifies and split == "test" else 0)
     predicted = predictions(
@@ -80,6 +85,7 @@ def score(
         split=split,
         n=tasks,
         chunk=run.experiment.chunk,
+        mesh=mesh,
         watch=lambda done, _: watch(done, total),
     )
     calibration = None
@@ -88,10 +94,11 @@ def score(
         if split == "test":
             validated = predictions(
                 learner,
-                run.tasks("validation"),
+                everywhere(mesh, run.tasks("validation")),
                 split="validation",
                 n=CALIBRATION_TASKS,
                 chunk=run.experiment.chunk,
+                mesh=mesh,
                 watch=lambda done, _: watch(tasks + done, total),
             )
         calibration = calibrated(predicted, validated)

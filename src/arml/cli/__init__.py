@@ -73,9 +73,10 @@ def dispatch(arguments: Sequence[str]) -> int:
         close = get_close_matches(name, COMMANDS, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise UsageError(f"unknown command {name!r}: expected one of {', '.join(COMMANDS)}{hint}")
-    from arml.cli.compiled import keep_compiled
+    from arml.cli.environment import cores_as_devices, keep_compiled
 
     keep_compiled()
+    cores_as_devices()
     module, _, function = COMMANDS[name][0].partition(":")
     status: int = getattr(import_module(module), function)(rest)
     return status

@@ -17,6 +17,7 @@ from rich.text import Text
 from tyro.conf import Positional
 
 from arml.cli.console import INTERRUPTED, Stop, UsageError, parse, say
+from arml.machine import cores
 from arml.report.paper import overall
 from arml.report.study import export, write_study
 from arml.reproduce.costs import seconds
@@ -159,8 +160,7 @@ def _workers() -> int:
     there = any(Path(device).exists() for device in ("/dev/nvidia0", "/dev/accel0", "/dev/kfd"))
     if there and os.environ.get("JAX_PLATFORMS") != "cpu":
         return max(1, len(named))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, cores or 1)
+    return cores()
 
 
 def _list(console: Console, tables: Sequence[Table], work: Sequence[dict[str, Any]]) -> None:

@@ -123,6 +123,7 @@ class EvaluateOptions:
 def evaluate_command(arguments: Sequence[str]) -> int:
     """Score a run on new tasks, by family; compare two runs task by task"""
     options: EvaluateOptions = parse(EvaluateOptions, arguments, prog="arml evaluate")
+    from arml.devices import own_cores
     from arml.report.tables import terminal_table
     from arml.results import write_json
     from arml.scoring import difference, score
@@ -131,7 +132,12 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     with scoring() as watch:
         scored = [
             score(
-                folder, tasks=options.tasks, split=options.split, steps=options.steps, watch=watch
+                folder,
+                tasks=options.tasks,
+                split=options.split,
+                steps=options.steps,
+                devices=own_cores(),
+                watch=watch,
             )
             for folder in (options.folder, options.against)
             if folder is not None

@@ -15,6 +15,7 @@ from tyro.conf import arg
 from arml import checkpoint
 from arml.cli.console import INTERRUPTED, Display, Stop, TensorBoard, UsageError, parse, say
 from arml.cli.options import Field, recipe_at, taken
+from arml.devices import own_cores, sharing
 from arml.experiment import Experiment, run
 from arml.experiment.folder import check_claim
 from arml.processes import LostError, alone, join, leads, together
@@ -30,8 +31,14 @@ FIELDS: tuple[Field, ...] = (
     ),
     (
         "devices",
-        Annotated[int, arg(help="Devices of each process that share the tasks of a step.")],
-        1,
+        Annotated[
+            int,
+            arg(
+                help="Devices of each process that share the tasks of a step; 0: where a step on "
+                "images is made on a CPU, as many cores as share them evenly, and one otherwise."
+            ),
+        ],
+        0,
     ),
     (
         "coordinator",
@@ -130,6 +137,11 @@ def train_command(arguments: Sequence[str]) -> int:
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
         _finish(console, folder)
         return 0
+    devices = options.devices
+    if not devices:
+        # With others, all must have as many; and the steps of small networks take milliseconds.
+        several = alone() and not experiment.scan
+        devices = sharing(experiment.batch, experiment.chunk, own_cores()) if several else 1
     display, stop = Display(console, experiment.steps), Stop()
     write = TensorBoard(folder / "tensorboard") if options.tensorboard and leads() else None
 
@@ -150,7 +162,7 @@ def train_command(arguments: Sequence[str]) -> int:
             watch=watch,
             stop=stop,
             progress=reading,
-            devices=options.devices,
+            devices=devices,
         )
     if reached < experiment.steps:
         again = shlex.join(["arml", "train", *arguments])

@@ -6,7 +6,6 @@ memory-mapped from there.
 """
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32, Int, UInt8
 
+from arml.machine import cores
 from arml.tasks.sources import cache as caching
 from arml.tasks.sources.archive import Source, check_exists, open_source
 from arml.tasks.sources.decode import decode, quiet
@@ -165,7 +165,7 @@ def _decoded(
 ) -> Iterator[np.ndarray]:
     """The images in order, some at a time: memory does not grow with the source."""
     members = [m for images in source.classes.values() for m in images.values()]
-    with quiet(), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with quiet(), ThreadPoolExecutor(cores()) as pool:
         for start in range(0, len(members), CHUNK):
             some = members[start : start + CHUNK]
             where = [m if source.path.is_dir() else f"{source.path}: {m}" for m in some]

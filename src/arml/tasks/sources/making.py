@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from arml.files import RunError, read_json, write_json
+from arml.machine import cores
 from arml.tasks.sources.cache import checksum
 from arml.tasks.sources.decode import decode, quiet
 from arml.tasks.sources.layouts import Box, Classes
@@ -195,7 +196,7 @@ def _decoded(
 
     The next ones are read while some are decoded: memory holds two chunks.
     """
-    with quiet(), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with quiet(), ThreadPoolExecutor(cores()) as pool:
         waiting: deque[tuple[list[Wanted], list[Future[np.ndarray]]]] = deque()
         for some in _batched(_members(job, wanted, skip)):
             futures = [

@@ -1,4 +1,5 @@
-"""Compiled programs are kept between runs of the program, so that only the first waits for them."""
+"""What JAX reads from the environment when it is imported: compiled programs are kept, so that only
+the first run waits for them, and each core is a device."""
 
 import hashlib
 import os
@@ -6,6 +7,7 @@ import platform
 from contextlib import suppress
 from pathlib import Path
 
+from arml.machine import cores
 from arml.tasks.sources.cache import default_folder
 
 LARGEST = 2**30
@@ -28,6 +30,13 @@ def keep_compiled() -> None:
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder / _processor()))
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
+
+
+def cores_as_devices() -> None:
+    """Have JAX, once it is imported, see each core that this process may use as a device, unless it
+    is told otherwise; see `devices.own_cores`."""
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(cores()))
 
 
 def _prune(folder: Path) -> None:
