@@ -107,25 +107,20 @@ _convolve.defvjp(_convolve_fwd, _convolve_bwd)
 def _correlate(size: tuple[int, int], x: Array, g: Array) -> Array:
     """The kernel's gradient: `d[i, j] = sum over n, y, z of x[n, y + i, z + j]^T g[n, y, z]`.
 
-    Column shifts of `x` beside each other and row shifts of `g` beside each other make it one
-    matrix product, with `kw + kh` copies instead of the `kh * kw` of a patch matrix.
+    A matrix product for each row of the kernel, with the column shifts of `x` beside each other:
+    `kw` copies instead of the `kh * kw` of a patch matrix. `g` on the left, for XLA then takes a
+    product that is four times as fast as the other way around.
     """
     kh, kw = size
     h, w, c = x.shape[1:]
     o = g.shape[-1]
+    g = g.reshape(-1, o)
     if c < FEW_CHANNELS:
-        return (_patches(x, kh, kw).T @ g.reshape(-1, o)).reshape(kh, kw, c, o)
-    x = _pad(x, kh // 2, kw // 2)
-    g = _pad(g, kh - 1, 0)
-    columns = _beside([x[:, :, j : j + w] for j in range(kw)])
-    rows = _beside([g[:, kh - 1 - i : 2 * kh - 2 - i + h] for i in range(kh)])
-    return (columns.T @ rows).reshape(kw, c, kh, o).transpose(2, 0, 1, 3)
-
-
-def _beside(parts: list[Array]) -> Array:
-    """The channels of `parts` beside each other, one row for each position."""
-    joined = jnp.concatenate(parts, -1)
-    return joined.reshape(-1, joined.shape[-1])
+        return (_patches(x, kh, kw).T @ g).reshape(kh, kw, c, o)
+    padded = _pad(x, kh // 2, kw // 2)
+    columns = jnp.concatenate([padded[:, :, j : j + w] for j in range(kw)], -1)
+    rows = [g.T @ columns[:, i : i + h].reshape(-1, kw * c) for i in range(kh)]
+    return jnp.stack(rows).reshape(kh, o, kw, c).transpose(0, 2, 3, 1)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
