@@ -3,6 +3,7 @@
 Everything here is differentiable any number of times.
 """
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
@@ -10,6 +11,7 @@ from jaxtyping import Array, Float
 Moments = tuple[Float[Array, " c"], Float[Array, " c"]]
 
 
+@jax.custom_jvp
 def moments(x: Float[Array, "n *space c"]) -> Moments:
     """The mean and the biased variance of each channel over examples and positions.
 
@@ -19,6 +21,17 @@ def moments(x: Float[Array, "n *space c"]) -> Moments:
     axes = tuple(range(x.ndim - 1))
     mean = jnp.mean(x, axis=axes)
     return mean, jnp.mean(jnp.square(x - mean), axis=axes)
+
+
+@moments.defjvp
+def _moments_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Moments, Moments]:
+    # A variance does not change with the mean that it is taken about: a sum over all of x that
+    # plain differentiation forms again in each gradient.
+    (x,), (dx,) = primals, tangents
+    mean, variance = moments(x)
+    axes = tuple(range(x.ndim - 1))
+    changes = jnp.mean(dx, axis=axes), 2 * jnp.mean((x - mean) * dx, axis=axes)
+    return (mean, variance), changes
 
 
 def batch_norm(
