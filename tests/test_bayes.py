@@ -163,6 +163,7 @@ def test_error_is_at_the_known_floor_and_below_trivial_predictors(scored):
     assert np.median(own) > DRAWS / 10
 
 
+@pytest.mark.slow
 def test_functions_agree_with_the_learner_and_with_few_points():
     tasks = functions_2d(shots=1)
     sample_key, key = jax.random.split(jax.random.key(4))
@@ -187,6 +188,7 @@ def test_functions_agree_with_the_learner_and_with_few_points():
     np.testing.assert_allclose(backwards, mean, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_support_out_of_every_prior_still_gives_numbers(paper, scored):
     supports, xs, keys = (
         scored[0].support,

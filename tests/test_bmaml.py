@@ -151,7 +151,13 @@ def test_without_priors_one_particle_is_maml():
     np.testing.assert_allclose(predicted, jax.nn.log_softmax(maml(on.query.x)), rtol=1e-9)
 
 
-@pytest.mark.parametrize("problem", [REGRESSION, CLASSES], ids=["regression", "classes"])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(REGRESSION, id="regression", marks=pytest.mark.slow),
+        pytest.param(CLASSES, id="classes"),
+    ],
+)
 def test_a_step_of_all_particles_is_that_of_the_loop(problem):
     """The inner loop against NumPy, from each particle's own gradient."""
     on, ours = task(problem), built(problem)

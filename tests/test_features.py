@@ -179,6 +179,7 @@ def test_test_tasks_are_those_of_the_pictures(pictures, features, tmp_path, monk
         np.testing.assert_array_equal(seen.query.y, read.query.y)
 
 
+@pytest.mark.slow
 def test_the_packages_pictures_are_made_once_and_their_tasks_are_those_of_the_pixels(
     tmp_path, monkeypatch
 ):
