@@ -6,10 +6,11 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from arml.cli import environment
-from arml.compilation import LARGE, ONCE, _known, jit, short
+from arml.compilation import LARGE, ONCE, _known, jit, short, vmap
 from arml.machine import cores
 
 
@@ -88,3 +89,13 @@ def test_the_oldest_programs_make_room(folder, monkeypatch):
         os.utime(path, (1000 - age, 1000 - age))
     environment.keep_compiled()
     assert sorted(path.name for path in folder.glob("*/*")) == ["0", "1"]
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_one_element_is_mapped_as_several_are(n):
+    x = {"a": jnp.arange(2.0 * n).reshape(n, 2)}, jnp.arange(1.0 * n)
+    ours, theirs = (
+        mapped(lambda tree, i: (tree["a"].sum() + i, tree["a"] * 2))(*x)
+        for mapped in (vmap, jax.vmap)
+    )
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)

@@ -1,4 +1,5 @@
-"""What XLA is told where its defaults cost more than they give, by what a program is for.
+"""What XLA is told where its defaults cost more than they give, by what a program is for; and what
+it is spared.
 
 On a CPU most of the wait before the first step is compilation. The settings change rounding at
 most. On other devices XLA's defaults stand.
@@ -51,3 +52,16 @@ def short(function: F) -> F:
     # When first called, as the device is not to be touched before.
     compiled = cache(lambda: jit(function, LARGE))
     return cast(F, lambda *arguments: compiled()(*arguments))
+
+
+def vmap(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.vmap(function)`; of a single element, `function` itself, which is traced and compiled
+    sooner."""
+
+    def mapped(*arguments: Any) -> Any:
+        if len(jax.tree.leaves(arguments)[0]) > 1:
+            return jax.vmap(function)(*arguments)
+        result = function(*jax.tree.map(lambda a: a[0], arguments))
+        return jax.tree.map(lambda a: a[None], result)
+
+    return mapped

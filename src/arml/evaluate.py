@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from arml.compilation import short
+from arml.compilation import short, vmap
 from arml.devices import over_tasks
 from arml.episodes import TaskDistribution
 from arml.learner import MetaLearner
@@ -54,7 +54,7 @@ def predict_chunk(
             outputs = learner.adapt(task.support, key=adapt_key).predict(task.query.x)
             return outputs, task.query.y, score(outputs, task.query.y), task.family
 
-        return None, jax.vmap(one)(keys)
+        return None, vmap(one)(keys)
 
     return over_tasks(mesh, predicted)((learner, tasks), keys)[1]
 

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.checks import at_least
-from arml.compilation import LARGE, jit
+from arml.compilation import LARGE, jit, vmap
 from arml.devices import over_tasks, share
 from arml.episodes import Task, TaskDistribution
 from arml.inner import GradientDescent
@@ -172,7 +172,7 @@ def make_step(
 
         def objective(trained: MetaLearner, some: Task, keys: Array) -> tuple[Array, Array]:
             learner = eqx.combine(trained, rest)
-            losses = jax.vmap(lambda task, key: learner.meta_loss(task, key=key))(some, keys)
+            losses = vmap(lambda task, key: learner.meta_loss(task, key=key))(some, keys)
             return jnp.sum(losses) / batch, losses  # Eq. (1), (11)
 
         def accumulate(total: MetaLearner, some: tuple[Task, Array]) -> tuple[MetaLearner, Array]:
