@@ -211,6 +211,14 @@ def test_no_gradient_flows_through_the_leader():
     assert np.all(gradient.particles.log_gamma != 0)  # through the follower's steps
 
 
+def test_without_the_chase_the_loss_is_that_of_the_mean_prediction():
+    on = task(REGRESSION)
+    ours = built(REGRESSION, objective="query")
+    predicted = ours.adapt(on.support, key=KEY).predict(on.query.x)
+    loss = jnp.mean(jnp.square(predicted - on.query.y))
+    np.testing.assert_allclose(ours.meta_loss(on, key=KEY), loss, rtol=1e-10)
+
+
 def test_particles_that_coincide_have_finite_gradients():
     on, ours = task(REGRESSION), built(REGRESSION)
     same = jax.tree.map(lambda a: jnp.broadcast_to(a[:1], a.shape), ours.particles)

@@ -25,6 +25,7 @@ Differences
   same root mean square, array by array; vectors (zero biases) start as they are.
 - The leader sees the query set through the network's own normalisation of queries.
 - The training loss is the chaser loss: it says nothing of quality, the validation score does.
+  `objective="query"` trains on the prediction's loss instead, as MAML does.
 """
 
 import math
@@ -96,6 +97,7 @@ class BMAML(MetaLearner):
     inner: GradientDescent
     """The rate, the follower's steps and how they are differentiated."""
     leader_steps: int = eqx.field(static=True)
+    objective: Literal["chaser", "query"] = eqx.field(static=True)
     acts: Literal["all", "head"] = eqx.field(static=True)
     combine: Combine = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
@@ -169,7 +171,11 @@ class BMAML(MetaLearner):
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The chaser loss: the squared distance of the follower's weights to the leader's, which
-        are held fixed, summed over particles."""
+        are held fixed, summed over particles. With the objective `query`, the loss of the
+        follower's prediction, as MAML's."""
+        if self.objective == "query":
+            adapted = self.adapt(task.support, key=key)
+            return self.loss(adapted.predict(task.query.x), task.query.y)
         read = self.given(task.support.x)
         on_support, on_query = read(task.support.x), read(task.query.x)
 
@@ -213,6 +219,8 @@ class BMAMLOptions(InnerOptions):
     """What the particles are: whole networks, or heads on a shared body (images)."""
     leader_steps: int = 1
     """Steps on support and query set that the leader takes beyond the follower."""
+    objective: Literal["chaser", "query"] = "chaser"
+    """The outer loss: how far the follower is from the leader, or its loss on the queries."""
 
     def check(self) -> None:
         """Refuse options that mean nothing."""
@@ -232,6 +240,7 @@ class BMAMLOptions(InnerOptions):
             net=eqx.tree_at(lambda n: n.head, net, rest) if head else rest,
             inner=self.descent(particles[0]),
             leader_steps=self.leader_steps,
+            objective=self.objective,
             acts=self.acts,
             combine=combine_of(problem),
             loss=loss_of(problem),
