@@ -45,12 +45,14 @@ def serve(
 
 
 class Worker:
-    """A worker process: `python script arguments...`."""
+    """A worker process: `python script arguments...`, with `env` as its environment if given."""
 
-    def __init__(self, python: str, script: str, *arguments: object) -> None:
+    def __init__(
+        self, python: str, script: str, *arguments: object, env: dict[str, str] | None = None
+    ) -> None:
         command = [python, str(HERE / script), *map(str, arguments)]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )
         self.facts = json.loads(self._answer())
 

@@ -208,6 +208,23 @@ def roofline(value: dict[str, Any]) -> str:
     return f"{rows(head, body, 2)}\n\n{said} {caption(value)}"
 
 
+def before(value: dict[str, Any]) -> str:
+    """The same now and at an earlier commit."""
+    results = value["results"]
+    body = [
+        [
+            r["case"],
+            duration(r["ours_seconds"]["median"]),
+            duration(r["theirs_seconds"]["median"]),
+            f"{ratio(r['times_as_fast'])} times as fast",
+        ]
+        for r in results
+    ]
+    head = ["one outer step, or what is said", f"now ({results[0]['now']})"]
+    head += [f"before ({results[0]['before']})", "ratio (extremes)"]
+    return f"{rows(head, body)}\n\n{caption(value)}"
+
+
 def devices(value: dict[str, Any]) -> str:
     """Tasks a second in two processes against one."""
     body = [
@@ -231,6 +248,7 @@ def devices(value: dict[str, Any]) -> str:
 
 BLOCKS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "ratios": (("regression2d", "conv4"), ratios),
+    "before": (("before",), before),
     "methods": (("methods",), methods),
     "start": (("startup",), starting),
     "devices": (("devices",), devices),
