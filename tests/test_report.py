@@ -187,6 +187,10 @@ def test_the_readme_is_redrawn_between_its_markers_only(
     assert tables.main([*command, "--check"]) == 0
     assert tables.main(command) == 0
     assert readme.read_text() == text
+    # A study beside them has a page of its own.
+    write_json(results / "laptop" / "study.json", {})
+    write_json(results / "laptop" / "runs" / "maml" / "seed-0" / "result.json", result())
+    assert tables.main([*command, "--check"]) == 0
 
 
 def test_the_readme_command_explains_its_errors(

@@ -229,7 +229,8 @@ def export(folder: Path, out: Path) -> None:
     try:
         for path in [folder / "study.json", folder / "claims.json", folder / "index.html"]:
             _copy(path, out / path.name)
-        for run in sorted(path.parent for path in (folder / "runs").rglob("config.json")):
+        # A run that has only begun has no metrics yet.
+        for run in sorted(path.parent for path in (folder / "runs").rglob("metrics.jsonl")):
             for path in sorted(path for pattern in KEPT for path in run.glob(pattern)):
                 _copy(path, out / path.relative_to(folder))
             lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)

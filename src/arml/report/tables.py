@@ -145,14 +145,17 @@ def machines(rows: Sequence[Row]) -> str:
 
 
 def readme_table(results_dir: Path | str) -> str:
-    """The tables of every `result.json` under a folder, as Markdown.
+    """The tables of every `result.json` under a folder, as Markdown; those of a study (`arml
+    reproduce`) have a page of their own, and are left out.
 
     **Raises:** `RunError` if there is no such folder, or for a damaged file.
     """
     folder = Path(results_dir)
     if not folder.is_dir():
         raise RunError(f"expected a folder of results at {folder}, found none; check its name")
-    rows = make_rows(sorted(folder.rglob("result.json")))
+    studies = [path.parent for path in folder.rglob("study.json")]
+    found = (path for path in folder.rglob("result.json") if not {*path.parents} & {*studies})
+    rows = make_rows(sorted(found))
     if not rows:
         return "*No results yet.*"
     return "\n\n".join([*map(markdown, sections(rows)), NOTE])
