@@ -212,6 +212,7 @@ MEASURED: dict[str, tuple[float, float]] = {
     "regression2d/mumomaml": (16, 0.248),
     "regression2d/reptile": (3.5, 2.59),
     "regression2d/anil": (1, 1.23),
+    "regression2d/first-order-maml": (3, 2.54),
     "regression2d/bmaml": (40, 2.58),
     "regression2d/versa": (8, 0.300),
     "regression2d/llama": (18, 1.02),
