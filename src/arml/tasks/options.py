@@ -274,10 +274,11 @@ def check_episodes(options: Any) -> None:
 
 
 def device_room() -> int:
-    """Bytes of images that are put on the device; what is larger is streamed.
+    """Bytes of images that are put on a device; what is larger is streamed.
 
     `$ARML_DEVICE_GIB` says it, and is no part of an experiment, for it changes no task; otherwise
-    it is a quarter of an accelerator's memory, or 4 GiB.
+    it is a quarter of an accelerator's memory, or 4 GiB in all for the cores of a CPU, each of
+    which may hold a copy.
     """
     said = os.environ.get("ARML_DEVICE_GIB")
     if said:
@@ -286,4 +287,4 @@ def device_room() -> int:
         except (ValueError, OverflowError):
             raise ValueError(f"ARML_DEVICE_GIB must be a number of GiB, got {said!r}") from None
     memory = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
-    return int(memory) // 4 if memory else 4 * 2**30
+    return int(memory) // 4 if memory else 4 * 2**30 // jax.local_device_count()
