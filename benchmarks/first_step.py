@@ -1,20 +1,33 @@
-"""A run as `arml train` makes it, up to its first steps: `python first_step.py RECIPE` says so when
-they are done, and goes on until it is killed."""
+"""A run as `arml train` makes it, up to its first steps: `python first_step.py RECIPE` says, when
+they are done, how many seconds its imports took, and what XLA took to compile the programs or to
+read them; and goes on until it is killed."""
 
+import json
 import sys
+import time
 from dataclasses import replace
 from tempfile import TemporaryDirectory
 
-from arml.cli.environment import cores_as_devices, keep_compiled
-
 
 def main() -> None:
+    begun = time.perf_counter()
+    from arml.cli.environment import cores_as_devices, keep_compiled
+
     keep_compiled()
     cores_as_devices()
+    import jax
+
     from arml.devices import own_cores, sharing
     from arml.experiment import run
     from arml.recipes import recipe
 
+    taken = {"imports": time.perf_counter() - begun, "XLA": 0.0}
+
+    def heard(event: str, seconds: float, **facts: object) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            taken["XLA"] += seconds
+
+    jax.monitoring.register_event_duration_secs_listener(heard)
     experiment, devices = recipe(sys.argv[1]), 1
     if not experiment.scan:  # one dispatch is one step
         experiment = replace(experiment, interval=1)
@@ -22,7 +35,7 @@ def main() -> None:
 
     def watch(step: int, record: object) -> None:
         if step:
-            print(step, flush=True)
+            print(json.dumps(taken), flush=True)
 
     with TemporaryDirectory() as folder:
         run(experiment, folder, watch=watch, devices=devices)

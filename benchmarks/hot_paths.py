@@ -17,6 +17,8 @@ from arml.compilation import short
 from arml.episodes import TaskDistribution
 from arml.evaluate import predict_chunk
 from arml.learner import Conditioned, MetaLearner
+from arml.nn.convolution import convolve
+from arml.nn.networks import Body, ConvBlock
 from arml.train import make_step, start
 from counts import FORWARD, GRADIENT, RANDOM, SECOND, Work
 
@@ -81,6 +83,11 @@ def paths(
         shared = isinstance(learner, MAML)
         function = partial(meta_gradient, loss=learner.loss, shared=shared)
         found.append(Path("inner loop, with its gradient", function, given, inner * at_once))
+    if side and isinstance(learner, MAML):
+        found += [
+            convolutions(learner.net.body, f"convolutions of the {name} set", n, side)
+            for name, n in (("support", support), ("query", query))
+        ]
     step = (sampled + encoded + inner) * experiment.batch + counts.adam(counts.size(learner))
     found.append(outer(learner, tasks, experiment, step, dispatch))
     chunk = experiment.chunk
@@ -101,6 +108,27 @@ def meta_gradient(inner: Any, net: Any, tasks: Any, *, loss: Any, shared: bool) 
 
     mapped = jax.vmap(query_loss, in_axes=(None if shared else 0, 0))
     return eqx.filter_grad(lambda net: jnp.sum(mapped(net, tasks)))(net)
+
+
+def convolutions(body: Body, name: str, n: int, side: int) -> Path:
+    """The convolutions of one task alone, each by itself with both its gradients: what a step of
+    images would take if all else were free, divided by how often it makes them."""
+    kernels = [block.layer.kernel for block in body.blocks if isinstance(block, ConvBlock)]
+    sides = [side // 2**i for i in range(len(kernels))]
+    inputs = [
+        jnp.ones((n, size, size, kernel.shape[2]))
+        for size, kernel in zip(sides, kernels, strict=True)
+    ]
+
+    def each(inputs: list[jax.Array], kernels: list[jax.Array]) -> Any:
+        made = [jax.vjp(convolve, x, kernel) for x, kernel in zip(inputs, kernels, strict=True)]
+        return [(result, *gradients(result)) for result, gradients in made]
+
+    layers = [
+        counts.convolution(n, size, *kernel.shape[1:])
+        for size, kernel in zip(sides, kernels, strict=True)
+    ]
+    return Path(name, each, (inputs, kernels), sum(layers, Work()) * 3)
 
 
 def encoding(

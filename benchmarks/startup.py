@@ -2,6 +2,7 @@
 the end of its first steps, with nothing compiled before (cold) and with what the program kept of an
 earlier run (warm)."""
 
+import json
 import os
 import subprocess
 import sys
@@ -26,8 +27,9 @@ def seconds(command: list[str]) -> float:
     return time.perf_counter() - begun
 
 
-def first_step(recipe: str, cache: str) -> float:
-    """Seconds from the start of the process to the end of its first dispatch."""
+def first_step(recipe: str, cache: str) -> dict[str, float]:
+    """Seconds from the start of the process to the end of its first dispatch, and what of them were
+    imports and XLA."""
     begun = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, str(HERE / "first_step.py"), recipe],
@@ -41,7 +43,7 @@ def first_step(recipe: str, cache: str) -> float:
     process.wait()
     if not said:
         raise RuntimeError(f"{recipe} took no step; see above")
-    return taken
+    return {"all": taken, **json.loads(said)}
 
 
 def main() -> None:
@@ -52,16 +54,22 @@ def main() -> None:
     for _ in range(rounds):
         for name, command in COMMANDS.items():
             taken[name].append(seconds(command))
+    starts: dict[str, list[dict[str, float]]] = {}
     for recipe in RECIPES:
-        cold, warm = taken[f"{recipe}, cold"], taken[f"{recipe}, warm"] = [], []
+        cold, warm = starts[f"{recipe}, cold"], starts[f"{recipe}, warm"] = [], []
         for _ in range(1 if options.quick else 3):
             with TemporaryDirectory() as cache:
                 cold.append(first_step(recipe, cache))
                 warm.extend(first_step(recipe, cache) for _ in range(2))
+    parts = {
+        name: {part: spread([start[part] for start in found]) for part in ("imports", "XLA")}
+        for name, found in starts.items()
+    }
+    taken |= {name: [start["all"] for start in found] for name, found in starts.items()}
     results = {name: spread(values) for name, values in taken.items()}
     for name, value in results.items():
         print(f"{name}: {value['median']:.2f} s ({value['min']:.2f} to {value['max']:.2f})")
-    write("startup", {"seconds": results}, before, quick=options.quick)
+    write("startup", {"seconds": results, "parts": parts}, before, quick=options.quick)
 
 
 if __name__ == "__main__":

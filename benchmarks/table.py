@@ -132,11 +132,20 @@ def methods(value: dict[str, Any]) -> str:
 
 def starting(value: dict[str, Any]) -> str:
     """What a user waits for at the start."""
-    body = [[f"`{name}`", timed(spread)] for name, spread in value["results"]["seconds"].items()]
-    body = [
-        [name.replace(", cold`", "`, cold").replace(", warm`", "`, warm"), t] for name, t in body
-    ]
-    return f"{rows(['start', 'time (extremes)'], body)}\n\n{caption(value)}"
+    parts = value["results"]["parts"]
+    body = []
+    for name, spread in value["results"]["seconds"].items():
+        command, _, state = name.partition(", ")
+        of_it = parts.get(name, {})
+        body.append(
+            [
+                f"`{command}`" + (state and f", {state}"),
+                timed(spread),
+                *(duration(of_it[p]["median"]) if of_it else "" for p in ("imports", "XLA")),
+            ]
+        )
+    head = ["start", "time (extremes)", "of it imports", "of it XLA"]
+    return f"{rows(head, body)}\n\n{caption(value)}"
 
 
 def sampling(value: dict[str, Any]) -> str:
@@ -225,6 +234,24 @@ def before(value: dict[str, Any]) -> str:
     return f"{rows(head, body)}\n\n{caption(value)}"
 
 
+def choices(value: dict[str, Any]) -> str:
+    """What each choice is worth."""
+    body = [
+        [
+            r["done"],
+            r["otherwise"],
+            "MAML, 28 px" if r["case"][0] == "conv4" else f"{title(r['case'][1])}, 2-D",
+            duration(r["ours_seconds"]["median"]),
+            ratio(r["times_as_fast"]),
+            *(duration(r[side]["compile_and_first_step_seconds"]) for side in ("ours", "theirs")),
+        ]
+        for r in value["results"]
+    ]
+    head = ["what is done", "in the place of", "of", "an outer step", "times as fast (extremes)"]
+    head += ["first dispatch", "in the place of"]
+    return f"{rows(head, body, 3)}\n\n{caption(value)}"
+
+
 def devices(value: dict[str, Any]) -> str:
     """Tasks a second in two processes against one."""
     body = [
@@ -249,6 +276,7 @@ def devices(value: dict[str, Any]) -> str:
 BLOCKS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "ratios": (("regression2d", "conv4"), ratios),
     "before": (("before",), before),
+    "choices": (("choices",), choices),
     "methods": (("methods",), methods),
     "start": (("startup",), starting),
     "devices": (("devices",), devices),

@@ -28,6 +28,13 @@ def test_the_tables_are_those_of_the_files():
     assert done.returncode == 0, done.stderr
 
 
+def test_every_choice_can_be_made_otherwise(beside, tmp_path):
+    import choices
+
+    for choice in choices.CHOICES:
+        choices.changed(tmp_path, choice.changes)
+
+
 def test_products_and_operations_against_xla(beside):
     """A second-order inner step has nine products a layer, four where it reads the data: what XLA
     counts in the compiled program, and the same as two ways to count its operations."""

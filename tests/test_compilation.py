@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from arml.cli import environment
-from arml.compilation import LARGE, ONCE, _known, jit, short, vmap
+from arml.compilation import LARGE, ONCE, _known, jit, short, unbatched, vmap
 from arml.machine import cores
 
 
@@ -99,3 +99,25 @@ def test_one_element_is_mapped_as_several_are(n):
         for mapped in (vmap, jax.vmap)
     )
     jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_matrices_of_a_batch_reach_lapack_one_at_a_time():
+    """As two batches at once never end where there are two threads."""
+    spread = jax.random.normal(jax.random.key(0), (6, 5, 5))
+    matrices = spread @ spread.mT
+
+    def values(one, other):
+        """Of two matrices, with nothing between them that would keep the second waiting."""
+        return [unbatched(jnp.linalg.eigh)(matrix)[0] for matrix in (one, other)]
+
+    mapped = jax.jit(jax.vmap(values))
+    lapack = [
+        line
+        for line in mapped.lower(matrices, 2 * matrices).as_text().splitlines()
+        if "@lapack_ssyevd" in line
+    ]
+    assert lapack
+    assert not any("tensor<6x" in line for line in lapack)
+    once, twice = mapped(matrices, 2 * matrices)
+    assert jnp.allclose(once, jnp.linalg.eigvalsh(matrices), atol=1e-4)
+    assert jnp.allclose(twice, 2 * once, atol=1e-4)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import equinox as eqx
 import jax
+from jax.custom_batching import sequential_vmap
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,3 +66,18 @@ def vmap(function: Callable[..., Any]) -> Callable[..., Any]:
         return jax.tree.map(lambda a: a[None], result)
 
     return mapped
+
+
+def unbatched(function: F) -> F:
+    """`function`, whose `vmap` is a loop on a CPU: for what calls LAPACK.
+
+    jaxlib shares a batch of matrices among threads, and waits for them in one of the same threads:
+    as many such calls at once as there are threads never end. For a single matrix it does not wait.
+    """
+    # Defaults that are no arrays would become arguments.
+    looped = sequential_vmap(lambda *arguments: function(*arguments))
+
+    def call(*arguments: Any) -> Any:
+        return (looped if jax.default_backend() == "cpu" else function)(*arguments)
+
+    return cast(F, call)

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from arml.checks import classes_only
+from arml.compilation import unbatched
 from arml.episodes import Examples, Problem, Task
 from arml.learner import Adapted, Loss, MetaLearner, Network
 from arml.losses import loss_of
@@ -106,7 +107,7 @@ def projection(errors: Float[Array, "ways d"], present: Bool[Array, " ways"]) ->
     # Column k of Q belongs to row k, given the rows before it: absent classes go last, where their
     # columns can be left out.
     ordered = jax.lax.stop_gradient(errors)[jnp.argsort(~present)]
-    basis = jnp.linalg.qr(ordered.T)[0]
+    basis = jax.lax.stop_gradient(unbatched(jnp.linalg.qr)(ordered.T)[0])
     basis = jnp.where(jnp.arange(len(errors)) < jnp.sum(present), basis, 0)
     return lambda x: x - (x @ basis) @ basis.T
 

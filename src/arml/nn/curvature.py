@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from arml.compilation import unbatched
 from arml.nn.networks import BaseNetwork, Convolution
 
 Root = Callable[[Float[Array, "n outputs"]], Float[Array, "k n outputs"]]
@@ -149,8 +150,13 @@ def log_det_kronecker(layer: Layer, precision: float) -> Float[Array, ""]:
 def _eigenvalues(matrix: Float[Array, "d d"]) -> Float[Array, " d"]:
     """Of a matrix that is positive and semi-definite. Their first derivative is that of v^T M v
     with v held fixed, which is finite where eigenvalues coincide too."""
-    vectors = jnp.linalg.eigh(jax.lax.stop_gradient(matrix))[1]
+    vectors = jax.lax.stop_gradient(_eigenvectors(jax.lax.stop_gradient(matrix)))
     return jnp.maximum(jnp.sum(vectors * (matrix @ vectors), axis=0), 0.0)
+
+
+@unbatched
+def _eigenvectors(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    return jnp.linalg.eigh(matrix)[1]
 
 
 def log_det_diagonal(layer: Layer, precision: float) -> Float[Array, ""]:

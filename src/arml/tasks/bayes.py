@@ -29,6 +29,7 @@ import numpy as np
 from jax.scipy.special import log_ndtr, logsumexp, ndtri
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.compilation import unbatched
 from arml.episodes import Examples
 from arml.tasks.functions import FAMILIES, FLAT, FUNCTIONS, PRIOR_HIGH, PRIOR_LOW, Functions
 
@@ -197,7 +198,7 @@ def _linear(
     missing = max(0, 4 - z.shape[0])
     design = jnp.pad(design / noise, ((0, missing), (0, 0)))
     z = jnp.pad(z / noise, (0, missing))
-    q, r = jnp.linalg.qr(design)
+    q, r = unbatched(jnp.linalg.qr)(design)
     projected = q.T @ z
     residual = z - q @ projected
     draws = uniform.shape[0]
