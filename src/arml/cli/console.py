@@ -48,7 +48,10 @@ def parse(kind: type, arguments: Sequence[str], *, prog: str) -> Any:
     try:
         with contextlib.redirect_stderr(said):
             return tyro.cli(
-                kind, args=list(arguments), prog=prog, config=(tyro.conf.OmitArgPrefixes,)
+                kind,
+                args=list(arguments),
+                prog=prog,
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.DisallowNone),
             )
     except SystemExit as end:
         if not end.code:
