@@ -194,8 +194,10 @@ def test_the_page_has_all_rows_the_verdicts_and_its_figures_beside_it(page: Path
 def test_what_is_exported_draws_the_same_tables(page: Path, tmp_path: Path) -> None:
     out = tmp_path / "kept"
     (page.parent / "runs/ARML/seed-0/checkpoints/100").mkdir(parents=True)
+    (page.parent / "runs/A/seed-0/metrics.jsonl").unlink()  # as of what trains nothing
     export(page.parent, out)
     assert not list(out.rglob("checkpoints"))
+    assert (out / "runs/A/seed-0/result.json").exists()
     assert '"loss"' not in (out / "runs/ARML/seed-0/metrics.jsonl").read_text()
     found = [verdict.plain() for verdict in judge(load_study(out))]
     assert plain(found) == read_json(page.parent / "claims.json")["claims"]

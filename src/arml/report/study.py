@@ -229,13 +229,15 @@ def export(folder: Path, out: Path) -> None:
     try:
         for path in [folder / "study.json", folder / "claims.json", folder / "index.html"]:
             _copy(path, out / path.name)
-        # A run that has only begun has no metrics yet.
-        for run in sorted(path.parent for path in (folder / "runs").rglob("metrics.jsonl")):
+        for run in sorted(path.parent for path in (folder / "runs").rglob("config.json")):
             for path in sorted(path for pattern in KEPT for path in run.glob(pattern)):
                 _copy(path, out / path.relative_to(folder))
-            lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-            kept = "".join(line for line in lines if '"validation"' in line)
-            write_text(out / run.relative_to(folder) / "metrics.jsonl", kept)
+            metrics = run / "metrics.jsonl"
+            # A run that has only begun has none, nor one that trains nothing.
+            if metrics.exists():
+                lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+                kept = "".join(line for line in lines if '"validation"' in line)
+                write_text(out / run.relative_to(folder) / "metrics.jsonl", kept)
     except OSError as error:
         raise RunError(f"could not copy to {out}: {error.strerror or error}") from error
 
