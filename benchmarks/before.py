@@ -1,10 +1,11 @@
 """One outer step as it is now against what it was at an earlier commit, each side with its own
 sources and in its own process, in turns: `python before.py COMMIT [--cases NAME...]`.
 
-And the scoring of 400 test tasks by `arml evaluate`, from the start of its process to its end, of
-one run on pictures that is made first.
+And the scoring of 1,000 test tasks by `arml evaluate`, from the start of its process to its end, of
+one run on pictures that is made first. Cases that are not run keep what is in the file.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -25,8 +26,8 @@ CASES: dict[str, tuple[object, ...]] = {
     "MAML, 84 px, 1-shot": ("conv4", 84, 1),
     "MAML, 84 px, 5-shot": ("conv4", 84, 5),
 }
-EVALUATION = "evaluation of 400 tasks, 32 px"
-TASKS, TRAINED = 400, 20
+TASKS, TRAINED = 1000, 20
+EVALUATION = f"evaluation of {TASKS:,} tasks, 32 px"
 
 
 def git(*words: object) -> str:
@@ -63,12 +64,20 @@ def evaluations(trees: list[Path], scratch: Path, rounds: int) -> dict[str, Any]
     }
 
 
+def kept(names: list[str]) -> list[dict[str, Any]]:
+    """What the file has of the other cases."""
+    path = HERE / "results" / "before.json"
+    results = json.loads(path.read_text(encoding="utf-8"))["results"] if path.exists() else []
+    return [r for r in results if r["case"] in {*CASES, EVALUATION} - {*names}]
+
+
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("commit", help="the earlier one")
     parser.add_argument("--cases", nargs="+", choices=[*CASES, EVALUATION], help="these only")
     options = parser.parse_args()
-    before, results = machine(), []
+    names = options.cases or [*CASES, EVALUATION]
+    before, results = machine(), kept(names)
     rounds, seconds = (3, 1.0) if options.quick else (7, 3.0)
     commits = {"now": git("rev-parse", "--short", "HEAD")}
     commits["before"] = git("rev-parse", "--short", options.commit)
@@ -76,7 +85,7 @@ def main() -> None:
         now, then = HERE.parent, Path(folder) / "before"
         git("worktree", "add", "--detach", then, options.commit)
         try:
-            for name in options.cases or [*CASES, EVALUATION]:
+            for name in names:
                 if name == EVALUATION:
                     result = evaluations([now, then], Path(folder), 2 if options.quick else 5)
                 else:

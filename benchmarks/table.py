@@ -229,8 +229,9 @@ def before(value: dict[str, Any]) -> str:
         ]
         for r in results
     ]
-    head = ["one outer step, or what is said", f"now ({results[0]['now']})"]
-    head += [f"before ({results[0]['before']})", "ratio (extremes)"]
+    now, then = (", ".join(dict.fromkeys(r[side] for r in results)) for side in ("now", "before"))
+    head = ["one outer step, or what is said", f"now ({now})", f"before ({then})"]
+    head += ["ratio (extremes)"]
     return f"{rows(head, body)}\n\n{caption(value)}"
 
 
