@@ -204,11 +204,11 @@ def main() -> None:
         facts = {"done": choice.done, "otherwise": choice.otherwise, "case": choice.case}
         results.append({**facts, **result})
         gain = result["times_as_fast"]
-        first = (result[side]["compile_and_first_step_seconds"] for side in ("ours", "theirs"))
+        first, other = (result[s]["compile_and_first_step_seconds"] for s in ("ours", "theirs"))
         print(
             f"{choice.done} (or {choice.otherwise}): {gain['median']:.2f} times as fast "
-            f"({gain['min']:.2f} to {gain['max']:.2f}); first dispatch "
-            "{:.1f} s, {:.1f} s".format(*first),
+            f"({gain['min']:.2f} to {gain['max']:.2f}); first dispatch {first:.1f} s, "
+            f"{other:.1f} s",
             flush=True,
         )
         write("choices", results, before, quick=options.quick)

@@ -32,7 +32,13 @@ def test_every_choice_can_be_made_otherwise(beside, tmp_path):
     import choices
 
     for choice in choices.CHOICES:
-        choices.changed(tmp_path, choice.changes)
+        folder = choices.changed(tmp_path, choice.changes)
+        assert choice.changes
+        for file, old, new in choice.changes:
+            text = (folder / file).read_text(encoding="utf-8")
+            compile(text, file, "exec")
+            assert new in text
+            assert old not in text.replace(new, "")
 
 
 def test_products_and_operations_against_xla(beside):

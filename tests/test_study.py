@@ -143,6 +143,7 @@ def test_verdicts_are_computed_from_the_differences(study: Path) -> None:
         strict=False,
     ):
         assert said in verdict.said
+    assert "A worse" in found[7].said
     assert "-0.3" in found[0].said
     assert "p < 0.001, 200 tasks, by seed" in found[0].said
 

@@ -175,6 +175,8 @@ def _decide(claim: Claim, table: StudyTable, found: Comparison) -> Verdict:
     lead = found.mean if accuracy else -found.mean
     if found.counts:
         what = "better" if lead > 0 else "worse"
+        # A claim of saturation begins with the other of the two.
+        what = f"{claim.better} {what}" if claim.equal else what
     else:
         over_tasks = found.adjusted is not None and found.adjusted < LEVEL
         what = "the seeds disagree" if over_tasks else "no difference beyond chance"

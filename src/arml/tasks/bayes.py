@@ -26,10 +26,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_batching import sequential_vmap
 from jax.scipy.special import log_ndtr, logsumexp, ndtri
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.compilation import unbatched
 from arml.episodes import Examples
 from arml.tasks.functions import FAMILIES, FLAT, FUNCTIONS, PRIOR_HIGH, PRIOR_LOW, Functions
 
@@ -184,6 +184,14 @@ def _conditional(
     return value, jnp.where(narrow, -0.5 * (scale * value - target) ** 2, log_mean)
 
 
+@sequential_vmap
+def _qr(matrix: Float[Array, "n 4"]) -> tuple[Float[Array, "n 4"], Float[Array, "4 4"]]:
+    """One matrix after another: batches of several tasks at once may wait for each other in LAPACK
+    without end."""
+    q, r = jnp.linalg.qr(matrix)
+    return q, r
+
+
 def _linear(
     uniform: Float[Array, "draws 4"],
     low: Float[Array, "4"],
@@ -198,7 +206,7 @@ def _linear(
     missing = max(0, 4 - z.shape[0])
     design = jnp.pad(design / noise, ((0, missing), (0, 0)))
     z = jnp.pad(z / noise, (0, missing))
-    q, r = unbatched(jnp.linalg.qr)(design)
+    q, r = _qr(design)
     projected = q.T @ z
     residual = z - q @ projected
     draws = uniform.shape[0]
