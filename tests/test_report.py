@@ -298,6 +298,14 @@ def test_learning_curves_give_seeds_one_colour_and_one_name(tmp_path: Path) -> N
     np.testing.assert_allclose(np.asarray(validation.get_lines()[0].get_xdata()), [20, 40])
 
 
+def test_learning_curves_of_all_methods_look_different(tmp_path: Path) -> None:
+    scores = [{"step": step, "validation": 0.5, "validation_ci95": 0.1} for step in (1, 2)]
+    runs = [Run(Path("x"), {"recipe": str(n)}, scores, None, None) for n in range(20)]
+    (validation,) = figures.learning_curves(runs, "mse").axes  # no losses, no panel for them
+    looks = {(line.get_color(), str(line._dash_pattern)) for line in validation.get_lines()}
+    assert len(looks) == len(runs)
+
+
 @pytest.mark.parametrize(
     "metrics",
     [

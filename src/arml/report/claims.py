@@ -10,6 +10,7 @@ tested here*, and where a run is missing it is *not yet run*.
 [1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -191,6 +192,13 @@ def _decide(claim: Claim, table: StudyTable, found: Comparison) -> Verdict:
             what = "the interval leaves room for a difference that matters"
     verdict = CONFIRMED if holds else NOT
     return Verdict(claim, table.name, verdict, f"{figures(found, accuracy)}: {what}", found)
+
+
+def counted(verdicts: Iterable[Verdict]) -> str:
+    """How many there are of each, as a sentence."""
+    found = Counter(verdict.verdict for verdict in verdicts)
+    kinds = (CONFIRMED, NOT, NOT_YET, CANNOT)
+    return ", ".join(f"{found[kind]} {kind}" for kind in kinds if found[kind]) + "."
 
 
 def figures(found: Comparison, accuracy: bool) -> str:

@@ -46,7 +46,8 @@ def learning_metric(run: Run) -> str:
 
 @styled
 def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
-    """The training loss, averaged within bins, beside the validation score with its 95% interval.
+    """The training loss, averaged within bins, beside the validation score with its 95% interval;
+    the score alone where no run has its losses, as in what `arml reproduce --export` keeps.
 
     Runs of one recipe share a colour and a line style. Mean squared errors have a logarithmic
     axis. `metric` defaults to that of the first run; all runs must share it.
@@ -54,16 +55,18 @@ def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
     metric = metric or learning_metric(runs[0])
     recipes = list(dict.fromkeys(recipe_of(run) for run in runs))
     figure = Figure(figsize=(9.4, 3.7 + 0.2 * (len(recipes) // 3)), layout="constrained")
-    training, validation = figure.subplots(1, 2, sharex=True)
+    losses = any("loss" in record for run in runs for record in run.metrics)
+    *training, validation = figure.subplots(1, 1 + losses, sharex=True, squeeze=False)[0]
     named: set[str] = set()
     for run in runs:
         index = recipes.index(recipe_of(run))
         style: dict[str, Any] = {
             "color": COLOURS[index % len(COLOURS)],
-            "linestyle": DASHES[(index + index // len(COLOURS)) % len(DASHES)],
+            "linestyle": DASHES[index % len(DASHES)],
         }
         loss = _binned(_series(run.metrics, "loss"))
-        training.plot(*loss.T, color=style["color"], linewidth=1.1)
+        for axes in training:
+            axes.plot(*loss.T, color=style["color"], linewidth=1.1)
         step, score, half = _series(run.metrics, "validation", "validation_ci95").T
         marker = "o" if len(step) <= 30 else ""
         # One entry in the legend for all seeds of a recipe.
@@ -77,7 +80,6 @@ def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
             # An interval may reach below zero, where a logarithmic axis has no place for it.
             low = np.maximum(low, score / 10)
         validation.fill_between(step, low, high, color=style["color"], alpha=0.15, linewidth=0)
-    training.set_title("Training loss (with penalties)", loc="left")
     name = "mean squared error" if metric == "mse" else "accuracy"
     validation.set_title(f"Validation {name} (band: 95% over tasks)", loc="left")
     floors = {run.result["floor"] for run in runs if run.result and run.result["floor"] is not None}
@@ -93,7 +95,9 @@ def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
             color="#444444",
             size=8,
         )
-    _scale(training, logarithmic=True)
+    for axes in training:
+        axes.set_title("Training loss (with penalties)", loc="left")
+        _scale(axes, logarithmic=True)
     _scale(validation, logarithmic=metric == "mse")
     if metric == "accuracy":
         validation.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:.4g}%"))

@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from arml.report.claims import CANNOT, CONFIRMED, NOT, Verdict, probability
+from arml.report.claims import CANNOT, CONFIRMED, NOT, Verdict, counted, probability
 from arml.report.curves import learning_curves
 from arml.report.elements import code, document, image, scrolling, section, tag
 from arml.report.explained import captioned, explorer, graph_like
@@ -75,10 +75,7 @@ def _item(text: str) -> str:
 
 def _claims(verdicts: Sequence[Verdict]) -> list[str]:
     """A table for each group of claims, a column for each table that can decide them here."""
-    counts = dict.fromkeys((v.verdict for v in verdicts), 0)
-    for verdict in verdicts:
-        counts[verdict.verdict] += 1
-    parts = [tag("p", ", ".join(f"{count} {what}" for what, count in counts.items()) + ".")]
+    parts = [tag("p", counted(verdicts))]
     for group in dict.fromkeys(v.claim.group for v in verdicts):
         own = [v for v in verdicts if v.claim.group == group]
         here = list(dict.fromkeys(v.table for v in own if v.verdict != CANNOT))
@@ -238,8 +235,8 @@ def _curves(study: Study, table: StudyTable, metric: str, beside: Files) -> str:
     svg = render(learning_curves(named, metric), "svg")
     beside[f"{table.name}-curves.svg"] = svg
     text = (
-        "Left: the loss on the training tasks. Right: the score on validation tasks. One line a "
-        "seed."
+        "The loss on the training tasks, as far as the files have it, and the score on validation "
+        "tasks. One line a seed."
     )
     what = f"Learning curves of {table.title}"
     return tag("figure", scrolling(image(svg, what), "Figure") + tag("figcaption", text))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from arml.report.claims import CANNOT, Verdict, judge
+from arml.report.claims import CANNOT, Verdict, counted, judge
 from arml.report.study import Study, load_study
 from arml.report.tables import replace_block
 from arml.results import RunError, write_text
@@ -21,10 +21,7 @@ BEGIN, END = "<!-- claims:begin -->", "<!-- claims:end -->"
 def markdown(study: Study) -> str:
     """The counts of the verdicts, and a table for each group of claims."""
     verdicts = judge(study)
-    counts = dict.fromkeys((v.verdict for v in verdicts), 0)
-    for verdict in verdicts:
-        counts[verdict.verdict] += 1
-    lines = [", ".join(f"{count} {what}" for what, count in counts.items()).capitalize() + "."]
+    lines = [counted(verdicts)]
     for group in dict.fromkeys(v.claim.group for v in verdicts):
         own = [v for v in verdicts if v.claim.group == group]
         lines += ["", f"### {group}", "", "| Claim | Table | Verdict | Figures |"]
