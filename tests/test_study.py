@@ -2,6 +2,7 @@
 real browser opens."""
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -209,7 +210,7 @@ def test_the_documents_claims_are_those_of_the_files(study: Path, tmp_path: Path
     kept = [str(root / "docs" / "reproduce.md"), str(root / "results" / "laptop")]
     assert verdicts.main([*kept, "--check"]) == 0
     document = tmp_path / "claims.md"
-    document.write_text(f"before {verdicts.BEGIN} old {verdicts.END} after")
+    document.write_text(f"before {' old '.join(verdicts.CLAIMS)} {' old '.join(verdicts.TABLES)}")
     assert verdicts.main([str(document), str(study), "--check"]) == 1
     assert "are stale; run" in capsys.readouterr().err
     assert verdicts.main([str(document), str(study)]) == 0
@@ -217,6 +218,10 @@ def test_the_documents_claims_are_those_of_the_files(study: Path, tmp_path: Path
     assert text.startswith("before")
     assert "| ARML, paper's text, is better than HSML | `starter-1shot` | not yet run |" in text
     assert "Cannot be tested here: `plain-multi-1shot`" in text
+    assert re.search(r"^\| ARML \| [01]\.\d+ .* \| 0.44 ± 0.03 \| reference \|", text, re.MULTILINE)
+    assert re.search(r"^\| A \| .* \| \+0\.\d+ ± 0\.00\d \| < 0.001 \|", text, re.MULTILINE)
+    assert "| D | the loss was not finite |" in text
+    assert "### Starter set" not in text  # has no row yet
     document.write_text("no markers")
     assert verdicts.main([str(document), str(study)]) == 1
 

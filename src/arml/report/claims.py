@@ -17,6 +17,7 @@ from typing import Any
 
 from arml.report.statistics import LEVEL, Comparison, compare, holm
 from arml.report.study import Study, StudyTable
+from arml.report.study_cells import difference, probability
 
 CONFIRMED, NOT = "confirmed", "not confirmed"
 MARGIN_ACCURACY, MARGIN_ERROR = 0.01, 0.05
@@ -206,7 +207,6 @@ def figures(found: Comparison, accuracy: bool) -> str:
     if found.mean is None:
         return "not finite"
     scale, unit, digits = (100, " points", 2) if accuracy else (1, "", 3)
-    half = "" if found.ci95 is None else f" ± {scale * found.ci95:.{digits}f}"
     p = "" if found.adjusted is None else f", p {probability(found.adjusted)}"
     seeds = ""
     if len(found.by_seed) > 1:
@@ -214,9 +214,4 @@ def figures(found: Comparison, accuracy: bool) -> str:
         seeds = f", by seed {each}"
     else:
         seeds = ", 1 seed"
-    return f"{scale * found.mean:+.{digits}f}{half}{unit}{p}, {found.tasks:,} tasks{seeds}"
-
-
-def probability(p: float) -> str:
-    """A p-value as text: `= 0.03`, `< 0.001`."""
-    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
+    return f"{difference(found, accuracy)}{unit}{p}, {found.tasks:,} tasks{seeds}"

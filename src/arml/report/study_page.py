@@ -11,11 +11,11 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from arml.report.claims import CANNOT, CONFIRMED, NOT, Verdict, counted, probability
+from arml.report import study_cells as cells_of
+from arml.report.claims import CANNOT, CONFIRMED, NOT, Verdict, counted
 from arml.report.curves import learning_curves
 from arml.report.elements import code, document, image, scrolling, section, tag
 from arml.report.explained import captioned, explorer, graph_like
-from arml.report.statistics import Comparison
 from arml.report.study import Study, StudyRow, StudyTable
 from arml.report.style import render
 from arml.report.tables import METRIC_NAMES, interval, number
@@ -123,16 +123,11 @@ def _table(study: Study, table: StudyTable, beside: Files) -> str:
     content = _head([*map(escape, head), *map(escape, families), "Training"]) + tag(
         "tbody", "\n".join(rows)
     )
-    direction = "lower is better" if metric == "mse" else "higher is better"
-    what = (
-        f"{METRIC_NAMES[metric]}, {direction}; {first['score']['n']:,} test tasks, "
-        f"{first['protocol']}. Differences are from {table.reference}."
-    )
     _write_data(table, metric, beside)
     files_ = _files(f"{table.name}-curves.svg", f"{table.name}.json")
     return (
         about
-        + tag("p", escape(what), class_="soft")
+        + tag("p", escape(cells_of.caption(table)), class_="soft")
         + scrolling(tag("table", content, class_="sortable"), table.title)
         + _commands(table)
         + _curves(study, table, metric, beside)
@@ -146,20 +141,14 @@ def _row(table: StudyTable, row: StudyRow, metric: str, families: list[str], pri
     cells = tag("th", name, scope="row", data_value=row.label)
     reference = {"class_": "reference"} if row.label == table.reference else {}
     if not row.results:
-        why = next(iter(row.failures.values()), "not yet run")
-        width = 5 + printed + len(families)
-        return tag("tr", cells + tag("td", escape(why), colspan=str(width), class_="missing"))
+        width, why = 5 + printed + len(families), escape(cells_of.missing(row))
+        return tag("tr", cells + tag("td", why, colspan=str(width), class_="missing"))
     cells += _cell(interval(row.mean, row.ci95, metric), row.mean, "score")
     if printed:
         paper = table.paper(row)
-        half = f" ± {paper.ci95:.2f}" if paper and paper.ci95 is not None else ""
-        cells += _cell(f"{paper.mean:.2f}{half}" if paper else "", paper and paper.mean, "paper")
+        cells += _cell(cells_of.paper(table, row), paper and paper.mean, "paper")
     cells += _difference(table, row, metric)
-    seeds = len(row.seeds)
-    missing = len(row.planned) - seeds
-    said = f"{number(row.spread, metric)} ({seeds} seeds)" if seeds > 1 else "1 seed"
-    said += f", {missing} to come" if missing else ""
-    cells += _cell(said, row.spread)
+    cells += _cell(cells_of.seeds(row, metric), row.spread)
     reported = table.paper_by_family(row)
     for family in families:
         mean = row.family(family)
@@ -167,7 +156,7 @@ def _row(table: StudyTable, row: StudyRow, metric: str, families: list[str], pri
         if family in reported:
             text += tag("small", f"paper {reported[family].mean:g}%")
         cells += tag("td", text, data_value="" if mean is None else f"{mean:.6g}")
-    minutes = sum(r["seconds"] for r in row.results.values()) / seeds / 60
+    minutes = sum(r["seconds"] for r in row.results.values()) / len(row.results) / 60
     steps = f"{row.about['steps']:,} steps" + tag("small", f"{minutes:.0f} min")
     cells += tag("td", steps, data_value=f"{minutes:.3g}")
     return tag("tr", cells, **reference)
@@ -185,23 +174,12 @@ def _difference(table: StudyTable, row: StudyRow, metric: str) -> str:
     found = table.comparisons.get(row.label)
     if found is None or found.mean is None:
         return _cell("", None) + _cell("", None)
-    kind = standing(found, metric)
-    scale = 100 if metric == "accuracy" else 1
-    digits = 2 if metric == "accuracy" else 3
-    half = "" if found.ci95 is None else f" ± {scale * found.ci95:.{digits}f}"
+    kind = cells_of.standing(found, metric)
     # In words and in a sign as well as in colour.
     word = {"better": "▲ better", "worse": "▼ worse"}.get(kind, "≈ no difference")
-    text = escape(f"{scale * found.mean:+.{digits}f}{half}") + tag("small", word)
-    p = "" if found.adjusted is None else probability(found.adjusted).removeprefix("= ")
-    value = f"{found.mean:.6g}"
-    return tag("td", text, class_=kind, data_value=value) + _cell(p, found.adjusted)
-
-
-def standing(found: Comparison, metric: str) -> str:
-    """Whether a row is `better` or `worse` than the reference; empty if neither can be said."""
-    if not found.counts or found.mean is None:
-        return ""
-    return "better" if (found.mean > 0) == (metric == "accuracy") else "worse"
+    text = escape(cells_of.difference(found, metric == "accuracy")) + tag("small", word)
+    p = _cell(cells_of.adjusted(found), found.adjusted)
+    return tag("td", text, class_=kind, data_value=f"{found.mean:.6g}") + p
 
 
 def _floor(first: Result, width: int) -> list[str]:

@@ -108,8 +108,10 @@ def caption(rows: Sequence[Row]) -> str:
     )
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+def line_of(cells: Iterable[str]) -> str:
+    """One line of a Markdown table."""
+    escaped = (text.replace("|", "\\|").replace("\n", " ") for text in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -133,7 +135,7 @@ def markdown(rows: Sequence[Row]) -> str:
         cells = ["*Bayes-optimal predictor*", number(floor, metric)]
         body.append(cells + [""] * (len(head) - len(cells)))
     rule = ["---", *["---:"] * (len(head) - 1)]
-    lines = ["| " + " | ".join(map(_cell, line)) + " |" for line in [head, rule, *body]]
+    lines = map(line_of, [head, rule, *body])
     return f"{caption(rows)}. {machines(rows)}.\n\n" + "\n".join(lines)
 
 

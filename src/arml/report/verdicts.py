@@ -1,8 +1,9 @@
-"""The paper's claims as a table in a document, drawn from a study's files and never typed.
+"""The paper's claims and the tables behind them in a document, drawn from a study's files and never
+typed.
 
-`python -m arml.report.verdicts docs/reproduce.md results/laptop` redraws the table between the two
-markers of the document; `--check` only says whether it is up to date. A study that is not there yet
-leaves every claim untested.
+`python -m arml.report.verdicts docs/reproduce.md results/laptop` redraws what is between the two
+pairs of markers of the document; `--check` only says whether it is up to date. A study that is not
+there yet leaves every claim untested.
 """
 
 import argparse
@@ -10,15 +11,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from arml.report.claims import CANNOT, Verdict, counted, judge
-from arml.report.study import Study, load_study
-from arml.report.tables import replace_block
+from arml.report import study_cells as cells_of
+from arml.report.claims import CANNOT, counted, judge
+from arml.report.study import Study, StudyTable, load_study
+from arml.report.tables import METRIC_NAMES, interval, line_of, number, replace_block
 from arml.results import RunError, write_text
 
-BEGIN, END = "<!-- claims:begin -->", "<!-- claims:end -->"
+CLAIMS = ("<!-- claims:begin -->", "<!-- claims:end -->")
+TABLES = ("<!-- tables:begin -->", "<!-- tables:end -->")
 
 
-def markdown(study: Study) -> str:
+def claims(study: Study) -> str:
     """The counts of the verdicts, and a table for each group of claims."""
     verdicts = judge(study)
     lines = [counted(verdicts)]
@@ -26,24 +29,59 @@ def markdown(study: Study) -> str:
         own = [v for v in verdicts if v.claim.group == group]
         lines += ["", f"### {group}", "", "| Claim | Table | Verdict | Figures |"]
         lines += ["| --- | --- | --- | --- |"]
-        lines += [_row(v) for v in own if v.verdict != CANNOT]
+        lines += [
+            line_of([v.claim.text, f"`{v.table}`", v.verdict, v.said])
+            for v in own
+            if v.verdict != CANNOT
+        ]
         elsewhere = dict.fromkeys(f"`{v.table}`" for v in own if v.verdict == CANNOT)
         if elsewhere:
             lines += ["", f"{CANNOT.capitalize()}: {', '.join(elsewhere)}."]
     return "\n".join(lines)
 
 
-def _row(v: Verdict) -> str:
-    said = v.said.replace("|", "\\|")
-    return f"| {v.claim.text} | `{v.table}` | {v.verdict} | {said} |"
+def tables(study: Study) -> str:
+    """Every table that has a row: score, the paper's figure, the difference from the reference."""
+    return "\n\n".join(_table(table) for table in study.tables if table.first) or "*None yet.*"
+
+
+def _table(table: StudyTable) -> str:
+    assert table.first is not None
+    metric = table.first["metric"]
+    printed = any(table.paper(row) for row in table.rows)
+    head = ["Row", f"{METRIC_NAMES[metric]} ± tasks", "Paper", "Difference", "p", "SD over seeds"]
+    head += table.first["families"]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for row in table.rows:
+        cells = [cells_of.missing(row), *[""] * (len(head) - 2)]
+        if row.results:
+            found = table.comparisons.get(row.label)
+            same = "reference" if row.label == table.reference else ""
+            cells = [
+                interval(row.mean, row.ci95, metric),
+                cells_of.paper(table, row),
+                cells_of.difference(found, metric == "accuracy") if found else same,
+                cells_of.adjusted(found) if found else "",
+                cells_of.seeds(row, metric),
+                *(number(row.family(name), metric) for name in table.first["families"]),
+            ]
+        lines.append([row.label, *cells])
+    if table.first["floor"] is not None:
+        floor = ["*Bayes-optimal predictor*", number(table.first["floor"], metric)]
+        lines.append(floor + [""] * (len(head) - 2))
+    if not printed:
+        for line in lines:
+            del line[2]
+    drawn = "\n".join(map(line_of, lines))
+    return f"### {table.title}\n\n{table.about} {cells_of.caption(table)}\n\n{drawn}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Redraw, or with `--check` compare, the claims of a document. Returns the exit status."""
+    """Redraw, or with `--check` compare, a document's claims and tables. Returns the status."""
     parser = argparse.ArgumentParser(
         prog="python -m arml.report.verdicts", description=main.__doc__
     )
-    parser.add_argument("document", type=Path, help="a Markdown file with the two markers")
+    parser.add_argument("document", type=Path, help="a Markdown file with the markers")
     parser.add_argument("study", type=Path, help="a folder that `arml reproduce` made or exported")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when stale")
     options = parser.parse_args(arguments)
@@ -53,10 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.document.is_file():
             raise RunError(f"expected a file {options.document}, found none; check its name")
         old = options.document.read_text(encoding="utf-8")
-        new = replace_block(old, markdown(study), (BEGIN, END))
+        new = replace_block(old, claims(study), CLAIMS)
+        new = replace_block(new, tables(study), TABLES)
         if options.check and new != old:
             command = f"python -m arml.report.verdicts {options.document} {options.study}"
-            raise RunError(f"the claims in {options.document} are stale; run `{command}`")
+            raise RunError(f"the claims or tables in {options.document} are stale; run `{command}`")
         if new != old:
             write_text(options.document, new)
     except RunError as error:

@@ -125,7 +125,7 @@ def vertices(place: str, scale: Scale) -> Table:
 def structure(place: str, scale: Scale) -> Table:
     """HSML's tree against ARML's graph: the same runs as in the main table, looked into."""
     rows = [method(place, a, scale) for a in ("hsml", "arml-official", "arml-paper", "arml")]
-    about = "HSML's tree of clusters against ARML's graph; what each learned is drawn below."
+    about = "HSML's tree of clusters against ARML's graph; the page draws what each learned."
     title = f"Tree or graph: {PLACES[place].title}"
     return build(scale, f"structure-{place}", title, about, rows, "HSML", "")
 
