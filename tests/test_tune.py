@@ -13,7 +13,7 @@ from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.protonet import ProtoNetOptions
 from arml.attempt import End, attempt_apart
 from arml.cli import main
-from arml.cli.options import flags
+from arml.cli.options import flags, shaped
 from arml.nn.networks import MLPOptions
 from arml.recipes import recipe
 from arml.search import Dimension, chosen, dimension, usual
@@ -180,3 +180,25 @@ def test_bad_sweeps_are_refused(tmp_path, capsys):
         Sweep(TINY, (twice, twice)).check()
     with pytest.raises(ValueError, match="got none: give --search"):
         Sweep(TINY, usual(replace(TINY, algorithm=ProtoNetOptions()))[:0]).check()
+
+
+def test_defaults_are_those_for_the_ways_and_shots_that_are_given():
+    """Theory: the authors' rate is .01 and their weight .01 on losses that are summed over images
+    and divided by shots."""
+    for name in ("plain-multi/hsml", "plain-multi/arml-official"):
+        given = shaped(recipe(name), ["--shots", "5", "--ways=10", "--steps", "9"])
+        assert (given.tasks.shots, given.tasks.ways) == (5, 10)
+        assert given.algorithm.inner_rate == pytest.approx(0.01 * 10)
+        options = vars(given.algorithm)
+        assert options.get("mu", options.get("mu_1")) == pytest.approx(0.01 * 5 / (10 * 15))
+        assert given.steps == recipe(name).steps
+        # So the flags say the shape, and what is otherwise than its defaults: here the recipe's.
+        kept = replace(given, algorithm=replace(given.algorithm, inner_rate=0.05))
+        words = flags(recipe(name), kept)
+        assert words == shlex.split("--shots 5 --ways 10 --inner-rate 0.05")
+    # What a recipe has otherwise than the preset stays; what is no number is left to the parser.
+    assert shaped(recipe("art-multi/arml-paper"), ["--shots", "5"]).algorithm.vertices == 8
+    assert shaped(recipe("starter/maml"), ["--shots", "x"]) == recipe("starter/maml")
+    assert shaped(recipe("starter/maml"), ["--shots", "0"]) == recipe("starter/maml")
+    assert shaped(recipe("folders/protonet-20way"), ["--ways", "3"]).tasks.ways == 3
+    assert shaped(recipe("regression2d/arml"), ["--shots", "5"]).tasks.shots == 5

@@ -144,7 +144,7 @@ def frozen_protonet() -> Experiment:
 
 
 def protonet_20way() -> Experiment:
-    """ProtoNet as its authors train it, on more ways than it is tested on."""
+    """ProtoNet trained on more ways than it is tested on, as its authors do."""
     tasks = FoldersOptions(train_ways=20)
     return replace(folders("protonet"), recipe="folders/protonet-20way", tasks=tasks)
 
@@ -164,6 +164,33 @@ def prepared(algorithm: str, *, store: str, steps: int) -> Experiment:
     return images(name, options, tasks, OuterOptions(), steps=steps, validate_every=1_000)
 
 
+def reshaped(experiment: Experiment, **shape: int) -> Experiment:
+    """The experiment with other `ways`, `shots` or `queries` of its tasks. What its algorithm's
+    preset makes of these (inner rates, weights of reconstructions) follows them; what the recipe
+    has otherwise than the preset stays."""
+    problem, _, algorithm = experiment.recipe.partition("/")
+    changed = replace(experiment, tasks=replace(experiment.tasks, **shape))
+    if algorithm not in ALGORITHMS:
+        return changed
+    base = PROBLEMS[problem].problem
+    here, there = (
+        vars(
+            ALGORITHMS[algorithm].options(
+                replace(
+                    base,
+                    outputs=getattr(made.tasks, "ways", base.outputs),
+                    shots=made.tasks.shots,
+                    queries=made.tasks.queries,
+                )
+            )
+        )
+        for made in (experiment, changed)
+    )
+    own = vars(experiment.algorithm)
+    moved = {k: v for k, v in there.items() if v != here[k] and own[k] == here[k]}
+    return replace(changed, algorithm=replace(experiment.algorithm, **moved))
+
+
 class Recipe(NamedTuple):
     """An experiment, and what to expect of it."""
 
@@ -175,23 +202,32 @@ class Recipe(NamedTuple):
     """The test score that it came to here, mean over seeds (`results/`)."""
 
 
-PROBLEMS: dict[str, tuple[str, str, Callable[[str], Experiment]]] = {
-    "regression2d": ("regression", "2-D regression of six families", regression2d),
-    "regression2d-wide": (
-        "regression",
+class Setting(NamedTuple):
+    """What the recipes of one data set share."""
+
+    problem: Problem
+    description: str
+    make: Callable[[str], Experiment]
+    """An algorithm's experiment on it."""
+
+
+PROBLEMS: dict[str, Setting] = {
+    "regression2d": Setting(REGRESSION, "2-D regression of six families", regression2d),
+    "regression2d-wide": Setting(
+        REGRESSION,
         "2-D regression of six families, inputs U[-5, 5]",
         partial(regression2d, low=-5.0),
     ),
-    "starter": ("classification", "The pictures in the package, three families", starter),
-    "starter-art": (
-        "classification",
+    "starter": Setting(STARTER, "The pictures in the package, three families", starter),
+    "starter-art": Setting(
+        STARTER,
         "The pictures in the package, also blurred and in pencil, nine families",
         partial(starter, art=True),
     ),
-    "folders": ("classification", "Your own images (--data FOLDER_OR_ZIP...)", folders),
-    "features": ("classification", "Frozen features of images (--data FEATURES...)", features),
+    "folders": Setting(IMAGES, "Your own images (--data FOLDER_OR_ZIP...)", folders),
+    "features": Setting(VECTORS, "Frozen features of images (--data FEATURES...)", features),
     **{
-        store: ("classification", about, partial(prepared, store=store, steps=steps))
+        store: Setting(BENCHMARK, about, partial(prepared, store=store, steps=steps))
         for store, about, steps in (
             ("plain-multi", "Plain-Multi, four families", 50_000),
             ("art-multi", "Art-Multi, twelve families", 60_000),
@@ -200,7 +236,6 @@ PROBLEMS: dict[str, tuple[str, str, Callable[[str], Experiment]]] = {
         )
     },
 }
-"""The kind of each problem's tasks, what it is, and an algorithm's experiment on it."""
 MEASURED: dict[str, tuple[float, float]] = {
     "regression2d/maml": (2.5, 1.08),
     "regression2d/meta-sgd": (3, 0.91),
@@ -223,20 +258,22 @@ MEASURED: dict[str, tuple[float, float]] = {
 
 RECIPES: dict[str, Recipe] = {
     **{
-        f"{problem}/{algorithm}": Recipe(
-            f"{about}. {known.description}",
-            partial(make, algorithm),
-            *MEASURED.get(f"{problem}/{algorithm}", ()),
+        f"{name}/{algorithm}": Recipe(
+            f"{setting.description}. {known.description}",
+            partial(setting.make, algorithm),
+            *MEASURED.get(f"{name}/{algorithm}", ()),
         )
-        for problem, (kind, about, make) in PROBLEMS.items()
+        for name, setting in PROBLEMS.items()
         for algorithm, known in ALGORITHMS.items()
-        if kind in known.kinds
+        if setting.problem.kind in known.kinds
     },
     "features/frozen-protonet": Recipe(
-        f"{PROBLEMS['features'][1]}. The nearest class mean; nothing is trained.", frozen_protonet
+        f"{PROBLEMS['features'].description}. The nearest class mean; nothing is trained.",
+        frozen_protonet,
     ),
     "folders/protonet-20way": Recipe(
-        f"{PROBLEMS['folders'][1]}. ProtoNet trained on 20 ways as by its authors.", protonet_20way
+        f"{PROBLEMS['folders'].description}. ProtoNet trained on more ways than it is tested on.",
+        protonet_20way,
     ),
 }
 

@@ -7,6 +7,11 @@ step sizes too.
 Differences
 - Inner rates are stated on mean losses. The authors' image code divides the loss by the shots and
   sums it, so that their .01 is .05 here (5 ways).
+- Adapting takes as many steps at test as in training, 5. The authors' code has 10 at test on
+  miniImageNet, and bounds each element of the outer gradient to 10 there; here it has no bound.
+- On 2-D regression first-order MAML and Meta-SGD bound the norms of their inner gradients (1,000)
+  and outer gradients (10), and the outer step on Meta-SGD's rates is a hundredth of the others':
+  without, steep tasks overflow. Meta-SGD takes 5 steps as the other methods do, and 1 in its paper.
 - Meta-SGD starts all its rates at the common inner rate, as in ARML's comparison, not at random.
   They may become negative, as in the paper.
 """

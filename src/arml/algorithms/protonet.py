@@ -10,6 +10,8 @@ Differences
 - The embedding is the base network without its head, so Conv-4 has as many filters as elsewhere.
 - The paper trains on more classes than it tests on (20 or 30 for miniImageNet). That is an option
   of the tasks; classes that a task does not have are left out of the softmax.
+- The outer rate is the other methods', constant or falling as a cosine; the authors halve theirs
+  every 2,000 episodes.
 - Normalisation is that of the base network; the authors' code keeps running averages.
 """
 

@@ -16,6 +16,9 @@ Differences
   second moments that the outer step holds and moves towards the tasks' mean final ones, where the
   authors' code hands them on from task to task.
 - Batch normalisation has no scale, and its offset is adapted with the rest.
+- A task is learnt at test as in training, with 8 steps on minibatches of 10. The authors' images
+  have 50 steps then, on minibatches of 5 (1-shot) or 15 (5-shot): `arml evaluate --steps 50`. A
+  step has 4 tasks of images, and theirs 5.
 """
 
 from dataclasses import dataclass

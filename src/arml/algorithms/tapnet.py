@@ -14,6 +14,9 @@ Differences
   take N dimensions away, as in the authors' code.
 - Classes that a task does not have take no reference vector and no dimension.
 - The embedding is the base network without its head, not a ResNet-12 with dropout.
+- It is trained as the other methods are: on as many ways as at test, 15 queries a class, at their
+  rate. The authors train on 20 ways with 8 queries, decay the weights by 5e-4 and divide the rate
+  by ten after 40,000 episodes.
 """
 
 from collections.abc import Callable

@@ -1,13 +1,14 @@
 """The options of a recipe's experiment as flags of a command, and back."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import Annotated, Any
 
 from tyro.conf import Suppress, arg
 
 from arml.experiment import Experiment
-from arml.recipes import RECIPES
+from arml.recipes import RECIPES, reshaped
 
 Field = tuple[str, Any] | tuple[str, Any, Any]
 """The name of an option, its annotated type, and its default if it has one."""
@@ -60,6 +61,9 @@ def _doubled(experiment: Experiment) -> set[str]:
 
 def flags(recipe: Experiment, experiment: Experiment) -> list[str]:
     """The options on the command line that make `experiment` of its `recipe`."""
+    # Given these shots and ways, the defaults of the algorithm are those for them.
+    fitted = reshaped(recipe, **_shape(experiment)).algorithm
+    recipe = dataclasses.replace(recipe, algorithm=fitted)
     doubled, words = _doubled(recipe), []
     for part in ("", "tasks", "network", "outer", "algorithm"):
         before, after = ((getattr(e, part) if part else e) for e in (recipe, experiment))
@@ -97,6 +101,34 @@ def _annotated(options: Any, marks: dict[str, Any]) -> Any:
 
 def _as(kind: type, options: Any) -> Any:
     return kind(**{f.name: getattr(options, f.name) for f in dataclasses.fields(kind)})
+
+
+def values(words: Sequence[str], option: str) -> list[str]:
+    """What is given to an option: the words up to the next one."""
+    for i, word in enumerate(words):
+        if word.startswith(f"{option}="):
+            return [word.partition("=")[2]]
+        if word == option:
+            return list(takewhile(lambda value: not value.startswith("--"), words[i + 1 :]))
+    return []
+
+
+def numbers(words: Sequence[str], names: Iterable[str]) -> dict[str, int]:
+    """The numbers that are given to these options."""
+    given = {name: " ".join(values(words, f"--{name}")) for name in names}
+    # What is none is refused where all options are read.
+    return {name: n for name, v in given.items() if v.isdecimal() and (n := int(v))}
+
+
+def shaped(experiment: Experiment, words: Sequence[str]) -> Experiment:
+    """The experiment for tasks of the ways, shots and queries that are given, with the defaults of
+    its algorithm for these."""
+    return reshaped(experiment, **numbers(words, _shape(experiment)))
+
+
+def _shape(experiment: Experiment) -> dict[str, int]:
+    names = ("ways", "shots", "queries")
+    return {name: n for name in names if (n := getattr(experiment.tasks, name, None)) is not None}
 
 
 def recipe_at(words: Sequence[str]) -> int | None:

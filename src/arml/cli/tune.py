@@ -12,7 +12,7 @@ from rich.text import Text
 from tyro.conf import arg
 
 from arml.cli.console import INTERRUPTED, Stop, UsageError, parse, say
-from arml.cli.options import Field, flags, recipe_at, taken
+from arml.cli.options import Field, flags, recipe_at, shaped, taken
 from arml.experiment import Experiment
 from arml.recipes import RECIPES, recipe
 from arml.results import write_json
@@ -69,7 +69,7 @@ def tune_command(arguments: Sequence[str]) -> int:
         )
     name = rest.pop(place)
     about = f"Search the options of the recipe {name}; the same command again goes on."
-    kind, back = taken(recipe(name), FIELDS, about)
+    kind, back = taken(shaped(recipe(name), rest), FIELDS, about)
     options: Any = parse(kind, rest, prog=f"arml tune {name}")
     experiment = back(options.experiment)
     experiment.check()

@@ -3,10 +3,8 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from arml.algorithms import ALGORITHMS
-from arml.algorithms.arml import ARMLOptions
 from arml.experiment import Experiment
-from arml.recipes import BENCHMARK, PROBLEMS, STARTER, frozen_protonet
+from arml.recipes import PROBLEMS, frozen_protonet, reshaped
 from arml.reproduce.scales import Scale
 from arml.tasks.vectors import VectorsOptions
 
@@ -64,14 +62,9 @@ NAMES = {
 def experiment(place: str, algorithm: str, scale: Scale, *, side: bool = False) -> Experiment:
     """One algorithm at one place, within the scale's budget; its recipe is the run's name."""
     at = PLACES[place]
-    made = PROBLEMS[at.problem][2](algorithm)
-    if at.shots is not None and at.shots != made.tasks.shots:
-        # The weights of reconstruction losses, among others, depend on the shots.
-        problem = replace(BENCHMARK if at.store else STARTER, shots=at.shots)
-        options = ALGORITHMS[algorithm].options(problem)
-        if isinstance(options, ARMLOptions):
-            options = replace(options, vertices=made.algorithm.vertices)
-        made = replace(made, algorithm=options, tasks=replace(made.tasks, shots=at.shots))
+    made = PROBLEMS[at.problem].make(algorithm)
+    if at.shots is not None:
+        made = reshaped(made, shots=at.shots)
     if place == "starter-art-1shot" and algorithm in ("arml-official", "arml-paper"):
         # As on Art-Multi, which it stands in for.
         made = replace(made, algorithm=replace(made.algorithm, vertices=8))
