@@ -50,11 +50,13 @@ def caption(value: dict[str, Any]) -> str:
         for side in ("ours", "theirs"):
             if "torch" in result.get(side, {}):
                 versions["torch"] = result[side]["torch"]
-    quick = " By a quick run." if value.get("quick") else ""
+    fast = value.get("quick") or value["benchmark"].endswith("-quick")
+    quick = " By a quick run." if fast else ""
     return (
         f"Measured {value['when'][:10]} on {machine['processor']}, {machine['cores']} cores, with "
         f"a load of {machine['load_before']:.1f} before it.{quick} "
         f"{', '.join(f'{name} {number}' for name, number in versions.items())}."
+        + (f" {value['note'][0].upper()}{value['note'][1:]}." if "note" in value else "")
     )
 
 

@@ -168,8 +168,8 @@ def _steps(
 ) -> tuple[int, str]:
     """Outer steps that take about so many minutes.
 
-    A step of four tasks took 0.05 s a support picture and 0.005 s a query picture at 28 px on one
-    core (`results/folders/arml-1shot`, `arml-5shot`).
+    A step of ARML with four tasks takes about 0.05 s a support picture and 0.005 s a query picture
+    at 28 px on one core, and at 32 px what that predicts (`results/laptop`, starter tables).
     """
     seconds = (size / 28) ** 2 * (0.05 * support + 0.005 * query)
     wanted = minutes * 60 / seconds

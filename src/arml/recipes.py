@@ -237,11 +237,11 @@ PROBLEMS: dict[str, Setting] = {
     },
 }
 MEASURED: dict[str, tuple[float, float]] = {
-    "regression2d/maml": (2.5, 1.08),
-    "regression2d/meta-sgd": (3, 0.91),
+    "regression2d/maml": (5, 1.12),
+    "regression2d/meta-sgd": (7, 1.12),
     "regression2d/arml": (18, 0.164),
-    "regression2d/arml-official": (5.5, 0.229),
-    "regression2d/arml-paper": (5, 0.236),
+    "regression2d/arml-official": (16, 0.221),
+    "regression2d/arml-paper": (12, 0.228),
     "regression2d/mt-net": (12, 0.726),
     "regression2d/hsml": (13, 0.205),
     "regression2d/mumomaml": (16, 0.248),

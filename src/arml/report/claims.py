@@ -50,6 +50,11 @@ class Verdict:
     """The figures."""
     comparison: Comparison | None = None
 
+    @property
+    def seeds(self) -> int:
+        """Those that both rows have."""
+        return len(self.comparison.by_seed) if self.comparison else 0
+
     def plain(self) -> dict[str, Any]:
         """As JSON."""
         found = self.comparison
@@ -197,9 +202,12 @@ def _decide(claim: Claim, table: StudyTable, found: Comparison) -> Verdict:
 
 def counted(verdicts: Iterable[Verdict]) -> str:
     """How many there are of each, as a sentence."""
+    verdicts = list(verdicts)
     found = Counter(verdict.verdict for verdict in verdicts)
-    kinds = (CONFIRMED, NOT, NOT_YET, CANNOT)
-    return ", ".join(f"{found[kind]} {kind}" for kind in kinds if found[kind]) + "."
+    alone = sum(v.verdict == CONFIRMED and v.seeds == 1 for v in verdicts)
+    of_them = f" ({alone} of them by one seed)" if alone else ""
+    kinds = {CONFIRMED: of_them, NOT: "", NOT_YET: "", CANNOT: ""}
+    return ", ".join(f"{found[k]} {k}{more}" for k, more in kinds.items() if found[k]) + "."
 
 
 def figures(found: Comparison, accuracy: bool) -> str:
