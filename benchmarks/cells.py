@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-METHODS = {"maml": "MAML", "arml": "ARML `best`"}
-METHODS |= {
+METHODS = {
+    "maml": "MAML",
+    "arml": "ARML `best`",
     "arml-official": "ARML `official`",
     "arml-paper": "ARML `paper`",
     "protonet": "ProtoNet",

@@ -3,6 +3,7 @@ real browser opens."""
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 import chromium
 from arml.files import plain
 from arml.report import verdicts
-from arml.report.claims import CANNOT, CONFIRMED, NOT, NOT_YET, Claim, judge
+from arml.report.claims import CANNOT, CONFIRMED, NOT, NOT_YET, Claim, counted, judge
 from arml.report.explained import strongest
 from arml.report.paper import overall, reported_by_family
 from arml.report.statistics import Comparison, compare, difference_of, holm
@@ -145,6 +146,9 @@ def test_verdicts_are_computed_from_the_differences(study: Path) -> None:
     ):
         assert said in verdict.said
     assert "A worse" in found[7].said
+    assert counted(found) == "2 confirmed, 5 not confirmed, 2 not yet run, 1 cannot be tested here."
+    single = [replace(v, comparison=replace(v.comparison, by_seed=(0.1,))) for v in found[:1]]
+    assert counted(single) == "1 confirmed (1 of them by one seed)."
     assert "-0.3" in found[0].said
     assert "p < 0.001, 200 tasks, by seed" in found[0].said
 
@@ -219,7 +223,10 @@ def test_the_documents_claims_are_those_of_the_files(study: Path, tmp_path: Path
     assert "| ARML, paper's text, is better than HSML | `starter-1shot` | not yet run |" in text
     assert "Cannot be tested here: `plain-multi-1shot`" in text
     assert re.search(r"^\| ARML \| [01]\.\d+ .* \| 0.44 ± 0.03 \| reference \|", text, re.MULTILINE)
-    assert re.search(r"^\| A \| .* \| \+0\.\d+ ± 0\.00\d \| < 0.001 \|", text, re.MULTILINE)
+    assert re.search(
+        r"^\| A \| .* \| \+0\.\d+ ± 0\.00\d \| ▼ worse \| < 0.001 \|", text, re.MULTILINE
+    )
+    assert re.search(r"^\| C \| .* \| ≈ no difference \| < 0.001 \|", text, re.MULTILINE)
     assert "| D | the loss was not finite |" in text
     assert "### Starter set" not in text  # has no row yet
     document.write_text("no markers")

@@ -13,9 +13,9 @@ from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.protonet import ProtoNetOptions
 from arml.attempt import End, attempt_apart
 from arml.cli import main
-from arml.cli.options import flags, shaped
+from arml.cli.options import flags, read
 from arml.nn.networks import MLPOptions
-from arml.recipes import recipe
+from arml.recipes import RECIPES, recipe, reshaped
 from arml.search import Dimension, chosen, dimension, usual
 from arml.tuning import Study, Sweep, tune
 
@@ -30,6 +30,7 @@ TINY = replace(
     validation_tasks=8,
     batch=2,
 )
+WEIGHTS = (("plain-multi/hsml", ["mu"]), ("art-multi/arml-official", ["mu_1", "mu_2"]))
 COMMAND = ["tune", "regression2d/maml", "--hidden", "4", "--inner-steps", "1", "--steps", "20"]
 for every in ("--interval", "--checkpoint-every", "--validate-every"):
     COMMAND += [every, "10"]
@@ -182,23 +183,41 @@ def test_bad_sweeps_are_refused(tmp_path, capsys):
         Sweep(TINY, usual(replace(TINY, algorithm=ProtoNetOptions()))[:0]).check()
 
 
-def test_defaults_are_those_for_the_ways_and_shots_that_are_given():
+def test_defaults_follow_the_ways_and_shots():
     """Theory: the authors' rate is .01 and their weight .01 on losses that are summed over images
     and divided by shots."""
-    for name in ("plain-multi/hsml", "plain-multi/arml-official"):
-        given = shaped(recipe(name), ["--shots", "5", "--ways=10", "--steps", "9"])
+    for name, weights in WEIGHTS:
+        given = reshaped(recipe(name), shots=5, ways=10)
         assert (given.tasks.shots, given.tasks.ways) == (5, 10)
         assert given.algorithm.inner_rate == pytest.approx(0.01 * 10)
-        options = vars(given.algorithm)
-        assert options.get("mu", options.get("mu_1")) == pytest.approx(0.01 * 5 / (10 * 15))
-        assert given.steps == recipe(name).steps
-        # So the flags say the shape, and what is otherwise than its defaults: here the recipe's.
-        kept = replace(given, algorithm=replace(given.algorithm, inner_rate=0.05))
-        words = flags(recipe(name), kept)
-        assert words == shlex.split("--shots 5 --ways 10 --inner-rate 0.05")
-    # What a recipe has otherwise than the preset stays; what is no number is left to the parser.
-    assert shaped(recipe("art-multi/arml-paper"), ["--shots", "5"]).algorithm.vertices == 8
-    assert shaped(recipe("starter/maml"), ["--shots", "x"]) == recipe("starter/maml")
-    assert shaped(recipe("starter/maml"), ["--shots", "0"]) == recipe("starter/maml")
-    assert shaped(recipe("folders/protonet-20way"), ["--ways", "3"]).tasks.ways == 3
-    assert shaped(recipe("regression2d/arml"), ["--shots", "5"]).tasks.shots == 5
+        for weight in weights:
+            assert getattr(given.algorithm, weight) == pytest.approx(0.01 * 5 / (10 * 15))
+    # What a recipe has otherwise than the preset stays.
+    assert reshaped(recipe("art-multi/arml-paper"), shots=5).algorithm.vertices == 8
+    assert reshaped(recipe("folders/protonet-20way"), ways=3).tasks.ways == 3
+    with pytest.raises(TypeError, match="ways"):
+        reshaped(recipe("regression2d/maml"), ways=3)
+
+
+def test_a_shape_leads_to_an_experiment_and_back():
+    for name in RECIPES:
+        base = recipe(name)
+        given = reshaped(base, shots=7, queries=4)
+        assert reshaped(given, shots=base.tasks.shots, queries=base.tasks.queries) == base
+        # The words that make it again, read as `arml train` does.
+        words = ["--run", "unused", *flags(base, given)]
+        assert read(base, [("run", str)], "", words, prog="arml")[1] == given
+
+
+@pytest.mark.parametrize(
+    ("words", "rate"),
+    [
+        ("--ways 10", 0.1),
+        ("--ways 10 --ways 7", 0.07),  # the last counts
+        ("--ways=10 --inner-rate 0.05", 0.05),
+        ("--ways 0", 0.05),  # is refused when the experiment is checked
+    ],
+)
+def test_the_command_line_has_the_defaults_for_its_ways(words, rate):
+    _, given = read(recipe("starter/hsml"), [], "", shlex.split(words), prog="arml")
+    assert given.algorithm.inner_rate == pytest.approx(rate)

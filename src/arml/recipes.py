@@ -165,30 +165,31 @@ def prepared(algorithm: str, *, store: str, steps: int) -> Experiment:
 
 
 def reshaped(experiment: Experiment, **shape: int) -> Experiment:
-    """The experiment with other `ways`, `shots` or `queries` of its tasks. What its algorithm's
-    preset makes of these (inner rates, weights of reconstructions) follows them; what the recipe
-    has otherwise than the preset stays."""
-    problem, _, algorithm = experiment.recipe.partition("/")
+    """The experiment with other `ways`, `shots` or `queries` of its tasks, as far as these have
+    them; each at least one. What its algorithm's preset makes of them (inner rates, weights of
+    reconstructions) follows; what the recipe has otherwise than the preset stays.
+
+    **Raises** `TypeError` for what the tasks do not have.
+    """
     changed = replace(experiment, tasks=replace(experiment.tasks, **shape))
-    if algorithm not in ALGORITHMS:
+    before, after = preset(experiment), preset(changed)
+    if type(experiment.algorithm) is not type(before):
         return changed
-    base = PROBLEMS[problem].problem
-    here, there = (
-        vars(
-            ALGORITHMS[algorithm].options(
-                replace(
-                    base,
-                    outputs=getattr(made.tasks, "ways", base.outputs),
-                    shots=made.tasks.shots,
-                    queries=made.tasks.queries,
-                )
-            )
-        )
-        for made in (experiment, changed)
-    )
-    own = vars(experiment.algorithm)
-    moved = {k: v for k, v in there.items() if v != here[k] and own[k] == here[k]}
+    own, old = vars(experiment.algorithm), vars(before)
+    moved = {k: v for k, v in vars(after).items() if v != old[k] and own[k] == old[k]}
     return replace(changed, algorithm=replace(experiment.algorithm, **moved))
+
+
+def preset(experiment: Experiment) -> Any:
+    """The options that the recipe's algorithm has for tasks of this shape; None where its name
+    says neither."""
+    setting, _, algorithm = experiment.recipe.partition("/")
+    if setting not in PROBLEMS or algorithm not in ALGORITHMS:
+        return None
+    base, tasks = PROBLEMS[setting].problem, experiment.tasks
+    ways = getattr(tasks, "ways", base.outputs)
+    problem = replace(base, outputs=ways, shots=tasks.shots, queries=tasks.queries)
+    return ALGORITHMS[algorithm].options(problem)
 
 
 class Recipe(NamedTuple):
@@ -236,6 +237,7 @@ PROBLEMS: dict[str, Setting] = {
         )
     },
 }
+"""Data sets, by the first part of a recipe's name."""
 MEASURED: dict[str, tuple[float, float]] = {
     "regression2d/maml": (5, 1.12),
     "regression2d/meta-sgd": (7, 1.12),

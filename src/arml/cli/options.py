@@ -1,17 +1,37 @@
 """The options of a recipe's experiment as flags of a command, and back."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from tyro.conf import Suppress, arg
 
+from arml.cli.console import parse
 from arml.experiment import Experiment
 from arml.recipes import RECIPES, reshaped
 
 Field = tuple[str, Any] | tuple[str, Any, Any]
 """The name of an option, its annotated type, and its default if it has one."""
+
+
+def read(
+    experiment: Experiment, fields: Sequence[Field], about: str, words: Sequence[str], *, prog: str
+) -> tuple[Any, Experiment]:
+    """The options of a command, and the recipe's experiment with those of its own that are given.
+
+    The defaults of its algorithm are those for tasks of the ways, shots and queries that are given.
+    """
+
+    def once(experiment: Experiment) -> tuple[Any, Experiment]:
+        kind, back = taken(experiment, fields, about)
+        options = parse(kind, words, prog=prog)
+        return options, back(options.experiment)
+
+    options, given = once(experiment)
+    shape = _shape(given)
+    if shape == _shape(experiment) or min(shape.values()) < 1:  # the latter are refused later
+        return options, given
+    return once(reshaped(experiment, **shape))
 
 
 def taken(
@@ -101,29 +121,6 @@ def _annotated(options: Any, marks: dict[str, Any]) -> Any:
 
 def _as(kind: type, options: Any) -> Any:
     return kind(**{f.name: getattr(options, f.name) for f in dataclasses.fields(kind)})
-
-
-def values(words: Sequence[str], option: str) -> list[str]:
-    """What is given to an option: the words up to the next one."""
-    for i, word in enumerate(words):
-        if word.startswith(f"{option}="):
-            return [word.partition("=")[2]]
-        if word == option:
-            return list(takewhile(lambda value: not value.startswith("--"), words[i + 1 :]))
-    return []
-
-
-def numbers(words: Sequence[str], names: Iterable[str]) -> dict[str, int]:
-    """The numbers that are given to these options."""
-    given = {name: " ".join(values(words, f"--{name}")) for name in names}
-    # What is none is refused where all options are read.
-    return {name: n for name, v in given.items() if v.isdecimal() and (n := int(v))}
-
-
-def shaped(experiment: Experiment, words: Sequence[str]) -> Experiment:
-    """The experiment for tasks of the ways, shots and queries that are given, with the defaults of
-    its algorithm for these."""
-    return reshaped(experiment, **numbers(words, _shape(experiment)))
 
 
 def _shape(experiment: Experiment) -> dict[str, int]:

@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +13,8 @@ from rich.console import Console
 from tyro.conf import arg
 
 from arml import checkpoint
-from arml.cli.console import INTERRUPTED, Display, Stop, TensorBoard, UsageError, parse, say
-from arml.cli.options import Field, numbers, recipe_at, shaped, taken, values
+from arml.cli.console import INTERRUPTED, Display, Stop, TensorBoard, UsageError, say
+from arml.cli.options import Field, read, recipe_at
 from arml.devices import own_cores, sharing
 from arml.experiment import Experiment, run
 from arml.experiment.folder import check_claim
@@ -62,6 +63,16 @@ that suit them: what is chosen is said, and every option can be given. The recip
 """
 
 
+def _values(words: Sequence[str], option: str) -> list[str]:
+    """What is given to an option: the words up to the next one."""
+    for i, word in enumerate(words):
+        if word.startswith(f"{option}="):
+            return [word.partition("=")[2]]
+        if word == option:
+            return list(takewhile(lambda value: not value.startswith("--"), words[i + 1 :]))
+    return []
+
+
 def _chosen(rest: list[str], data: Sequence[str]) -> tuple[Experiment, list[str]]:
     """An experiment for the user's own data, and what was chosen. Takes --minutes from `rest`."""
     from arml.choose import CHOSEN, MINUTES, choose
@@ -75,14 +86,20 @@ def _chosen(rest: list[str], data: Sequence[str]) -> tuple[Experiment, list[str]
             minutes = float(value)
         except ValueError:
             raise UsageError(f"expected --minutes as a number, got {value!r}") from None
-    return choose(data, fixed=numbers(rest, CHOSEN), minutes=minutes)
+    fixed = {}
+    for name in CHOSEN:
+        value = " ".join(_values(rest, f"--{name}"))
+        # What is no number is refused where all options are read.
+        if value.isdecimal():
+            fixed[name] = int(value)
+    return choose(data, fixed=fixed, minutes=minutes)
 
 
 def train_command(arguments: Sequence[str]) -> int:
     """Meta-train a recipe in a folder; the same command again resumes"""
     rest = list(arguments)
     place = recipe_at(rest)
-    if place is None and (data := values(rest, "--data")):
+    if place is None and (data := _values(rest, "--data")):
         experiment, lines = _chosen(rest, data)
     elif place is None:
         if {"-h", "--help"} & {*rest}:
@@ -94,11 +111,11 @@ def train_command(arguments: Sequence[str]) -> int:
             f"{', '.join(RECIPES)}"
         )
     else:
-        experiment, lines = shaped(recipe(rest.pop(place)), rest), []
+        experiment, lines = recipe(rest.pop(place)), []
     about = f"Meta-train the recipe {experiment.recipe}; the same command again resumes."
-    kind, back = taken(experiment, FIELDS, about)
-    options = parse(kind, rest, prog=f"arml train {experiment.recipe}")
-    experiment, folder = back(options.experiment), options.run
+    prog = f"arml train {experiment.recipe}"
+    options, experiment = read(experiment, FIELDS, about, rest, prog=prog)
+    folder = options.run
     if options.coordinator is not None:
         if not options.process:
             waiting = "waiting for the other processes of the run, five minutes at most"

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import arg
 
-from arml.cli.console import INTERRUPTED, Stop, UsageError, parse, say
-from arml.cli.options import Field, flags, recipe_at, shaped, taken
+from arml.cli.console import INTERRUPTED, Stop, UsageError, say
+from arml.cli.options import Field, flags, read, recipe_at
 from arml.experiment import Experiment
 from arml.recipes import RECIPES, recipe
 from arml.results import write_json
@@ -69,9 +69,7 @@ def tune_command(arguments: Sequence[str]) -> int:
         )
     name = rest.pop(place)
     about = f"Search the options of the recipe {name}; the same command again goes on."
-    kind, back = taken(shaped(recipe(name), rest), FIELDS, about)
-    options: Any = parse(kind, rest, prog=f"arml tune {name}")
-    experiment = back(options.experiment)
+    options, experiment = read(recipe(name), FIELDS, about, rest, prog=f"arml tune {name}")
     experiment.check()
     named = tuple(dimension(text, experiment) for text in options.search)
     sweep = Sweep(experiment, named or usual(experiment), options.pruner)

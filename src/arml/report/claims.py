@@ -52,7 +52,7 @@ class Verdict:
 
     @property
     def seeds(self) -> int:
-        """Those that both rows have."""
+        """How many both rows have."""
         return len(self.comparison.by_seed) if self.comparison else 0
 
     def plain(self) -> dict[str, Any]:

@@ -142,8 +142,9 @@ def _curves(runs: Sequence[Run], metric: str) -> str:
     return _figure(
         learning_curves(runs, metric),
         "Learning curves by step. Last validation scores: " + ("; ".join(last) or "none"),
-        "The loss on the training tasks, averaged over neighbouring steps, and the score on "
-        "validation tasks, which are never trained on. One line a run, one colour a recipe.",
+        "The loss on the training tasks, averaged over neighbouring steps, as far as the files "
+        "have it, and the score on validation tasks, which are never trained on. One line a run, "
+        "one colour a recipe.",
     )
 
 

@@ -10,9 +10,12 @@ def caption(table: StudyTable) -> str:
     first = table.first
     assert first is not None
     direction = "lower is better" if first["metric"] == "mse" else "higher is better"
+    reference = table.row(table.reference)
+    known = reference is not None and reference.results
     return (
         f"{METRIC_NAMES[first['metric']]}, {direction}; {first['score']['n']:,} test tasks, "
-        f"{first['protocol']}. Differences are from {table.reference}."
+        f"{first['protocol']}. Differences are from {table.reference}, "
+        f"{'over the seeds that both have' if known else 'which has not run yet'}."
     )
 
 
@@ -50,11 +53,19 @@ def standing(found: Comparison, metric: str) -> str:
     return "better" if (found.mean > 0) == (metric == "accuracy") else "worse"
 
 
+def verdict(found: Comparison, metric: str) -> str:
+    """The same with a sign, so that no colour is needed."""
+    words = {"better": "▲ better", "worse": "▼ worse"}
+    return words.get(standing(found, metric), "≈ no difference")
+
+
 def seeds(row: StudyRow, metric: str) -> str:
     """The standard deviation over seeds, and how many there are."""
-    count, missing = len(row.seeds), len(row.planned) - len(row.seeds)
+    count, failed = len(row.seeds), len(row.failures)
+    to_come = len(row.planned) - count - failed
     said = f"{number(row.spread, metric)} ({count} seeds)" if count > 1 else "1 seed"
-    return said + (f", {missing} to come" if missing else "")
+    said += f", {failed} failed" if failed else ""
+    return said + (f", {to_come} to come" if to_come else "")
 
 
 def missing(row: StudyRow) -> str:

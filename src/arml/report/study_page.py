@@ -175,9 +175,8 @@ def _difference(table: StudyTable, row: StudyRow, metric: str) -> str:
     if found is None or found.mean is None:
         return _cell("", None) + _cell("", None)
     kind = cells_of.standing(found, metric)
-    # In words and in a sign as well as in colour.
-    word = {"better": "▲ better", "worse": "▼ worse"}.get(kind, "≈ no difference")
-    text = escape(cells_of.difference(found, metric == "accuracy")) + tag("small", word)
+    text = escape(cells_of.difference(found, metric == "accuracy"))
+    text += tag("small", cells_of.verdict(found, metric))
     p = _cell(cells_of.adjusted(found), found.adjusted)
     return tag("td", text, class_=kind, data_value=f"{found.mean:.6g}") + p
 

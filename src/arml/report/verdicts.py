@@ -49,8 +49,8 @@ def _table(table: StudyTable) -> str:
     assert table.first is not None
     metric = table.first["metric"]
     printed = any(table.paper(row) for row in table.rows)
-    head = ["Row", f"{METRIC_NAMES[metric]} ± tasks", "Paper", "Difference", "p", "SD over seeds"]
-    head += table.first["families"]
+    head = ["Row", f"{METRIC_NAMES[metric]} ± tasks", *(["Paper"] if printed else [])]
+    head += ["Difference", "", "p", "SD over seeds", *table.first["families"]]
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
     for row in table.rows:
         cells = [cells_of.missing(row), *[""] * (len(head) - 2)]
@@ -59,8 +59,9 @@ def _table(table: StudyTable) -> str:
             same = "reference" if row.label == table.reference else ""
             cells = [
                 interval(row.mean, row.ci95, metric),
-                cells_of.paper(table, row),
+                *([cells_of.paper(table, row)] if printed else []),
                 cells_of.difference(found, metric == "accuracy") if found else same,
+                cells_of.verdict(found, metric) if found else "",
                 cells_of.adjusted(found) if found else "",
                 cells_of.seeds(row, metric),
                 *(number(row.family(name), metric) for name in table.first["families"]),
@@ -69,9 +70,6 @@ def _table(table: StudyTable) -> str:
     if table.first["floor"] is not None:
         floor = ["*Bayes-optimal predictor*", number(table.first["floor"], metric)]
         lines.append(floor + [""] * (len(head) - 2))
-    if not printed:
-        for line in lines:
-            del line[2]
     drawn = "\n".join(map(line_of, lines))
     return f"### {table.title}\n\n{table.about} {cells_of.caption(table)}\n\n{drawn}"
 

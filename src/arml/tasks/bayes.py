@@ -186,8 +186,8 @@ def _conditional(
 
 @sequential_vmap
 def _qr(matrix: Float[Array, "n 4"]) -> tuple[Float[Array, "n 4"], Float[Array, "4 4"]]:
-    """One matrix after another: batches of several tasks at once may wait for each other in LAPACK
-    without end."""
+    """One matrix after another, on every device: on a CPU, batches of several tasks at once may
+    wait for each other in LAPACK without end."""
     q, r = jnp.linalg.qr(matrix)
     return q, r
 
