@@ -204,9 +204,14 @@ def test_a_shape_leads_to_an_experiment_and_back():
         base = recipe(name)
         given = reshaped(base, shots=7, queries=4)
         assert reshaped(given, shots=base.tasks.shots, queries=base.tasks.queries) == base
-        # The words that make it again, read as `arml train` does.
-        words = ["--run", "unused", *flags(base, given)]
-        assert read(base, [("run", str)], "", words, prog="arml")[1] == given
+        assert flags(base, given) == ["--shots", "7", "--queries", "4"]
+
+
+@pytest.mark.parametrize("name", ["art-multi/arml-paper", "regression2d/meta-sgd", "features/arml"])
+def test_the_flags_of_a_shape_are_read_back(name):
+    given = reshaped(recipe(name), shots=7, queries=4)
+    words = ["--run", "unused", *flags(recipe(name), given)]
+    assert read(recipe(name), [("run", str)], "", words, prog="arml")[1] == given
 
 
 @pytest.mark.parametrize(
