@@ -38,7 +38,7 @@ SMALL = [
     *("--steps", "4", "--interval", "2", "--batch", "2", "--chunk", "2", "--validate-every", "4"),
     *("--checkpoint-every", "4", "--validation-tasks", "4", "--hidden", "8", "--inner-steps", "1"),
 ]
-MODULES = ("adapt", "app", "data", "features", "reproduce", "show", "train", "tune")
+PARSING = ("adapt", "app", "data", "features", "options", "reproduce", "show")
 LONG = (
     *("folders/", "runs/mine", "my-learner", "starter/", "arml app", "arml data prepare"),
     *("arml evaluate", "arml explain", "arml report", "runs/maml"),
@@ -72,7 +72,7 @@ def _only_parsed(monkeypatch):
         parse(*args, **kwargs)
         raise Understood
 
-    for name in MODULES:
+    for name in PARSING:
         monkeypatch.setattr(import_module(f"arml.cli.{name}"), "parse", stop)
     # Without a recipe the data are looked at, and a page's are not there.
     own = recipe("folders/arml"), []
