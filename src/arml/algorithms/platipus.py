@@ -21,7 +21,7 @@ Differences
   start.
 - gamma, the rate of the one step, starts at [2]'s .01, but on 2-D regression at the inner rate,
   .001. A prediction is the mean over 10 samples, 5 on images.
-- Outer gradients have no bound, but on features, where every method's have a norm of 10 at most.
+- Outer gradients have no bound, but on features, where it is a norm of 10.
 - Arrays that tasks share (offsets of the normalisation) have no distribution.
 """
 

@@ -21,8 +21,9 @@ Differences
 - The embedding is the base network without its head, not a ResNet-12. Its blocks pool before they
   are scaled and shifted, and apply ReLU last.
 - It is trained as the other methods are: Adam, 4 tasks of images with as many queries of each
-  class, no decay of weights, on images no bound on gradients. The authors have SGD with momentum and a rate that falls in
-  steps from .1, 2 tasks, 32 queries of any class, a decay of 5e-4 and gradients of norm 1 at most.
+  class, no decay of weights, on images no bound on gradients. The authors have SGD with momentum
+  and a rate that falls in steps from .1, 2 tasks, 32 queries of any class, a decay of 5e-4 and
+  gradients of norm 1 at most.
 """
 
 from dataclasses import dataclass, replace
