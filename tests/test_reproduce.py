@@ -1,6 +1,7 @@
 """The paper's tables as data, and a small study carried out, stopped, continued and spoilt."""
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -194,6 +195,13 @@ def test_what_cannot_be_is_refused_before_any_work(study, capsys, tmp_path, monk
     assert not (tmp_path / "out").exists()
     said = refused(capsys, "regression2d", "--scale", "laptop", "--out", str(study[0]))
     assert "holds a study of scale smoke, not laptop" in said
+
+
+def test_a_rows_own_command_finds_it(tmp_path: Path, capsys) -> None:
+    record([table("starter-1shot", SCALES["laptop"])], "laptop", tmp_path)
+    for row in read_json(tmp_path / "study.json")["tables"]["starter-1shot"]["rows"]:
+        assert main([*shlex.split(row["command"])[1:], "--list"]) == 0
+        assert f"{row['label']} " in capsys.readouterr().out
 
 
 def test_the_list_says_what_things_take(capsys) -> None:

@@ -1,6 +1,7 @@
 """What is to be done, as data: tables of rows, and the units of work that they come to."""
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -164,7 +165,9 @@ def _described(table: Table, scale: str) -> dict[str, Any]:
                 "steps": row.experiment.steps,
                 "expected": row.expected,
                 "minutes": round(seconds(row.experiment, tasks=table.tasks) / 60, 1),
-                "command": f"arml reproduce {table.name} --scale {scale} --rows '{row.label}'",
+                "command": shlex.join(
+                    ("arml", "reproduce", table.name, "--scale", scale, "--rows", row.label)
+                ),
             }
             for row in table.rows
         ],
