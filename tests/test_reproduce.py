@@ -15,8 +15,8 @@ from arml.recipes import REGRESSION, STARTER
 from arml.report.claims import CLAIMS
 from arml.reproduce.crew import Progress, carry_out_all, shares
 from arml.reproduce.plan import Table, is_done, record, units
-from arml.reproduce.scales import LOCAL, SCALES
-from arml.reproduce.tables import ABLATIONS, INERT, table
+from arml.reproduce.scales import LOCAL, SCALES, with_seeds
+from arml.reproduce.tables import ABLATIONS, INERT, REPEATED, table
 from arml.reproduce.unit import alone
 from arml.results import read_json, read_result, read_scores, write_json
 from arml.tasks.options import FunctionsOptions
@@ -85,6 +85,15 @@ def test_five_shots_have_their_own_weights_and_steps() -> None:
 def test_the_starter_set_has_a_row_of_every_method(place) -> None:
     rows = table(place, SCALES["laptop"]).rows
     assert {row.run.partition("/")[2] for row in rows} >= {*ALGORITHMS}
+
+
+def test_what_the_main_claim_is_about_is_trained_again() -> None:
+    made = table("starter-1shot", SCALES["laptop"])
+    seeds = {row.run.partition("/")[2]: len(made.seeds_of(row)) for row in made.rows}
+    assert {name for name, count in seeds.items() if count == 3} == {*REPEATED}
+    assert {name for name, count in seeds.items() if count == 1} == {*seeds} - {*REPEATED}
+    one = table("starter-1shot", with_seeds(SCALES["laptop"], 1))
+    assert all(len(one.seeds_of(row)) == 1 for row in one.rows)
 
 
 def test_every_claim_names_rows_that_its_tables_have() -> None:

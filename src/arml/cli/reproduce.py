@@ -23,7 +23,7 @@ from arml.report.study import export, write_study
 from arml.reproduce.costs import seconds
 from arml.reproduce.crew import Progress, Worker, carry_out_all
 from arml.reproduce.plan import Table, record, units
-from arml.reproduce.scales import SCALES
+from arml.reproduce.scales import SCALES, with_seeds
 from arml.reproduce.tables import table
 from arml.tasks.sources.starter_features import starter_features_ready
 from arml.tasks.store import open_store, place
@@ -75,9 +75,10 @@ def reproduce_command(arguments: Sequence[str]) -> int:
     if options.page:
         return _finish(console, out, options)
     tables = _tables(options)
-    work = units(tables)
+    chosen = _rows(tables, options.rows)
+    work = units(chosen)
     if options.list:
-        _list(console, tables, work)
+        _list(console, chosen, work)
         return 0
     _check_stores(work)
     _note_features(console, work)
@@ -90,7 +91,8 @@ def reproduce_command(arguments: Sequence[str]) -> int:
         workers = options.workers or places()
     else:
         workers = options.workers or _workers()
-    record(tables, options.scale, out)
+    # With all rows, so that a call for one hides no other.
+    record([t for t in tables if t.name in {c.name for c in chosen}], options.scale, out)
     overview, listener = Overview(console, workers), Stop()
     with listener.listening(), overview:
         progress = carry_out_all(
@@ -111,22 +113,25 @@ def reproduce_command(arguments: Sequence[str]) -> int:
 
 
 def _tables(options: ReproduceOptions) -> list[Table]:
-    """The tables that were asked for, with the rows that were asked for."""
+    """The tables that were asked for."""
     scale = SCALES[options.scale]
     if options.seeds is not None:
-        scale = replace(scale, seeds=options.seeds, image_seeds=options.seeds)
-    found = [table(name, scale) for name in options.tables or scale.tables]
-    if not options.rows:
-        return found
-    wanted = [
-        replace(t, rows=tuple(row for row in t.rows if row.label.startswith(options.rows)))
-        for t in found
+        scale = with_seeds(scale, options.seeds)
+    return [table(name, scale) for name in options.tables or scale.tables]
+
+
+def _rows(tables: Sequence[Table], rows: tuple[str, ...]) -> list[Table]:
+    """The tables with the rows that were asked for, and no table without one."""
+    if not rows:
+        return list(tables)
+    chosen = [
+        replace(t, rows=tuple(row for row in t.rows if row.label.startswith(rows))) for t in tables
     ]
-    wanted = [t for t in wanted if t.rows]
-    if not wanted:
-        labels = ", ".join(dict.fromkeys(row.label for t in found for row in t.rows))
-        raise UsageError(f"no row begins with {' or '.join(options.rows)}: expected of {labels}")
-    return wanted
+    chosen = [t for t in chosen if t.rows]
+    if not chosen:
+        labels = ", ".join(dict.fromkeys(row.label for t in tables for row in t.rows))
+        raise UsageError(f"no row begins with {' or '.join(rows)}: expected of {labels}")
+    return chosen
 
 
 def _check_stores(work: Sequence[dict[str, Any]]) -> None:

@@ -18,7 +18,8 @@ from arml.results import write_bytes
 
 STYLE: Any = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
+    # The first is matplotlib's own; where an SVG's reader lacks it, fonts of its width or less.
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Helvetica", "Arial"],
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -30,7 +31,8 @@ STYLE: Any = {
     # A data set's name may hold a dollar sign.
     "text.parse_math": False,
     "svg.hashsalt": "arml",
-    "svg.fonttype": "path",
+    # Text as text: it can be searched and edited, and takes a third of the room of outlines.
+    "svg.fonttype": "none",
 }
 
 # Starts at a visible tint, not at white, so that an empty cell does not look like a missing one.

@@ -32,7 +32,7 @@ class Row:
     explain: bool = False
     """Look inside the first seed."""
     seeds: int = 0
-    """Fewer seeds than the table's, where one takes very long; 0 for as many."""
+    """Its own number of seeds: fewer where one takes very long; 0 for the table's."""
     expected: float | None = None
     """The score that the same budget came to before."""
 
@@ -61,7 +61,7 @@ class Table:
 
     def seeds_of(self, row: Row) -> range:
         """The seeds of one row."""
-        return range(min(row.seeds or self.seeds, self.seeds))
+        return range(row.seeds or self.seeds)
 
 
 def units(tables: Iterable[Table], out: Path | None = None) -> list[dict[str, Any]]:

@@ -24,11 +24,18 @@ class Scale:
     seeds: int
     """Of experiments on vectors."""
     image_seeds: int
+    repeated_seeds: int
+    """Of the rows on images that are trained again, for the spread over seeds."""
     tasks: int
     image_tasks: int
     explained: int
     """Test tasks that are looked into."""
     image_explained: int
+
+
+def with_seeds(scale: Scale, seeds: int) -> Scale:
+    """The scale with as many seeds of every row, but those that have one whatever the scale."""
+    return replace(scale, seeds=seeds, image_seeds=seeds, repeated_seeds=seeds)
 
 
 def whole(experiment: Experiment, side: bool) -> Experiment:
@@ -116,6 +123,7 @@ SCALES: dict[str, Scale] = {
         ("regression2d", "ablations-regression2d", "order-regression2d"),
         seeds=2,
         image_seeds=1,
+        repeated_seeds=1,
         tasks=40,
         image_tasks=10,
         explained=40,
@@ -128,6 +136,7 @@ SCALES: dict[str, Scale] = {
         LOCAL,
         seeds=3,
         image_seeds=1,
+        repeated_seeds=3,
         tasks=4_000,
         image_tasks=1_000,
         explained=1_000,
@@ -140,6 +149,7 @@ SCALES: dict[str, Scale] = {
         (*LOCAL, *BENCHMARKS),
         seeds=3,
         image_seeds=1,
+        repeated_seeds=1,
         tasks=4_000,
         image_tasks=4_000,
         explained=1_000,
