@@ -1,8 +1,7 @@
-"""The paper's tables as data, and a small study carried out, stopped, continued and spoilt."""
+"""The paper's tables as data, and the smoke study carried out, stopped, continued and spoilt."""
 
 import json
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from arml.experiment import from_json, to_json
 from arml.recipes import REGRESSION, STARTER
 from arml.report.claims import CLAIMS
 from arml.reproduce.crew import Progress, carry_out_all, shares
-from arml.reproduce.plan import Table, is_done, record, units
+from arml.reproduce.plan import is_done, record, suffix, units
 from arml.reproduce.scales import LOCAL, SCALES, with_seeds
 from arml.reproduce.tables import ABLATIONS, INERT, REPEATED, table
 from arml.reproduce.unit import alone
@@ -119,68 +118,68 @@ def test_a_run_is_one_processs_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def small() -> Table:
-    """MAML and ARML of the smoke test, one seed of each."""
-    scale = replace(SCALES["smoke"], seeds=1, tasks=12, explained=40)
-    made = table("order-regression2d", scale)
-    main_table = table("regression2d", scale)
-    return replace(made, rows=(main_table.rows[0], *made.rows), reference="MAML")
+SMOKE = ["reproduce", "--scale", "smoke"]
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory) -> tuple[Path, list[dict], Progress, Progress]:
-    """One run that cannot be read, MAML, and ARML scored twice; stopped at once, then continued."""
+def study(tmp_path_factory) -> tuple[Path, list[dict], Progress]:
+    """The whole smoke study: stopped as soon as its first run begins, after one that cannot be
+    read, and then continued by the command."""
     out = tmp_path_factory.mktemp("study")
-    made = small()
-    record([made], "smoke", out)
-    bad = {**units([made])[0], "folder": "runs/bad/seed-0", "experiment": {"algorithm": "none"}}
-    work = [bad, *units([made])]
+    made = [table(name, SCALES["smoke"]) for name in SCALES["smoke"].tables]
+    record(made, "smoke", out)
+    work = units(made)
+    bad = {**work[0], "folder": "runs/bad/seed-0", "experiment": {"algorithm": "none"}}
     stopped = []
 
     def watch(progress: Progress) -> None:
         if any(at["phase"] in ("compiling", "training") for at in progress.running.values()):
             stopped.append(True)
 
-    first = carry_out_all(work, out, workers=1, watch=watch, stop=lambda: bool(stopped))
-    second = carry_out_all(work, out, workers=1, watch=lambda _: None, stop=lambda: False)
-    return out, work, first, second
+    begun = carry_out_all([bad, *work], out, workers=1, watch=watch, stop=lambda: bool(stopped))
+    assert main([*SMOKE, "--out", str(out)]) == 0
+    return out, work, begun
 
 
 def test_what_was_stopped_goes_on_and_what_failed_stops_nothing_else(study) -> None:
-    out, work, first, second = study
-    assert len(first.done) < 2
-    assert first.running == {}
-    assert list(second.failed) == ["runs/bad/seed-0"]
-    assert "expected algorithm to be one of" in second.failed["runs/bad/seed-0"]
+    out, work, begun = study
+    assert len(begun.done) < 2
+    assert begun.running == {}
+    assert list(begun.failed) == ["runs/bad/seed-0"]
+    assert "expected algorithm to be one of" in begun.failed["runs/bad/seed-0"]
     assert "expected algorithm" in read_json(out / "runs/bad/seed-0/failure.json")["error"]
-    assert {unit["folder"] for unit in work[1:]} == {*second.done}
-    assert all(is_done(unit, out) for unit in work[1:])
-    assert not is_done(work[0], out)
-    longer = {**work[1], "tasks": 13}
-    assert not is_done(longer, out)
+    assert all(is_done(unit, out) for unit in work)
+    assert not is_done({**work[0], "folder": "runs/bad/seed-0"}, out)
+    assert not is_done({**work[0], "tasks": 41}, out)
 
 
 def test_each_run_is_scored_once_on_the_same_tasks(study) -> None:
-    out, work, *_ = study
-    maml, arml = (out / unit["folder"] for unit in work[1:])
+    out, work, _ = study
     found = [
-        read_scores(path)
-        for path in (maml / "scores.npz", arml / "scores.npz", arml / "scores-reversed.npz")
+        read_scores(out / unit["folder"] / f"scores{suffix(scored)}.npz")
+        for unit in work
+        for scored in unit["scored"]
     ]
+    assert len(found) == len(work) + 4  # two seeds of ARML's text and of ours are reversed too
     assert len({scores.tasks for scores in found}) == 1
-    assert all(len(scores.values) == 12 for scores in found)
-    result = read_result(arml / "result.json")
-    assert result["score"]["mean"] == pytest.approx(float(found[1].values.mean()), rel=1e-5)
-    assert (arml / "explain" / "explain.json").is_file()
+    assert all(len(scores.values) == 40 for scores in found)
+    for unit in work:
+        folder = out / unit["folder"]
+        result = read_result(folder / "result.json")
+        values = read_scores(folder / "scores.npz").values
+        assert result["score"]["mean"] == pytest.approx(float(values.mean()), rel=1e-5)
+        assert (folder / "explain" / "explain.json").is_file() == bool(unit["explain"])
 
 
-def test_the_command_finds_all_done_and_writes_the_page(study, capsys) -> None:
+def test_the_page_has_every_table_and_a_row_changes_nothing_else(study, capsys) -> None:
     out, *_ = study
-    assert main(["reproduce", "--scale", "smoke", "--out", str(out), "--page"]) == 0
-    assert "the page is" in capsys.readouterr().out
     text = (out / "index.html").read_text(encoding="utf-8")
     assert "ARML, paper&#x27;s text, reversed" in text
     assert 'class="explorer"' in text
+    assert "not yet run" not in text
+    assert main([*SMOKE, "regression2d", "--rows", "MAML", "--out", str(out)]) == 0
+    assert "the page is" in capsys.readouterr().out
+    assert (out / "index.html").read_text(encoding="utf-8") == text
 
 
 def refused(capsys, *arguments: str) -> str:
