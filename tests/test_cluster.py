@@ -7,8 +7,9 @@ import pytest
 from arml.cli import main
 from arml.reproduce import cluster
 from arml.reproduce.crew import carry_out_all
-from arml.reproduce.plan import is_done
-from test_reproduce import small, units
+from arml.reproduce.plan import is_done, units
+from arml.reproduce.scales import SCALES
+from arml.reproduce.tables import table
 
 
 def test_ray_that_is_not_installed_is_named(monkeypatch, capsys, tmp_path) -> None:
@@ -28,7 +29,7 @@ def test_units_are_stopped_and_go_on_as_actors(tmp_path) -> None:
     try:
         hire = cluster.hire()
         assert cluster.places() == 1
-        good = units([small()])[0]
+        good = units([table("regression2d", SCALES["smoke"])])[0]
         bad = {**good, "folder": "runs/bad/seed-0", "experiment": {"algorithm": "none"}}
         stopped = []
 
