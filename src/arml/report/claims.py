@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from arml.report.statistics import LEVEL, Comparison, compare, holm
+from arml.report.statistics import Comparison, compare, holm
 from arml.report.study import Study, StudyTable
 from arml.report.study_cells import difference, probability
 
@@ -185,8 +185,7 @@ def _decide(claim: Claim, table: StudyTable, found: Comparison) -> Verdict:
         # A claim of saturation begins with the other of the two.
         what = f"{claim.better} {what}" if claim.equal else what
     else:
-        over_tasks = found.adjusted is not None and found.adjusted < LEVEL
-        what = "the seeds disagree" if over_tasks else "no difference beyond chance"
+        what = "the seeds disagree" if found.over_tasks else "no difference beyond chance"
     holds = found.counts and lead > 0
     if claim.equal:
         # No difference is claimed: the interval must leave no room for one that matters.

@@ -36,9 +36,14 @@ class Comparison:
     """The mean difference of each seed that both have; one of all where they share none."""
 
     @property
+    def over_tasks(self) -> bool:
+        """Whether it is more than chance over tasks."""
+        return self.adjusted is not None and self.adjusted < LEVEL
+
+    @property
     def counts(self) -> bool:
         """Whether it is more than chance over tasks, and every seed agrees on its sign."""
-        if self.adjusted is None or self.mean is None or not self.adjusted < LEVEL:
+        if self.mean is None or not self.over_tasks:
             return False
         return all(one * self.mean > 0 for one in self.by_seed)
 

@@ -56,7 +56,8 @@ def standing(found: Comparison, metric: str) -> str:
 def verdict(found: Comparison, metric: str) -> str:
     """The same with a sign, so that no colour is needed."""
     words = {"better": "▲ better", "worse": "▼ worse"}
-    return words.get(standing(found, metric), "≈ no difference")
+    neither = "≈ the seeds disagree" if found.over_tasks else "≈ no difference"
+    return words.get(standing(found, metric), neither)
 
 
 def seeds(row: StudyRow, metric: str) -> str:
