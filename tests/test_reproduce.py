@@ -137,6 +137,7 @@ def study(tmp_path_factory) -> tuple[Path, list[dict], Progress]:
             stopped.append(True)
 
     begun = carry_out_all([bad, *work], out, workers=1, watch=watch, stop=lambda: bool(stopped))
+    assert stopped  # a run began after the one that failed
     assert main([*SMOKE, "--out", str(out)]) == 0
     return out, work, begun
 
@@ -149,8 +150,12 @@ def test_what_was_stopped_goes_on_and_what_failed_stops_nothing_else(study) -> N
     assert "expected algorithm to be one of" in begun.failed["runs/bad/seed-0"]
     assert "expected algorithm" in read_json(out / "runs/bad/seed-0/failure.json")["error"]
     assert all(is_done(unit, out) for unit in work)
-    assert not is_done({**work[0], "folder": "runs/bad/seed-0"}, out)
+    bad = {**work[0], "folder": "runs/bad/seed-0", "experiment": {"algorithm": "none"}}
+    assert not is_done(bad, out)
     assert not is_done({**work[0], "tasks": 41}, out)
+    again = carry_out_all([bad, *work], out, workers=1, watch=lambda _: None, stop=lambda: False)
+    assert list(again.failed) == ["runs/bad/seed-0"]
+    assert {*again.done} == {unit["folder"] for unit in work}
 
 
 def test_each_run_is_scored_once_on_the_same_tasks(study) -> None:
