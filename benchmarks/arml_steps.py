@@ -14,15 +14,15 @@ import jax
 import jax.numpy as jnp
 
 from arml.algorithms.maml import MAMLOptions
-from arml.devices import everywhere, mesh_of, own_cores, sharing
-from arml.episodes import Problem, TaskDistribution
-from arml.learner import MetaLearner
-from arml.machine import cores
+from arml.core.episodes import Problem, TaskDistribution
+from arml.core.learner import MetaLearner
+from arml.experiment.recipes import recipe
 from arml.nn.networks import Conv4Options
-from arml.recipes import recipe
+from arml.results.machine import cores
 from arml.tasks.functions import functions_2d
 from arml.tasks.images import ImageEpisodes
-from arml.train import OuterOptions, make_interval, make_step, start
+from arml.training.devices import everywhere, mesh_of, own_cores, sharing
+from arml.training.step import OuterOptions, make_interval, make_step, start
 from common import serve
 
 

@@ -38,11 +38,11 @@ def worker(words: Sequence[str]) -> None:
     import equinox as eqx
     import jax
 
-    from arml.devices import everywhere, mesh_of
-    from arml.processes import join
-    from arml.recipes import recipe as named
+    from arml.experiment.recipes import recipe as named
     from arml.tasks.functions import functions_2d
-    from arml.train import make_interval, make_step, start
+    from arml.training.devices import everywhere, mesh_of
+    from arml.training.processes import join
+    from arml.training.step import make_interval, make_step, start
     from arml_steps import noise_images
 
     # Gloo says on the standard output that it is connected; ours is for the figures alone.
@@ -79,7 +79,7 @@ def seconds_a_message(mesh: Any, size: int) -> float | None:
     import jax
     import jax.numpy as jnp
 
-    from arml.devices import everywhere, over_tasks
+    from arml.training.devices import everywhere, over_tasks
 
     if mesh is None:
         return None

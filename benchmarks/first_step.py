@@ -17,9 +17,9 @@ def main() -> None:
     cores_as_devices()
     import jax
 
-    from arml.devices import own_cores, sharing
     from arml.experiment import run
-    from arml.recipes import recipe
+    from arml.experiment.recipes import recipe
+    from arml.training.devices import own_cores, sharing
 
     taken = {"imports": time.perf_counter() - begun, "XLA": 0.0}
 

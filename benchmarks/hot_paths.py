@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import counts
 from arml.algorithms.maml import MAML
 from arml.algorithms.protonet import ProtoNet
-from arml.compilation import short
-from arml.episodes import TaskDistribution
-from arml.evaluate import predict_chunk
-from arml.learner import Conditioned, MetaLearner
+from arml.core.compilation import short
+from arml.core.episodes import TaskDistribution
+from arml.core.learner import Conditioned, MetaLearner
 from arml.nn.convolution import convolve
 from arml.nn.networks import Body, ConvBlock
-from arml.train import make_step, start
+from arml.training.evaluate import predict_chunk
+from arml.training.step import make_step, start
 from counts import FORWARD, GRADIENT, RANDOM, SECOND, Work
 
 

@@ -24,9 +24,9 @@ def worker(words: Sequence[str]) -> None:
     import jax
 
     from arml.algorithms.maml import MAMLOptions
-    from arml.compilation import LARGE, jit
+    from arml.core.compilation import LARGE, jit
     from arml.nn.networks import Conv4Options
-    from arml.train import OuterOptions, make_step, start
+    from arml.training.step import OuterOptions, make_step, start
     from arml_steps import noise_images
 
     tasks = noise_images(size, shots)

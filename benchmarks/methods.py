@@ -6,7 +6,7 @@ queries a class. Each is its recipe as it stands.
 
 import sys
 
-from arml.recipes import RECIPES
+from arml.experiment.recipes import RECIPES
 from common import Worker, arguments, duel, machine, write
 
 DISPATCH = {"regression2d": 50, "folders": 1}

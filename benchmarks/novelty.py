@@ -19,16 +19,16 @@ from jaxtyping import Array
 from scipy.stats import mannwhitneyu
 
 import arml
-from arml.embedding import measured_novelty, task_vectors
-from arml.episodes import Problem, Task, TaskDistribution
-from arml.evaluate import split_keys
+from arml.core.episodes import Problem, Task, TaskDistribution
+from arml.datasets.starter import load_starter
 from arml.experiment import load
 from arml.experiment.options import TASKS
-from arml.predictor import inductive
+from arml.predict.embedding import measured_novelty, task_vectors
+from arml.predict.predictor import inductive
 from arml.tasks.functions import FAMILIES
 from arml.tasks.images import image_episodes
 from arml.tasks.options import FunctionsOptions, Splits, StarterOptions
-from arml.tasks.sources.starter import load_starter
+from arml.training.evaluate import split_keys
 from common import HERE, machine, write
 
 

@@ -35,9 +35,9 @@ def prepare(recipe: str, folder: Path) -> tuple[Path, Path]:
     import numpy as np
 
     import arml
-    from arml.embedding import measured_novelty
     from arml.experiment import Portable, build
-    from arml.predictor import inductive
+    from arml.predict.embedding import measured_novelty
+    from arml.predict.predictor import inductive
 
     experiment, tasks = arml.recipe(recipe), tasks_of(recipe)
     learner = build(experiment, tasks.problem)

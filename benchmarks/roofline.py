@@ -18,8 +18,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from arml.compilation import LARGE, known
-from arml.recipes import recipe
+from arml.core.compilation import LARGE, known
+from arml.experiment.recipes import recipe
 from arml.tasks.functions import functions_2d
 from arml_steps import noise_images
 from common import arguments, machine, spread, write

@@ -52,7 +52,7 @@ def pictures(number: int) -> Iterator[bytes]:
 
 def archive(folder: Path, images: int) -> tuple[Path, Path]:
     """An archive in the layout of ILSVRC 2012, and a split of it: 600 images a class, or fewer."""
-    from arml.tasks.sources.published import published, write_published
+    from arml.datasets.published import published, write_published
 
     classes = max(images // 600, 32)
     each = images // classes
@@ -94,7 +94,7 @@ def preparation(folder: Path, images: int) -> dict[str, Any]:
     seconds = time.perf_counter() - begun
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     begun = time.perf_counter()
-    from arml.tasks.store import open_store, verify
+    from arml.datasets.store import open_store, verify
 
     store = open_store(folder / "store")
     opened = time.perf_counter() - begun
@@ -141,7 +141,7 @@ def ours(folder: Path, *, streamed: bool, ahead: bool, **timing: Any) -> dict[st
     import jax.numpy as jnp
 
     from arml.tasks.stream import prefetched
-    from arml.train import task_keys
+    from arml.training.step import task_keys
 
     tasks = episodes(folder, streamed=streamed)
     keys = partial(task_keys, jax.random.key(0), batch=BATCH)
@@ -162,10 +162,10 @@ def outer_steps(folder: Path, *, rounds: int, each: int) -> dict[str, dict[str, 
     import equinox as eqx
     import jax
 
+    from arml.experiment.recipes import recipe
     from arml.experiment.running import build
-    from arml.recipes import recipe
     from arml.tasks.stream import prefetched
-    from arml.train import make_step, start, task_keys
+    from arml.training.step import make_step, start, task_keys
 
     experiment = recipe("plain-multi/protonet")
     key = jax.random.key(0)

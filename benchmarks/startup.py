@@ -14,7 +14,7 @@ from common import HERE, arguments, machine, spread, write
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
     "import arml": ["-c", "import arml"],
-    "import arml.recipes": ["-c", "import arml.recipes"],
+    "import arml.experiment.recipes": ["-c", "import arml.experiment.recipes"],
     "import jax": ["-c", "import jax"],
     "arml --help": ["-m", "arml", "--help"],
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from arml.algorithms import ALGORITHMS
-from arml.recipes import IMAGES, RECIPES, REGRESSION
+from arml.experiment.recipes import IMAGES, RECIPES, REGRESSION
 
 HERE = Path(__file__).parent / "methods"
 

@@ -27,12 +27,12 @@ import glyphs
 import icons
 import licences
 import textures
-from arml.files import write_bytes
-from arml.tasks.sheet import contact_sheet
-from arml.tasks.sources.cache import checksum
-from arml.tasks.sources.folders import ImageFamily
-from arml.tasks.sources.splits import split_classes
-from arml.tasks.sources.starter import FORMAT, load_starter
+from arml.datasets.cache import checksum
+from arml.datasets.folders import ImageFamily
+from arml.datasets.sheet import contact_sheet
+from arml.datasets.splits import split_classes
+from arml.datasets.starter import FORMAT, load_starter
+from arml.results.files import write_bytes
 from vary import SIDE
 
 HERE = Path(__file__).parent

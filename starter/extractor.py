@@ -15,12 +15,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from arml.datasets.extractor import SAW
+from arml.datasets.starter import SIZE, load_starter
 from arml.experiment import load_learner
-from arml.files import write_bytes
 from arml.nn.convolution import max_pool
 from arml.nn.normalisation import batch_norm, moments
-from arml.tasks.sources.extractor import SAW
-from arml.tasks.sources.starter import SIZE, load_starter
+from arml.results.files import write_bytes
 
 CHUNK = 512
 EPSILON = 1e-3

@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from arml.tasks.sources.published import published, write_published
+from arml.datasets.published import published, write_published
 
 HEIGHT, WIDTH = 24, 32
 

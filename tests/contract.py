@@ -13,11 +13,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
-from arml import checkpoint
-from arml.episodes import Examples, Problem, Task, TaskDistribution
-from arml.inner import with_steps
-from arml.learner import MetaLearner
-from arml.train import Record, TrainState, make_step, start
+from arml.core.episodes import Examples, Problem, Task, TaskDistribution
+from arml.core.inner import with_steps
+from arml.core.learner import MetaLearner
+from arml.training import checkpoint
+from arml.training.step import Record, TrainState, make_step, start
 
 KEY = jax.random.key(0)
 BATCH = 2

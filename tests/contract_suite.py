@@ -12,9 +12,9 @@ from jaxtyping import PRNGKeyArray
 
 import contract
 from arml.algorithms import ALGORITHMS
-from arml.episodes import Problem, TaskDistribution
-from arml.inner import with_steps
-from arml.learner import MetaLearner
+from arml.core.episodes import Problem, TaskDistribution
+from arml.core.inner import with_steps
+from arml.core.learner import MetaLearner
 from arml.nn.networks import BaseNetwork, Body, MLPOptions, conv4, linear
 from arml.tasks.functions import functions_2d
 from contract import Blobs, Case

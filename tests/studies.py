@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from arml.results import append_metric, summarise, write_json, write_scores
+from arml.results.folder import append_metric, summarise, write_json, write_scores
 
 FAMILIES = ("line", "ripple <b>")
 

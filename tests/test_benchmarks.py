@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from arml.inner import GradientDescent
-from arml.losses import mse
+from arml.core.inner import GradientDescent
+from arml.core.losses import mse
 from arml.nn.networks import perceptron
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

@@ -22,9 +22,9 @@ import pytest
 
 from arml import algorithms
 from arml.cli import dispatch, main
-from arml.recipes import recipe
-from arml.sharing import shipped
-from arml.tasks.sources.starter import load_starter
+from arml.datasets.starter import load_starter
+from arml.experiment.recipes import recipe
+from arml.predict.sharing import shipped
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

@@ -12,26 +12,27 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "arml"
 FILES = {path.relative_to(SOURCE): path for path in sorted(SOURCE.rglob("*.py"))}
 
-# Each layer may import itself and those before it.
-LAYERS = (
-    {"calibration", "checks", "compilation", "episodes", "inputs", "losses", "novelty"},
-    {"inner", "learner"},
-    {"nn"},
-    {"algorithms"},
-    {"devices", "inference", "processes", "train", "evaluate", "checkpoint", "provenance"},
+# Each room may import itself and those of the floors below.
+FLOORS = (
+    {"results"},
+    {"core", "report"},
+    {"nn", "datasets"},
+    {"algorithms", "tasks"},
+    {"training"},
     {"experiment"},
-    {"recipes", "sharing"},
-    {"embedding", "predictor"},
-    {"estimators"},
+    {"predict", "explain", "tuning"},
+    {"reproduce"},
+    {"app"},
+    {"cli"},
+    {"__main__"},
 )
-CORE = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
-PLAIN = {"results", "files", "intervals", "machine", "report"}
-"""Run folders, reports, what the machine has: plain Python, so that reading results is quick and
-needs no device."""
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+PLAIN = {"results", "report"}
+"""Run folders and reports: plain Python, so that reading results is quick and needs no device."""
 ARRAYS = {"jax", "jaxlib", "equinox", "optax", "orbax", "jaxtyping"}
 
 
-def unit(module: str) -> str:
+def room(module: str) -> str:
     """`arml.nn.graphs` -> `nn`; the package itself is the empty string."""
     return [*module.split("."), ""][1]
 
@@ -43,7 +44,7 @@ def imports(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: import by the full name"
-            # `from arml import files` names the module `arml.files`.
+            # `from arml import files` names the module `arml.results.files`.
             yield from (
                 f"{node.module}.{alias.name}" if node.module == "arml" else str(node.module)
                 for alias in node.names
@@ -51,58 +52,42 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def edges() -> set[tuple[str, str]]:
-    """(importing unit, imported unit) for every import inside the package but its own facade."""
+    """(importing room, imported room) for every import inside the package but its own facade."""
     return {
-        (unit(f"arml.{'.'.join(name.with_suffix('').parts)}"), unit(module))
+        (room(f"arml.{'.'.join(name.with_suffix('').parts)}"), room(module))
         for name, path in FILES.items()
         if name != Path("__init__.py")
         for module in imports(path)
-        if module.split(".")[0] == "arml"
+        if module.split(".")[0] == "arml" and module != "arml.__version__"
     }
 
 
-def test_a_layer_imports_only_those_before_it():
+def test_the_package_is_rooms():
+    assert {name.name for name in FILES if len(name.parts) == 1} == {"__init__.py", "__main__.py"}
+    assert {name.parts[0] for name in FILES if len(name.parts) > 1} <= set(FLOOR)
+
+
+def test_a_room_imports_only_those_of_lower_floors():
     for importing, imported in edges():
-        if importing in CORE:
-            allowed = CORE[importing] >= CORE.get(imported, len(LAYERS))
-            # Tasks and plain files stand beside the layers; who may use them is below.
-            assert allowed or imported in PLAIN - {"report"} or imported == "tasks", (
-                f"arml.{importing} imports arml.{imported}"
-            )
+        assert importing == imported or FLOOR[importing] > FLOOR[imported], (
+            f"arml.{importing} imports arml.{imported}"
+        )
 
 
 def test_the_mathematics_reads_no_files_and_knows_no_tasks():
-    mathematics = {unit for unit, rank in CORE.items() if rank <= CORE["algorithms"]}
     for importing, imported in edges():
-        assert importing not in mathematics or imported not in {*PLAIN, "tasks"}, (
-            f"arml.{importing} imports arml.{imported}"
-        )
+        assert importing not in {"core", "nn", "algorithms"} or imported in {
+            "core",
+            "nn",
+            "algorithms",
+        }, f"arml.{importing} imports arml.{imported}"
 
 
-def test_tasks_know_episodes_only():
-    known = {"tasks", "checks", "episodes", *PLAIN} - {"report"}
-    for importing, imported in edges():
-        assert importing != "tasks" or imported in known, f"arml.tasks imports arml.{imported}"
-
-
-def test_results_and_reports_import_no_arrays_and_no_mathematics():
-    for importing, imported in edges():
-        assert importing not in PLAIN or imported in PLAIN, (
-            f"arml.{importing} imports arml.{imported}"
-        )
+def test_results_and_reports_import_no_arrays():
     for name, path in FILES.items():
-        if name.with_suffix("").parts[0] in PLAIN:
+        if name.parts[0] in PLAIN:
             odd = {module.split(".")[0] for module in imports(path)} & ARRAYS
             assert not odd, f"arml/{name} imports {odd}"
-
-
-def test_nobody_imports_the_command_line_and_only_it_the_page():
-    for importing, imported in edges():
-        entry = importing in {"cli", "__main__"}
-        assert imported != "cli" or entry, f"arml.{importing} imports arml.cli"
-        assert imported != "app" or importing in {"cli", "app"}, (
-            f"arml.{importing} imports arml.app"
-        )
 
 
 def test_files_are_short():
@@ -142,7 +127,7 @@ def loaded(module: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["arml", "arml.results", "arml.report.page"])
+@pytest.mark.parametrize("module", ["arml", "arml.results.folder", "arml.report.page"])
 def test_a_light_import_loads_no_arrays_and_opens_no_socket(module):
     assert not loaded(module) & ARRAYS
 

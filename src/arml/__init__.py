@@ -5,31 +5,31 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from arml.algorithms import ALGORITHMS
-    from arml.episodes import Examples, Problem, Task, TaskDistribution
-    from arml.estimators import FewShotClassifier as FewShotClassifier
-    from arml.estimators import FewShotRegressor as FewShotRegressor
-    from arml.evaluate import Scores
+    from arml.core.episodes import Examples, Problem, Task, TaskDistribution
+    from arml.core.inner import GradientDescent, with_steps
+    from arml.core.learner import Adapted, Conditioned, MetaLearner
     from arml.experiment import Experiment, run
-    from arml.inner import GradientDescent, with_steps
-    from arml.learner import Adapted, Conditioned, MetaLearner
-    from arml.predictor import FewShotLearner, Predictor, load, load_predictor
-    from arml.recipes import RECIPES, recipe
-    from arml.scoring import score
+    from arml.experiment.recipes import RECIPES, recipe
+    from arml.experiment.scoring import score
+    from arml.predict.estimators import FewShotClassifier as FewShotClassifier
+    from arml.predict.estimators import FewShotRegressor as FewShotRegressor
+    from arml.predict.predictor import FewShotLearner, Predictor, load, load_predictor
+    from arml.training.evaluate import Scores
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "arml.algorithms": ("ALGORITHMS",),
-    "arml.episodes": ("Examples", "Problem", "Task", "TaskDistribution"),
+    "arml.core.episodes": ("Examples", "Problem", "Task", "TaskDistribution"),
     # These need an extra, so that `from arml import *` leaves them out.
-    "arml.estimators": ("FewShotClassifier", "FewShotRegressor"),
-    "arml.evaluate": ("Scores",),
+    "arml.predict.estimators": ("FewShotClassifier", "FewShotRegressor"),
+    "arml.training.evaluate": ("Scores",),
     "arml.experiment": ("Experiment", "run"),
-    "arml.inner": ("GradientDescent", "with_steps"),
-    "arml.learner": ("Adapted", "Conditioned", "MetaLearner"),
-    "arml.predictor": ("FewShotLearner", "Predictor", "load", "load_predictor"),
-    "arml.recipes": ("RECIPES", "recipe"),
-    "arml.scoring": ("score",),
+    "arml.core.inner": ("GradientDescent", "with_steps"),
+    "arml.core.learner": ("Adapted", "Conditioned", "MetaLearner"),
+    "arml.predict.predictor": ("FewShotLearner", "Predictor", "load", "load_predictor"),
+    "arml.experiment.recipes": ("RECIPES", "recipe"),
+    "arml.experiment.scoring": ("score",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -23,8 +23,8 @@ from arml.algorithms.reptile import ReptileOptions
 from arml.algorithms.tadam import TADAMOptions
 from arml.algorithms.tapnet import TapNetOptions
 from arml.algorithms.versa import VERSAOptions
-from arml.episodes import Problem
-from arml.inner import usual_rate
+from arml.core.episodes import Problem
+from arml.core.inner import usual_rate
 
 OPTIONS: dict[str, Any] = {
     "maml": MAMLOptions,

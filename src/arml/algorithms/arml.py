@@ -26,11 +26,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from arml.checks import at_least
-from arml.episodes import Problem
-from arml.inner import InnerOptions
-from arml.learner import Conditioned, Network
-from arml.losses import loss_of
+from arml.core.checks import at_least
+from arml.core.episodes import Problem
+from arml.core.inner import InnerOptions
+from arml.core.learner import Conditioned, Network
+from arml.core.losses import loss_of
 from arml.nn import graphs, prototypes
 from arml.nn.embeddings import (
     InputEmbedding,

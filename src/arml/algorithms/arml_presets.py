@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from arml.algorithms.arml import ARMLOptions
-from arml.episodes import Problem
+from arml.core.episodes import Problem
 
 
 def official(problem: Problem) -> ARMLOptions:

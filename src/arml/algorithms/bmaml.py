@@ -43,11 +43,11 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from arml.checks import at_least
-from arml.episodes import Examples, Problem, Task
-from arml.inner import GradientDescent, InnerOptions, join, split, usual_rate
-from arml.learner import Adapted, Loss, MetaLearner, Network
-from arml.losses import loss_of
+from arml.core.checks import at_least
+from arml.core.episodes import Examples, Problem, Task
+from arml.core.inner import GradientDescent, InnerOptions, join, split, usual_rate
+from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.losses import loss_of
 from arml.nn.ensembles import Combine, combine_of
 
 LAMBDA, GAMMA = (2.0, 2.0), (2.0, 0.2)

@@ -28,11 +28,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.checks import at_least
-from arml.episodes import Examples, Problem
-from arml.inner import InnerOptions, usual_rate
-from arml.learner import Conditioned, Network
-from arml.losses import loss_of
+from arml.core.checks import at_least
+from arml.core.episodes import Examples, Problem
+from arml.core.inner import InnerOptions, usual_rate
+from arml.core.learner import Conditioned, Network
+from arml.core.losses import loss_of
 from arml.nn.embeddings import InputEmbedding, PairEmbedding, image_embedding
 from arml.nn.modulation import Gate, stacked
 from arml.nn.networks import mlp

@@ -29,11 +29,11 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.checks import at_least
-from arml.episodes import Examples, Problem, Task
-from arml.inner import GradientDescent, InnerOptions
-from arml.learner import Adapted, Loss, MetaLearner, Network
-from arml.losses import loss_of
+from arml.core.checks import at_least
+from arml.core.episodes import Examples, Problem, Task
+from arml.core.inner import GradientDescent, InnerOptions
+from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.losses import loss_of
 from arml.nn import curvature
 
 LogDet = Callable[[curvature.Layer, float], Float[Array, ""]]

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
-from arml.episodes import Examples, Problem
-from arml.inner import GradientDescent, InnerOptions
-from arml.learner import Adapted, Loss, MetaLearner, Network
-from arml.losses import loss_of
+from arml.core.episodes import Examples, Problem
+from arml.core.inner import GradientDescent, InnerOptions
+from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.losses import loss_of
 
 
 class MAML(MetaLearner):

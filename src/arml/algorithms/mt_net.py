@@ -27,10 +27,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.episodes import Examples, Problem
-from arml.inner import GradientDescent, InnerOptions, Shared, adaptable
-from arml.learner import Adapted, Loss, MetaLearner, Network
-from arml.losses import loss_of
+from arml.core.episodes import Examples, Problem
+from arml.core.inner import GradientDescent, InnerOptions, Shared, adaptable
+from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.losses import loss_of
 
 
 class Warped(eqx.Module):

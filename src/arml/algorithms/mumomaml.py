@@ -31,11 +31,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.checks import at_least
-from arml.episodes import Examples, Problem
-from arml.inner import InnerOptions, Shared, usual_rate
-from arml.learner import Conditioned, Network
-from arml.losses import loss_of
+from arml.core.checks import at_least
+from arml.core.episodes import Examples, Problem
+from arml.core.inner import InnerOptions, Shared, usual_rate
+from arml.core.learner import Conditioned, Network
+from arml.core.losses import loss_of
 from arml.nn.modulation import film, sigmoid_gate, softmax_attention, unit_modulation
 from arml.nn.networks import ConvBlock, Convolution, Linear, glorot, linear
 from arml.nn.summaries import BidirectionalLSTM, bidirectional_lstm

@@ -33,11 +33,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.checks import at_least
-from arml.episodes import Examples, Problem, Task
-from arml.inner import GradientDescent, InnerOptions, adaptable, join, split, usual_rate
-from arml.learner import Adapted, Loss, MetaLearner, Network
-from arml.losses import loss_of
+from arml.core.checks import at_least
+from arml.core.episodes import Examples, Problem, Task
+from arml.core.inner import GradientDescent, InnerOptions, adaptable, join, split, usual_rate
+from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.losses import loss_of
 from arml.nn.ensembles import Combine, combine_of
 
 LOG_SD = -4.0

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
-from arml.checks import classes_only
-from arml.episodes import Examples, Problem
-from arml.learner import Adapted, Loss, MetaLearner, Network
-from arml.losses import loss_of
+from arml.core.checks import classes_only
+from arml.core.episodes import Examples, Problem
+from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.losses import loss_of
 from arml.nn.networks import Body
 from arml.nn.prototypes import among, class_means, squared_distances
 

@@ -29,11 +29,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from arml.checks import at_least
-from arml.episodes import Examples, Problem, Task
-from arml.inner import GradientDescent
-from arml.learner import Adapted, Loss, MetaLearner, Network
-from arml.losses import loss_of
+from arml.core.checks import at_least
+from arml.core.episodes import Examples, Problem, Task
+from arml.core.inner import GradientDescent
+from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.losses import loss_of
 
 DECAY, EPSILON = 0.999, 1e-8
 

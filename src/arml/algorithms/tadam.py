@@ -34,11 +34,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.checks import at_least, classes_only
-from arml.episodes import Examples, Problem, Task
-from arml.inner import Shared
-from arml.learner import Adapted, Loss, MetaLearner, Network
-from arml.losses import cross_entropy, loss_of
+from arml.core.checks import at_least, classes_only
+from arml.core.episodes import Examples, Problem, Task
+from arml.core.inner import Shared
+from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.losses import cross_entropy, loss_of
 from arml.nn.networks import Body, Film, Linear, linear
 from arml.nn.prototypes import among, class_means, squared_distances, units
 

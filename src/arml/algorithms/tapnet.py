@@ -27,11 +27,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from arml.checks import classes_only
-from arml.compilation import unbatched
-from arml.episodes import Examples, Problem, Task
-from arml.learner import Adapted, Loss, MetaLearner, Network
-from arml.losses import loss_of
+from arml.core.checks import classes_only
+from arml.core.compilation import unbatched
+from arml.core.episodes import Examples, Problem, Task
+from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.losses import loss_of
 from arml.nn.networks import Body
 from arml.nn.prototypes import among, class_means, squared_distances, units
 

@@ -37,10 +37,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.checks import at_least
-from arml.episodes import Examples, Problem, Task
-from arml.learner import Adapted, Loss, MetaLearner, Network
-from arml.losses import loss_of
+from arml.core.checks import at_least
+from arml.core.episodes import Examples, Problem, Task
+from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.losses import loss_of
 from arml.nn.networks import MLP, Body, mlp
 from arml.nn.prototypes import among, class_means, units
 

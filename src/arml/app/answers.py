@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from arml.app.uploads import Limits, read_classes, read_pictures, read_points, read_queries
+from arml.core.learner import Conditioned
+from arml.datasets.starter import load_starter
 from arml.explain.graph import default_threshold
-from arml.learner import Conditioned
 from arml.nn.prototypes import ClassMeans
 from arml.nn.relational import Relational
-from arml.predictor import FewShotLearner, Predictor
-from arml.results import RunError
+from arml.predict.predictor import FewShotLearner, Predictor
+from arml.results.folder import RunError
 from arml.tasks.options import FunctionsOptions
-from arml.tasks.sources.starter import load_starter
 
 GRID = 48
 """Points a side of a fitted surface."""

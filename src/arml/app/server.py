@@ -30,8 +30,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from arml.app import answers
 from arml.app.uploads import Limits
-from arml.predictor import FewShotLearner
-from arml.results import RunError
+from arml.predict.predictor import FewShotLearner
+from arml.results.folder import RunError
 
 HOST = "127.0.0.1"
 HEADERS = {

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from PIL import Image
 
-from arml.tasks.sources.decode import decode, quiet
+from arml.datasets.decode import decode, quiet
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF")
 NAME_LENGTH = 60

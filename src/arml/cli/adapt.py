@@ -13,7 +13,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from arml.cli.console import UsageError, parse, say
-from arml.files import write_text
+from arml.results.files import write_text
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ def adapt_command(arguments: Sequence[str]) -> int:
     options: AdaptOptions = parse(AdaptOptions, arguments, prog="arml adapt")
     if not options.query and options.save is None:
         raise UsageError("expected --query or --save, got neither: give one; see --help")
-    from arml.predictor import load
-    from arml.sharing import locate
-    from arml.tasks.sources.own import labelled_images, read_table
+    from arml.datasets.own import labelled_images, read_table
+    from arml.predict.predictor import load
+    from arml.predict.sharing import locate
 
     place, note = locate(options.learner)
     if note is not None:
@@ -102,7 +102,7 @@ class PredictOptions:
 def predict_command(arguments: Sequence[str]) -> int:
     """Predict with a predictor that was kept"""
     options: PredictOptions = parse(PredictOptions, arguments, prog="arml predict")
-    from arml.predictor import load_predictor
+    from arml.predict.predictor import load_predictor
 
     predictor = load_predictor(options.predictor)
     table = [path.suffix.lower() for path in options.query] == [".csv"]
@@ -130,7 +130,7 @@ class ExportOptions:
 def export_command(arguments: Sequence[str]) -> int:
     """Write a run's learner as a folder to share"""
     options: ExportOptions = parse(ExportOptions, arguments, prog="arml export")
-    from arml.predictor import exported
+    from arml.predict.predictor import exported
 
     console = Console()
     portable = exported(options.run, options.out, tasks=options.tasks)
@@ -159,7 +159,7 @@ def _eye(owner: Any, model: Path | None) -> Eye | None:
         return Eye(owner.problem.features[0], lambda pixels: pixels)
     if owner.portable.inputs is None:
         return None
-    from arml.tasks.sources.extractor import remade
+    from arml.datasets.extractor import remade
 
     extractor = remade(owner.portable.inputs, model)
     return Eye(extractor.size, extractor)
@@ -240,7 +240,7 @@ def _rows(
     target: str | None,
     columns: Sequence[str] | None,
 ) -> Iterator[list[Any]]:
-    from arml.tasks.sources.own import decoded, image_files, read_table
+    from arml.datasets.own import decoded, image_files, read_table
 
     if eye is not None:
         files = image_files(query)

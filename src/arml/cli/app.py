@@ -70,8 +70,8 @@ def served(learner: Path | None) -> Any:
     """
     from arml.app.answers import is_of_functions, is_of_pictures
     from arml.app.server import Served
-    from arml.predictor import load
-    from arml.sharing import shipped
+    from arml.predict.predictor import load
+    from arml.predict.sharing import shipped
 
     fits = {"pictures": is_of_pictures, "functions": is_of_functions}
     found: dict[str, Any] = {}

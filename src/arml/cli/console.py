@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from arml.files import plain
+from arml.results.files import plain
 
 INTERRUPTED = 130
 """The exit status of a command that was interrupted."""

@@ -81,8 +81,8 @@ def list_action(arguments: Sequence[str]) -> int:
 
 def entries() -> list[dict[str, Any]]:
     """Each data set of the catalogue, and whether it is here."""
-    from arml.tasks.sources.catalogue import CATALOGUE, origins
-    from arml.tasks.store import INDEX, place
+    from arml.datasets.catalogue import CATALOGUE, origins
+    from arml.datasets.store import INDEX, place
 
     found = []
     for name, data in CATALOGUE.items():
@@ -136,8 +136,8 @@ class PrepareOptions:
 def prepare_action(arguments: Sequence[str]) -> int:
     """Make a data set"""
     options: PrepareOptions = parse(PrepareOptions, arguments, prog="arml data prepare")
-    from arml.tasks.sources.prepare import prepare
-    from arml.tasks.store import counts, open_store
+    from arml.datasets.prepare import prepare
+    from arml.datasets.store import counts, open_store
 
     console = Console()
     with shown() as progress:
@@ -173,7 +173,7 @@ class VerifyOptions:
 def verify_action(arguments: Sequence[str]) -> int:
     """Compare every byte"""
     options: VerifyOptions = parse(VerifyOptions, arguments, prog="arml data verify")
-    from arml.tasks.store import open_store, place, verify
+    from arml.datasets.store import open_store, place, verify
 
     store = open_store(place(options.name))
     with shown() as progress:
@@ -197,8 +197,8 @@ class ShowOptions:
 def show_action(arguments: Sequence[str]) -> int:
     """Draw a contact sheet"""
     options: ShowOptions = parse(ShowOptions, arguments, prog="arml data show")
-    from arml.tasks.sheet import write_sheet
-    from arml.tasks.store import open_store, place
+    from arml.datasets.sheet import write_sheet
+    from arml.datasets.store import open_store, place
 
     if options.columns < 1:
         raise UsageError(f"columns must be at least 1, got {options.columns}: raise it")

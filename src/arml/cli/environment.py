@@ -7,8 +7,8 @@ import platform
 from contextlib import suppress
 from pathlib import Path
 
-from arml.machine import cores
-from arml.tasks.sources.cache import default_folder
+from arml.datasets.cache import default_folder
+from arml.results.machine import cores
 
 LARGEST = 2**30
 """Bytes that are kept."""

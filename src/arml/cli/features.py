@@ -46,8 +46,8 @@ def features_command(arguments: Sequence[str]) -> int:
     options: FeaturesOptions = parse(FeaturesOptions, arguments, prog="arml features")
     if not options.sources:
         raise UsageError("expected one or more folders or zips of pictures, got none: name them")
-    from arml.tasks.sources.extractor import DEFAULT, IMAGENET, Extractor, Preparation
-    from arml.tasks.sources.vectors import opened, write_features
+    from arml.datasets.extractor import DEFAULT, IMAGENET, Extractor, Preparation
+    from arml.datasets.vectors import opened, write_features
 
     prepare = Preparation(
         size=options.size,

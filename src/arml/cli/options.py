@@ -8,7 +8,7 @@ from tyro.conf import Suppress, arg
 
 from arml.cli.console import parse
 from arml.experiment import Experiment
-from arml.recipes import RECIPES, reshaped
+from arml.experiment.recipes import RECIPES, reshaped
 
 Field = tuple[str, Any] | tuple[str, Any, Any]
 """The name of an option, its annotated type, and its default if it has one."""

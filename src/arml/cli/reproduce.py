@@ -17,7 +17,8 @@ from rich.text import Text
 from tyro.conf import Positional
 
 from arml.cli.console import INTERRUPTED, Stop, UsageError, parse, say
-from arml.machine import cores
+from arml.datasets.starter_features import starter_features_ready
+from arml.datasets.store import open_store, place
 from arml.report.paper import overall
 from arml.report.study import export, write_study
 from arml.reproduce.costs import seconds
@@ -25,8 +26,7 @@ from arml.reproduce.crew import Progress, Worker, carry_out_all
 from arml.reproduce.plan import Table, record, units
 from arml.reproduce.scales import SCALES, with_seeds
 from arml.reproduce.tables import table
-from arml.tasks.sources.starter_features import starter_features_ready
-from arml.tasks.store import open_store, place
+from arml.results.machine import cores
 
 PLAIN_SECONDS = 60.0
 """Seconds between two lines of progress where there is no terminal."""

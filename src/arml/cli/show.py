@@ -25,7 +25,7 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
     """What there is: algorithms, recipes and data sets, each with a one-line description."""
     from arml.algorithms import ALGORITHMS
     from arml.experiment import TASKS
-    from arml.recipes import RECIPES
+    from arml.experiment.recipes import RECIPES
 
     recipes = [
         {
@@ -123,10 +123,10 @@ class EvaluateOptions:
 def evaluate_command(arguments: Sequence[str]) -> int:
     """Score a run on new tasks, by family; compare two runs task by task"""
     options: EvaluateOptions = parse(EvaluateOptions, arguments, prog="arml evaluate")
-    from arml.devices import own_cores
+    from arml.experiment.scoring import difference, score
     from arml.report.tables import terminal_table
-    from arml.results import write_json
-    from arml.scoring import difference, score
+    from arml.results.folder import write_json
+    from arml.training.devices import own_cores
 
     console = Console()
     with scoring() as watch:

@@ -12,15 +12,15 @@ from typing import Annotated, Any
 from rich.console import Console
 from tyro.conf import arg
 
-from arml import checkpoint
 from arml.cli.console import INTERRUPTED, Display, Stop, TensorBoard, UsageError, say
 from arml.cli.options import Field, read, recipe_at
-from arml.devices import own_cores, sharing
 from arml.experiment import Experiment, run
 from arml.experiment.folder import check_claim
-from arml.processes import LostError, alone, join, leads, together
-from arml.recipes import RECIPES, recipe
-from arml.results import load_run
+from arml.experiment.recipes import RECIPES, recipe
+from arml.results.folder import load_run
+from arml.training import checkpoint
+from arml.training.devices import own_cores, sharing
+from arml.training.processes import LostError, alone, join, leads, together
 
 FIELDS: tuple[Field, ...] = (
     ("run", Annotated[Path, arg(help="Folder of the run; an unfinished one is resumed.")]),
@@ -75,7 +75,7 @@ def _values(words: Sequence[str], option: str) -> list[str]:
 
 def _chosen(rest: list[str], data: Sequence[str]) -> tuple[Experiment, list[str]]:
     """An experiment for the user's own data, and what was chosen. Takes --minutes from `rest`."""
-    from arml.choose import CHOSEN, MINUTES, choose
+    from arml.experiment.choose import CHOSEN, MINUTES, choose
 
     minutes = MINUTES
     if "--minutes" in rest:

@@ -14,10 +14,10 @@ from tyro.conf import arg
 from arml.cli.console import INTERRUPTED, Stop, UsageError, say
 from arml.cli.options import Field, flags, read, recipe_at
 from arml.experiment import Experiment
-from arml.recipes import RECIPES, recipe
-from arml.results import write_json
-from arml.search import dimension, usual
-from arml.tuning import Sweep, Trial, tune
+from arml.experiment.recipes import RECIPES, recipe
+from arml.results.folder import write_json
+from arml.tuning.search import dimension, usual
+from arml.tuning.sweep import Sweep, Trial, tune
 
 SHOWN = 10
 """Trials in the table at the end."""

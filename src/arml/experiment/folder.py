@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from arml.experiment.options import Experiment, absolute, from_json, to_json
-from arml.provenance import provenance
-from arml.results import FORMAT, RunError, load_run, write_json
+from arml.results.folder import FORMAT, RunError, load_run, write_json
 from arml.tasks.options import Splits
+from arml.training.provenance import provenance
 
 
 def differences(old: Any, new: Any, name: str = "") -> list[str]:

@@ -11,13 +11,13 @@ from typing import Any, Literal, get_args, get_origin
 from arml.algorithms import OPTIONS
 from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.protonet import ProtoNetOptions
-from arml.checks import at_least
+from arml.core.checks import at_least
+from arml.datasets.vectors import STARTER
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.results import RunError
+from arml.results.folder import RunError
 from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
-from arml.tasks.sources.vectors import STARTER
 from arml.tasks.vectors import VectorsOptions
-from arml.train import OuterOptions
+from arml.training.step import OuterOptions
 
 NETWORKS: dict[str, Any] = {"mlp": MLPOptions, "conv4": Conv4Options}
 TASKS: dict[str, Any] = {

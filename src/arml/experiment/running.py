@@ -12,20 +12,20 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from arml import checkpoint
-from arml.compilation import ONCE, jit
-from arml.devices import at_once, everywhere, mesh_of, own_parts, share
-from arml.episodes import Problem
-from arml.evaluate import Split, evaluate
+from arml.core.compilation import ONCE, jit
+from arml.core.episodes import Problem
+from arml.core.learner import MetaLearner
+from arml.core.novelty import Novelty
 from arml.experiment.folder import check_claim, claim, differences
 from arml.experiment.options import Experiment, absolute, fingerprint, from_json
-from arml.learner import MetaLearner
-from arml.novelty import Novelty
-from arml.processes import any_of, attended, check_same, leads, of_leader, together
-from arml.results import RunError, append_metric, load_run, summarise, truncate_metrics
+from arml.results.folder import RunError, append_metric, load_run, summarise, truncate_metrics
 from arml.tasks.options import Progress, Splits
 from arml.tasks.stream import prefetched
-from arml.train import Record, TrainState, make_interval, make_step, start, task_keys
+from arml.training import checkpoint
+from arml.training.devices import at_once, everywhere, mesh_of, own_parts, share
+from arml.training.evaluate import Split, evaluate
+from arml.training.processes import any_of, attended, check_same, leads, of_leader, together
+from arml.training.step import Record, TrainState, make_interval, make_step, start, task_keys
 
 
 def build(experiment: Experiment, problem: Problem) -> MetaLearner:

@@ -10,17 +10,17 @@ from typing import Any
 
 from arml.algorithms.hsml import TreeEncoder
 from arml.algorithms.mt_net import MTNet
+from arml.core.learner import Conditioned, MetaLearner
 from arml.experiment import load
 from arml.explain.graph import found_in
 from arml.explain.interventions import interventions
 from arml.explain.nearest import nearest
 from arml.explain.others import codes, has_codes, masks, tree
 from arml.explain.tasks import IMAGES_AT_ONCE
-from arml.learner import Conditioned, MetaLearner
 from arml.nn.relational import Relational
 from arml.report.explained import captioned
 from arml.report.style import save
-from arml.results import FORMAT, RunError, write_bytes, write_json
+from arml.results.folder import FORMAT, RunError, write_bytes, write_json
 
 __all__ = ["explain"]
 

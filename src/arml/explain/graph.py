@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from arml.episodes import Task, TaskDistribution
+from arml.core.episodes import Task, TaskDistribution
 from arml.explain.tasks import by_family, each_test_task, finite
 from arml.nn.graphs import MetaKnowledgeGraph
 from arml.nn.prototypes import ClassMeans, SoftClusters, sample_mean

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from arml.episodes import TaskDistribution
-from arml.evaluate import Scores, evaluate
-from arml.learner import Conditioned
-from arml.losses import score_of
+from arml.core.episodes import TaskDistribution
+from arml.core.learner import Conditioned
+from arml.core.losses import score_of
 from arml.nn.graphs import MetaKnowledgeGraph, Relations
 from arml.report.statistics import Comparison, difference_of, holm
+from arml.training.evaluate import Scores, evaluate
 
 
 def without(graph: MetaKnowledgeGraph, kept: Int[Array, " kept"]) -> MetaKnowledgeGraph:

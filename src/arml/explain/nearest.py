@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from jaxtyping import Array
 
-from arml.episodes import Task, TaskDistribution
+from arml.core.episodes import Task, TaskDistribution
 from arml.explain.tasks import chunks
 from arml.nn.relational import Relational
 

@@ -10,9 +10,9 @@ from jaxtyping import Array
 
 from arml.algorithms.hsml import TreeEncoder
 from arml.algorithms.mt_net import MTNet
-from arml.episodes import Task, TaskDistribution
+from arml.core.episodes import Task, TaskDistribution
+from arml.core.learner import Conditioned
 from arml.explain.tasks import by_family, each_test_task, finite
-from arml.learner import Conditioned
 from arml.nn.modulation import UnitModulation
 from arml.nn.relational import Relational
 

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from arml.compilation import short
-from arml.episodes import Task, TaskDistribution
-from arml.evaluate import SEEDS
-from arml.results import RunError
+from arml.core.compilation import short
+from arml.core.episodes import Task, TaskDistribution
+from arml.results.folder import RunError
+from arml.training.evaluate import SEEDS
 
 IMAGES_AT_ONCE = 8
 """Convolutions are unrolled over tasks on a CPU: more at once would compile for minutes."""

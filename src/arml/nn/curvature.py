@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from arml.compilation import unbatched
+from arml.core.compilation import unbatched
 from arml.nn.networks import BaseNetwork, Convolution
 
 Root = Callable[[Float[Array, "n outputs"]], Float[Array, "k n outputs"]]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.episodes import Examples
+from arml.core.episodes import Examples
 from arml.nn.convolution import convolve, max_pool, max_pool_same
 from arml.nn.networks import MLP, Linear, he, linear, mlp, truncated_normal
 from arml.nn.normalisation import local_response_norm, standardised

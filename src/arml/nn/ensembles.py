@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from arml.episodes import Problem
+from arml.core.episodes import Problem
 
 Combine = Callable[[Float[Array, "members n outputs"]], Float[Array, "n outputs"]]
 """Maps the members' outputs to those of the ensemble."""

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.inner import Shared, adaptable, join, split
+from arml.core.inner import Shared, adaptable, join, split
 from arml.nn.networks import Film, Initialiser, Linear, glorot, linear, uniform
 
 Shape = tuple[int, ...]

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.checks import at_least
-from arml.episodes import Problem
-from arml.inner import Shared
+from arml.core.checks import at_least
+from arml.core.episodes import Problem
+from arml.core.inner import Shared
 from arml.nn.convolution import convolve, max_pool
 from arml.nn.normalisation import batch_norm, moments
 

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from arml.episodes import Examples
+from arml.core.episodes import Examples
 from arml.nn.graphs import MetaKnowledgeGraph, Reading
 from arml.nn.prototypes import Structure
 from arml.nn.summaries import Summary

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocator
 
 from arml.report.style import COLOURS, DASHES, styled
-from arml.results import Run, recipe_of
+from arml.results.folder import Run, recipe_of
 
 BINS = 80
 """Points of a training curve: the loss of single steps is averaged within as many bins."""

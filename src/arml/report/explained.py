@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from arml.report.elements import scrolling, tag
 from arml.report.figures import average_heat_maps, heat_maps, knowledge_graph
 from arml.report.inside import code_figure, effect_figure, mask_figure, tree_figure
-from arml.results import Run
+from arml.results.folder import Run
 
 ALIKE = 1e-5
 """Weights that differ by less are the same."""

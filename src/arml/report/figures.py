@@ -19,7 +19,7 @@ from matplotlib.image import AxesImage
 
 from arml.report.curves import learning_curves
 from arml.report.style import BLUES, save, styled
-from arml.results import RunError
+from arml.results.folder import RunError
 
 __all__ = ["average_heat_maps", "graph", "heat_maps", "knowledge_graph", "learning_curves", "save"]
 

@@ -30,7 +30,7 @@ from arml.report.tables import (
     paper,
     spread,
 )
-from arml.results import Result, Run, RunError, load_run, recipe_of, write_text
+from arml.results.folder import Result, Run, RunError, load_run, recipe_of, write_text
 
 LEAD = (
     "Each run learned how to learn from many small tasks. It was then given new tasks, adapted to "

@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from typing import Any, cast
 
 from arml.report.paper import Reported, reported
-from arml.results import Result, Run, RunError, read_result
+from arml.results.folder import Result, Run, RunError, read_result
 
 
 @dataclass(frozen=True)

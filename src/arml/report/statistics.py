@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from arml.results import RunError, TaskScores
+from arml.results.folder import RunError, TaskScores
 
 LEVEL = 0.05
 """Below this adjusted p-value a difference counts."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from arml.report.paper import Reported, overall, reported_by_family
 from arml.report.statistics import Comparison, compare, holm
-from arml.results import (
+from arml.results.folder import (
     FORMAT,
     Result,
     Run,

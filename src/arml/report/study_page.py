@@ -19,7 +19,7 @@ from arml.report.explained import captioned, explorer, graph_like
 from arml.report.study import Study, StudyRow, StudyTable
 from arml.report.style import render
 from arml.report.tables import METRIC_NAMES, interval, number
-from arml.results import Result, Run, recipe_of
+from arml.results.folder import Result, Run, recipe_of
 
 Files = dict[str, Any]
 """What is written beside the page: SVG as bytes, data as an object."""

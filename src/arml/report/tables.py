@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arml.report.rows import Row, make_rows, sections
-from arml.results import RunError, write_text
+from arml.results.folder import RunError, write_text
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 

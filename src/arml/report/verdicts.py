@@ -15,7 +15,7 @@ from arml.report import study_cells as cells_of
 from arml.report.claims import CANNOT, counted, judge
 from arml.report.study import Study, StudyTable, load_study
 from arml.report.tables import METRIC_NAMES, interval, line_of, number, replace_block
-from arml.results import RunError, write_text
+from arml.results.folder import RunError, write_text
 
 CLAIMS = ("<!-- claims:begin -->", "<!-- claims:end -->")
 TABLES = ("<!-- tables:begin -->", "<!-- tables:end -->")

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from arml.files import write_json
 from arml.reproduce.plan import is_done
+from arml.results.files import write_json
 
 REPLACED = 600.0
 """Seconds after which a worker is replaced between two units, so that what compilers keep in memory

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from arml.experiment import Experiment
-from arml.recipes import PROBLEMS, frozen_protonet, reshaped
+from arml.experiment.recipes import PROBLEMS, frozen_protonet, reshaped
 from arml.reproduce.scales import Scale
 from arml.tasks.vectors import VectorsOptions
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from arml.experiment import Experiment, to_json
 from arml.experiment.options import fingerprint
-from arml.files import RunError
 from arml.reproduce.costs import seconds
-from arml.results import FORMAT, read_json, read_result, write_json
+from arml.results.files import RunError
+from arml.results.folder import FORMAT, read_json, read_result, write_json
 
 STUDY = "study.json"
 """Says which tables a folder holds; the report is drawn from it and from the runs."""

@@ -12,8 +12,8 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from arml.experiment.recipes import MEASURED
 from arml.nn.networks import Conv4Options
-from arml.recipes import MEASURED
 from arml.reproduce.places import NAMES, PLACES, experiment, frozen, varied
 from arml.reproduce.plan import Row, Table
 from arml.reproduce.scales import SCALES, Scale

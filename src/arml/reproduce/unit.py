@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from arml import checkpoint
 from arml.experiment import from_json, run
 from arml.experiment.folder import check_claim
+from arml.experiment.scoring import same_tasks, score
 from arml.explain import explain
-from arml.files import alone
 from arml.reproduce.plan import is_done, is_scored, suffix
 from arml.reproduce.variants import VARIANTS
-from arml.results import write_json, write_scores
-from arml.scoring import same_tasks, score
+from arml.results.files import alone
+from arml.results.folder import write_json, write_scores
+from arml.training import checkpoint
 
 Watch = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from arml.episodes import Examples
-from arml.files import RunError
-from arml.learner import Conditioned, MetaLearner
+from arml.core.episodes import Examples
+from arml.core.learner import Conditioned, MetaLearner
 from arml.nn.prototypes import ClassMeans
 from arml.nn.relational import Relational
+from arml.results.files import RunError
 
 
 class Reversed(eqx.Module):

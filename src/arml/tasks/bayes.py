@@ -30,7 +30,7 @@ from jax.custom_batching import sequential_vmap
 from jax.scipy.special import log_ndtr, logsumexp, ndtri
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.episodes import Examples
+from arml.core.episodes import Examples
 from arml.tasks.functions import FAMILIES, FLAT, FUNCTIONS, PRIOR_HIGH, PRIOR_LOW, Functions
 
 LINEAR = np.array([1, 2, 3, 4])

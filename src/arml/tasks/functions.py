@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from arml.episodes import Examples, Problem, Task, TaskDistribution
+from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 
 Coefficients = Float[Array, "4"]
 Function = Callable[[Coefficients, Float[Array, " n"], Float[Array, " n"]], Float[Array, " n"]]

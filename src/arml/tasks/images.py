@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, Int, PRNGKeyArray, UInt8
 
-from arml.episodes import Examples, Problem, Task, TaskDistribution
-from arml.tasks.sources.folders import ImageFamily
-from arml.tasks.sources.splits import check_split
+from arml.core.episodes import Examples, Problem, Task, TaskDistribution
+from arml.datasets.folders import ImageFamily
+from arml.datasets.splits import check_split
 
 
 def distinct(

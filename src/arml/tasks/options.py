@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 
 import jax
 
-from arml.checks import at_least
-from arml.episodes import TaskDistribution
-from arml.tasks.functions import functions_2d
-from arml.tasks.images import image_episodes, on_the_device, tabulate
-from arml.tasks.sources.folders import load_families
-from arml.tasks.sources.splits import (
+from arml.core.checks import at_least
+from arml.core.episodes import TaskDistribution
+from arml.datasets.folders import load_families
+from arml.datasets.splits import (
     PARTS,
     part_sizes,
     read_split,
     split_classes,
     write_split,
 )
-from arml.tasks.sources.starter import SIZE, load_starter
-from arml.tasks.store import Store, open_store, place, verify
+from arml.datasets.starter import SIZE, load_starter
+from arml.datasets.store import Store, open_store, place, verify
+from arml.tasks.functions import functions_2d
+from arml.tasks.images import image_episodes, on_the_device, tabulate
 from arml.tasks.stream import streamed_episodes
 
 Progress = Callable[[str, int, int], None]

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, UInt8
 
-from arml.episodes import Problem, Task, TaskDistribution
+from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.tasks.images import Table, draw, examples
 
 AHEAD = 3

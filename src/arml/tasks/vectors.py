@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from arml.episodes import TaskDistribution
+from arml.core.episodes import TaskDistribution
+from arml.datasets.splits import read_split, split_classes, write_split
+from arml.datasets.starter_features import starter_features
+from arml.datasets.vectors import STARTER, load_features
 from arml.tasks.images import image_episodes
 from arml.tasks.options import Progress, Splits, check_classes, check_episodes, ways_of
-from arml.tasks.sources.splits import read_split, split_classes, write_split
-from arml.tasks.sources.starter_features import starter_features
-from arml.tasks.sources.vectors import STARTER, load_features
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What everything stands on: tasks as values, losses, inner steps, and what a learner is."""

@@ -1,0 +1,150 @@
+"""The one inner loop: gradient descent on a task's support loss, differentiable through.
+
+theta <- theta - rate * grad L_support(theta), repeated. A rate that is a float is a constant; a
+rate that is an array, or a pytree of arrays with the shape of the adapted parameters, is
+meta-learned (Meta-SGD).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from arml.core.checks import at_least
+from arml.core.episodes import Problem
+
+
+class Shared(eqx.Module):
+    """Marks an array of a network that is meta-learned, but neither adapted nor modulated: it has
+    one value for all tasks (Conv-4's batch-normalisation offsets, MT-Net's warps)."""
+
+    value: Array
+
+
+def _is_shared(node: Any) -> bool:
+    return isinstance(node, Shared)
+
+
+def adaptable(net: Any) -> Any:
+    """The part of `net` that a task may change, as a pytree of the same structure with None
+    elsewhere: every inexact array that is not `Shared`."""
+    return split(net)[0]
+
+
+def split(net: Any) -> tuple[Any, Any]:
+    """`net` as its adaptable part and the rest; `join` is the inverse."""
+    return eqx.partition(net, eqx.is_inexact_array, is_leaf=_is_shared)
+
+
+def join(part: Any, rest: Any) -> Any:
+    """The inverse of `split`."""
+    return eqx.combine(part, rest, is_leaf=lambda node: node is None or _is_shared(node))
+
+
+class GradientDescent(eqx.Module):
+    """`steps` plain gradient steps on a task's support loss.
+
+    **Arguments**
+
+    - `rate`: the step size on the *mean* loss: a float (constant), a scalar array (learned), or a
+      pytree of arrays with the structure of `adaptable(net)` (learned, one for each parameter).
+    - `steps`: the number of steps; `with_steps` changes it for the adaptation at test.
+    - `first_order`: drop the second derivatives (first-order MAML).
+    - `clip`: bound on the global norm of each step's gradient; 0 for none. It keeps a
+      step finite on the odd task whose loss is steep.
+    - `remat`: recompute each step in the backward pass instead of storing it: memory of one step
+      instead of all, for about one more forward pass.
+    """
+
+    rate: Any
+    steps: int = eqx.field(static=True, default=5)
+    first_order: bool = eqx.field(static=True, default=False)
+    clip: float = eqx.field(static=True, default=0.0)
+    remat: bool = eqx.field(static=True, default=False)
+
+    def __call__(self, loss: Callable[[Any], Float[Array, ""]], start: Any) -> Any:
+        """Descend on `loss(net)` from the network `start`; returns the adapted network."""
+        part, rest = split(start)
+
+        def step(part: Any, rate: Any) -> Any:
+            gradient = jax.grad(lambda p: loss(join(p, rest)))(part)
+            if self.first_order:
+                gradient = jax.lax.stop_gradient(gradient)
+            if self.clip:
+                norm = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient)) + 1e-12)
+                factor = self.clip / jnp.maximum(norm, self.clip)
+                gradient = jax.tree.map(lambda g: factor * g, gradient)
+            if isinstance(rate, float | int) or eqx.is_array(rate):
+                return jax.tree.map(lambda p, g: p - rate * g, part, gradient)
+            return jax.tree.map(lambda p, r, g: p - r * g, part, rate, gradient)
+
+        if self.remat:
+            step = jax.checkpoint(step)
+        if any(array.ndim > 2 for array in jax.tree.leaves(part)):
+            # A step of convolutions takes long to compile, and a loop costs it nothing.
+            part, _ = jax.lax.scan(lambda p, _: (step(p, self.rate), None), part, length=self.steps)
+        else:
+            for _ in range(self.steps):
+                part = step(part, self.rate)
+        return join(part, rest)
+
+
+def with_steps(learner: Any, steps: int) -> Any:
+    """The same learner with `steps` inner steps in each of its inner loops."""
+
+    def change(node: Any) -> Any:
+        return dataclasses.replace(node, steps=steps) if _is_inner(node) else node
+
+    return jax.tree.map(change, learner, is_leaf=_is_inner)
+
+
+def steps_of(learner: Any) -> int:
+    """The inner steps of a learner; 0 for one that has no inner loop."""
+    nodes = jax.tree.leaves(learner, is_leaf=_is_inner)
+    return max((node.steps for node in nodes if _is_inner(node)), default=0)
+
+
+def _is_inner(node: Any) -> bool:
+    return isinstance(node, GradientDescent)
+
+
+def usual_rate(problem: Problem) -> float:
+    """The inner rate of the field's comparisons, on the mean loss. The reference codes divide an
+    image task's loss by the shots and sum it, so that their .01 is .01 * ways here."""
+    return 0.001 if problem.kind == "regression" else 0.01 * problem.outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class InnerOptions:
+    """The inner loop as data: the options that every gradient-based algorithm shares."""
+
+    inner_rate: float = 0.001
+    """Inner step size on the mean loss."""
+    inner_steps: int = 5
+    """Inner gradient steps."""
+    first_order: bool = False
+    """Drop the second derivatives."""
+    learn_rates: bool = False
+    """Learn one rate for each parameter (Meta-SGD), from inner_rate on."""
+    inner_clip: float = 0.0
+    """Bound on the norm of each inner gradient; 0 for none."""
+    remat: bool = False
+    """Recompute inner steps in the backward pass: less memory, more time."""
+
+    def descent(self, net: Any) -> GradientDescent:
+        """The inner loop for the base network `net`."""
+        rate: Any = self.inner_rate
+        if self.learn_rates:
+            rate = jax.tree.map(lambda p: jnp.full_like(p, self.inner_rate), adaptable(net))
+        return GradientDescent(
+            rate, self.inner_steps, self.first_order, self.inner_clip, self.remat
+        )
+
+    def check_inner(self) -> None:
+        """Refuse rates and step counts that mean nothing."""
+        at_least(self, ("inner_rate", "inner_steps", "inner_clip"), 0)

@@ -1,0 +1,36 @@
+"""Losses and scores. All are means over examples, so that an inner rate means the same at any
+number of shots (a loss's reduction is a step size)."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from arml.core.episodes import Problem
+
+
+def mse(predictions: Float[Array, "n targets"], y: Float[Array, "n targets"]) -> Float[Array, ""]:
+    """Mean squared error."""
+    return jnp.mean(jnp.square(predictions - y))
+
+
+def cross_entropy(logits: Float[Array, "n ways"], y: Int[Array, " n"]) -> Float[Array, ""]:
+    """Mean cross-entropy of integer classes, in nats."""
+    picked = jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], axis=-1)
+    return -jnp.mean(picked)
+
+
+def accuracy(logits: Float[Array, "n ways"], y: Int[Array, " n"]) -> Float[Array, ""]:
+    """Share of the examples whose largest logit is the right class, in [0, 1]."""
+    return jnp.mean((jnp.argmax(logits, axis=-1) == y).astype(logits.dtype))
+
+
+def loss_of(problem: Problem) -> Callable[[Array, Array], Float[Array, ""]]:
+    """The loss of a problem: `mse` for regression, `cross_entropy` for classification."""
+    return {"regression": mse, "classification": cross_entropy}[problem.kind]
+
+
+def score_of(problem: Problem) -> tuple[str, Callable[[Array, Array], Float[Array, ""]]]:
+    """The name and function of the score reported for a problem: mse or accuracy."""
+    return {"regression": ("mse", mse), "classification": ("accuracy", accuracy)}[problem.kind]

@@ -1,0 +1,1 @@
+"""Published data sets, one module for each: how its pictures are named and annotated."""

@@ -1,0 +1,57 @@
+"""FGVCx-Fungi 2018: `images/<folder>/<image>.JPG`, and `train.json` and `val.json` as in COCO."""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from arml.datasets.layouts.reading import (
+    Classes,
+    Picture,
+    Survey,
+    missing,
+    not_the_layout,
+    ordered,
+    survey,
+)
+
+TABLES = ("train.json", "val.json")
+
+
+def read(paths: Sequence[Path], wanted: Sequence[str]) -> Classes:
+    """The pictures by species (`Abortiporus biennis`): of training and validation together."""
+    found = [survey(path, annotations=TABLES) for path in paths]
+    # In archives the file names begin at images/, and a folder may have more above it.
+    pictures = {
+        name[name.find("images/") :]: (source, name)
+        for source, one in enumerate(found)
+        for name in one.names
+        if "images/" in name
+    }
+    classes: Classes = defaultdict(list)
+    tables = [(one, name) for one in found for name in sorted(one.texts)]
+    if not tables or not pictures:
+        raise not_the_layout(paths[0], "FGVCx-Fungi", "images/, train.json, val.json")
+    for one, name in tables:
+        files, species = _annotated(one, name)
+        missing(one, set(files) - set(pictures))
+        for file, which in zip(files, species, strict=True):
+            source, member = pictures[file]
+            classes[which].append(Picture(source, member))
+    return ordered(classes)
+
+
+def _annotated(one: Survey, name: str) -> tuple[list[str], list[str]]:
+    """The file and the species of each annotation."""
+    try:
+        content: dict[str, Any] = json.loads(one.text(name))
+        files = {image["id"]: str(image["file_name"]) for image in content["images"]}
+        names = {entry["id"]: str(entry["name"]).strip() for entry in content["categories"]}
+        pairs = [(a["image_id"], a["category_id"]) for a in content["annotations"]]
+        return [files[i] for i, _ in pairs], [names[c] for _, c in pairs]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{one.path}: expected {name} as COCO annotations (images, categories, annotations), "
+            f"got: {type(error).__name__} {error}; fetch the archive again"
+        ) from error

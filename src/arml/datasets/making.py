@@ -1,0 +1,249 @@
+"""The passes over archives that make a store's arrays."""
+
+import importlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arml.datasets.cache import checksum
+from arml.datasets.decode import decode, quiet
+from arml.datasets.layouts.reading import Box, Classes
+from arml.datasets.members import open_members
+from arml.datasets.store import Array, Progress
+from arml.results.files import RunError, read_json, write_json
+from arml.results.machine import cores
+
+CHUNK = 256
+"""Pictures that are decoded at once."""
+JOURNAL_EVERY = 8
+"""Chunks between two entries of the journal."""
+
+Filter = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Where one picture goes."""
+
+    array: str
+    at: int
+    box: Box | None
+
+
+@dataclass(frozen=True)
+class Job:
+    """The families that are made in one pass."""
+
+    name: str
+    paths: list[Path]
+    families: dict[str, dict[str, Classes]]
+    about: dict[str, dict[str, Any]]
+    """What the index says of each family."""
+    filters: tuple[str, ...] = ()
+
+    def wanted(self) -> dict[tuple[int, str], Wanted]:
+        """Each picture's place, by source and member."""
+        found: dict[tuple[int, str], Wanted] = {}
+        for family, parts in self.families.items():
+            for part, classes in parts.items():
+                every = chain.from_iterable(classes.values())
+                for at, picture in enumerate(every):
+                    found[picture.source, picture.member] = Wanted(
+                        f"{family}.{part}", at, picture.box
+                    )
+        return found
+
+    def arrays(self) -> dict[str, int]:
+        """The pictures of each array, those of filters as well."""
+        return {
+            f"{shown(family, through)}.{part}": sum(map(len, classes.values()))
+            for through in ("", *self.filters)
+            for family, parts in self.families.items()
+            for part, classes in parts.items()
+        }
+
+
+def shown(family: str, through: str) -> str:
+    """The name of a family that is seen through a filter; the empty one is none."""
+    return f"{family}-{through}" if through else family
+
+
+def plan_of(job: Job, size: int) -> str:
+    """A digest of all that decides what is written."""
+    states = [(str(p.absolute()), p.stat().st_size, p.stat().st_mtime_ns) for p in job.paths]
+    splits = {family: about["split"] for family, about in job.about.items()}
+    return checksum([states, job.arrays(), splits, list(job.filters), size, CHUNK])
+
+
+def finished(record: Path, plan: str) -> dict[str, Any] | None:
+    try:
+        found = read_json(record)
+    except RunError:
+        return None
+    entries: dict[str, Any] = found.get("entries", {})
+    there = all((record.parent / entry["file"]).is_file() for entry in entries.values())
+    return entries if found.get("plan") == plan and there else None
+
+
+def make(folder: Path, job: Job, size: int, plan: str, progress: Progress | None) -> dict[str, Any]:
+    """Decode the pictures of a job into its arrays; returns the arrays' entries."""
+    journal = folder / f"{job.name}.journal.json"
+    names = job.arrays()
+    done = _kept(folder, names, _done(journal, plan))
+    filters = {through: _filter(through) for through in job.filters}
+    arrays: dict[str, Array] = {}
+    try:
+        for name, number in names.items():
+            arrays[name] = Array(folder, name, (number, size, size, 3))
+        for written in _write(job, size, arrays, filters, done, progress):
+            for array in arrays.values():
+                array.flush()
+            write_json(journal, {"plan": plan, "done": written})
+        return {name: array.finish() for name, array in arrays.items()}
+    except OSError as error:
+        raise ValueError(
+            f"{folder}: expected to write the data set, got: {error.strerror or error}; free some "
+            "space, and the same command goes on"
+        ) from error
+    except RunError:
+        raise  # the journal cannot be written: the same, said already
+    except ValueError:
+        # The source is not what it should be: nothing that was made from it may stay.
+        for array in arrays.values():
+            array.discard()
+        journal.unlink(missing_ok=True)
+        raise
+    finally:
+        for array in arrays.values():
+            array.close()
+        with suppress(OSError):
+            (folder / ".lock").unlink(missing_ok=True)
+            folder.rmdir()  # only if nothing is left in it
+
+
+def _done(journal: Path, plan: str) -> int:
+    try:
+        found = read_json(journal)
+    except RunError:
+        return 0
+    done = found.get("done", 0)
+    return done if found.get("plan") == plan and isinstance(done, int) else 0
+
+
+def _kept(folder: Path, names: Iterable[str], done: int) -> int:
+    """How many of the `done` pictures can be built on: none if an array of them is not there."""
+    for name in names:
+        final, partial = folder / f"{name}.npy", folder / f"{name}.npy.part"
+        # The last run may have ended between giving two arrays their names.
+        if done and final.exists():
+            os.replace(final, partial)
+        done = done if partial.exists() else 0
+    if not done:
+        for name in names:
+            for suffix in ("npy", "npy.part"):
+                (folder / f"{name}.{suffix}").unlink(missing_ok=True)
+    return done
+
+
+def _filter(name: str) -> Filter:
+    function: Filter = getattr(importlib.import_module("arml.datasets.filters"), name)
+    return function
+
+
+def _write(
+    job: Job,
+    size: int,
+    arrays: Mapping[str, Array],
+    filters: Mapping[str, Filter],
+    done: int,
+    progress: Progress | None,
+) -> Iterator[int]:
+    """Write the pictures after the first `done`; yields how many are written, now and then."""
+    wanted = job.wanted()
+    total = len(wanted)
+    for chunk, (places, pictures) in enumerate(_decoded(job, wanted, size, done), 1):
+        for place, picture in zip(places, pictures, strict=True):
+            arrays[place.array].put(place.at, picture)
+        for through, function in filters.items():
+            for place, picture in zip(places, function(pictures), strict=True):
+                family, _, part = place.array.rpartition(".")
+                arrays[f"{shown(family, through)}.{part}"].put(place.at, picture)
+        done += len(places)
+        if progress is not None:
+            progress(job.name, done, total)
+        if chunk % JOURNAL_EVERY == 0:
+            yield done
+    if done != total:
+        raise ValueError(
+            f"{job.paths[0]}: expected {total} pictures, got {done}: it changed while it was read; "
+            "run the same command again"
+        )
+
+
+def _decoded(
+    job: Job, wanted: Mapping[tuple[int, str], Wanted], size: int, skip: int
+) -> Iterator[tuple[list[Wanted], np.ndarray]]:
+    """The pictures after the first `skip`, some at a time, in the order of the sources.
+
+    The next ones are read while some are decoded: memory holds two chunks.
+    """
+    with quiet(), ThreadPoolExecutor(cores()) as pool:
+        waiting: deque[tuple[list[Wanted], list[Future[np.ndarray]]]] = deque()
+        for some in _batched(_members(job, wanted, skip)):
+            futures = [
+                pool.submit(decode, data, size=size, where=where, box=place.box)
+                for place, data, where in some
+            ]
+            waiting.append(([place for place, _, _ in some], futures))
+            if len(waiting) > 1:
+                yield _gathered(*waiting.popleft())
+        while waiting:
+            yield _gathered(*waiting.popleft())
+
+
+def _batched(items: Iterable[Any]) -> Iterator[list[Any]]:
+    iterator = iter(items)
+    while some := list(islice(iterator, CHUNK)):
+        yield some
+
+
+def _gathered(
+    places: list[Wanted], futures: Sequence[Future[np.ndarray]]
+) -> tuple[list[Wanted], np.ndarray]:
+    return places, np.stack([future.result() for future in futures])
+
+
+def _members(
+    job: Job, wanted: Mapping[tuple[int, str], Wanted], skip: int
+) -> Iterator[tuple[Wanted, bytes, str]]:
+    """Each wanted picture after the first `skip`, with its bytes and what to call it."""
+    for source, path in enumerate(job.paths):
+        left = sum(1 for at, _ in wanted if at == source)
+        folders = {Path(member).parent for at, member in wanted if at == source}
+        tops = {str(top) for folder in folders for top in (folder, *folder.parents)}
+        with open_members(path, enter=partial(_within, tops)) as members:
+            for member in members if left else ():
+                place = wanted.get((source, member.name))
+                if place is None:
+                    continue
+                left -= 1
+                if skip:
+                    skip -= 1
+                else:
+                    yield place, member.read(), f"{path}: {member.name}"
+                if not left:
+                    break
+
+
+def _within(tops: set[str], name: str) -> bool:
+    """Whether the tar of that name holds wanted pictures."""
+    return name[:-4] in tops

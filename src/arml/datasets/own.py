@@ -1,0 +1,112 @@
+"""A user's own few examples: labelled pictures or a table to learn from, and what to predict."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from arml.datasets.archive import SUFFIXES, is_junk, open_source
+from arml.datasets.decode import decode, quiet
+
+
+class Table(NamedTuple):
+    """The columns of numbers of a CSV file, and one more by name."""
+
+    x: Float[np.ndarray, "n columns"]
+    columns: tuple[str, ...]
+    target: list[str] | None
+    """The target column's texts; None if the file has no such column."""
+
+
+def labelled_images(
+    source: Path, *, size: int
+) -> tuple[UInt8[np.ndarray, "n size size 3"], list[str]]:
+    """The images of a folder or zip with one folder a class, and the class of each.
+
+    **Raises** `ValueError` in one line for a source that is missing, empty or unsafe, or holds a
+    file that is no image.
+    """
+    with open_source(source) as opened, quiet():
+        pairs = [(name, m) for name, images in opened.classes.items() for m in images.values()]
+        images = [decode(opened.read(member), size=size, where=member) for _, member in pairs]
+    if not images:
+        raise ValueError(f"{source}: expected one folder a class with images, found no image")
+    return np.stack(images), [name for name, _ in pairs]
+
+
+def image_files(paths: Sequence[Path]) -> list[Path]:
+    """The files named, and every image below the folders named, in order of name.
+
+    **Raises** `ValueError` for a path that is not there, or if there is no image.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found += [
+                file
+                for file in sorted(path.rglob("*"))
+                if file.is_file()
+                and file.suffix.lower() in SUFFIXES
+                and not any(is_junk(part) for part in file.relative_to(path).parts)
+            ]
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise ValueError(f"{path}: expected an image or a folder of images, found nothing")
+    if not found:
+        raise ValueError(
+            f"{', '.join(map(str, paths))}: expected one or more images ({', '.join(SUFFIXES)}), "
+            "found none"
+        )
+    return found
+
+
+def decoded(files: Sequence[Path], *, size: int, chunk: int = 256) -> Iterator[np.ndarray]:
+    """The images `[at most chunk, size, size, 3]` in bytes, some at a time.
+
+    **Raises** `ValueError` for a file that is no image.
+    """
+    with quiet():
+        for first in range(0, len(files), chunk):
+            some = files[first : first + chunk]
+            yield np.stack([decode(f.read_bytes(), size=size, where=str(f)) for f in some])
+
+
+def read_table(path: Path, *, target: str | None = None) -> Table:
+    """A CSV file with a header; every column but `target` must be numbers.
+
+    **Raises** `ValueError` in one line for a file that is no such table.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: expected a CSV file in UTF-8, got: {error}") from error
+    rows = [row for row in rows if any(cell.strip() for cell in row)]
+    if len(rows) < 2:
+        raise ValueError(f"{path}: expected a header and one or more rows, got {len(rows)} rows")
+    header = [name.strip() for name in rows[0]]
+    for number, row in enumerate(rows[1:], 2):
+        if len(row) != len(header):
+            raise ValueError(
+                f"{path}: expected {len(header)} cells a row as in the header, got {len(row)} in "
+                f"row {number}"
+            )
+    place = header.index(target) if target in header else None
+    columns = tuple(name for i, name in enumerate(header) if i != place)
+    x = np.empty((len(rows) - 1, len(columns)), np.float32)
+    for number, row in enumerate(rows[1:]):
+        cells = [cell for i, cell in enumerate(row) if i != place]
+        for column, cell in enumerate(cells):
+            try:
+                x[number, column] = float(cell)
+            except ValueError:
+                raise ValueError(
+                    f"{path}: expected a number in column {columns[column]!r} of row {number + 2}, "
+                    f"got {cell!r}; remove the column or fill it"
+                ) from None
+    labels = None if place is None else [row[place].strip() for row in rows[1:]]
+    return Table(x, columns, labels)

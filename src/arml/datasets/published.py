@@ -1,0 +1,161 @@
+"""The splits that come with the package: which classes of an origin are for what.
+
+A file in `arml/data/splits/` has the classes of each part, or the rule that draws them where they
+depend on how many pictures a class has; how it was made; and a SHA-256 of its content.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from arml.datasets.cache import checksum
+from arml.datasets.layouts.reading import Classes
+from arml.datasets.splits import PARTS
+from arml.results.files import RunError, read_json
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Draw the classes among those with enough pictures, in order of sha256('<seed>/<class>')."""
+
+    images: int
+    """Pictures that a class must have."""
+    exactly: bool
+    """No more than those."""
+    sizes: tuple[int, ...]
+    """Classes of train, validation and test."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """One split."""
+
+    origin: str
+    method: str
+    """How it was made."""
+    sha256: str
+    seed: int = 0
+    parts: dict[str, list[str]] | None = None
+    """Classes of each part; alphabets where `unit` says so."""
+    unit: str = "class"
+    rule: Rule | None = None
+    keep: int | None = None
+    """Pictures of a class; all if None."""
+
+    def wanted(self) -> list[str]:
+        """The classes that it names."""
+        return sorted(name for names in (self.parts or {}).values() for name in names)
+
+
+def published(origin: str, path: Path | None = None) -> Published:
+    """The package's split of an origin, or that of a file of the same form, or of the file
+    `<origin>.json` in a folder.
+
+    **Raises** `ValueError` for a file that is damaged or no split.
+    """
+    if path is None:
+        path = Path(str(files("arml"))) / "data" / "splits"
+    path = path / f"{origin}.json" if path.is_dir() else path
+    try:
+        content: dict[str, Any] = read_json(path)
+        stated = content.pop("sha256")
+        if stated != checksum(content):
+            raise ValueError("its SHA-256 is not that of its content")
+        rule = content.get("rule")
+        if rule is not None:
+            rule = Rule(int(rule["images"]), bool(rule["exactly"]), tuple(rule["sizes"]))
+        parts = content.get("parts")
+        if (parts is None) == (rule is None) or (parts and set(parts) != set(PARTS)):
+            raise ValueError(f"expected a rule, or the parts {', '.join(PARTS)}")
+        return Published(
+            origin=str(content["origin"]),
+            method=str(content["method"]),
+            sha256=str(stated),
+            seed=int(content.get("seed", 0)),
+            parts=parts,
+            unit=str(content.get("unit", "class")),
+            rule=rule,
+            keep=content.get("keep"),
+        )
+    except (RunError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path}: expected a split (JSON with origin, method, sha256 and parts or rule), got "
+            f"something else ({type(error).__name__}: {error}); restore the file"
+        ) from error
+
+
+def drawn(names: Sequence[str], seed: int) -> list[str]:
+    """Names in an order that depends on the seed and on each name alone."""
+    return sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())
+
+
+def select(split: Published, classes: Classes, where: object) -> dict[str, Classes]:
+    """The pictures of each part.
+
+    **Raises** `ValueError` if classes or pictures are lacking.
+    """
+    parts = split.parts if split.rule is None else _drawn_parts(split, split.rule, classes, where)
+    assert parts is not None  # a split has parts or a rule
+    chosen: dict[str, Classes] = {}
+    for part in PARTS:
+        names = sorted(parts[part])
+        if split.unit == "alphabet":
+            tops = set(names)
+            there = {name.split("/")[0] for name in classes}
+            names, lacking = [n for n in classes if n.split("/")[0] in tops], tops - there
+        else:
+            lacking = set(names) - set(classes)
+        if lacking:
+            raise ValueError(
+                f"{where}: expected the {len(parts[part])} {part} classes of the split "
+                f"{split.origin}, {len(lacking)} are not there ({min(lacking)!a}, ...); fetch the "
+                "archive again, or give another split"
+            )
+        chosen[part] = {name: _kept(split, name, classes, where) for name in names}
+    return chosen
+
+
+def _drawn_parts(
+    split: Published, rule: Rule, classes: Classes, where: object
+) -> dict[str, list[str]]:
+    enough = [
+        name
+        for name, pictures in classes.items()
+        if len(pictures) == rule.images or (len(pictures) > rule.images and not rule.exactly)
+    ]
+    if len(enough) < sum(rule.sizes):
+        raise ValueError(
+            f"{where}: expected {sum(rule.sizes)} classes of {'' if rule.exactly else 'at least '}"
+            f"{rule.images} pictures, got {len(enough)} of {len(classes)}; fetch the archive "
+            "again, or give another split"
+        )
+    order, parts, first = drawn(enough, split.seed), {}, 0
+    for part, size in zip(PARTS, rule.sizes, strict=True):
+        parts[part] = order[first : first + size]
+        first += size
+    return parts
+
+
+def _kept(split: Published, name: str, classes: Classes, where: object) -> list[Any]:
+    pictures = classes[name]
+    if split.keep is None:
+        return pictures
+    if len(pictures) < split.keep:
+        raise ValueError(
+            f"{where}: expected at least {split.keep} pictures of {name!a}, got {len(pictures)}; "
+            "fetch the archive again, or give another split"
+        )
+    if len(pictures) == split.keep:
+        return pictures
+    by_name = {picture.member.rpartition("/")[2]: picture for picture in pictures}
+    return [by_name[file] for file in sorted(drawn(list(by_name), split.seed)[: split.keep])]
+
+
+def write_published(path: Path, content: dict[str, Any]) -> None:
+    """Write a split with its hash: `content` has origin, method, and parts or a rule."""
+    text = json.dumps({**content, "sha256": checksum(content)}, ensure_ascii=False, indent=1)
+    path.write_text(f"{text}\n", "utf-8")

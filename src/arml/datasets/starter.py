@@ -1,0 +1,117 @@
+"""The starter set that the package carries: small pictures of three kinds, with their split.
+
+A family is one PNG of grey pictures, a class a row and a sample a column, and `index.json` says the
+rest: classes, split, checksums, where every sample is from. `starter/build.py` in the repository
+makes it; `LICENCES.md` beside it names the authors.
+"""
+
+import hashlib
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from jaxtyping import UInt8
+
+from arml.datasets.cache import checksum
+from arml.datasets.decode import quiet
+from arml.datasets.filters import FILTERS
+from arml.datasets.folders import ImageFamily
+from arml.datasets.splits import PARTS, Split
+
+SIZE = 32
+"""Pixels a side of a picture."""
+FORMAT = 1
+FOLDER = Path(str(files("arml") / "data" / "starter"))
+ADVICE = "install arml again"
+
+
+def load_starter(*, art: bool = False, folder: Path = FOLDER) -> tuple[list[ImageFamily], Split]:
+    """The families and the published split of their classes.
+
+    **Arguments**
+
+    - `art`: each family also through the blur and the pencil filter, as families of their own.
+      They are filtered here, which takes about a second, and share their family's split.
+
+    **Raises** `ValueError` in one line if a file is missing or is not as it was published.
+    """
+    families: list[ImageFamily] = []
+    split: Split = {}
+    for name, about in read_index(folder)["families"].items():
+        pictures = _pictures(folder, about)
+        for filtered in ("", *FILTERS) if art else ("",):
+            shown = f"{name}-{filtered}" if filtered else name
+            images = FILTERS[filtered](pictures) if filtered else pictures
+            images.flags.writeable = False
+            families.append(_family(shown, about, images, filtered))
+            split[shown] = about["split"]
+    return families, split
+
+
+def read_index(folder: Path = FOLDER) -> dict[str, Any]:
+    """What `index.json` says, checked against its own checksum.
+
+    **Raises** `ValueError` in one line if it is missing, altered or of another format.
+    """
+    path = folder / "index.json"
+    content = _read(path)
+    try:
+        index: dict[str, Any] = json.loads(content)
+        stated = index.pop("sha256")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: expected the starter set's index, got something else or a part of one; "
+            f"{ADVICE}"
+        ) from error
+    _check(path, str(stated), checksum(index))
+    if index["format"] != FORMAT:
+        raise ValueError(
+            f"{path}: expected an index of format {FORMAT}, got {index['format']}; {ADVICE}"
+        )
+    return index
+
+
+def class_names(about: dict[str, Any]) -> tuple[str, ...]:
+    """The classes of a family of the index, in the order of its rows."""
+    return tuple(about["samples"])
+
+
+def _family(
+    name: str, about: dict[str, Any], images: UInt8[np.ndarray, "n size size 3"], filtered: str
+) -> ImageFamily:
+    classes = class_names(about)
+    counts = np.full(len(classes), about["each"])
+    # Of the pictures, their classes and their split; not of the words about them.
+    digest = checksum([about["sha256"], classes, [about["split"][p] for p in PARTS], filtered])
+    return ImageFamily(name, classes, images, counts, digest)
+
+
+def _pictures(folder: Path, about: dict[str, Any]) -> UInt8[np.ndarray, "n size size 3"]:
+    path = folder / about["file"]
+    content = _read(path)
+    _check(path, about["sha256"], hashlib.sha256(content).hexdigest())
+    with quiet():
+        sheet: Any = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_GRAYSCALE)
+    rows, each = len(class_names(about)), about["each"]
+    grey = sheet.reshape(rows, SIZE, each, SIZE).swapaxes(1, 2).reshape(-1, SIZE, SIZE)
+    return np.repeat(grey[..., None], 3, axis=-1)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(
+            f"{path}: expected a file of the starter set, got: {error.strerror}; {ADVICE}"
+        ) from error
+
+
+def _check(path: Path, stated: str, got: str) -> None:
+    if stated != got:
+        raise ValueError(
+            f"{path}: expected content with SHA-256 {stated[:12]}..., got {got[:12]}...: the file "
+            f"was altered or cut short; {ADVICE}"
+        )

@@ -1,0 +1,69 @@
+"""Features of the package's pictures by the model that ships: made once, in the cache folder."""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from arml.datasets.cache import checksum, default_folder
+from arml.datasets.extractor import DEFAULT, Extractor
+from arml.datasets.vectors import INDEX, STARTER, Pictures, Progress, opened, write_features
+from arml.results.files import RunError
+
+
+def starter_features(progress: Progress | None = None) -> Path:
+    """The folder of the features, `$ARML_CACHE/features/starter-KEY`; what it lacks is made.
+
+    The key is of the model and of the pictures, so that those of another version are others.
+    Several processes may call it at once.
+
+    **Raises** `ValueError` in one line if they are to be made and onnxruntime is not installed, or
+    if the folder cannot be written.
+    """
+    with opened(STARTER) as families:
+        folder = _place(families)
+        lacking = [place for place in enumerate(families) if not _made(folder, place[1])]
+        if not lacking:
+            return folder
+        extractor = Extractor(DEFAULT)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # Each family elsewhere first: another process may be making the same.
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as making:
+                for place, family in lacking:
+                    new = Path(making) / family.name
+                    shown = {} if progress is None else {"progress": progress}
+                    write_features(extractor, family, new, place=place, **shown)
+                    _move(new, folder / family.name)
+        except (OSError, RunError) as error:
+            raise ValueError(
+                f"{folder}: expected a cache that can be written, got: {error}; free some space, "
+                "or set ARML_CACHE to another folder"
+            ) from error
+    return folder
+
+
+def starter_features_ready() -> bool:
+    """Whether `starter_features` has nothing to make."""
+    with opened(STARTER) as families:
+        folder = _place(families)
+        return all(_made(folder, family) for family in families)
+
+
+def _place(families: list[Pictures]) -> Path:
+    model = hashlib.sha256(DEFAULT.read_bytes()).hexdigest()
+    key = checksum([model, *(family.digest for family in families)])
+    return default_folder() / "features" / f"{STARTER}-{key[:16]}"
+
+
+def _made(folder: Path, family: Pictures) -> bool:
+    return (folder / family.name / INDEX).is_file()
+
+
+def _move(new: Path, folder: Path) -> None:
+    try:
+        os.replace(new, folder)
+    except OSError:
+        # A folder is there: whole, by a process that was faster, or without its index.
+        if not (folder / INDEX).is_file():
+            raise

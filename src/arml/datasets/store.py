@@ -1,0 +1,258 @@
+"""A prepared data set on disk: one array of pictures a family and part, and an index.
+
+The arrays (`bird.train.npy`, uint8 `[n, size, size, 3]`) are memory-mapped and hold no pickle. The
+index `index.json` is written last, in one piece: a folder without it is not a store yet. It carries
+the classes, the counts, where the pictures come from, a SHA-256 of each array, and one of itself.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from jaxtyping import UInt8
+
+from arml.datasets.cache import checksum, default_folder
+from arml.datasets.folders import ImageFamily
+from arml.datasets.splits import PARTS
+from arml.results.files import RunError, read_json, write_json
+
+FORMAT = 1
+INDEX = "index.json"
+SAMPLES = 64
+SAMPLE_BYTES = 2**16
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store that has passed the quick checks of `open_store`."""
+
+    folder: Path
+    index: Mapping[str, Any]
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Names of the families, in order."""
+        return tuple(self.index["families"])
+
+    @property
+    def size(self) -> int:
+        """Pixels a side."""
+        return int(self.index["size"])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all pictures."""
+        return sum(entry["bytes"] for _, _, entry in self.entries())
+
+    def entries(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """Family, part and entry of each array."""
+        for family, about in self.index["families"].items():
+            for part, entry in about["parts"].items():
+                yield family, part, entry
+
+    def part(self, part: str) -> list[ImageFamily]:
+        """The families of one part; their pixels are memory-mapped."""
+        return [
+            ImageFamily(
+                family,
+                tuple(entry["classes"]),
+                np.load(self.folder / entry["file"], mmap_mode="r", allow_pickle=False),
+                np.asarray(entry["counts"]),
+                entry["sha256"],
+            )
+            for family, at, entry in self.entries()
+            if at == part
+        ]
+
+    def digests(self) -> dict[str, str]:
+        """A SHA-256 of each family: its pictures, classes and split."""
+        return {
+            family: checksum(
+                [
+                    [part, entry["sha256"], entry["classes"], entry["counts"]]
+                    for part, entry in about["parts"].items()
+                ]
+            )
+            for family, about in self.index["families"].items()
+        }
+
+
+def place(store: str) -> Path:
+    """The folder of a store: a path, or the name of a data set in `$ARML_CACHE/data`."""
+    path = Path(store).expanduser()
+    return path if len(path.parts) > 1 or path.is_dir() else default_folder() / "data" / store
+
+
+def open_store(folder: Path) -> Store:
+    """Open a store, and check its index, its files' sizes and samples of their content.
+
+    **Raises** `ValueError` in one line for a store that is absent, unfinished, cut short, altered,
+    or of another version.
+    """
+    if not (folder / INDEX).exists():
+        began = folder.is_dir() and any(folder.iterdir())
+        raise ValueError(
+            f"{folder}: expected a prepared data set, found "
+            f"{'one that is not finished' if began else 'nothing'}; run `arml data prepare`"
+            f"{' again' if began else ''}, see `arml data list`"
+        )
+    store = Store(folder, _index(folder))
+    for _, _, entry in store.entries():
+        path = folder / entry["file"]
+        size = path.stat().st_size if path.is_file() else -1
+        wanted = entry["bytes"]
+        if size != wanted:
+            got = "none" if size < 0 else f"{size} bytes"
+            raise _altered(path, f"expected {wanted} bytes, got {got}")
+        shape = (sum(entry["counts"]), store.size, store.size, 3)
+        with path.open("rb") as file:
+            if file.read(len(_header(shape))) != _header(shape):
+                raise _altered(path, f"expected an array of the shape {shape}, got another")
+            if _sample(file, size) != entry["sample"]:
+                raise _altered(path, "its content is not what was written")
+    return store
+
+
+def _altered(path: Path, what: str) -> ValueError:
+    return ValueError(
+        f"{path}: {what}; remove the folder {path.parent.name}, and prepare the data set again"
+    )
+
+
+def _index(folder: Path) -> dict[str, Any]:
+    path = folder / INDEX
+    try:
+        index = read_json(path)
+    except RunError as error:
+        raise ValueError(f"{error}; remove it, and prepare the data set again") from error
+    stated = index.pop("checksum", None)
+    if index.get("format") != FORMAT:
+        raise ValueError(
+            f"{path}: expected the format {FORMAT}, got {index.get('format')!r}; use the version "
+            "of arml that wrote it, or prepare the data set again"
+        )
+    if stated != checksum(index):
+        raise _altered(path, "expected an index with the SHA-256 that it states, got another")
+    for about in index["families"].values():
+        for entry in about["parts"].values():
+            if Path(entry["file"]).name != entry["file"]:
+                raise _altered(path, f"{entry['file']!r} leads outside")
+    return index
+
+
+def verify(store: Store, progress: Progress | None = None) -> None:
+    """Read everything and compare the checksums.
+
+    **Raises** `ValueError` in one line that names the first array which is not what was written.
+    """
+    total, done = store.bytes, 0
+    for _, _, entry in store.entries():
+        path = store.folder / entry["file"]
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while block := file.read(2**22):
+                digest.update(block)
+                done += len(block)
+                if progress is not None:
+                    progress("checking", done, total)
+        if digest.hexdigest() != entry["sha256"]:
+            raise _altered(
+                path,
+                f"expected the SHA-256 {entry['sha256'][:12]}..., got {digest.hexdigest()[:12]}...",
+            )
+
+
+def write_index(folder: Path, index: Mapping[str, Any]) -> None:
+    """Make the folder a store."""
+    whole = {"format": FORMAT, **index}
+    write_json(folder / INDEX, {**whole, "checksum": checksum(whole)})
+
+
+def _header(shape: tuple[int, ...]) -> bytes:
+    header = BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": shape}
+    )
+    return header.getvalue()
+
+
+def _sample(file: IO[bytes], size: int) -> str:
+    """A SHA-256 of blocks spread evenly over the file, the first and the last among them."""
+    digest = hashlib.sha256()
+    last = max(size - SAMPLE_BYTES, 0)
+    for i in range(SAMPLES):
+        file.seek(last * i // (SAMPLES - 1))
+        digest.update(file.read(SAMPLE_BYTES))
+    return digest.hexdigest()
+
+
+class Array:
+    """A file `<name>.npy.part` of pictures that come in any order; `finish` makes it `<name>.npy`.
+
+    An unfinished one of the same shape is taken up as it is.
+    """
+
+    def __init__(self, folder: Path, name: str, shape: tuple[int, ...]) -> None:
+        self.header = _header(shape)
+        self.each = int(np.prod(shape[1:]))
+        self.bytes = len(self.header) + shape[0] * self.each
+        self.path, self.partial = folder / f"{name}.npy", folder / f"{name}.npy.part"
+        kept = self.partial.is_file() and self.partial.stat().st_size == self.bytes
+        # Plain writes, not a memory map: on a full disk a map kills the process.
+        self.file = self.partial.open("r+b" if kept else "w+b", buffering=0)
+        if not kept:
+            self.file.truncate(self.bytes)
+            self.file.write(self.header)
+
+    def put(self, at: int, picture: UInt8[np.ndarray, "size size 3"]) -> None:
+        """Write picture number `at`."""
+        self.file.seek(len(self.header) + at * self.each)
+        left = memoryview(picture.tobytes())
+        while left:
+            left = left[self.file.write(left) :]
+
+    def flush(self) -> None:
+        """What was put is on the disk."""
+        os.fsync(self.file.fileno())
+
+    def finish(self) -> dict[str, Any]:
+        """Give the file its name; returns what the index says of it."""
+        self.flush()
+        self.file.seek(0)
+        digest = hashlib.file_digest(self.file, "sha256").hexdigest()
+        entry = {
+            "file": self.path.name,
+            "bytes": self.bytes,
+            "sha256": digest,
+            "sample": _sample(self.file, self.bytes),
+        }
+        self.close()
+        os.replace(self.partial, self.path)
+        return entry
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.file.close()
+
+    def discard(self) -> None:
+        """Remove the file."""
+        self.close()
+        self.partial.unlink(missing_ok=True)
+
+
+def counts(index: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Classes and pictures of each part, all families together."""
+    totals = dict.fromkeys(PARTS, (0, 0))
+    for about in index["families"].values():
+        for part, entry in about["parts"].items():
+            classes, pictures = totals[part]
+            totals[part] = (classes + len(entry["classes"]), pictures + sum(entry["counts"]))
+    return totals

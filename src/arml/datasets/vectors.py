@@ -1,0 +1,265 @@
+"""Frozen features on disk: a folder a family, with `vectors.npy` and `features.json`.
+
+The vectors are float32 `[n, d]`, in order of class and then of picture. The index is written last:
+it has the classes, the counts, what the vectors were made of and by which model, a SHA-256 of them
+and one of itself. What is unfinished is `vectors.npy.part`, and is taken up where it ended.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import UInt8
+
+from arml.datasets.archive import open_source
+from arml.datasets.cache import checksum
+from arml.datasets.decode import decode, quiet, resize
+from arml.datasets.extractor import Extractor
+from arml.datasets.folders import ImageFamily, family_name
+from arml.datasets.splits import Split
+from arml.datasets.starter import load_starter
+from arml.results.files import RunError, alone, read_json, write_json
+
+FORMAT = 1
+INDEX, VECTORS, NOTE = "features.json", "vectors.npy", "part.json"
+CHUNK = 128
+"""Pictures between two notes of how far it is."""
+STARTER = "starter"
+
+Progress = Callable[[str, int, int], None]
+
+
+class Pictures(NamedTuple):
+    """A family of pictures, and a way to read some of them."""
+
+    name: str
+    classes: tuple[str, ...]
+    counts: list[int]
+    digest: str
+    read: Callable[[int, int, int], UInt8[np.ndarray, "n size size 3"]]
+    """From the first picture, to before the second, at the third's number of pixels a side."""
+    parts: dict[str, list[str]] | None = None
+    """The published split of its classes, if there is one."""
+
+
+@contextmanager
+def opened(source: str) -> Iterator[list[Pictures]]:
+    """The families of a source: a folder or zip with one folder a class, or the word `starter` for
+    the package's own pictures (`./starter` is a folder of that name).
+
+    **Raises** `ValueError` in one line for what is neither.
+    """
+    if source == STARTER:
+        families, split = load_starter()
+        yield [_of_family(family, split) for family in families]
+        return
+    path = Path(source).expanduser().absolute()
+    with open_source(path) as listed, quiet():
+        members = [m for images in listed.classes.values() for m in images.values()]
+
+        def read(first: int, last: int, size: int) -> np.ndarray:
+            some = members[first:last]
+            return np.stack([decode(listed.read(m), size=size, where=m) for m in some])
+
+        counts = [len(images) for images in listed.classes.values()]
+        yield [Pictures(family_name(path), tuple(listed.classes), counts, listed.digest, read)]
+
+
+def _of_family(family: ImageFamily, split: Split) -> Pictures:
+    def read(first: int, last: int, size: int) -> np.ndarray:
+        return np.stack([resize(picture, size) for picture in family.images[first:last]])
+
+    counts = [int(count) for count in family.counts]
+    return Pictures(family.name, family.classes, counts, family.digest, read, split[family.name])
+
+
+def write_features(
+    extractor: Extractor,
+    pictures: Pictures,
+    folder: Path,
+    *,
+    place: int = 0,
+    progress: Progress = lambda what, done, total: None,
+) -> bool:
+    """Write a family's features in `folder`; go on with what an earlier call left.
+
+    `place` is the family's among those that are used together: tasks draw families by place.
+
+    **Returns** whether there was anything to do.
+
+    **Raises** `ValueError` or `RunError` in one line: a folder with other features, a picture that
+    cannot be read, a model that fails, or a full disk.
+    """
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "what": "arml features",
+        "family": pictures.name,
+        "place": place,
+        "classes": list(pictures.classes),
+        "counts": pictures.counts,
+        "source": pictures.digest,
+        "split": pictures.parts,
+        "extractor": extractor.about,
+    }
+    key = checksum(content)
+    if (folder / INDEX).exists():
+        index = _index(folder)
+        if index["key"] == key:
+            return False
+        raise ValueError(
+            f"{folder}: expected a new folder, or the same pictures, model and options as before, "
+            "got features of others: name another --out, or remove it"
+        )
+    with alone(folder):
+        _write(extractor, pictures, folder, content | {"key": key}, progress)
+    return True
+
+
+def _write(
+    extractor: Extractor,
+    pictures: Pictures,
+    folder: Path,
+    content: dict[str, Any],
+    progress: Progress,
+) -> None:
+    key, total = content["key"], sum(pictures.counts)
+    partial = folder / f"{VECTORS}.part"
+    header = _header((total, extractor.dimension))
+    done = _kept(folder, key, len(header), 4 * extractor.dimension)
+    try:
+        with partial.open("r+b" if done else "wb") as file:
+            file.write(header)
+            file.seek(len(header) + done * 4 * extractor.dimension)
+            file.truncate()
+            while done < total:
+                last = min(done + CHUNK, total)
+                file.write(extractor(pictures.read(done, last, extractor.size)).tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+                done = last
+                # After the vectors are on the disk: what is noted is there.
+                write_json(folder / NOTE, {"key": key, "rows": done})
+                progress(pictures.name, done, total)
+        digest = _digest(partial)
+        os.replace(partial, folder / VECTORS)
+    except OSError as error:
+        raise RunError(
+            f"could not write {folder}: {error.strerror or error}; free some space or check its "
+            "permissions, and run the same command again to go on"
+        ) from error
+    whole = {**content, "vectors": digest}
+    write_json(folder / INDEX, {**whole, "sha256": checksum(whole)})
+    (folder / NOTE).unlink(missing_ok=True)
+
+
+def _kept(folder: Path, key: str, header: int, each: int) -> int:
+    """Vectors of an unfinished family that are on the disk, of `each` bytes."""
+    partial = folder / f"{VECTORS}.part"
+    if not partial.is_file() or not (folder / NOTE).is_file():
+        return 0
+    note = read_json(folder / NOTE)
+    rows = int(note["rows"]) if note.get("key") == key else 0
+    return rows if partial.stat().st_size >= header + rows * each else 0
+
+
+def _header(shape: tuple[int, int]) -> bytes:
+    header = BytesIO()
+    about = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, about)
+    return header.getvalue()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def feature_folders(paths: Sequence[str | Path]) -> list[Path]:
+    """The families' folders at or directly below `paths`, in order of place; empty if none is."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        here = [path] if (path / INDEX).is_file() else [p.parent for p in path.glob(f"*/{INDEX}")]
+        found += sorted(here, key=lambda folder: (_index(folder)["place"], folder.name))
+    return found
+
+
+class Features(NamedTuple):
+    """Families of vectors."""
+
+    families: list[ImageFamily]
+    split: Split
+    """The published split of those that have one."""
+    maker: dict[str, Any]
+    """What made them."""
+    pictures: dict[str, str]
+    """The digest of the pictures of each."""
+
+
+def load_features(paths: Sequence[str | Path]) -> Features:
+    """What `arml features` made, in order of place.
+
+    **Raises** `ValueError` in one line: no features, an altered file, two models or two families of
+    one name.
+    """
+    for path in paths:
+        if not feature_folders([path]):
+            began = any(Path(path).glob(f"**/{VECTORS}.part"))
+            raise ValueError(
+                f"{path}: expected a folder that `arml features` made, found "
+                f"{'one that is not finished: run it again' if began else 'none: run it first'}"
+            )
+    families: list[ImageFamily] = []
+    split: Split = {}
+    makers: dict[str, dict[str, Any]] = {}
+    pictures: dict[str, str] = {}
+    for folder in feature_folders(paths):
+        index = _index(folder)
+        path = folder / VECTORS
+        if not path.is_file() or _digest(path) != index["vectors"]:
+            raise _altered(path)
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+        made = checksum([index["vectors"], index["classes"], index["counts"], index["split"]])
+        name = index["family"]
+        if name in {family.name for family in families}:
+            raise ValueError(f"{folder}: expected one family {name!r}, got two: leave one out")
+        counts = np.asarray(index["counts"])
+        families.append(ImageFamily(name, tuple(index["classes"]), vectors, counts, made))
+        makers[checksum(index["extractor"])] = index["extractor"]
+        pictures[name] = index["source"]
+        if index["split"] is not None:
+            split[name] = index["split"]
+    if len(makers) > 1:
+        raise ValueError(
+            "expected features of one model with one set of options, got "
+            f"{' and '.join(str(maker['model']) for maker in makers.values())}: make them alike"
+        )
+    (maker,) = makers.values()
+    return Features(families, split, maker, pictures)
+
+
+def _index(folder: Path) -> dict[str, Any]:
+    path = folder / INDEX
+    try:
+        index = read_json(path)
+    except RunError as error:
+        raise ValueError(str(error)) from error
+    if index.get("what") != "arml features" or index.get("format") != FORMAT:
+        raise ValueError(
+            f"{path}: expected features of format {FORMAT}, got {index.get('format')!r}: use the "
+            "version of arml that wrote them"
+        )
+    if index.pop("sha256", None) != checksum(index):
+        raise _altered(path)
+    return index
+
+
+def _altered(path: Path) -> ValueError:
+    return ValueError(
+        f"{path}: it was altered or cut short: remove the folder {path.parent}, and run `arml "
+        "features` again"
+    )

@@ -1,0 +1,179 @@
+"""`arml train --data FOLDER...` without a recipe: an experiment that suits the data, and why.
+
+Every choice is one line, and gives way to what the user fixes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from arml.datasets.archive import open_source
+from arml.datasets.decode import quiet, shortest_side
+from arml.datasets.folders import family_name
+from arml.datasets.vectors import feature_folders, load_features
+from arml.experiment import Experiment
+from arml.experiment.recipes import recipe
+from arml.nn.networks import Conv4Options
+from arml.tasks.options import FoldersOptions
+from arml.tasks.vectors import VectorsOptions
+
+WAYS, SHOTS, QUERIES, SIZE = 5, 5, 15, 32
+SAMPLED = 48
+"""Pictures of a family whose size is looked at."""
+MINUTES = 60.0
+CHOSEN = ("ways", "shots", "queries", "size", "steps")
+
+
+class Family(NamedTuple):
+    """What a choice depends on."""
+
+    name: str
+    counts: dict[str, int]
+    """Pictures of each class."""
+    sides: list[int]
+    """The shorter sides of some of its pictures in pixels; empty for vectors."""
+
+
+class Choice(NamedTuple):
+    """An experiment, and a line for each thing that was chosen."""
+
+    experiment: Experiment
+    why: list[str]
+
+
+def choose(
+    data: Sequence[str], *, fixed: Mapping[str, int] | None = None, minutes: float = MINUTES
+) -> Choice:
+    """An experiment with ARML on one's own families.
+
+    **Arguments**
+
+    - `data`: folders or zips of pictures with one folder a class, or folders of features.
+    - `fixed`: what is not to be chosen: `ways`, `shots`, `queries`, `size`, `steps`.
+    - `minutes`: about what the training may take on one CPU core.
+
+    **Raises** `ValueError` in one line for data of which no tasks can be drawn.
+    """
+    if not minutes > 0:
+        raise ValueError(f"minutes must be above 0, got {minutes:g}: raise it")
+    vectors = [bool(feature_folders([path])) for path in data]
+    if any(vectors) and not all(vectors):
+        pictures = data[vectors.index(False)]
+        raise ValueError(
+            f"expected pictures or features, got both: run `arml features` on {pictures}, or leave "
+            "the features out"
+        )
+    families = _of_features(data) if any(vectors) else [_survey(path) for path in data]
+    given = dict(fixed or {})
+    ways, shots, queries, why = _tasks(families, given)
+    if any(vectors):
+        tasks = VectorsOptions(data=tuple(data), ways=ways, shots=shots, queries=queries)
+        experiment = replace(recipe("features/arml"), tasks=tasks)
+        return Choice(experiment, [_about(families, "vectors"), *why])
+    size, reason = _size(families, given)
+    steps, pace = _steps(ways * shots, ways * queries, size, minutes, given)
+    experiment = replace(
+        recipe("folders/arml"),
+        tasks=FoldersOptions(data=tuple(data), ways=ways, shots=shots, queries=queries, size=size),
+        network=Conv4Options(normalisation="support"),
+        steps=steps,
+        validate_every=200,
+    )
+    statistics = (
+        "normalisation support: a prediction for a picture of yours will depend on no other query"
+    )
+    return Choice(experiment, [_about(families, "pictures"), *why, reason, pace, statistics])
+
+
+def _survey(path: str) -> Family:
+    place = Path(path).expanduser().absolute()
+    with open_source(place) as source, quiet():
+        members = [m for images in source.classes.values() for m in images.values()]
+        picked = [members[i] for i in np.linspace(0, len(members) - 1, SAMPLED).astype(int)]
+        sides = [shortest_side(source.read(m), where=m) for m in dict.fromkeys(picked)]
+        counts = {name: len(images) for name, images in source.classes.items()}
+    return Family(family_name(place), counts, sides)
+
+
+def _of_features(data: Sequence[str]) -> list[Family]:
+    return [
+        Family(f.name, dict(zip(f.classes, map(int, f.counts), strict=True)), [])
+        for f in load_features(data)[0]
+    ]
+
+
+def _about(families: Sequence[Family], what: str) -> str:
+    totals = (sum(len(f.counts) for f in families), sum(sum(f.counts.values()) for f in families))
+    one = "; tasks of several families are what ARML is for" if len(families) == 1 else ""
+    plural = "family" if len(families) == 1 else "families"
+    return f"data: {len(families)} {plural}, {totals[0]:,} classes, {totals[1]:,} {what}{one}"
+
+
+def _tasks(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, int, int, list[str]]:
+    """Ways, shots and queries, and why."""
+    poorest = min(families, key=lambda family: len(family.counts))
+    classes = len(poorest.counts)
+    if classes < 6:
+        raise ValueError(
+            f"{poorest.name}: expected at least 6 classes (two each to train, validate and test "
+            f"on), got {classes}: add classes; for a prediction among {classes} classes no "
+            "training is needed, see `arml adapt --help`"
+        )
+    ways = given.get("ways", min(WAYS, max(2, classes // 4)))
+    folder, name, least = min(
+        ((f.name, name, n) for f in families for name, n in f.counts.items()), key=lambda x: x[2]
+    )
+    if least < 2:
+        raise ValueError(
+            f"{folder}: expected at least 2 pictures a class (one to learn from, one to be judged "
+            f"on), got {least} in {name!r}: add pictures, or remove the class"
+        )
+    room = least - given["queries"] if "queries" in given else max(least // 4, 1)
+    shots = given.get("shots", max(1, min(SHOTS, room)))
+    queries = given.get("queries", max(1, min(QUERIES, least - shots)))
+    smallest = f"the smallest class, {folder}/{name}, has {least}"
+    largest = max(max(f.counts.values()) for f in families)
+    uneven = (
+        " (removing it would leave more room)" if largest >= 4 * least and shots < SHOTS else ""
+    )
+    why = {
+        "ways": f"ways {ways}: {poorest.name} has {classes} classes, for three splits",
+        "shots": f"shots {shots}: {smallest}{uneven}",
+        "queries": f"queries {queries}: {smallest}",
+    }
+    return ways, shots, queries, [line for option, line in why.items() if option not in given]
+
+
+def _size(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, str]:
+    """Pixels a side: as the pictures are, but 16 at least, and 32 at most to be quick."""
+    if "size" in given:
+        return given["size"], f"size {given['size']}: as you say"
+    middle = int(median(side for family in families for side in family.sides))
+    size = max(16, min(SIZE, middle))
+    reason = (
+        "which is tiny: they are enlarged" if middle < 16 else
+        "as they are" if size == middle else
+        f"which --size {min(middle, 84)} would show better, at {(min(middle, 84) / size) ** 2:.0f} "
+        "times the cost"
+    )  # fmt: skip
+    return size, f"size {size} px: pictures have about {middle} px, {reason}"
+
+
+def _steps(
+    support: int, query: int, size: int, minutes: float, given: Mapping[str, int]
+) -> tuple[int, str]:
+    """Outer steps that take about so many minutes.
+
+    A step of ARML with four tasks takes about 0.05 s a support picture and 0.005 s a query picture
+    at 28 px on one core, and at 32 px what that predicts (`results/laptop`, starter tables).
+    """
+    seconds = (size / 28) ** 2 * (0.05 * support + 0.005 * query)
+    wanted = minutes * 60 / seconds
+    steps = given.get("steps", int(min(5_000, max(100, round(wanted, -2)))))
+    took = steps * seconds / 60
+    asked = "" if "steps" in given else "; --minutes and --steps change it"
+    return steps, f"steps {steps:,}: about {took:.0f} min on one CPU core{asked}"

@@ -1,0 +1,147 @@
+"""The floor of the 2-D regression as a learner, and the command that measures it.
+
+`python -m arml.experiment.floor --out FILE.json` scores the Bayes-optimal predictor on the test
+tasks, which are the same for every method, and writes the mean squared error against noisy query
+targets, by family. The noise alone contributes `noise**2` = 0.09 of it.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from arml.core.episodes import Examples
+from arml.core.learner import Adapted, Loss, MetaLearner
+from arml.core.losses import mse
+from arml.results.folder import FORMAT, summarise, write_json
+from arml.tasks.bayes import posterior
+from arml.tasks.functions import Functions, functions_2d
+from arml.training.evaluate import SEEDS, evaluate
+from arml.training.provenance import provenance
+
+CHUNK = 50
+"""Tasks worked on at once: bounds the memory."""
+
+
+class BayesOptimal(MetaLearner):
+    """Predicts the posterior mean of `tasks`, whose families, priors and noise it knows. It has no
+    meta-parameters: no training improves it, and no learner has a smaller expected error.
+
+    **Arguments**
+
+    - `tasks`: the distribution that the tasks come from; its noise must be above 0.
+    - `draws`: draws of each family's posterior. The error that is due to their number is below a
+      hundredth of the score's interval at the default.
+    """
+
+    tasks: Functions
+    draws: int = eqx.field(static=True)
+    loss: Loss = eqx.field(static=True)
+
+    def __init__(self, tasks: Functions, draws: int = 4096, loss: Loss = mse) -> None:
+        self.tasks, self.draws, self.loss = tasks, draws, loss
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        return Adapted(posterior(self.tasks, support, key=key, draws=self.draws).mean)
+
+
+def effective_draws(learner: BayesOptimal, indices: Int[Array, " tasks"]) -> Float[Array, " tasks"]:
+    """The effective sample size of the draws of each test task's own family: how well the posterior
+    that the task was scored with is known."""
+
+    def one(index: Int[Array, ""]) -> Float[Array, ""]:
+        # The keys of `evaluate`, so that these are the draws of the task's score.
+        key = jax.random.fold_in(jax.random.key(SEEDS["test"]), index)
+        task_key, adapt_key = jax.random.split(key)
+        task = learner.tasks.sample(task_key)
+        drawn = posterior(learner.tasks, task.support, key=adapt_key, draws=learner.draws)
+        return drawn.effective_draws()[task.family]
+
+    # A chunk at a time, so that the memory does not grow with the tasks.
+    return jax.lax.map(one, indices, batch_size=CHUNK)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Measure the Bayes-optimal predictor's error on the 2-D regression tasks."""
+
+    out: Path
+    """The JSON file to write."""
+    tasks: int = 4000
+    """Test tasks to score."""
+    draws: int = 8192
+    """Draws of each family's posterior."""
+    shots: int = 10
+    """Support points of a task."""
+    queries: int = 10
+    """Query points of a task."""
+    low: float = 0.0
+    """Least input."""
+    high: float = 5.0
+    """Greatest input."""
+    noise: float = 0.3
+    """Standard deviation of the noise."""
+    flat: bool = True
+    """Put the families that ignore the second input in the plane y = 1."""
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Score the test tasks and write `options.out`; returns what it wrote.
+
+    Raises `ValueError` for options that no task or predictor can have.
+    """
+    if options.tasks < 1:
+        raise ValueError(f"tasks must be 1 or more, got {options.tasks}: ask for some thousands")
+    tasks = functions_2d(
+        shots=options.shots,
+        queries=options.queries,
+        low=options.low,
+        high=options.high,
+        noise=options.noise,
+        flat=options.flat,
+    )
+    begin = time.perf_counter()
+    learner = BayesOptimal(tasks, options.draws)
+    chunk = min(CHUNK, options.tasks)
+    scores = evaluate(learner, tasks, split="test", n=options.tasks, chunk=chunk)
+    seconds = time.perf_counter() - begin
+    effective = np.asarray(eqx.filter_jit(effective_draws)(learner, jnp.arange(options.tasks)))
+    own_draws = ((n, effective[scores.families == i]) for i, n in enumerate(tasks.families))
+    result = {
+        "format": FORMAT,
+        "recipe": "regression2d/bayes-optimal",
+        "seed": SEEDS["test"],
+        "split": "test",
+        "metric": "mse",
+        **summarise(*scores, tasks.families),
+        "inner_steps": 0,
+        "protocol": (
+            f"{options.shots}-shot, inputs U[{options.low:g}, {options.high:g}], "
+            f"noise {options.noise:g} on support and query"
+        ),
+        **provenance(),
+        "seconds": round(seconds, 2),
+        "parameters": 0,
+        "steps": 0,
+        "floor": None,
+        "draws": options.draws,
+        "effective_draws": {
+            name: {"median": np.median(own), "least": np.min(own)} if len(own) else None
+            for name, own in own_draws
+        },
+        "flat": options.flat,
+    }
+    write_json(options.out, result)
+    return result
+
+
+if __name__ == "__main__":
+    written = measure(tyro.cli(Options, prog="python -m arml.experiment.floor"))
+    print(f"mse {written['score']['mean']:.4f} +- {written['score']['ci95']:.4f}")

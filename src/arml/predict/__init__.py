@@ -1,0 +1,1 @@
+"""From a few labelled examples to predictions: what a practitioner calls."""

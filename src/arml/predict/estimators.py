@@ -1,0 +1,216 @@
+"""A meta-trained learner as a scikit-learn estimator: `fit` adapts it to a few labelled examples.
+
+    model = arml.FewShotClassifier("my-learner").fit(pictures, ["oak", "oak", "elm", "elm"])
+    model.predict(more), model.predict_proba(more), model.score(more, labels)
+
+It can stand in a pipeline, a cross-validation or a search. scikit-learn is an extra:
+`pip install 'arml[sklearn]'`.
+"""
+
+from math import prod
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+except ImportError as error:
+    raise ImportError(
+        "expected scikit-learn for FewShotClassifier and FewShotRegressor, found none: "
+        "pip install 'arml[sklearn]'"
+    ) from error
+
+from arml.predict.inputs import checked_inputs
+from arml.predict.predictor import FewShotLearner, Predictor, load
+
+Model = TypeVar("Model", bound="FewShot")
+
+FEATURES: dict[int, tuple[str, ...]] = {
+    2: (
+        "check_classifier_data_not_an_array",
+        "check_classifiers_classes",
+        "check_classifiers_train",
+        "check_estimators_fit_returns_self",
+        "check_estimators_overwrite_params",
+        "check_fit_check_is_fitted",
+        "check_fit_idempotent",
+        "check_n_features_in",
+        "check_readonly_memmap_input",
+    ),
+    3: (
+        "check_classifiers_one_label",
+        "check_dict_unchanged",
+        "check_dont_overwrite_parameters",
+        "check_estimators_nan_inf",
+        "check_estimators_pickle",
+        "check_f_contiguous_array_estimator",
+        "check_fit2d_predict1d",
+        "check_fit_score_takes_y",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_pipeline_consistency",
+        "check_supervised_y_2d",
+    ),
+    4: (
+        "check_n_features_in_after_fitting",
+        "check_positive_only_tag_during_fit",
+        "check_regressors_no_decision_function",
+    ),
+    5: ("check_estimators_dtypes",),
+    10: (
+        "check_classifiers_regression_target",
+        "check_dtype_object",
+        "check_fit2d_1sample",
+        "check_regressor_data_not_an_array",
+        "check_regressors_int",
+        "check_regressors_train",
+    ),
+}
+"""How many features the data of scikit-learn's checks has, where a check asks that it be learned.
+Each passes with a learner of that number, and no learner takes another."""
+
+
+def expected_failed_checks(estimator: "FewShot") -> dict[str, str]:
+    """The checks of scikit-learn's `check_estimator` that cannot pass, each with the reason.
+
+    All pass for a learner of their number of features, but one whose bar is lowered by its tag:
+    `poor_score` frees regressors from fitting a line in ten dimensions, for what a few-shot
+    regressor can fit is what its learner was meta-trained on.
+    """
+    own = prod(_loaded(estimator.learner).problem.features)
+    return {
+        check: f"its data has {features} features, and the learner was meta-trained on {own}"
+        for features, checks in FEATURES.items()
+        for check in checks
+        if features != own
+    }
+
+
+def _loaded(learner: Any) -> FewShotLearner:
+    if isinstance(learner, FewShotLearner):
+        return learner
+    if not isinstance(learner, str | Path):
+        raise ValueError(f"expected a learner, or what arml.load takes, got {learner!r}: load one")
+    return load(learner)
+
+
+class FewShot(BaseEstimator):
+    """What both estimators share; `predictor_` is the `arml.Predictor` that `fit` made."""
+
+    _kind: str
+
+    def __init__(self, learner: Any) -> None:
+        self.learner = learner  # unchecked until `fit`, as scikit-learn asks
+
+    def fit(self: Model, X: Any, y: Any) -> Model:
+        """Adapt the learner to the support set.
+
+        **Arguments**
+
+        - `X`: `[n, n_features]`; images as `[n, size, size, 3]`, or the same as flat rows.
+        - `y`: `n` labels of any kind, or targets.
+
+        **Raises** `ValueError` for what the learner was not made for; `RunError` if there is no
+        learner of that name.
+        """
+        learner = _loaded(self.learner)
+        problem = learner.problem
+        if problem.kind != self._kind:
+            raise ValueError(
+                f"expected a learner of {self._kind} tasks for {type(self).__name__}, got one of "
+                f"{problem.kind}: use the other estimator, or another learner"
+            )
+        X, y = validate_data(self, self._rows(X, problem), y, **self._y_checks(problem.outputs))
+        wanted = prod(problem.features)
+        if X.shape[1] != wanted:
+            raise ValueError(
+                f"X has {X.shape[1]} feature(s), but the learner was meta-trained on {wanted}: "
+                "choose those columns, or another learner"
+            )
+        y = self._checked_y(y, problem.outputs)
+        self.predictor_: Predictor = learner.adapt(X.reshape(-1, *problem.features), y)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label or the target of each input, each by itself.
+
+        **Raises** `ValueError` for inputs of another shape, or that are not finite.
+        """
+        queries = self._queries(X)
+        return self.predictor_.predict(queries)
+
+    def _y_checks(self, outputs: int) -> dict[str, Any]:
+        return {}
+
+    def _checked_y(self, y: np.ndarray, outputs: int) -> np.ndarray:
+        raise NotImplementedError
+
+    def _rows(self, X: Any, problem: Any) -> Any:
+        """Images as flat rows, which scikit-learn's own checks can read."""
+        if len(problem.features) == 3 and len(np.shape(X)) == 4:
+            images = checked_inputs(X, problem, "X")
+            return images.reshape(len(images), -1)
+        return X
+
+    def _queries(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        problem = self.predictor_.problem
+        X = validate_data(self, self._rows(X, problem), reset=False)
+        queries: np.ndarray = X.reshape(-1, *problem.features)
+        return queries
+
+
+class FewShotClassifier(ClassifierMixin, FewShot):
+    """Classification by a meta-trained learner.
+
+    **Arguments**
+
+    - `learner`: a loaded learner, or what `arml.load` takes: a run folder, or a shared learner.
+
+    After `fit`: `classes_`; `n_features_in_`; `feature_names_in_` for data
+    frames; `predictor_`.
+    """
+
+    _kind = "classification"
+
+    def _checked_y(self, y: np.ndarray, outputs: int) -> np.ndarray:
+        check_classification_targets(y)
+        labels: np.ndarray = column_or_1d(y, warn=True)
+        return labels
+
+    @property
+    def classes_(self) -> np.ndarray | None:
+        """The labels in order."""
+        return self.predictor_.classes
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class `[n, classes]`, columns in the order of `classes_`."""
+        queries = self._queries(X)
+        return self.predictor_.predict_proba(queries)
+
+
+class FewShotRegressor(RegressorMixin, FewShot):
+    """Regression by a meta-trained learner.
+
+    **Arguments**
+
+    - `learner`: a loaded learner, or what `arml.load` takes: a run folder, or a shared learner.
+
+    After `fit`: `n_features_in_`; `feature_names_in_` for data frames; `predictor_`.
+    """
+
+    _kind = "regression"
+
+    def _y_checks(self, outputs: int) -> dict[str, Any]:
+        return {"y_numeric": True, "multi_output": outputs > 1}
+
+    def _checked_y(self, y: np.ndarray, outputs: int) -> np.ndarray:
+        return y
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # see `expected_failed_checks`
+        return tags

@@ -1,0 +1,110 @@
+"""A user's own arrays, checked: the inputs, labels and targets that a learner can adapt to.
+
+NumPy, JAX and PyTorch arrays, lists, and pandas' frames and columns are taken; what cannot be is
+refused in one line, before any work.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from arml.core.episodes import Problem
+
+
+def checked_inputs(x: Any, problem: Problem, what: str) -> np.ndarray:
+    """Inputs `[n, *features]`, bytes or float32.
+
+    **Arguments**
+
+    - `what`: what they are called in an error.
+
+    **Raises** `ValueError` for another shape, for what is no number or not finite, and for pixels
+    that are neither bytes nor floats in [0, 1].
+    """
+    features = problem.features
+    wanted = f"[n, {', '.join(map(str, features))}]"
+    try:
+        array = np.asarray(x)
+        if array.dtype != np.uint8:
+            with np.errstate(over="ignore"):  # what is too large is refused below, as infinity
+                array = array.astype(np.float32)
+    except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's is a RuntimeError
+        raise ValueError(
+            f"expected {what} as numbers {wanted}, got {error}: convert them"
+        ) from None
+    if array.ndim == 0 or array.shape[1:] != features:
+        first = len(features) == 3 and array.shape[1:] == (features[2], *features[:2])
+        advice = (
+            "move the channels last, as by np.moveaxis(x, 1, -1)"
+            if first
+            else "resize or choose the columns that the learner was trained on"
+        )
+        raise ValueError(f"expected {what} of shape {wanted}, got {list(array.shape)}: {advice}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"expected finite {what}, got NaN or infinity: fill or drop these rows")
+    pixels = len(features) == 3 and array.dtype != np.uint8 and array.size > 0
+    if pixels and (array.min() < 0 or array.max() > 1):
+        raise ValueError(
+            f"expected pixels as bytes, or floats from 0 to 1, got floats from {array.min():g} to "
+            f"{array.max():g}: divide by 255, or pass bytes"
+        )
+    return array
+
+
+def checked_labels(y: Any, problem: Problem, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The classes in order, and the place of each of `n` labels among them.
+
+    **Raises** `ValueError` for a number of labels or classes that cannot be, and missing labels.
+    """
+    # A list is taken as it is: NumPy would make text of a NaN among texts.
+    labels = np.asarray(y, object) if isinstance(y, list | tuple) else np.asarray(y)
+    if labels.shape != (n,):
+        raise ValueError(f"expected {n} labels, one an input, got shape {list(labels.shape)}")
+    if any(label is None or label is np.ma.masked or _differs(label) for label in labels):
+        raise ValueError("expected a label for every input, got NaN or None: drop these rows")
+    if labels.dtype == object:
+        labels = np.asarray(labels.tolist())  # the type of what it holds
+    if labels.dtype.kind not in "biufU":
+        labels = np.asarray([str(label) for label in labels])
+    classes, places = np.unique(labels, return_inverse=True)
+    ways = problem.outputs
+    if not 2 <= len(classes) <= ways:
+        advice = "leave classes out, or train with more --ways"
+        if len(classes) < 2:
+            advice = "add examples of another class"
+        elif len(classes) == n:
+            advice = "every input has a label of its own; give the inputs of one class one label"
+        raise ValueError(
+            f"expected 2 to {ways} classes, got {len(classes)} "
+            f"class{'' if len(classes) == 1 else 'es'}: this learner was trained on {ways}-way "
+            f"tasks; {advice}"
+        )
+    return classes, places.astype(np.int32)
+
+
+def _differs(label: Any) -> bool:
+    """Whether it is missing: NaN and NaT are not equal to themselves, pandas' NA to nothing."""
+    try:
+        return bool(label != label)
+    except TypeError:
+        return True
+
+
+def checked_targets(y: Any, problem: Problem, n: int) -> tuple[np.ndarray, bool]:
+    """Targets `[n, outputs]`, and whether they came as `[n]`.
+
+    **Raises** `ValueError` for another shape, and for what is no number or not finite.
+    """
+    try:
+        targets = np.asarray(y, np.float32)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"expected numbers as targets, got {error}: convert them") from None
+    flat = targets.ndim == 1
+    targets = targets[:, None] if flat else targets
+    if targets.shape != (n, problem.outputs):
+        raise ValueError(
+            f"expected targets of shape [{n}, {problem.outputs}], got {list(targets.shape)}"
+        )
+    if not np.all(np.isfinite(targets)):
+        raise ValueError("expected finite targets, got NaN or infinity: drop these rows")
+    return targets, flat

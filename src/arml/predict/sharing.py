@@ -1,0 +1,203 @@
+"""A learner to share: a folder of `config.json` and `weights.safetensors`, readable without running
+anybody's code, and without the data that it was trained on.
+
+`config.json` holds the format's version, what the learner is (its experiment and the kind of tasks
+that it was built for), and a checksum of itself and of the weights: what was altered or cut short
+is refused.
+
+The package carries such learners, which are found by name: `shipped`.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from arml.core.learner import MetaLearner
+from arml.core.novelty import Novelty
+from arml.experiment import Portable, build, from_json, problem_of, to_json
+from arml.results.folder import RunError, read_json, write_bytes, write_json
+from arml.training.checkpoint import is_array, named
+from arml.training.provenance import provenance
+
+FORMAT = 1
+"""Version of the folder's format: a later one reads the earlier."""
+WHAT = "arml learner"
+CONFIG, WEIGHTS, SUPPORT = "config.json", "weights.safetensors", "support.safetensors"
+SEEN = "seen.safetensors"
+SHIPPED = Path(str(files("arml") / "data" / "learners"))
+
+
+def shipped() -> tuple[str, ...]:
+    """Names of the learners that the package carries."""
+    return tuple(sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}")))
+
+
+def locate(learner: Path | str) -> tuple[Path, str | None]:
+    """The folder of a learner or run that is named by its path, or by the name of one that the
+    package carries, and what to tell whoever named it.
+
+    A folder here that holds a learner or a run goes before what the package carries.
+
+    **Raises** `RunError` with the names for a path where nothing is.
+    """
+    path, names = Path(learner), shipped()
+    if (path / CONFIG).is_file() or (path.is_dir() and str(path) not in names):
+        mine = str(path) in names
+        return path, f"using the folder {path}, not the learner that ships" if mine else None
+    if str(path) in names:
+        note = f"the folder {path} holds no learner: using the one that ships with arml"
+        return SHIPPED / path, note if path.is_dir() else None
+    raise RunError(
+        f"expected the folder of a run or of a shared learner, or one that ships "
+        f"({', '.join(names)}), found nothing at {path}: check the name, or train one with "
+        "`arml train`"
+    )
+
+
+def write_learner(
+    portable: Portable,
+    folder: Path | str,
+    *,
+    support: Mapping[str, np.ndarray] | None = None,
+    task: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a learner; with `support` and `task`, a predictor: what it has adapted to.
+
+    **Raises** `RunError` if it cannot be written, or if the folder holds something else.
+    """
+    folder = Path(folder)
+    if folder.is_dir() and any(folder.iterdir()):
+        known = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
+        if known.get("what") != WHAT or (known.get("task") is None) != (task is None):
+            raise RunError(
+                f"expected an empty or new folder, got {folder} with other things in it: name "
+                "another"
+            )
+    arrays = {name: np.asarray(leaf) for name, leaf in named(portable.learner).items()}
+    weights = write_arrays(folder / WEIGHTS, arrays)
+    adapted = {}
+    if support is not None:
+        adapted = {"task": {**(task or {}), "sha256": write_arrays(folder / SUPPORT, support)}}
+    seen = None
+    if portable.novelty is not None:
+        novelty = portable.novelty
+        bank = write_arrays(folder / SEEN, {"bank": novelty.bank})
+        seen = {"support": novelty.support, "query": novelty.query, "sha256": bank}
+    experiment = to_json(portable.experiment)
+    # Where the data lay is nobody's business, and nobody else's path.
+    experiment["tasks"].pop("data", None)
+    content = {
+        "format": FORMAT,
+        "what": WHAT,
+        "experiment": experiment,
+        "problem": dataclasses.asdict(portable.problem),
+        "families": portable.families,
+        "temperature": portable.temperature,
+        "novelty": seen,
+        "weights_sha256": weights,
+        "inputs": portable.inputs,
+        "trained": portable.trained,
+        "made": provenance(),
+        **adapted,
+    }
+    content = json.loads(json.dumps(content))
+    # Last: without it the folder is no learner, so one that is half written is never read.
+    write_json(folder / CONFIG, {**content, "sha256": checksum(content)})
+
+
+def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
+    """A learner that `write_learner` wrote, and its `config.json`.
+
+    **Raises** `RunError` for a folder that is none, is of a later format, was altered or cut short.
+    """
+    folder = Path(folder)
+    content = read_json(folder / CONFIG)
+    stated = content.pop("sha256", None)
+    if content.get("what") != WHAT:
+        raise RunError(f"expected a shared learner in {folder}, got another folder; name one")
+    if not isinstance(content.get("format"), int) or content["format"] > FORMAT:
+        raise RunError(
+            f"{folder}: expected format {FORMAT} or earlier, got {content.get('format')}: use a "
+            "later version of arml"
+        )
+    if stated != checksum(content):
+        raise RunError(f"{folder / CONFIG} was altered or cut short: get the learner again")
+    experiment = from_json(content["experiment"], str(folder / CONFIG))
+    problem = problem_of(content["problem"])
+    arrays = read_arrays(folder / WEIGHTS, content["weights_sha256"])
+    blank = eqx.filter_eval_shape(build, experiment, problem)
+    learner = _filled(blank, arrays, folder)
+    families = tuple(content["families"])
+    portable = Portable(
+        experiment,
+        learner,
+        problem,
+        families,
+        content["temperature"],
+        trained=content.get("trained"),
+        inputs=content.get("inputs"),
+        novelty=_novelty(folder, content.get("novelty")),  # which older files lack
+    )
+    return portable, content
+
+
+def _novelty(folder: Path, stated: Mapping[str, Any] | None) -> Novelty | None:
+    if stated is None:
+        return None
+    bank = read_arrays(folder / SEEN, stated["sha256"])["bank"]
+    return Novelty(bank, stated["support"], stated["query"])
+
+
+def checksum(content: Mapping[str, Any]) -> str:
+    """SHA-256 of JSON content, whatever its order."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Write arrays as safetensors, atomically; returns their SHA-256."""
+    from safetensors.numpy import save
+
+    data = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    write_bytes(path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
+    """Arrays that `write_arrays` wrote.
+
+    **Raises** `RunError` if the file is missing, or not the one that the checksum is of.
+    """
+    from safetensors.numpy import load
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RunError(
+            f"could not read {path}: {error.strerror or error}; get the learner again"
+        ) from error
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise RunError(f"{path} was altered or cut short: get the learner again")
+    return dict(load(data))
+
+
+def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], folder: Path) -> MetaLearner:
+    part, rest = eqx.partition(blank, is_array)
+    wanted = {name: array.shape for name, array in named(blank).items()}
+    if wanted != {name: array.shape for name, array in arrays.items()}:
+        raise RunError(
+            f"{folder}: its weights are not those of the learner that this version builds: use the "
+            "version of arml that wrote it"
+        )
+    leaves = [jnp.asarray(arrays[name]) for name in wanted]
+    learner: MetaLearner = eqx.combine(jax.tree.unflatten(jax.tree.structure(part), leaves), rest)
+    return learner

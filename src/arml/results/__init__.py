@@ -1,0 +1,1 @@
+"""Run folders as files: nothing in this package imports JAX."""

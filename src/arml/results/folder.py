@@ -1,0 +1,253 @@
+"""The run folder: what a run writes, and how it is read back.
+
+`config.json` says what was run, `metrics.jsonl` how it went (one JSON object a line), `result.json`
+how it scored, `explain/explain.json` what its graph looks like. Every file is UTF-8 JSON that any
+program can read; a number that is not finite is `null`, which the tables show as "not finite" and
+the curves as a gap. Nothing here needs JAX, so that a report is quick to make.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, NotRequired, TypedDict, cast
+
+import numpy as np
+
+from arml.results.files import (
+    RunError,
+    append_metric,
+    read_json,
+    read_metrics,
+    truncate_metrics,
+    write_bytes,
+    write_json,
+    write_text,
+)
+from arml.results.intervals import Score, paired, summarise
+
+__all__ = [
+    "FORMAT",
+    "Calibration",
+    "Result",
+    "Run",
+    "RunError",
+    "Score",
+    "append_metric",
+    "load_run",
+    "paired",
+    "read_json",
+    "read_metrics",
+    "read_result",
+    "read_scores",
+    "recipe_of",
+    "summarise",
+    "truncate_metrics",
+    "write_bytes",
+    "write_json",
+    "write_scores",
+    "write_text",
+]
+
+FORMAT = 1
+"""The version of the run folder that this library writes and reads."""
+
+METRICS = ("mse", "accuracy")
+
+
+class Calibration(TypedDict):
+    """How far the probabilities of a classifier are from its accuracy: the expected calibration
+    error, in [0, 1], of its logits as they are and divided by the temperature that was set on
+    `tasks` validation tasks. Null when not finite, or not set: the validation tasks' own score."""
+
+    error: float | None
+    temperature: float | None
+    error_calibrated: float | None
+    tasks: int
+
+
+class Result(TypedDict):
+    """`result.json`. `seconds` is the training time; `floor` the best score that is possible.
+
+    `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
+    `options` is the same for runs that differ in nothing but their seed; `inputs` is the frozen
+    model of frozen features, and what it saw in training. `calibration` is
+    there for classification. Older files lack these.
+    """
+
+    format: int
+    recipe: str
+    seed: int
+    split: str
+    metric: str
+    score: Score
+    families: dict[str, Score]
+    inner_steps: int
+    protocol: str
+    commit: str | None
+    versions: dict[str, str]
+    device: str
+    seconds: float
+    parameters: int
+    steps: int
+    floor: float | None
+    trained: NotRequired[dict[str, Any] | None]
+    options: NotRequired[str | None]
+    inputs: NotRequired[dict[str, Any] | None]
+    calibration: NotRequired[Calibration | None]
+
+
+class Run(NamedTuple):
+    """A run folder, read. `result` and `explain` are None until they have been made."""
+
+    folder: Path
+    config: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    result: Result | None
+    explain: dict[str, Any] | None
+
+
+_FIELDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "recipe": ((str,), "a string"),
+    "seed": ((int,), "a whole number"),
+    "split": ((str,), "a string"),
+    "metric": ((str,), "a string"),
+    "score": ((dict,), "an object with mean, ci95 and n"),
+    "families": ((dict,), "an object with a score for each family"),
+    "inner_steps": ((int,), "a whole number"),
+    "protocol": ((str,), "a string"),
+    "commit": ((str, type(None)), "a string or null"),
+    "versions": ((dict,), "an object"),
+    "device": ((str,), "a string"),
+    "seconds": ((int, float), "a number"),
+    "parameters": ((int,), "a whole number"),
+    "steps": ((int,), "a whole number"),
+    "floor": ((int, float, type(None)), "a number or null"),
+}
+_LATER: dict[str, tuple[tuple[type, ...], str]] = {
+    "trained": ((dict, type(None)), "an object or null"),
+    "options": ((str, type(None)), "a string or null"),
+    "inputs": ((dict, type(None)), "an object or null"),
+    "calibration": ((dict, type(None)), "an object or null"),
+}
+"""Fields that older files lack."""
+
+
+def _check_format(value: Mapping[str, Any], path: Path) -> None:
+    version = value.get("format")
+    if version == FORMAT:
+        return
+    if isinstance(version, int) and version > FORMAT:
+        raise RunError(
+            f"{path} was made by a newer version of arml: expected format {FORMAT}, got {version}; "
+            "update arml, or make the file again with this version"
+        )
+    raise RunError(
+        f"expected format {FORMAT} in {path}, got {json.dumps(version)}; "
+        "it is not a file of an arml run, or of a version that can no longer be read"
+    )
+
+
+def _is_score(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("n"), int)
+        and all(
+            key in value and isinstance(value[key], int | float | None) for key in ("mean", "ci95")
+        )
+    )
+
+
+def read_result(path: Path | str) -> Result:
+    """Read and check a `result.json`.
+
+    **Raises:** `RunError` if it is absent, damaged, of another format version, or lacks a field.
+    """
+    path = Path(path)
+    value = read_json(path)
+    _check_format(value, path)
+    value = {"commit": None, "floor": None, **value}
+    later = {name: rule for name, rule in _LATER.items() if name in value}
+    for name, (types, kind) in {**_FIELDS, **later}.items():
+        if name not in value or not isinstance(value[name], types):
+            got = json.dumps(value[name])[:40] if name in value else "nothing"
+            raise RunError(
+                f"expected `{name}` to be {kind} in {path}, got {got}; "
+                "make the file again with `arml evaluate`"
+            )
+    if value["metric"] not in METRICS:
+        raise RunError(
+            f"expected `metric` to be one of {', '.join(METRICS)} in {path}, "
+            f"got {value['metric']!r}; make the file again with `arml evaluate`"
+        )
+    for name, score in {"score": value["score"], **value["families"]}.items():
+        if not _is_score(score):
+            raise RunError(
+                f"expected `{name}` to have numbers mean, ci95 and n in {path}, got "
+                f"{json.dumps(score)[:40]}; make the file again with `arml evaluate`"
+            )
+    return cast(Result, value)
+
+
+class TaskScores(NamedTuple):
+    """One score per task, the index of the task's family, and which tasks they are."""
+
+    values: np.ndarray
+    families: np.ndarray
+    tasks: str
+    """The same for scores that are paired."""
+
+
+def write_scores(path: Path | str, values: np.ndarray, families: np.ndarray, tasks: str) -> None:
+    """Write the scores of single tasks as a compressed NumPy archive, atomically."""
+    buffer = io.BytesIO()
+    scores, own = np.asarray(values, np.float32), np.asarray(families, np.uint8)
+    np.savez_compressed(buffer, values=scores, families=own, tasks=np.array(tasks))
+    write_bytes(path, buffer.getvalue())
+
+
+def read_scores(path: Path | str) -> TaskScores:
+    """Read what `write_scores` wrote.
+
+    **Raises:** `RunError` if it is absent or damaged.
+    """
+    try:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
+            return TaskScores(found["values"], found["families"], str(found["tasks"]))
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        found = f"expected the scores of single tasks in {path}, got none or damaged ones ({error})"
+        raise RunError(f"{found}; score the run again") from error
+
+
+def load_run(folder: Path | str) -> Run:
+    """Read a run folder.
+
+    **Raises:** `RunError` if it is no run folder, or one of its files is damaged or of another
+    format version.
+    """
+    folder = Path(folder)
+    if not (folder / "config.json").is_file():
+        found = "a folder without one" if folder.is_dir() else "no such folder"
+        raise RunError(
+            f"expected a run folder with a config.json at {folder}, found {found}; "
+            f"`arml train RECIPE --run {folder}` makes one"
+        )
+    config = read_json(folder / "config.json")
+    _check_format(config, folder / "config.json")
+    result, explain = folder / "result.json", folder / "explain" / "explain.json"
+    explained = read_json(explain) if explain.exists() else None
+    if explained is not None:
+        _check_format(explained, explain)
+    return Run(
+        folder=folder,
+        config=config,
+        metrics=read_metrics(folder / "metrics.jsonl"),
+        result=read_result(result) if result.exists() else None,
+        explain=explained,
+    )
+
+
+def recipe_of(run: Run) -> str:
+    """The name of a run's recipe; that of its folder where the configuration has none."""
+    return str(run.config.get("recipe", run.folder.name))

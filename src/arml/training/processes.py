@@ -1,0 +1,159 @@
+"""Several processes, on one machine or many, that make one run.
+
+The first of them leads: it alone reads and writes what the run folder keeps, and speaks. Every
+process draws and learns its own tasks. With one process nothing here does anything.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from arml.results.folder import RunError
+
+AUTO = "auto"
+"""The coordinator whose address, with the number of processes and one's own, is found out as JAX
+does: SLURM, Open MPI, Kubernetes, TPU pods."""
+LENGTH = 400
+"""Bytes of what a process tells the others."""
+
+
+def join(coordinator: str, processes: int | None, process: int | None) -> None:
+    """Make this process one of a run's: `process` of `processes`, from 0, which meet at the
+    address `coordinator`, HOST:PORT of process 0.
+
+    Before JAX has touched a device. Returns once all are there.
+
+    **Raises** `ValueError` in one line if the address or the numbers mean nothing, and `RunError`
+    if the others cannot be reached.
+    """
+    found = coordinator == AUTO
+    if not found:
+        if not (coordinator.rpartition(":")[0] and coordinator.rpartition(":")[2].isdigit()):
+            raise ValueError(
+                f"coordinator must be HOST:PORT of process 0, or {AUTO}, got {coordinator!r}: "
+                "change it"
+            )
+        if processes is None or process is None or not 0 <= process < processes:
+            raise ValueError(
+                "expected processes and process with a coordinator, the latter from 0 to the "
+                f"former less 1, got {processes} and {process}: give both"
+            )
+    try:
+        jax.distributed.initialize(None if found else coordinator, processes, process)
+    except (RuntimeError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        hint = (
+            "start it under srun, mpirun or Kubernetes, or give HOST:PORT"
+            if found
+            else "check the address, and that every process was started"
+        )
+        raise RunError(f"the processes of the run could not meet ({first}); {hint}") from error
+
+
+def alone() -> bool:
+    """Whether this process is the whole run."""
+    # Asked like this, a run of one process does not touch its device.
+    return not jax.distributed.is_initialized()
+
+
+def leads() -> bool:
+    """Whether this process is the one that writes and speaks."""
+    return alone() or jax.process_index() == 0
+
+
+class LostError(RunError):
+    """Another process of the run has gone."""
+
+
+@contextmanager
+def attended() -> Iterator[None]:
+    """Says so when an exchange fails because another process has gone.
+
+    **Raises** `LostError`.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if alone() or "RESOURCE_EXHAUSTED" in str(error):
+            raise
+        first = str(error).strip().splitlines()[0][:200]
+        raise LostError(
+            f"another process of the run has gone ({first}): see what it says; to resume, start "
+            "all of them again with the same commands"
+        ) from error
+
+
+def _told(text: str) -> list[str]:
+    """What each process says; all say something at the same place."""
+    own = np.zeros(LENGTH, np.uint8)
+    data = text.encode()[:LENGTH]
+    own[: len(data)] = np.frombuffer(data, np.uint8)
+    rows = np.asarray(multihost_utils.process_allgather(own))
+    return [row.tobytes().rstrip(b"\0").decode(errors="ignore") for row in rows]
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """What fails in one process within the block fails in all at its end.
+
+    **Raises** `RunError` in those that did not fail themselves. No other exchange between the
+    processes may stand within the block.
+    """
+    if alone():
+        yield
+        return
+    try:
+        yield
+    except BaseException as error:
+        _told(f"{error}" or type(error).__name__)
+        raise
+    for process, said in enumerate(_told("")):
+        if said:
+            raise RunError(f"process {process} of the run: {said}")
+
+
+def any_of(wish: bool) -> bool:
+    """Whether one of the processes wishes it."""
+    if alone():
+        return wish
+    return any(_told("yes" if wish else ""))
+
+
+def check_same(what: str, value: object) -> None:
+    """Refuse processes that were not given the same.
+
+    **Raises** `ValueError`.
+    """
+    if alone():
+        return
+    marks = _told(hashlib.sha256(repr(value).encode()).hexdigest())
+    odd = [i for i, mark in enumerate(marks) if mark != marks[0]]
+    if odd:
+        raise ValueError(
+            f"expected the same {what} in every process, got others in process {odd[0]} than in "
+            "process 0: start all with one command"
+        )
+
+
+def of_leader(tree: Any) -> Any:
+    """The arrays of the process that leads, bit for bit."""
+    if alone():
+        return tree
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    leaves, structure = jax.tree.flatten(arrays)
+    held = [np.asarray(leaf) for leaf in leaves]
+    own = b"".join(leaf.tobytes() for leaf in held)
+    # As bytes, for the exchange is a sum, in which a negative zero would lose its sign.
+    data = np.asarray(multihost_utils.broadcast_one_to_all(np.frombuffer(own, np.uint8))).tobytes()
+    ends = np.cumsum([leaf.nbytes for leaf in held])
+    parts = [
+        np.frombuffer(data[end - leaf.nbytes : end], leaf.dtype).reshape(leaf.shape)
+        for leaf, end in zip(held, ends, strict=True)
+    ]
+    return eqx.combine(jax.tree.unflatten(structure, parts), rest)

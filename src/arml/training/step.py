@@ -1,0 +1,244 @@
+"""Meta-training: the outer loop. One compiled step draws a batch of tasks on the device, adapts to
+each, and moves the meta-parameters against the mean gradient."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from arml.core.checks import at_least
+from arml.core.compilation import LARGE, jit, vmap
+from arml.core.episodes import Task, TaskDistribution
+from arml.core.inner import GradientDescent
+from arml.core.learner import Conditioned, MetaLearner
+from arml.training.devices import over_tasks, share
+
+
+@dataclass(frozen=True)
+class OuterOptions:
+    """The outer optimiser."""
+
+    outer_rate: float = 0.001
+    """Its step size."""
+    optimiser: Literal["adam", "sgd"] = "adam"
+    """Adam, or plain gradient descent."""
+    momentum: float = 0.0
+    """Of plain gradient descent."""
+    weight_decay: float = 0.0
+    """Weight of half the squared norm of the meta-parameters, added to the loss."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Keep the rate, or let it fall to zero along a line or half a cosine."""
+    warmup: int = 0
+    """Outer steps over which the rate rises from zero."""
+    rates_factor: float = 1.0
+    """Factor on the outer step of learned inner rates: they are small, and Adam's steps are not."""
+    encoder_factor: float = 1.0
+    """Factor on the outer step of task encoders, which may otherwise move faster than what they
+    tailor learns to follow."""
+    clip: float = 0.0
+    """Bound on the gradient's global norm; 0 for none."""
+
+    def build(self, steps: int) -> optax.GradientTransformation:
+        """The optimiser for a run of `steps` outer steps."""
+        clip = optax.clip_by_global_norm(self.clip) if self.clip else optax.identity()
+        decay = optax.add_decayed_weights(self.weight_decay) if self.weight_decay else None
+        slow = [
+            optax.masked(optax.scale(factor), part)
+            for factor, part in (
+                (self.rates_factor, _learned_rates),
+                (self.encoder_factor, _encoder),
+            )
+            if factor != 1
+        ]
+        rate = self.rate(steps)
+        if self.optimiser == "sgd":
+            descent = optax.sgd(rate, self.momentum or None)
+        else:
+            descent = optax.adam(rate)
+        return optax.chain(*([decay] if decay else []), clip, descent, *slow)
+
+    def rate(self, steps: int) -> optax.Schedule | float:
+        """The step size over a run of `steps` outer steps."""
+        if not steps or (self.schedule == "constant" and not self.warmup):
+            return self.outer_rate
+        warmup = min(self.warmup, steps - 1)
+        fall = {
+            "constant": optax.constant_schedule(self.outer_rate),
+            "linear": optax.linear_schedule(self.outer_rate, 0.0, steps - warmup),
+            "cosine": optax.cosine_decay_schedule(self.outer_rate, steps - warmup),
+        }[self.schedule]
+        rise = optax.linear_schedule(0.0, self.outer_rate, warmup)
+        return optax.join_schedules([rise, fall], [warmup])
+
+    def check(self) -> None:
+        """Refuse options that mean nothing."""
+        at_least(self, ("outer_rate",), 0, strict=True)
+        at_least(self, ("clip", "warmup", "rates_factor", "momentum", "weight_decay"), 0)
+        if self.momentum and self.optimiser != "sgd":
+            raise ValueError(
+                f"momentum belongs to the optimiser sgd, got {self.momentum:g} with "
+                f"{self.optimiser}: leave it at 0, or choose sgd"
+            )
+
+
+def _learned_rates(learner: Any) -> Any:
+    """True at the learned rates of inner loops, False elsewhere."""
+
+    def is_inner(node: Any) -> bool:
+        return isinstance(node, GradientDescent)
+
+    return jax.tree.map(
+        lambda node: jax.tree.map(lambda _: is_inner(node), node), learner, is_leaf=is_inner
+    )
+
+
+def _encoder(learner: Any) -> Any:
+    """True at what encodes tasks, False elsewhere."""
+
+    def mark(node: Any) -> Any:
+        nowhere = jax.tree.map(lambda _: False, node)
+        if not isinstance(node, Conditioned):
+            return nowhere
+        everywhere = jax.tree.map(lambda _: True, node.encode)
+        return eqx.tree_at(lambda learner: learner.encode, nowhere, everywhere)
+
+    return jax.tree.map(mark, learner, is_leaf=lambda node: isinstance(node, Conditioned))
+
+
+class TrainState(eqx.Module):
+    """Everything that a run must remember between two steps."""
+
+    learner: MetaLearner
+    optimiser: optax.OptState
+    step: Int[Array, ""]
+
+
+class Record(NamedTuple):
+    """What one outer step reports."""
+
+    loss: Float[Array, ""]
+    """Mean meta-loss of the batch."""
+    bad_family: Int[Array, ""]
+    """The family of the first task whose loss is not finite; -1 if none is."""
+    finite: Array
+    """Whether loss and gradient are finite."""
+
+
+def start(learner: MetaLearner, optimiser: optax.GradientTransformation) -> TrainState:
+    """The state before the first step."""
+    # Copies, as a compiled interval reuses the memory of the state that it is given; with their own
+    # dtypes, as a weakly typed array would come back strong from a step, and compile a second one.
+    learner = jax.tree.map(lambda a: jnp.array(a, a.dtype) if eqx.is_array(a) else a, learner)
+    trained = eqx.filter(learner, eqx.is_inexact_array)
+    return TrainState(learner, optimiser.init(trained), jnp.zeros((), jnp.int32))
+
+
+def task_keys(key: PRNGKeyArray, step: Int[Array, ""], batch: int) -> Array:
+    """The keys of the `batch` tasks of an outer step."""
+    task_key, _ = jax.random.split(jax.random.fold_in(key, step))
+    return jax.random.split(task_key, batch)
+
+
+def make_step(
+    optimiser: optax.GradientTransformation,
+    *,
+    batch: int,
+    chunk: int | None = None,
+    mesh: Mesh | None = None,
+    key: PRNGKeyArray,
+) -> Callable[[TaskDistribution, TrainState], tuple[TrainState, Record]]:
+    """One outer step over `batch` tasks, which the devices of `mesh` share; each adapts to `chunk`
+    of its own at once (a divisor of them; all if None).
+
+    Pure: what step `s` draws depends on `key` and `s` alone, so a run can be taken up at any step.
+    A smaller chunk needs less memory. Chunks and devices give the same numbers to rounding.
+    """
+    own = share(mesh, batch)
+
+    def gradients(
+        given: tuple[TaskDistribution, MetaLearner], keys: tuple[Array, Array]
+    ) -> tuple[Any, Any]:
+        """The gradient of the batch's mean loss, as far as the tasks of these keys (one to draw a
+        task, one to adapt to it) contribute to it; their losses and families."""
+        tasks, learner = given
+        drawn = jax.vmap(tasks.sample)(keys[0])
+        trained, rest = eqx.partition(learner, eqx.is_inexact_array)
+
+        def objective(trained: MetaLearner, some: Task, keys: Array) -> tuple[Array, Array]:
+            learner = eqx.combine(trained, rest)
+            losses = vmap(lambda task, key: learner.meta_loss(task, key=key))(some, keys)
+            return jnp.sum(losses) / batch, losses  # Eq. (1), (11)
+
+        def accumulate(total: MetaLearner, some: tuple[Task, Array]) -> tuple[MetaLearner, Array]:
+            gradient, losses = jax.grad(objective, has_aux=True)(trained, *some)
+            return jax.tree.map(jnp.add, total, gradient), losses
+
+        every = (drawn, keys[1])
+        if chunk in (None, own):
+            gradient, losses = jax.grad(objective, has_aux=True)(trained, *every)
+        else:
+            chunks = jax.tree.map(lambda a: a.reshape(-1, chunk, *a.shape[1:]), every)
+            zeros = jax.tree.map(jnp.zeros_like, trained)
+            gradient, losses = jax.lax.scan(accumulate, zeros, chunks)
+            losses = losses.reshape(own)
+        return gradient, (losses, drawn.family)
+
+    def step(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
+        adapt_key = jax.random.split(jax.random.fold_in(key, state.step))[1]
+        keys = (task_keys(key, state.step, batch), jax.random.split(adapt_key, batch))
+        gradient, (losses, families) = over_tasks(mesh, gradients)((tasks, state.learner), keys)
+        trained, rest = eqx.partition(state.learner, eqx.is_inexact_array)
+        loss = jnp.mean(losses)
+        updates, optimiser_state = optimiser.update(gradient, state.optimiser, trained)
+        learner = eqx.combine(optax.apply_updates(trained, updates), rest)
+        bad = ~jnp.isfinite(losses)
+        record = Record(
+            loss=loss,
+            bad_family=jnp.where(jnp.any(bad), families[jnp.argmax(bad)], -1),
+            finite=jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient)),
+        )
+        return TrainState(learner, optimiser_state, state.step + 1), record
+
+    return step
+
+
+def make_interval(
+    step: Callable[[TaskDistribution, TrainState], tuple[TrainState, Record]],
+    *,
+    steps: int,
+    scan: bool,
+) -> Callable[[TaskDistribution, TrainState], tuple[TrainState, Record]]:
+    """`steps` outer steps; the records are stacked.
+
+    `scan` makes them one compiled loop and one dispatch, which small networks want; a step that
+    takes a tenth of a second does not notice its dispatch, and compiles faster by itself.
+    """
+
+    def looped(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
+        arrays, static = eqx.partition(state, eqx.is_array)
+
+        def body(arrays: TrainState, _: None) -> tuple[TrainState, Record]:
+            state, record = step(tasks, eqx.combine(arrays, static))
+            return eqx.filter(state, eqx.is_array), record
+
+        arrays, records = jax.lax.scan(body, arrays, None, length=steps)
+        return eqx.combine(arrays, static), records
+
+    if scan:
+        return eqx.filter_jit(looped, donate="all-except-first")
+    compiled = jit(step, LARGE, donate="all-except-first")
+
+    def dispatched(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
+        records = []
+        for _ in range(steps):
+            state, record = compiled(tasks, state)
+            records.append(record)
+        return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *records)
+
+    return dispatched

@@ -1,0 +1,1 @@
+"""Sweeps over an experiment's options."""

@@ -1,0 +1,255 @@
+"""A sweep of an experiment's options: Optuna proposes, `run` carries out, and what falls behind is
+stopped early. Every trial is judged on the same meta-validation tasks; test tasks are never drawn.
+
+The folder holds `plan.json` (what is searched), `study.jsonl` (Optuna's own record), a run folder
+for each trial under `trials/`, and `best.json`. The same sweep in the same folder goes on: a trial
+that was stopped half-way is taken up at its checkpoint, and what is proposed depends on the seed
+and the trials before it alone.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from arml.experiment import Experiment, to_json
+from arml.experiment.folder import differences
+from arml.experiment.options import absolute
+from arml.results.files import alone
+from arml.results.folder import RunError, read_json, write_json
+from arml.tasks.options import FunctionsOptions
+from arml.tuning.search import Dimension, check_apart, chosen
+from arml.tuning.trial import End, attempt, attempt_apart
+
+FORMAT = 1
+RUN = "run"
+"""The attribute of a trial that names its folder, where that is not its number."""
+
+Watch = Callable[["Trial"], None]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is searched, and how."""
+
+    experiment: Experiment
+    search: tuple[Dimension, ...]
+    pruner: Literal["median", "hyperband", "none"] = "median"
+
+    def check(self) -> None:
+        """Refuse what cannot be run."""
+        self.experiment.check()
+        check_apart(self.search)
+
+    def with_values(self, values: Mapping[str, Any]) -> Experiment:
+        """The experiment of a trial."""
+        return chosen(self.experiment, values)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "format": FORMAT,
+            "experiment": to_json(absolute(self.experiment)),
+            "search": [str(dimension) for dimension in self.search],
+            "pruner": self.pruner,
+        }
+
+
+@dataclass
+class Trial:
+    """One choice of options, and how it went."""
+
+    number: int
+    folder: Path
+    values: dict[str, Any]
+    scores: dict[int, float] = field(default_factory=dict)
+    """Validation score by step."""
+    state: Literal["running", "complete", "pruned"] = "running"
+    why: str = ""
+    """Why it was ended, where its loss was not finite."""
+
+    @property
+    def score(self) -> float | None:
+        """The last one."""
+        return self.scores[max(self.scores)] if self.scores else None
+
+
+def optuna() -> Any:
+    """The package.
+
+    **Raises** `ValueError` if it is not installed.
+    """
+    try:
+        import optuna as package
+    except ImportError:
+        raise ValueError(
+            "expected the package optuna for a sweep, found none: install 'arml[tune]'"
+        ) from None
+    package.logging.set_verbosity(package.logging.ERROR)
+    return package
+
+
+class Study:
+    """Optuna's study of a sweep, which several threads may use."""
+
+    def __init__(self, sweep: Sweep, folder: Path) -> None:
+        package = self.optuna = optuna()
+        self.sweep, self.folder, self.lock = sweep, folder, threading.Lock()
+        journal = package.storages.journal
+        storage = package.storages.JournalStorage(
+            journal.JournalFileBackend(str(folder / "study.jsonl"))
+        )
+        steps, every = sweep.experiment.steps, sweep.experiment.validate_every
+        pruners = {
+            "median": lambda: package.pruners.MedianPruner(n_warmup_steps=steps // 10),
+            "hyperband": lambda: package.pruners.HyperbandPruner(
+                min_resource=every, max_resource=max(steps, every)
+            ),
+            "none": package.pruners.NopPruner,
+        }
+        # By the kind of tasks: mean squared error falls, accuracy rises.
+        falls = isinstance(sweep.experiment.tasks, FunctionsOptions)
+        self.study = package.create_study(
+            study_name="arml",
+            storage=storage,
+            direction="minimize" if falls else "maximize",
+            pruner=pruners[sweep.pruner](),
+            load_if_exists=True,
+        )
+        self.asked: dict[int, Any] = {}
+        self._take_up()
+
+    def _of(self, *states: str) -> list[Any]:
+        wanted = [self.optuna.trial.TrialState[state] for state in states]
+        return list(self.study.get_trials(deepcopy=False, states=wanted))
+
+    def _take_up(self) -> None:
+        """Queue the trials that were stopped half-way, with their values and their folders."""
+        for old in self._of("RUNNING"):
+            name = old.user_attrs.get(RUN, f"{old.number:04d}")
+            self.study.enqueue_trial(old.params, user_attrs={RUN: name})
+            self.study.tell(old.number, state=self.optuna.trial.TrialState.FAIL)
+
+    def next(self, trials: int) -> Trial | None:
+        """The next trial, or None if there are `trials`."""
+        with self.lock:
+            begun = len(self._of("RUNNING", "COMPLETE", "PRUNED"))
+            if begun >= trials:
+                return None
+            # Anew for each, so that a sweep that is taken up proposes what it would have.
+            self.study.sampler = self.optuna.samplers.TPESampler(
+                seed=self.sweep.experiment.seed + begun
+            )
+            asked = self.study.ask()
+            self.asked[asked.number] = asked
+            values = {one.path: one.suggest(asked) for one in self.sweep.search}
+            name = asked.user_attrs.get(RUN, f"{asked.number:04d}")
+            return Trial(asked.number, self.folder / "trials" / name, values)
+
+    def report(self, trial: Trial, step: int, score: float) -> bool:
+        """Note a validation score; whether the trial has fallen behind."""
+        with self.lock:
+            asked = self.asked[trial.number]
+            trial.scores[step] = score
+            asked.report(score, step)
+            return step < self.sweep.experiment.steps and bool(asked.should_prune())
+
+    def end(self, trial: Trial, end: End) -> None:
+        """Note that the trial is over."""
+        states = self.optuna.trial.TrialState
+        with self.lock:
+            trial.state = "complete" if end.how == "complete" else "pruned"
+            trial.why = end.why
+            if trial.state == "complete":
+                self.study.tell(trial.number, trial.score)
+            else:
+                self.study.tell(trial.number, state=states.PRUNED)
+
+    def ended(self) -> list[Trial]:
+        """The trials that are over, the best first, those that were ended early last."""
+        rows = [
+            Trial(
+                one.number,
+                self.folder / "trials" / one.user_attrs.get(RUN, f"{one.number:04d}"),
+                dict(one.params),
+                dict(one.intermediate_values),
+                "complete" if one.state.name == "COMPLETE" else "pruned",
+            )
+            for one in self._of("COMPLETE", "PRUNED")
+        ]
+        sign = 1 if self.study.direction.name == "MINIMIZE" else -1
+        return sorted(
+            rows, key=lambda row: (row.state, 0.0 if row.score is None else sign * row.score)
+        )
+
+
+def tune(
+    sweep: Sweep,
+    folder: Path | str,
+    *,
+    trials: int,
+    workers: int = 1,
+    watch: Watch = lambda trial: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Trial]:
+    """Try `trials` choices of the sweep's options in `folder`, `workers` at a time, each in a
+    process of its own if there are several; goes on with what the folder holds.
+
+    **Returns** the trials that are over, the best first.
+
+    **Raises** `ValueError` or `RunError` in one line: options that cannot be, a folder that holds
+    another sweep, Optuna not installed.
+    """
+    folder = Path(folder)
+    sweep.check()
+    for name, value in (("trials", trials), ("workers", workers)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}: raise it")
+    optuna()
+    with alone(folder):
+        _claim(sweep, folder)
+        study, broken = Study(sweep, folder), threading.Event()
+
+        def stopping() -> bool:
+            return broken.is_set() or stop()
+
+        def one_after_another() -> None:
+            carry_out = attempt if workers == 1 else attempt_apart
+            try:
+                while not stopping() and (trial := study.next(trials)) is not None:
+                    experiment = sweep.with_values(trial.values)
+                    report = partial(study.report, trial)
+                    end = carry_out(experiment, trial.folder, report, stopping)
+                    if end.how != "stopped":
+                        study.end(trial, end)
+                        watch(trial)
+            except BaseException:
+                broken.set()
+                raise
+
+        if workers == 1:
+            one_after_another()
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                for future in [pool.submit(one_after_another) for _ in range(workers)]:
+                    future.result()
+        return study.ended()
+
+
+def _claim(sweep: Sweep, folder: Path) -> None:
+    """Make the folder this sweep's, or check that it is."""
+    path = folder / "plan.json"
+    plan = json.loads(json.dumps(sweep.to_json()))
+    if not path.exists():
+        write_json(path, plan)
+        return
+    rows = differences(read_json(path), plan)
+    if rows:
+        raise RunError(
+            f"{folder} holds another sweep: {'; '.join(rows[:8])}. Give the options it was made "
+            "with to go on, or another folder to start anew"
+        )

@@ -1,0 +1,228 @@
+"""MUMOMAML: where it equals MAML, what each modulation does, and both encoders."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from arml.algorithms.maml import MAMLOptions
+from arml.algorithms.mumomaml import MUMOMAMLOptions, mumomaml
+from arml.core.episodes import Examples, Problem, Task
+from arml.core.inner import adaptable
+from arml.core.learner import Conditioned
+from arml.nn.networks import Conv4Options, Linear, MLPOptions
+from arml.nn.summaries import BidirectionalLSTM, bidirectional_lstm
+
+REGRESSION = Problem("regression", (2,), 1, 6, 4)
+VECTORS = Problem("classification", (3,), 2, 3, 2)
+IMAGES = Problem("classification", (16, 16, 1), 2, 2, 1)
+KEY = jax.random.key(0)
+TINY = {"width": 4, "layers": 1, "filters": 2}
+SMALL: dict[str, Any] = {"inner_steps": 1, "inner_rate": 0.05, **TINY}
+KINDS = ("sigmoid", "film", "softmax")
+
+
+def learner(problem: Problem = REGRESSION, **options: Any) -> Conditioned:
+    network = Conv4Options(filters=2) if problem is IMAGES else MLPOptions((5, 4), init="he")
+    net = network.build(problem, key=jax.random.key(1))
+    built: Conditioned = MUMOMAMLOptions(**(SMALL | options)).build(net, problem, key=KEY)
+    return built
+
+
+def task(problem: Problem = REGRESSION) -> Task:
+    rng = np.random.default_rng(0)
+
+    def examples(n: int) -> Examples:
+        x = jnp.asarray(rng.normal(size=(n, *problem.features)), jnp.float32)
+        if problem.kind == "classification":
+            return Examples(x, jnp.asarray(np.arange(n) % problem.outputs, jnp.int32))
+        return Examples(x, jnp.asarray(rng.normal(size=(n, 1)), jnp.float32))
+
+    return Task(examples(problem.support), examples(problem.query), jnp.zeros((), jnp.int32))
+
+
+@eqx.filter_jit
+def predictions(learner: Any, task: Task) -> jax.Array:
+    return learner.adapt(task.support, key=KEY).predict(task.query.x)
+
+
+@eqx.filter_jit
+@eqx.filter_value_and_grad
+def meta(learner: Any, task: Task) -> jax.Array:
+    return learner.meta_loss(task, key=KEY)
+
+
+@eqx.filter_jit
+def code_of(learner: Conditioned, support: Examples) -> jax.Array:
+    return learner.encode(support)[0]
+
+
+def zeroed(learner: Conditioned) -> Conditioned:
+    """The modulation sees nothing of the code."""
+    return eqx.tree_at(
+        lambda m: m.modulate.layers, learner, jax.tree.map(jnp.zeros_like, learner.modulate.layers)
+    )
+
+
+def perturbed(tree: Any) -> Any:
+    """No array is left constant, so that a misplaced bias shows."""
+    arrays, rest = eqx.partition(tree, eqx.is_inexact_array)
+    leaves, structure = jax.tree.flatten(arrays)
+    rng = np.random.default_rng(1)
+    leaves = [leaf + jnp.asarray(0.3 * rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves]
+    return eqx.combine(jax.tree.unflatten(structure, leaves), rest)
+
+
+@pytest.mark.parametrize("modulation", ["film", "softmax"])
+def test_with_a_neutral_modulation_it_is_maml(modulation):
+    """FiLM by zero is the identity, and so is attention to all units alike."""
+    ours = zeroed(learner(modulation=modulation))
+    maml = MAMLOptions(inner_steps=1, inner_rate=0.05).build(ours.net, REGRESSION, key=KEY)
+    np.testing.assert_allclose(predictions(ours, task()), predictions(maml, task()), rtol=1e-5)
+    (loss, gradient), (theirs, expected) = meta(ours, task()), meta(maml, task())
+    np.testing.assert_allclose(loss, theirs, rtol=1e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),
+        gradient.net,
+        expected.net,
+    )
+
+
+def test_a_sigmoid_of_zero_halves_the_pre_activations():
+    """So that two hidden layers, whose biases start at zero, leave a quarter."""
+    ours, x = zeroed(learner()), task().query.x
+    net = ours.modulate(ours.net, jnp.ones(8))
+    first = net.body.blocks[0]
+    expected = jax.nn.relu(first.layer(x) / 2)
+    np.testing.assert_allclose(first(x)[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(net.body(x), ours.net.body(x) / 4, rtol=1e-5)
+
+
+def dense(layer: Linear, x: np.ndarray) -> np.ndarray:
+    return x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize("modulation", KINDS)
+def test_the_modulated_network_by_hand(modulation):
+    ours = perturbed(learner(modulation=modulation))
+    code = np.random.default_rng(2).normal(size=8)
+    x = expected = np.asarray(task().query.x)
+    for block, layer in zip(ours.net.body.blocks, ours.modulate.layers, strict=True):
+        z, tau = dense(block.layer, expected), dense(layer, code)
+        if modulation == "sigmoid":
+            z = z * sigmoid(tau)
+        elif modulation == "film":
+            z = z * (1 + tau[: len(tau) // 2]) + tau[len(tau) // 2 :]
+        else:
+            z = z * np.exp(tau) / np.mean(np.exp(tau))
+        expected = np.maximum(z, 0)
+    expected = dense(ours.net.head, expected)
+    net = ours.modulate(ours.net, jnp.asarray(code, jnp.float32))
+    np.testing.assert_allclose(net(jnp.asarray(x)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("problem", [REGRESSION, IMAGES], ids=["vectors", "images"])
+def test_the_modulation_is_held_while_the_weights_adapt(problem):
+    ours, support = learner(problem, modulation="film", inner_rate=0.5), task(problem).support
+
+    @eqx.filter_jit
+    def both(m: Conditioned) -> Any:
+        start = m.modulate(m.net, m.encode(support)[0])
+        return start, m.inner(lambda net: m.loss(net(support.x), support.y), start)
+
+    start, after = both(ours)
+    assert np.any(start.head.weight != after.head.weight)
+    for old, new in zip(start.body.blocks, after.body.blocks, strict=True):
+        jax.tree.map(np.testing.assert_array_equal, old.film, new.film)
+        moved = jax.tree.map(lambda a, b: bool(np.any(a != b)), old.layer, new.layer)
+        assert any(jax.tree.leaves(moved))
+
+
+def test_equal_learned_rates_are_one_rate():
+    plain, learned = (learner(modulation="film", learn_rates=learn) for learn in (False, True))
+    np.testing.assert_allclose(predictions(plain, task()), predictions(learned, task()), rtol=1e-5)
+    rates = jax.tree.structure(learned.inner.rate)
+    start = learned.modulate(learned.net, jnp.zeros(8))
+    assert rates == jax.tree.structure(adaptable(start))
+
+
+def lstm_in_loops(lstm: BidirectionalLSTM, sequence: np.ndarray) -> np.ndarray:
+    """PyTorch's equations, one gate and one step at a time, in double precision."""
+    for layer in lstm.layers:
+        read = []
+        for cell, order in zip(layer, (1, -1), strict=True):
+            w, b, u = (
+                np.asarray(a, np.float64)
+                for a in (cell.input_gates.weight, cell.input_gates.bias, cell.state_gates)
+            )
+            d = len(u)
+            h, c, states = np.zeros(d), np.zeros(d), []
+            for x in sequence[::order]:
+                i, f, g, o = (
+                    x @ w[:, k * d : (k + 1) * d]
+                    + b[k * d : (k + 1) * d]
+                    + h @ u[:, k * d :][:, :d]
+                    for k in range(4)
+                )
+                c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+                h = sigmoid(o) * np.tanh(c)
+                states.append(h)
+            read.append(np.array(states)[::order])
+        sequence = np.concatenate(read, axis=1)
+        last = np.concatenate([read[0][-1], read[1][0]])
+    return last
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_lstm_in_loops(layers):
+    lstm = perturbed(bidirectional_lstm(3, 4, layers=layers, key=KEY))
+    sequence = np.random.default_rng(4).normal(size=(5, 3))
+    code = eqx.filter_jit(lstm)(jnp.asarray(sequence, jnp.float32))
+    np.testing.assert_allclose(code, lstm_in_loops(lstm, sequence), rtol=1e-4, atol=1e-6)
+
+
+def test_the_lstm_starts_as_pytorchs():
+    for ahead, back in bidirectional_lstm(3, 16, layers=2, key=KEY).layers:
+        for cell in (ahead, back):
+            for weight in (cell.input_gates.weight, cell.state_gates):
+                assert 0.23 < np.abs(weight).max() <= 0.25
+            np.testing.assert_array_equal(cell.input_gates.bias, 0)
+        assert np.any(ahead.state_gates != back.state_gates)
+
+
+def test_order_matters_to_the_encoder_of_sequences_and_not_to_that_of_images():
+    for problem, same in ((REGRESSION, False), (VECTORS, False), (IMAGES, True)):
+        ours, (x, y) = learner(problem), task(problem).support
+        shuffled = np.roll(np.arange(len(y)), 1)
+        code, other = (
+            code_of(ours, Examples(x, y)),
+            code_of(ours, Examples(x[shuffled], y[shuffled])),
+        )
+        assert np.any(code != 0)
+        assert np.allclose(code, other, rtol=1e-4, atol=1e-6) == same
+
+
+def test_labels_matter_to_the_encoder_of_sequences_and_not_to_that_of_images():
+    for problem, same in ((REGRESSION, False), (VECTORS, False), (IMAGES, True)):
+        ours, (x, y) = learner(problem), task(problem).support
+        code, other = code_of(ours, Examples(x, y)), code_of(ours, Examples(x, y[::-1]))
+        assert np.array_equal(code, other) == same
+
+
+def test_presets():
+    images = mumomaml(Problem("classification", (84, 84, 3), 5, 1, 15))
+    assert (images.modulation, images.width, images.filters) == ("sigmoid", 128, 32)
+    np.testing.assert_allclose(images.inner_rate, 0.05)
+    regression = mumomaml(REGRESSION)
+    assert (regression.width, regression.layers, regression.inner_rate) == (40, 2, 0.001)
+    for options in (images, regression):
+        options.check()
+    with pytest.raises(ValueError, match="width must be at least 1"):
+        MUMOMAMLOptions(width=0).check()

@@ -1,0 +1,123 @@
+"""ProtoNet is a Gaussian classifier in its embedding."""
+
+from functools import cache
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from arml.algorithms.protonet import ProtoNet, ProtoNetOptions
+from arml.core.episodes import Examples, Problem, Task
+from arml.nn.networks import MLPOptions
+from arml.nn.prototypes import ABSENT, ClassMeans
+from contract import Blobs
+
+KEY = jax.random.key(0)
+
+
+def problem(ways: int = 3, shots: int = 2) -> Problem:
+    return Problem("classification", (4,), ways, shots, 3)
+
+
+@cache
+def task(of: Problem, seed: int = 1) -> Task:
+    return Blobs(of).sample(jax.random.key(seed))
+
+
+@cache
+def protonet(of: Problem, hidden: tuple[int, ...] = (8,)) -> ProtoNet:
+    net = MLPOptions(hidden=hidden, init="he").build(of, key=KEY)
+    return ProtoNetOptions().build(net, of, key=KEY)
+
+
+@eqx.filter_jit
+def predict(learner: ProtoNet, support: Examples, x: jax.Array) -> jax.Array:
+    return learner.adapt(support, key=KEY).predict(x)
+
+
+def embedded(learner: ProtoNet, x: jax.Array) -> np.ndarray:
+    """The body's one hidden layer, in float64."""
+    layer = learner.body.blocks[0].layer
+    weight, bias = np.asarray(layer.weight, np.float64), np.asarray(layer.bias, np.float64)
+    return np.maximum(np.asarray(x, np.float64) @ weight + bias, 0)
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+
+def test_it_is_the_bayes_rule_of_gaussian_classes_of_covariance_one_half():
+    """Without hidden layers the embedding is the input itself."""
+    of = problem()
+    on, learner = task(of), protonet(of, ())
+    (x, y), queries = on.support, np.asarray(on.query.x, np.float64)
+    covariance = np.eye(4) / 2
+    log_density = np.empty((len(queries), 3))
+    for k in range(3):
+        away = queries - np.asarray(x, np.float64)[np.asarray(y) == k].mean(axis=0)
+        mahalanobis = np.sum(away * np.linalg.solve(covariance, away.T).T, axis=1)
+        log_density[:, k] = -0.5 * (mahalanobis + np.linalg.slogdet(2 * np.pi * covariance)[1])
+    posterior = log_softmax(log_density)  # equal priors
+    ours = log_softmax(np.asarray(predict(learner, on.support, on.query.x), np.float64))
+    np.testing.assert_allclose(ours, posterior, rtol=1e-4, atol=1e-4)
+
+
+def test_it_is_linear_in_the_embedding():
+    """Along a line the difference of two logits has no curvature, though each logit has."""
+    of = problem()
+    on, learner = task(of), protonet(of, ())
+    line = jnp.linspace(-2, 2, 9)[:, None] * jax.random.normal(KEY, (4,))
+    logits = np.asarray(predict(learner, on.support, line), np.float64)
+    apart = logits - logits[:, :1]
+    np.testing.assert_allclose(np.diff(apart, 2, axis=0), 0, atol=1e-4)
+    assert np.all(np.abs(np.diff(logits, 2, axis=0)) > 0.01)
+
+
+def test_meta_loss_against_numpy():
+    of = problem()
+    on, learner = task(of), protonet(of)
+    support, query = embedded(learner, on.support.x), embedded(learner, on.query.x)
+    means = np.stack([support[np.asarray(on.support.y) == k].mean(axis=0) for k in range(3)])
+    distances = np.sum((query[:, None] - means[None]) ** 2, axis=-1)
+    expected = -np.mean(log_softmax(-distances)[np.arange(len(query)), np.asarray(on.query.y)])
+    ours = eqx.filter_jit(learner.meta_loss)(on, key=KEY)
+    np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_with_one_example_a_class_it_is_the_nearest_neighbour():
+    of = problem(ways=5, shots=1)
+    on, learner = task(of), protonet(of)
+    x = jax.random.normal(KEY, (50, 4))
+    support, query = embedded(learner, on.support.x), embedded(learner, x)
+    nearest = [np.argmin([np.linalg.norm(q - s) for s in support]) for q in query]
+    ours = np.argmax(predict(learner, on.support, x), axis=1)
+    np.testing.assert_array_equal(ours, np.asarray(on.support.y)[nearest])
+
+
+def test_classes_that_a_task_lacks_take_no_part():
+    """A learner for five classes on a task of three is the learner for three."""
+    few, many = protonet(problem()), protonet(problem(ways=5))
+    on, labels = task(problem()), jnp.array([0, 2, 4])
+    spread = on._replace(
+        support=on.support._replace(y=labels[on.support.y]),
+        query=on.query._replace(y=labels[on.query.y]),
+    )
+    ours = predict(many, spread.support, on.query.x)
+    expected = predict(few, on.support, on.query.x)
+    np.testing.assert_allclose(ours[:, labels], expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(ours[:, [1, 3]], ABSENT)
+
+    gradient = eqx.filter_jit(eqx.filter_value_and_grad(lambda m, t: m.meta_loss(t, key=KEY)))
+    (loss, ours), (same, expected) = gradient(many, spread), gradient(few, on)
+    np.testing.assert_allclose(loss, same, rtol=1e-5)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+        assert np.any(a)
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-6)
+
+
+def test_the_prototype_of_a_class_without_examples_is_zero():
+    e = jnp.ones((2, 3))
+    means = ClassMeans(2)(e, e, jnp.array([1, 1]))
+    np.testing.assert_array_equal(means, [[0, 0, 0], [1, 1, 1]])

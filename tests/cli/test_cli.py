@@ -1,0 +1,315 @@
+"""The command line, from outside: what it prints, what it writes, what it refuses."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import jax
+import numpy as np
+import pytest
+
+import arml
+from arml.cli import main
+from arml.cli.show import _rows
+from arml.experiment.recipes import RECIPES
+from arml.experiment.scoring import FLOORS
+from arml.results.folder import read_json, read_result
+
+PACE = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
+SMALL = f"{PACE} --batch 4 --hidden 8 --inner-steps 1 --chunk 10".split()
+ARML = [*SMALL, *["--width", "4", "--vertices", "3", "--summary", "mlp", "--algorithm-hidden"]]
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+class Run(NamedTuple):
+    """What the table needs of a scored run."""
+
+    folder: Path
+    result: dict[str, Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _optax_promotes():
+    """Optax's bias correction adds a float to an integer count."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def maml(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "maml"
+    assert main(["train", "regression2d/maml", "--run", str(folder), *SMALL, "--tensorboard"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def relational(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "arml"
+    assert main(["train", "regression2d/arml-paper", "--run", str(folder), *ARML]) == 0
+    return folder
+
+
+def evaluated(capsys, *arguments):
+    capsys.readouterr()
+    assert main(["evaluate", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys, *arguments):
+    """The one line that a command says when it refuses."""
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("arml: error: ")
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+def test_list_as_json_names_everything(capsys):
+    assert main(["list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {entry["name"] for entry in found["algorithms"]} >= {"maml", "arml"}
+    assert [entry["name"] for entry in found["recipes"]] == list(RECIPES)
+    names = {entry["name"] for entry in found["datasets"]}
+    assert names >= {"functions", "folders", "prepared", "plain-multi", "omniglot"}
+    assert all(e["description"].endswith(".") for entries in found.values() for e in entries)
+    for entry in found["recipes"]:
+        needs_data = entry["name"].startswith("folders/")
+        assert ("--data FOLDER_OR_ZIP..." in entry["command"]) == needs_data
+        assert entry.get("expected", 0.0) is not None
+
+
+def test_list_and_help_for_people(capsys):
+    assert main(["list"]) == 0
+    assert main([]) == 0
+    assert main(["train", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "regression2d/arml-official" in said
+    assert "usage: arml COMMAND" in said
+
+
+def test_help_of_a_recipe_lists_its_options(capsys):
+    assert main(["train", "regression2d/arml", "--help"]) == 0
+    said = capsys.readouterr().out
+    for option in ("--run", "--inner-rate", "--vertices", "--hidden", "--algorithm-hidden"):
+        assert option in said
+    assert "Tasks of one outer step." in said
+    assert "--recipe" not in said
+
+
+def test_the_library_and_its_help_load_no_jax():
+    code = "import sys, arml, arml.cli; arml.cli.main([]); sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_public_names_exist():
+    for name in arml.__all__:
+        assert getattr(arml, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = arml.nothing
+
+
+def test_training_leaves_config_metrics_and_events(maml):
+    config = read_json(maml / "config.json")
+    assert config["recipe"] == "regression2d/maml"
+    assert config["experiment"]["network"] == {"kind": "mlp", "hidden": [8], "init": "authors"}
+    assert config["experiment"]["algorithm"]["inner_steps"] == 1
+    lines = [json.loads(line) for line in (maml / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [10, 10, 20, 20]
+    assert all("loss" in line or "validation" in line for line in lines)
+    assert list((maml / "tensorboard").glob("events*"))
+
+
+def test_training_a_finished_run_again_changes_nothing(maml, capsys):
+    before = (maml / "metrics.jsonl").read_bytes()
+    assert main(["train", "regression2d/maml", *SMALL, "--run", str(maml)]) == 0
+    assert (maml / "metrics.jsonl").read_bytes() == before
+    said = capsys.readouterr().out
+    assert "already trained for 20 steps" in said
+    assert "validation score" in said
+    assert "next: arml evaluate" in said
+
+
+def test_a_finished_run_without_validation_records_is_done_too(maml, tmp_path, capsys):
+    folder = tmp_path / "copy"
+    shutil.copytree(maml, folder)
+    (folder / "metrics.jsonl").unlink()
+    assert main(["train", "--run", str(folder), "regression2d/maml", *SMALL]) == 0
+    assert "next: arml evaluate" in capsys.readouterr().out
+
+
+def test_two_runs_of_a_recipe_have_two_headings():
+    result = json.loads((RESULTS / "regression2d" / "maml" / "seed-0" / "result.json").read_text())
+    named = [
+        [row.recipe for row in _rows([Run(Path("a"), first), Run(Path("b"), second)])]
+        for first, second in (
+            (result, result),
+            (result, {**result, "seed": 7}),
+            (result, {**result, "recipe": "regression2d/other"}),
+        )
+    ]
+    assert named == [
+        ["regression2d/maml, a", "regression2d/maml, b"],
+        ["regression2d/maml, seed 0", "regression2d/maml, seed 7"],
+        ["regression2d/maml", "regression2d/other"],
+    ]
+
+
+def test_evaluate_writes_what_it_prints(maml, capsys):
+    result = evaluated(capsys, maml, "--tasks", 25)
+    assert read_result(maml / "result.json") == result
+    assert result["score"]["n"] == 25
+    assert sum(family["n"] for family in result["families"].values()) == 25
+    weighted = sum(f["n"] * f["mean"] for f in result["families"].values() if f["n"]) / 25
+    assert result["score"]["mean"] == pytest.approx(weighted)
+    assert result["score"]["ci95"] > 0
+    assert result["protocol"] == "10-shot, 10 queries, inputs U[0, 5], noise 0.3"
+    assert result["floor"] == FLOORS[0.0, 5.0]
+    assert result["parameters"] == 2 * 8 + 8 + 8 + 1
+    assert (result["steps"], result["inner_steps"], result["metric"]) == (20, 1, "mse")
+    assert {"arml", "jax", "jaxlib", "equinox", "optax", "python", "numpy"} == {*result["versions"]}
+    assert result["commit"] is None or len(result["commit"].partition("-")[0]) == 40
+    assert result["seconds"] > 0
+    assert "core" in result["device"]
+
+
+def test_other_splits_and_steps_leave_the_result_alone(maml, tmp_path, capsys):
+    main(["evaluate", str(maml), "--tasks", "10"])
+    before = (maml / "result.json").read_bytes()
+    more = evaluated(capsys, maml, "--tasks", 10, "--steps", 2, "--out", tmp_path / "more.json")
+    assert more["inner_steps"] == 2
+    assert read_result(tmp_path / "more.json") == more
+    validation = evaluated(capsys, maml, "--tasks", 10, "--split", "validation")
+    assert validation["score"] != json.loads(before)["score"]
+    assert (maml / "result.json").read_bytes() == before
+
+
+def test_two_runs_are_compared_task_by_task(maml, relational, capsys):
+    result = evaluated(capsys, relational, "--tasks", 20, "--against", maml)
+    other = evaluated(capsys, maml, "--tasks", 20)
+    gap = result["against"]["difference"]
+    assert gap["mean"] == pytest.approx(result["score"]["mean"] - other["score"]["mean"])
+    assert result["against"]["score"] == other["score"]
+    assert gap["n"] == sum(family["n"] for family in gap["families"].values()) == 20
+    same = evaluated(capsys, maml, "--tasks", 10, "--against", maml)["against"]["difference"]
+    assert (same["mean"], same["ci95"]) == (0, 0)
+
+
+def test_runs_on_other_tasks_are_not_compared(maml, tmp_path, capsys):
+    other = tmp_path / "other"
+    main(["train", "regression2d/maml", "--run", str(other), *SMALL, "--shots", "5"])
+    said = refused(capsys, "evaluate", maml, "--tasks", 10, "--against", other)
+    assert "differ in their tasks" in said
+    assert "'shots': 5" in said
+
+
+def test_from_training_to_the_page(maml, relational, tmp_path, capsys):
+    for folder in (maml, relational):
+        assert main(["evaluate", str(folder), "--tasks", "30"]) == 0
+    table = capsys.readouterr().out
+    for words in ("in the paper", "0.44", "best possible", "sinusoid"):
+        assert words in table
+    out = relational / "explain"
+    assert main(["explain", str(relational), "--out", str(out), "--tasks", "20"]) == 0
+    assert {path.suffix for path in out.iterdir()} == {".png", ".svg", ".json"}
+    page = tmp_path / "page.html"
+    assert main(["report", str(maml), str(relational), "--out", str(page)]) == 0
+    assert "regression2d/arml-paper" in page.read_text()
+
+
+def test_explaining_maml_says_that_there_is_nothing_to_show(maml, tmp_path, capsys):
+    assert "something inside to show" in refused(capsys, "explain", maml, "--out", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("tarin", "did you mean 'train'?"),
+        ("train", "expected a recipe, got none"),
+        ("train regression2d/armll --run R", "did you mean 'regression2d/arml'?"),
+        ("train --run R nosuch", "unknown recipe 'nosuch'"),
+        ("train --run regression2d/maml nosuch", "unknown recipe 'nosuch'"),
+        ("train --run regression2d/maml", "expected a recipe, got none"),
+        ("train nosuch --run regression2d/maml", "unknown recipe 'nosuch'"),
+        ("train regression2d/maml", "expected --run PATH, got none"),
+        ("train regression2d/maml --run R --inner-rat 1", "did you mean --inner-rate?"),
+        ("train regression2d/maml --run R --inner-rate -1", "inner_rate must be 0 or more, got -1"),
+        ("train regression2d/maml --run R --inner-rate fast", "'fast'"),
+        ("train regression2d/maml --run R --outer-rate -1", "outer_rate must be above 0, got -1"),
+        ("train regression2d/maml --run R --steps 0", "steps must be at least 1, got 0"),
+        ("train regression2d/maml --run R --init odd", "'authors', 'he'"),
+        ("train regression2d/maml --run R --shots 0", "shots must be 1 or more, got 0"),
+        ("train folders/maml --run R", "give --data FOLDER_OR_ZIP..."),
+        ("train folders/maml --run R --data nowhere", "nowhere"),
+        ("evaluate R", "expected a run folder with a config.json"),
+        ("explain R --out O", "expected a run folder with a config.json"),
+        ("report R --out O", "expected a run folder with a config.json"),
+    ],
+)
+def test_refusals_are_one_line_that_helps(command, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert says in refused(capsys, *command.split())
+    assert not (tmp_path / "R" / "config.json").exists()
+
+
+def test_a_number_of_tasks_must_be_one(maml, capsys):
+    assert "tasks must be at least 1, got 0" in refused(capsys, "evaluate", maml, "--tasks", 0)
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(capsys):
+    for place in ("--debug train nothing", "train nothing --debug"):
+        assert main(place.split()) == 2
+        said = capsys.readouterr().err
+        assert "Traceback" in said
+        assert said.splitlines()[-1].startswith("arml: error: unknown recipe 'nothing'")
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    """Ten classes of four noisy images, each class of another colour."""
+    folder = tmp_path_factory.mktemp("data") / "colours"
+    rng = np.random.default_rng(0)
+    for name in range(10):
+        (folder / f"class{name}").mkdir(parents=True)
+        colour = rng.integers(0, 255, 3)
+        for i in range(4):
+            image = np.clip(colour + rng.normal(0, 8, (16, 16, 3)), 0, 255).astype(np.uint8)
+            assert cv2.imwrite(str(folder / f"class{name}" / f"{i}.png"), image)
+    return folder
+
+
+@pytest.mark.slow
+def test_folders_of_pictures(pictures, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    # A relative path, so that the run must not depend on where it was started.
+    monkeypatch.chdir(pictures.parent)
+    run = tmp_path / "run"
+    pace = "--steps 2 --interval 1 --checkpoint-every 2 --validate-every 2 --validation-tasks 2"
+    small = "--ways 2 --shots 1 --queries 2 --size 16 --filters 2 --inner-steps 1 --batch 1"
+    small += " --first-order --split-seed 1 --chunk 2"
+    given = ["--data", "colours", "--run", str(run), *pace.split(), *small.split()]
+    assert main(["train", "folders/maml", *given]) == 0
+    monkeypatch.chdir(tmp_path)
+    result = evaluated(capsys, run, "--tasks", 4)
+    assert result["metric"] == "accuracy"
+    assert 0 <= result["score"]["mean"] <= 1
+    assert list(result["families"]) == ["colours"]
+    assert result["floor"] is None
+    assert result["protocol"] == ("2-way 1-shot, 2 queries, 16 px, batch statistics (transductive)")
+    many = [
+        word if word != "2" or given[i - 1] != "--ways" else "9" for i, word in enumerate(given)
+    ]
+    monkeypatch.chdir(pictures.parent)
+    fresh = ["train", "folders/maml", *many, "--run", tmp_path / "other"]
+    assert "9-way" in refused(capsys, *fresh)
+
+
+def test_floors_are_those_that_were_measured():
+    for name, inputs in (("regression2d", (0.0, 5.0)), ("regression2d-wide", (-5.0, 5.0))):
+        measured = read_result(RESULTS / "floor" / f"{name}.json")["score"]["mean"]
+        assert FLOORS[inputs] == pytest.approx(measured, abs=0.002)

@@ -1,0 +1,123 @@
+"""How programs are compiled, and that they are kept."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from arml.cli import environment
+from arml.core.compilation import LARGE, ONCE, _known, jit, short, unbatched, vmap
+from arml.results.machine import cores
+
+
+def test_a_setting_that_xla_does_not_know_is_left_out():
+    assert jit(lambda x: 2 * x, {"xla_cpu_no_such_setting": True})(jnp.ones(2)).sum() == 4
+
+
+def test_this_xla_knows_every_setting():
+    assert [name for name, value in (ONCE | LARGE).items() if not _known(name, value)] == []
+
+
+def test_a_short_program_takes_what_filter_jit_takes():
+    scaled = short(lambda tree, by: jax.tree.map(lambda a: by * a, tree["a"]))
+    assert scaled({"a": jnp.ones(2), "name": "static"}, 3.0).sum() == 6
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name in ("JAX_COMPILATION_CACHE_DIR", *environment.SETTINGS):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path))
+    return tmp_path / "compiled"
+
+
+PROGRAM = """
+from arml.cli.environment import keep_compiled
+keep_compiled()
+import jax, jax.numpy as jnp
+print(jax.jit(lambda x: jnp.sin(jnp.cumsum(x @ x.T)))(jnp.ones((7, 3))).sum())
+"""
+
+
+def run_program() -> tuple[str, str]:
+    environment = {**os.environ, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout, done.stderr
+
+
+def test_programs_are_kept_and_a_truncated_one_is_compiled_anew(folder):
+    first, _ = run_program()
+    (kept,) = folder.glob("*/jit__lambda*")
+    kept.write_bytes(kept.read_bytes()[:100])
+    again, said = run_program()
+    assert again == first
+    assert "Error reading persistent compilation cache entry" in said
+
+
+def test_jax_own_variables_are_followed(folder, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
+    environment.keep_compiled()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "elsewhere"
+
+
+def test_each_core_is_a_device_unless_jax_is_told_otherwise(monkeypatch):
+    name = "JAX_NUM_CPU_DEVICES"
+    monkeypatch.setenv(name, "")  # so that it is put back
+    monkeypatch.delenv(name)
+    environment.cores_as_devices()  # the tests' own XLA_FLAGS say how many there are
+    assert name not in os.environ
+    monkeypatch.setenv("XLA_FLAGS", "")
+    environment.cores_as_devices()
+    assert int(os.environ[name]) == cores()
+    monkeypatch.setenv(name, "3")
+    environment.cores_as_devices()
+    assert os.environ[name] == "3"
+
+
+def test_the_oldest_programs_make_room(folder, monkeypatch):
+    monkeypatch.setattr(environment, "LARGEST", 250)
+    (folder / "processor").mkdir(parents=True)
+    for age in range(5):
+        path = folder / "processor" / str(age)
+        path.write_bytes(bytes(100))
+        os.utime(path, (1000 - age, 1000 - age))
+    environment.keep_compiled()
+    assert sorted(path.name for path in folder.glob("*/*")) == ["0", "1"]
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_one_element_is_mapped_as_several_are(n):
+    x = {"a": jnp.arange(2.0 * n).reshape(n, 2)}, jnp.arange(1.0 * n)
+    ours, theirs = (
+        mapped(lambda tree, i: (tree["a"].sum() + i, tree["a"] * 2))(*x)
+        for mapped in (vmap, jax.vmap)
+    )
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_matrices_of_a_batch_reach_lapack_one_at_a_time():
+    """As two batches at once never end where there are two threads."""
+    spread = jax.random.normal(jax.random.key(0), (6, 5, 5))
+    matrices = spread @ spread.mT
+
+    def values(one, other):
+        """Of two matrices, with nothing between them that would keep the second waiting."""
+        return [unbatched(jnp.linalg.eigh)(matrix)[0] for matrix in (one, other)]
+
+    mapped = jax.jit(jax.vmap(values))
+    lapack = [
+        line
+        for line in mapped.lower(matrices, 2 * matrices).as_text().splitlines()
+        if "@lapack_ssyevd" in line
+    ]
+    assert lapack
+    assert not any("tensor<6x" in line for line in lapack)
+    once, twice = mapped(matrices, 2 * matrices)
+    assert jnp.allclose(once, jnp.linalg.eigvalsh(matrices), atol=1e-4)
+    assert jnp.allclose(twice, 2 * once, atol=1e-4)

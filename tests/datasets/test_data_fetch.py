@@ -1,0 +1,163 @@
+"""Downloads: checked, cached, and taken up where they broke off."""
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import archives
+from archives import tar
+from arml.cli import main
+from arml.datasets import catalogue
+from arml.datasets.cache import default_folder
+from arml.datasets.catalogue import Archive
+from arml.datasets.fetch import download
+from arml.datasets.store import open_store, place
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one content, in parts if asked; breaks off after `broken` bytes of an answer."""
+
+    content = b""
+    kind = "application/octet-stream"
+    broken: int | None = None
+    ranges = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[str | None] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        wanted = self.headers.get("Range")
+        self.server.asked.append(wanted)
+        content, first = self.server.content, 0
+        if wanted and self.server.ranges:
+            first = int(wanted.removeprefix("bytes=").removesuffix("-"))
+            if first >= len(content):
+                self.send_response(416)
+                self.end_headers()
+                return
+        self.send_response(206 if first else 200)
+        self.send_header("Content-Length", str(len(content) - first))
+        self.send_header("Content-Type", self.server.kind)
+        self.end_headers()
+        self.wfile.write(content[first:][: self.server.broken])
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def offered(server: Server, content: bytes, *, checked: bool = True) -> Archive:
+    server.content = content
+    host, port = server.server_address[:2]
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest() if checked else None
+    return Archive("x.bin", 0, md5, f"http://{host}:{port}/x.bin", "fetch it")
+
+
+def downloads() -> set[str]:
+    return {path.name for path in (default_folder() / "downloads").iterdir()}
+
+
+def test_a_download_is_cached(server):
+    seen: list[tuple[str, int, int]] = []
+    archive = offered(server, b"content" * 1000)
+    path = download(archive, lambda *at: seen.append(at))
+    assert path.read_bytes() == server.content
+    assert seen[-1] == ("downloading x.bin", 7000, 7000)
+    assert download(archive) == path
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_download_goes_on_where_it_broke_off(server, ranges):
+    archive = offered(server, bytes(range(256)) * 8000)
+    server.broken, server.ranges = 1_500_000, ranges
+    with pytest.raises(ValueError, match="the same command goes on with it"):
+        download(archive)
+    assert downloads() == {"x.bin.part"}
+    server.broken = None
+    assert download(archive).read_bytes() == server.content
+    assert server.asked[0] is None
+    assert server.asked[1] is not None
+    assert int(server.asked[1].removeprefix("bytes=").removesuffix("-")) > 0
+    assert downloads() == {"x.bin"}
+
+
+def test_a_part_that_is_too_long_is_thrown_away(server):
+    archive = offered(server, b"content")
+    folder = default_folder() / "downloads"
+    folder.mkdir(parents=True)
+    (folder / "x.bin.part").write_bytes(b"something else altogether")
+    assert download(archive).read_bytes() == b"content"
+
+
+def test_a_wrong_checksum_and_a_web_page_are_refused(server):
+    archive = replace(offered(server, b"<html>quota</html>"), md5="0" * 32)
+    with pytest.raises(ValueError, match="expected a file with MD5 000000000000"):
+        download(archive)
+    assert downloads() == set()
+    server.kind = "text/html; charset=utf-8"
+    with pytest.raises(ValueError, match="a web page"):
+        download(offered(server, b"<html>quota</html>", checked=False))
+    assert downloads() == set()
+
+
+def test_what_is_not_there(server):
+    archive = offered(server, b"content")
+    for url in (archive.url.replace("http://", "https://"), "http://127.0.0.1:9/x.bin"):
+        with pytest.raises(ValueError, match="fetch it, and give it with --from") as caught:
+            download(replace(archive, url=url))
+        assert "\n" not in str(caught.value)
+
+
+def test_prepare_downloads_and_checks(server, tmp_path, monkeypatch, capsys):
+    content = tar(tmp_path / "made.tar.gz", archives.dtd()).read_bytes()
+    archive = replace(offered(server, content), name="dtd-r1.0.1.tar.gz")
+    known = catalogue.ORIGINS["dtd"]
+    monkeypatch.setitem(catalogue.ORIGINS, "dtd", replace(known, archives=(archive,)))
+    assert main(["data", "prepare", "texture", "--size", "16"]) == 0
+    store = open_store(place("texture"))
+    assert store.index["families"]["texture"]["source"] == [
+        {"archive": "dtd-r1.0.1.tar.gz", "md5": archive.md5}
+    ]
+    # It is there now: nothing is fetched, decoded or even asked for.
+    assert main(["data", "prepare", "texture", "--size", "16"]) == 0
+    assert len(server.asked) == 1
+    assert main(["data", "prepare", "texture", "--size", "32"]) == 2
+    assert "holds a data set with the size 16, not 32" in capsys.readouterr().err
+
+
+def test_what_may_not_be_passed_on_is_asked_for_before_anything_is_fetched(server, capsys):
+    for name, where in (
+        ("plain-multi", "github.com/visipedia/fgvcx_fungi_comp"),
+        ("art-multi", "github.com/visipedia/fgvcx_fungi_comp"),
+        ("fungi", "github.com/visipedia/fgvcx_fungi_comp"),
+        ("mini-imagenet", "image-net.org"),
+        ("tiered-imagenet", "image-net.org"),
+    ):
+        assert main(["data", "prepare", name]) == 2
+        said = capsys.readouterr().err
+        assert "may not be passed on" in said
+        assert where in said
+        assert "--from" in said
+        assert not place(name).exists()

@@ -1,0 +1,299 @@
+"""The whole of `arml data prepare` on small archives in the layouts of the published ones."""
+
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import archives
+from archives import pack, picture, shade, tar, unpack
+from arml.cli import main
+from arml.datasets.catalogue import PLAIN
+from arml.datasets.layouts.authors import METHOD
+from arml.datasets.layouts.reading import Picture
+from arml.datasets.published import drawn, published, select, write_published
+from arml.datasets.splits import PARTS
+from arml.datasets.store import Store, open_store, verify
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def prepare(name: str, *given: Path, **options: object) -> Store:
+    """`arml data prepare` with archives of our own, which have no published checksum."""
+    words = ["data", "prepare", name, "--unverified", "--size", "16", "--from", *map(str, given)]
+    for option, value in options.items():
+        words += [f"--{option}", str(value)]
+    assert main(words) == 0
+    store = open_store(Path(str(options.get("out") or "")) if "out" in options else home(name))
+    verify(store)
+    return store
+
+
+def home(name: str) -> Path:
+    from arml.datasets.store import place
+
+    return place(name)
+
+
+def pixels(store: Store, family: str) -> dict[str, set[int]]:
+    """Each class's greys, from all parts."""
+    found = {}
+    for part in PARTS:
+        (one,) = [f for f in store.part(part) if f.name == family]
+        for first, count, name in zip(one.first, one.counts, one.classes, strict=True):
+            found[name] = {int(p.max()) for p in one.images[first : first + count]}
+    return found
+
+
+def classes(store: Store, family: str) -> dict[str, list[str]]:
+    parts = store.index["families"][family]["parts"]
+    return {part: parts[part]["classes"] for part in PARTS}
+
+
+def near(greys: set[int], wanted: int) -> bool:
+    return all(abs(grey - wanted) <= 3 for grey in greys)
+
+
+def test_cub(tmp_path, capsys):
+    rules = archives.small_rules(tmp_path / "splits")
+    store = prepare("bird", tar(tmp_path / "CUB_200_2011.tgz", archives.cub()), split=rules)
+    said = capsys.readouterr().out
+    assert "24 pictures of 4 classes for train" in said
+    assert "cite: Wah, Branson" in said
+    assert "Licence: non-commercial" in said
+    split = classes(store, "bird")
+    assert [len(split[part]) for part in PARTS] == archives.SIZES
+    chosen = {name for names in split.values() for name in names}
+    # They have 5 and 7 pictures.
+    assert not chosen & {"001.Bird_0", "002.Bird_1"}
+    order = drawn([f"{c + 1:03}.Bird_{c}" for c in range(2, 11)], 0)
+    assert split["train"] == sorted(order[:4])
+    for name, greys in pixels(store, "bird").items():
+        assert near(greys, shade(int(name[:3]) - 1))
+    # The box cuts off the left half, which is black.
+    (train,) = store.part("train")
+    assert train.images.min() > 10
+    assert store.index["families"]["bird"]["source"] == [
+        {"archive": "CUB_200_2011.tgz", "md5": None}
+    ]
+
+
+def test_dtd_from_the_archive_and_from_what_it_unpacks_to(tmp_path):
+    files = archives.dtd()
+    store = prepare("texture", tar(tmp_path / "dtd-r1.0.1.tar.gz", files))
+    assert classes(store, "texture") == published("dtd").parts
+    names = published("dtd").wanted()
+    for name, greys in pixels(store, "texture").items():
+        assert near(greys, shade(names.index(name)))
+    top = unpack(tmp_path / "unpacked", files)
+    for number, folder in enumerate((top, top / "dtd")):
+        again = prepare("texture", folder, out=tmp_path / f"again{number}")
+        assert again.digests() == store.digests()
+
+
+def test_aircraft(tmp_path):
+    store = prepare("aircraft", tar(tmp_path / "fgvc-aircraft-2013b.tar.gz", archives.aircraft()))
+    assert classes(store, "aircraft") == published("aircraft").parts
+    names = published("aircraft").wanted()
+    found = pixels(store, "aircraft")
+    assert {"F-16A/B", "Cessna 172"} <= found.keys()
+    for name, greys in found.items():
+        assert near(greys, shade(names.index(name)))
+    assert all(part[0].images.min() > 10 for part in map(store.part, PARTS))
+
+
+def test_fungi(tmp_path):
+    pictures, tables = archives.fungi()
+    images = tar(tmp_path / "fungi_train_val.tgz", pictures)
+    rules = archives.small_rules(tmp_path / "splits") / "fungi.json"
+    annotations = tar(tmp_path / "train_val_annotations.tgz", tables)
+    store = prepare("fungi", images, annotations, split=rules)
+    split = classes(store, "fungi")
+    assert [len(split[part]) for part in PARTS] == archives.SIZES
+    names = [f"Fungus é {s}" for s in range(10)]
+    assert sorted(chain(*split.values())) == sorted(names[1:])
+    for part in PARTS:
+        assert set(store.part(part)[0].counts.tolist()) == {9}
+    for name, greys in pixels(store, "fungi").items():
+        assert near(greys, shade(names.index(name)))
+    assert [source["archive"] for source in store.index["families"]["fungi"]["source"]] == [
+        "fungi_train_val.tgz",
+        "train_val_annotations.tgz",
+    ]
+
+
+def test_mini_imagenet_takes_the_pictures_of_the_lists(tmp_path):
+    split = archives.small_split(tmp_path / "split.json", keep=2)
+    lists = archives.ravi(tmp_path, places=(2, 5))
+    ilsvrc = tar(tmp_path / "ILSVRC2012_img_train.tar", archives.imagenet(), "w")
+    store = prepare("mini-imagenet", ilsvrc, *lists, split=split)
+    assert classes(store, "mini-imagenet") == {p: sorted(n) for p, n in archives.wnids().items()}
+    names = [*chain(*archives.wnids().values())]
+    for name, greys in pixels(store, "mini-imagenet").items():
+        # In order of number the second and the fifth.
+        wanted = {shade(10 * names.index(name) + i) for i in (1, 4)}
+        assert len(greys) == 2
+        assert all(any(near({grey}, want) for want in wanted) for grey in greys)
+
+
+def test_mini_imagenet_refuses_lists_that_do_not_fit(tmp_path, capsys):
+    split = archives.small_split(tmp_path / "split.json", keep=2)
+    ilsvrc = tar(tmp_path / "ILSVRC2012_img_train.tar", archives.imagenet(), "w")
+    words = ["data", "prepare", "mini-imagenet", "--unverified", "--split", str(split), "--from"]
+    for places, said in (((2,), "at least 2 pictures"), ((1, 9), "picture 9 of n01532829, got 5")):
+        lists = archives.ravi(tmp_path, places=places)
+        assert main([*words, str(ilsvrc), *map(str, lists)]) == 2
+        assert said in capsys.readouterr().err
+    lists[0].write_text("filename,label\n<html>,x\n")
+    assert main([*words, str(ilsvrc), *map(str, lists)]) == 2
+    assert "expected rows like n0153282900000005.jpg" in capsys.readouterr().err
+    assert not home("mini-imagenet").exists()
+
+
+@pytest.mark.parametrize("form", ["tar of tars", "folder of tars", "folders"])
+def test_tiered_imagenet_takes_all_pictures(tmp_path, form):
+    split = archives.small_split(tmp_path / "split.json", origin="tiered-imagenet")
+    files = archives.imagenet()
+    if form == "tar of tars":
+        given = tar(tmp_path / "ILSVRC2012_img_train.tar", files, "w")
+    elif form == "folder of tars":
+        given = unpack(tmp_path / "ilsvrc", files)
+    else:
+        given = tmp_path / "ilsvrc"
+        names = [*chain(*archives.wnids().values())]
+        for c, name in enumerate(names):
+            pictures = {f"{name}/{name}_{7 * i + 3}.JPEG": picture(10 * c + i) for i in range(5)}
+            unpack(given / "train", pictures)
+    store = prepare("tiered-imagenet", given, split=split)
+    assert all(set(store.part(part)[0].counts.tolist()) == {5} for part in PARTS)
+    (train,) = store.part("train")
+    # In order of number, whatever the order in the archive.
+    shades = [int(p.max()) for p in train.images[:5]]
+    assert shades == sorted(shades)
+
+
+def test_omniglot(tmp_path):
+    background, evaluation = archives.omniglot()
+    store = prepare(
+        "omniglot",
+        pack(tmp_path / "images_background.zip", background),
+        pack(tmp_path / "images_evaluation.zip", evaluation),
+    )
+    split = classes(store, "omniglot")
+    assert [len(split[part]) for part in PARTS] == [50, 10, 40]
+    assert "Greek/character01" in chain(*split.values())
+    assert {name.split("/")[0] for name in split["test"]} == set(
+        published("omniglot").parts["test"]
+    )
+
+
+@pytest.mark.parametrize("name", ["plain-multi", "art-multi"])
+@pytest.mark.parametrize("form", ["zip", "tgz", "folder", "inner folder"])
+def test_the_authors_archive_brings_its_own_split(tmp_path, name, form):
+    top = name.replace("-", "")
+    filters = ("", "_blur", "_pencil") if name == "art-multi" else ("",)
+    files = archives.authors(top, filters=filters)
+    if form == "zip":
+        given = pack(tmp_path / "data.zip", {f"meta-dataset/{n}": d for n, d in files.items()})
+    elif form == "tgz":
+        given = tar(tmp_path / "data.tgz", files)
+    else:
+        given = unpack(tmp_path / "data", files) / ("" if form == "folder" else top)
+    store = prepare(name, given)
+    assert store.families[:4] == tuple(PLAIN)
+    assert len(store.families) == 4 * len(filters)
+    for about in store.index["families"].values():
+        assert about["split"] == {"method": METHOD}
+        assert [len(about["parts"][part]["classes"]) for part in PARTS] == [2, 2, 2]
+    if name == "art-multi":
+        assert store.families[4:6] == ("bird-blur", "texture-blur")
+        assert store.index["families"]["fungi-pencil"]["filter"] == "pencil"
+
+
+def test_art_multi_is_plain_multi_through_the_filters(tmp_path):
+    filters = pytest.importorskip("arml.datasets.filters")
+    pictures, tables = archives.fungi()
+    folder = tmp_path / "archives"
+    folder.mkdir()
+    tar(folder / "CUB_200_2011.tgz", archives.cub())
+    tar(folder / "dtd-r1.0.1.tar.gz", archives.dtd())
+    tar(folder / "fgvc-aircraft-2013b.tar.gz", archives.aircraft())
+    tar(folder / "fungi_train_val.tgz", pictures)
+    tar(folder / "train_val_annotations.tgz", tables)
+    rules = archives.small_rules(tmp_path / "splits")
+    store = prepare("art-multi", folder, split=rules)
+    plain = prepare("plain-multi", folder, split=rules)
+    assert plain.families == tuple(PLAIN)
+    assert store.families == tuple(
+        f"{family}{through}" for through in ("", "-blur", "-pencil") for family in PLAIN
+    )
+    for part in PARTS:
+        by_name = {family.name: family for family in store.part(part)}
+        for family in plain.part(part):
+            np.testing.assert_array_equal(by_name[family.name].images, family.images)
+            for through in ("blur", "pencil"):
+                seen = by_name[f"{family.name}-{through}"]
+                assert seen.classes == family.classes
+                few = np.array(family.images[:5])
+                np.testing.assert_array_equal(seen.images[:5], getattr(filters, through)(few))
+
+
+def test_the_splits_of_the_package_are_what_they_say():
+    sizes = {
+        "dtd": (30, 7, 10),
+        "aircraft": (64, 16, 20),
+        "mini-imagenet": (64, 16, 20),
+        "tiered-imagenet": (351, 97, 160),
+        "omniglot": (25, 5, 20),
+    }
+    for origin, wanted in sizes.items():
+        split = published(origin)
+        assert split.origin == origin
+        assert split.parts is not None
+        assert tuple(len(split.parts[part]) for part in PARTS) == wanted
+        assert len(set(split.wanted())) == sum(wanted)
+    for origin, numbers in (("dtd", (30, 37)), ("aircraft", (64, 80))):
+        split = published(origin)
+        order = drawn(split.wanted(), 0)
+        assert split.parts["train"] == sorted(order[: numbers[0]])
+        assert split.parts["validation"] == sorted(order[numbers[0] : numbers[1]])
+    omniglot = published("omniglot").parts
+    order = drawn(omniglot["train"] + omniglot["validation"], 0)
+    assert omniglot["validation"] == sorted(order[25:])
+    for origin in ("cub", "fungi"):
+        assert published(origin).rule.sizes == (64, 16, 20)
+
+
+@pytest.mark.parametrize(("origin", "images"), [("cub", 60), ("fungi", 150)])
+def test_the_rules_of_the_package_draw_a_hundred_classes(origin, images):
+    rules = published(origin)
+    classes = {
+        f"class {c}": [Picture(0, f"{c}/{i}.jpg") for i in range(images + c % 3 - 1)]
+        for c in range(303)
+    }
+    chosen = select(rules, classes, "the archive")
+    assert [len(chosen[part]) for part in PARTS] == [64, 16, 20]
+    wanted = {1} if rules.rule.exactly else {1, 2}
+    for name, pictures in chain(*(part.items() for part in chosen.values())):
+        assert int(name.split()[1]) % 3 in wanted
+        assert len({picture.member for picture in pictures}) == len(pictures) == images
+    few = {name: classes[name] for name in list(classes)[:90]}
+    with pytest.raises(ValueError, match="expected 100 classes of"):
+        select(rules, few, "the archive")
+
+
+def test_a_split_that_was_edited_is_refused(tmp_path):
+    path = tmp_path / "split.json"
+    write_published(path, {"origin": "dtd", "method": "mine", "parts": archives.wnids()})
+    assert published("", path).method == "mine"
+    path.write_text(path.read_text().replace("mine", "ours"))
+    with pytest.raises(ValueError, match="SHA-256 is not that"):
+        published("", path)
+    write_published(path, {"origin": "dtd", "method": "mine"})
+    with pytest.raises(ValueError, match="a rule, or the parts"):
+        published("", path)

@@ -1,0 +1,240 @@
+"""Frozen features: any ONNX model, work that goes on where it stopped, and the same test tasks."""
+
+import csv
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import jax
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from arml.cli import main
+from arml.datasets import vectors
+from arml.datasets.extractor import IMAGENET, Extractor, Preparation, remade
+from arml.experiment import run
+from arml.experiment.options import absolute
+from arml.experiment.recipes import frozen_protonet
+from arml.experiment.scoring import same_tasks, score
+from arml.report.rows import make_rows
+from arml.results.folder import read_result
+from arml.tasks.options import FoldersOptions, StarterOptions
+from arml.tasks.vectors import VectorsOptions
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _optax_promotes():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def model(path: Path, nodes: list, shape: list, out: list, *, kind=TensorProto.FLOAT) -> Path:
+    """An ONNX file with the input x and the output y."""
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, out)],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(made, path)
+    return path
+
+
+def mean_colour(path: Path, **changes) -> Path:
+    """Floats, channels first, batch and size free; its output has places, to be averaged."""
+    node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
+    return model(path, [node], ["n", 3, "h", "w"], ["n", 3, "h2", "w2"], **changes)
+
+
+def byte_sum(path: Path) -> Path:
+    """Bytes, channels last, four pictures of 8 px at once."""
+    cast = helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT)
+    mean = helper.make_node("ReduceMean", ["f"], ["y"], axes=[1, 2], keepdims=0)
+    return model(path, [cast, mean], [4, 8, 8, 3], [4, 3], kind=TensorProto.UINT8)
+
+
+RAW = Preparation(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), unit=False, size=16)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> list[Path]:
+    """Two families of twelve colours, five pictures each."""
+    rng = np.random.default_rng(0)
+    folders = []
+    for family in ("inks", "clays"):
+        folder = tmp_path_factory.mktemp("data") / family
+        for name in range(12):
+            (folder / f"c{name:02}").mkdir(parents=True)
+            colour = rng.integers(0, 256, 3)
+            for i in range(5):
+                noisy = np.clip(colour + rng.integers(-9, 9, (20, 20, 3)), 0, 255)
+                path = folder / f"c{name:02}" / f"{i}.png"
+                assert cv2.imwrite(str(path), noisy.astype(np.uint8))
+        folders.append(folder)
+    return folders
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    return mean_colour(tmp_path_factory.mktemp("models") / "colour.onnx")
+
+
+def test_pictures_are_prepared_as_the_model_wants_them(tmp_path, tiny):
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
+    mean, std = np.array(IMAGENET[0]), np.array(IMAGENET[1])
+    expected = ((x / 255 - mean) / std).mean(axis=(1, 2))
+    got = Extractor(tiny, Preparation(size=16, unit=False))(x)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    unit = Extractor(tiny, Preparation(size=16))(x)
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 3**0.5, rtol=1e-5)
+    bytes_ = Extractor(byte_sum(tmp_path / "bytes.onnx"), Preparation(unit=False))
+    assert bytes_.size == 8
+    x = x[:6, :8, :8]
+    np.testing.assert_allclose(bytes_(x), x.mean(axis=(1, 2)), rtol=1e-5)
+    assert bytes_.about["mean"] is None
+    assert remade(bytes_.about, tmp_path / "bytes.onnx").about == bytes_.about
+
+
+def test_other_models_are_refused_in_one_line(tmp_path, tiny):
+    def refused(path: Path, said: str, prepare: Preparation | None = None) -> None:
+        with pytest.raises(ValueError, match=said):
+            Extractor(path, prepare)
+
+    (tmp_path / "text.onnx").write_text("hello")
+    refused(tmp_path / "text.onnx", "expected an ONNX model, got")
+    refused(tmp_path / "none.onnx", "No such file")
+    flat = helper.make_node("Identity", ["x"], ["y"])
+    refused(model(tmp_path / "flat.onnx", [flat], ["n", 7], ["n", 7]), "one input of pictures")
+    tokens = helper.make_node("ReduceMean", ["x"], ["y"], axes=[1], keepdims=0)
+    path = model(tmp_path / "tokens.onnx", [tokens], ["n", 3, 16, 16], ["n", 16, 16])
+    refused(path, r"expected an output \[n, d\] or \[n, d, h, w\]")
+    refused(path, "16 px, got --size 32", Preparation(size=32))
+    log = helper.make_node("Log", ["x"], ["y"])
+    refused(model(tmp_path / "nan.onnx", [log], ["n", 3, 16, 16], ["n", 3, 16, 16]), "finite")
+    refused(tiny, "one of the outputs y, got 'z'", Preparation(output="z"))
+    refused(tiny, "--std above 0", Preparation(std=(0.0, 1.0, 1.0)))
+    with pytest.raises(ValueError, match="got a file with"):
+        remade(Extractor(tiny, RAW).about, tmp_path / "tokens.onnx")
+
+
+def test_work_goes_on_where_it_stopped(pictures, tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(vectors, "CHUNK", 16)
+    extractor = Extractor(tiny, RAW)
+    with vectors.opened(str(pictures[0])) as (family,):
+        vectors.write_features(extractor, family, tmp_path / "whole")
+
+        def stopped(what: str, done: int, total: int) -> None:
+            if done == 32:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            vectors.write_features(extractor, family, tmp_path / "twice", progress=stopped)
+        with pytest.raises(ValueError, match="one that is not finished"):
+            vectors.load_features([tmp_path / "twice"])
+        seen: list[int] = []
+        noted = family._replace(read=lambda *at: seen.append(at[0]) or family.read(*at))
+        assert vectors.write_features(extractor, noted, tmp_path / "twice")
+        assert seen == [32, 48]
+        assert not vectors.write_features(extractor, noted, tmp_path / "twice")
+        for name in ("vectors.npy", "features.json"):
+            assert (tmp_path / "twice" / name).read_bytes() == (
+                tmp_path / "whole" / name
+            ).read_bytes()
+        other = Extractor(tiny, Preparation(size=16))
+        with pytest.raises(ValueError, match="got features of others"):
+            vectors.write_features(other, family, tmp_path / "twice")
+    path = tmp_path / "twice" / "vectors.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(ValueError, match="altered or cut short"):
+        vectors.load_features([tmp_path / "twice"])
+
+
+def made(pictures: list[Path], tiny: Path, out: Path) -> list[str]:
+    return ["features", *map(str, pictures), "--out", str(out), "--model", str(tiny), "--size",
+            "16", "--mean", "0", "0", "0", "--std", "1", "1", "1", "--raw"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def features(pictures, tiny, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("features") / "colours"
+    assert main(made(pictures, tiny, out)) == 0
+    return out
+
+
+def test_test_tasks_are_those_of_the_pictures(pictures, features, tmp_path, monkeypatch):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    few = {"ways": 2, "shots": 2, "queries": 3}
+    images = FoldersOptions(data=tuple(map(str, pictures)), size=16, **few)
+    of_images = images.build(tmp_path / "a.json").test
+    of_vectors = VectorsOptions(data=(str(features),), **few).build(tmp_path / "b.json").test
+    assert of_images.families == of_vectors.families == ("inks", "clays")
+    for i in range(3):
+        seen, read = (tasks.sample(jax.random.key(i)) for tasks in (of_images, of_vectors))
+        np.testing.assert_allclose(seen.query.x.mean(axis=(1, 2)), read.query.x, atol=1e-5)
+        np.testing.assert_array_equal(seen.query.y, read.query.y)
+
+
+@pytest.mark.slow
+def test_the_packages_pictures_are_made_once_and_their_tasks_are_those_of_the_pixels(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    experiment = replace(frozen_protonet(), tasks=VectorsOptions(data=("starter",)))
+    assert absolute(experiment) == experiment
+    elsewhere = replace(experiment, tasks=VectorsOptions(data=("./starter",)))
+    assert Path(absolute(elsewhere).tasks.data[0]).is_absolute()
+    run(experiment, tmp_path / "vectors")
+    # Made once: what is there is used without the model.
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    of_vectors = score(tmp_path / "vectors", tasks=3)
+    of_pixels = StarterOptions().build(tmp_path / "none.json")
+    assert of_vectors.run.splits.pictures == of_pixels.sources
+    untrained = replace(experiment, recipe="pixels", tasks=StarterOptions())
+    pixels = of_vectors._replace(
+        folder=tmp_path,
+        run=replace(of_vectors.run, experiment=untrained, splits=of_pixels),
+    )
+    assert same_tasks(of_vectors) == same_tasks(pixels)
+    for i in range(3):
+        read, seen = (
+            tasks.sample(jax.random.key(i))
+            for tasks in (of_vectors.run.tasks("test"), of_pixels.test)
+        )
+        assert read.family == seen.family
+        np.testing.assert_array_equal(read.classes, seen.classes)
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "other"))
+    with pytest.raises(ValueError, match=r"install 'arml\[features\]'"):
+        experiment.tasks.build(tmp_path / "split.json")
+
+
+def test_the_nearest_mean_from_pictures_to_an_answer(pictures, features, tiny, tmp_path, capsys):
+    run = tmp_path / "run"
+    given = ["train", "features/frozen-protonet", "--data", str(features), "--run", str(run)]
+    assert main([*given, "--ways", "2", "--queries", "2"]) == 0
+    assert main(["evaluate", str(run), "--tasks", "20"]) == 0
+    result = read_result(run / "result.json")
+    assert (result["steps"], result["parameters"]) == (0, 0)
+    assert result["recipe"] == "features/frozen-protonet (colour.onnx)"
+    assert result["protocol"] == "2-way 1-shot, 2 queries, 16 px, support statistics"
+    assert result["inputs"]["saw"] == "unknown"
+    assert result["score"]["mean"] > 0.9
+    assert make_rows([result])[0].recipe == result["recipe"]
+    two = tmp_path / "two"
+    for name in ("c00", "c01"):
+        (two / name).mkdir(parents=True)
+        for i in range(2):
+            (two / name / f"{i}.png").symlink_to(pictures[0] / name / f"{i}.png")
+    learner = tmp_path / "learner"
+    assert main(["export", str(run), "--out", str(learner), "--tasks", "8"]) == 0
+    capsys.readouterr()
+    asked = ["adapt", str(learner), "--support", str(two), "--query", str(pictures[0] / "c01")]
+    assert main([*asked, "--model", str(tiny)]) == 0
+    rows = list(csv.reader(capsys.readouterr().out.splitlines()))
+    assert [row[1] for row in rows] == ["label", *["c01"] * 5]
+    assert main(asked) == 2
+    assert "give it with --model" in capsys.readouterr().err

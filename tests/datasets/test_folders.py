@@ -1,0 +1,322 @@
+"""Folders and zips of images: what is read, what is refused, and that the cache never lies."""
+
+import stat
+import zipfile
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from arml.datasets import (
+    ImageFamily,
+    archive,
+    cache,
+    load_families,
+)
+
+
+def png(value: int | np.ndarray = 0, size: int = 8) -> bytes:
+    image = np.full((size, size), value, np.uint8) if isinstance(value, int) else value
+    return cv2.imencode(".png", image)[1].tobytes()
+
+
+def members(classes: int = 4, images: int = 3) -> dict[str, bytes]:
+    return {f"c{c}/{i}.png": png(10 * c + i) for c in range(classes) for i in range(images)}
+
+
+def pack(path: Path, contents: dict[str, bytes], *, method: int = zipfile.ZIP_STORED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as file:
+        for name, data in contents.items():
+            file.writestr(name, data)
+    return path
+
+
+def unpack(path: Path, contents: dict[str, bytes]) -> Path:
+    for name, data in contents.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(data)
+    return path
+
+
+def load(path: Path, size: int = 8) -> ImageFamily:
+    return load_families([path], size=size, cache=path.parent / "cache")[0]
+
+
+@pytest.fixture
+def no_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr("arml.datasets.folders.decode", refuse)
+
+
+def value(family: ImageFamily, at: int) -> int:
+    return int(family.images[at, 0, 0, 0])
+
+
+@pytest.mark.parametrize("make", [pack, unpack])
+@pytest.mark.parametrize("top", ["", "birds/", "a/b/"])
+def test_a_folder_and_a_zip_hold_the_same(tmp_path, make, top):
+    extra = {
+        "__MACOSX/c0/._0.png": b"junk",
+        f"{top}c0/.DS_Store": b"junk",
+        f"{top}c1/Thumbs.db": b"junk",
+        f"{top}README.md": b"words",
+    }
+    path = tmp_path / ("birds.zip" if make is pack else "birds")
+    family = load(make(path, {f"{top}{n}": d for n, d in members().items()} | extra))
+    assert family.name == "birds"
+    assert family.classes == ("c0", "c1", "c2", "c3")
+    assert family.counts.tolist() == [3, 3, 3, 3]
+    assert family.first.tolist() == [0, 3, 6, 9]
+    assert family.images.shape == (12, 8, 8, 3)
+    assert family.images.dtype == np.uint8
+    assert [value(family, i) for i in range(12)] == [0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32]
+    assert isinstance(family.images, np.memmap)
+    assert not family.images.flags.writeable
+
+
+def test_names_are_unicode_and_alike_on_every_system(tmp_path):
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    names = {f"{composed}/é.png": png(1), "日本/x.png": png(2), "ß/y.png": png(3)}
+    family = load(unpack(tmp_path / "ünïcode", names))
+    assert family.name == "ünïcode"
+    assert set(family.classes) == {composed, "日本", "ß"}
+    again = load(
+        pack(tmp_path / "z.zip", {n.replace(composed, decomposed): d for n, d in names.items()})
+    )
+    assert again.classes == family.classes
+
+
+def test_odd_spaces_are_fine_and_control_letters_are_not(tmp_path):
+    odd = {"c0/at 10\u202fAM.png": png(1), "c1/\u200cx.png": png(), "c\u30002/x.png": png()}
+    assert len(load(unpack(tmp_path / "odd", odd)).classes) == 3
+    for bad in ("c0/a\nb.png", "c0/a\udcffb.png"):
+        with pytest.raises(ValueError, match="not plain text") as caught:
+            load(unpack(tmp_path / "bad", members() | {bad: png()}))
+        assert "\n" not in str(caught.value)
+        (tmp_path / "bad" / bad).unlink()
+
+
+def test_backslashes_in_a_zip_are_separators(tmp_path):
+    contents = {n.replace("/", "\\"): d for n, d in members().items()}
+    assert load(pack(tmp_path / "w.zip", contents)).classes == ("c0", "c1", "c2", "c3")
+
+
+def test_linked_folders_of_the_user_are_followed(tmp_path):
+    real = unpack(tmp_path / "real", members(1))
+    source = unpack(tmp_path / "source", {n: d for n, d in members().items() if "c0" not in n})
+    (source / "c0").symlink_to(real / "c0")
+    (source / "c1" / "loop").symlink_to(source)
+    with pytest.raises(ValueError, match="one level deeper"):
+        load(source)
+    (source / "c1" / "loop").unlink()
+    assert load(source).counts.tolist() == [3, 3, 3, 3]
+
+
+def test_what_is_no_whole_image_is_named_and_refused(tmp_path):
+    jpeg = cv2.imencode(".jpg", np.random.default_rng(0).integers(0, 255, (40, 40, 3)))[1].tobytes()
+    huge = png()[:16] + (2**16).to_bytes(4, "big") * 2 + png()[24:]
+    for bad, got in (
+        (b"", "an empty file"),
+        (b"just words", "cannot be decoded"),
+        (b"<!DOCTYPE html><html>", "a web page"),
+        (png()[:-20], "a PNG that is cut short"),
+        (jpeg[: len(jpeg) // 2], "a JPEG that is cut short"),
+        (huge, "65536 x 65536 pixels"),
+    ):
+        contents = members() | {"c2/1.png": bad}
+        for source in (pack(tmp_path / "f.zip", contents), unpack(tmp_path / "f", contents)):
+            with pytest.raises(ValueError, match=got) as caught:
+                load(source)
+            assert "c2/1.png: expected an image" in str(caught.value)
+            assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "cache").rglob("*.*"))
+
+
+# --- what is refused
+
+
+def test_missing_empty_and_misplaced(tmp_path):
+    twins = {"caf\u00e9/a.png": png(), "cafe\u0301/a.png": png()}
+    refused = [
+        (tmp_path / "none", "found nothing"),
+        (unpack(tmp_path / "hidden", {".x/a.png": png()}), "no images"),
+        (unpack(tmp_path / "two", members(2)), "at least 3 class folders"),
+        (unpack(tmp_path / "loose", members() | {"a.png": png()}), "outside"),
+        (unpack(tmp_path / "deep", members() | {"c0/x/a.png": png()}), "one level deeper"),
+        (unpack(tmp_path / "bare", members() | {"c9/.DS_Store": b""}), "the folder c9 without"),
+        (unpack(tmp_path / "twins", members() | twins), "two files are called"),
+    ]
+    for source, message in refused:
+        with pytest.raises(ValueError, match=message) as caught:
+            load(source)
+        assert "\n" not in str(caught.value)
+
+
+def test_arguments_are_checked_first(tmp_path):
+    one, two = pack(tmp_path / "a.zip", members()), unpack(tmp_path / "a", members())
+    with pytest.raises(ValueError, match="different name"):
+        load_families([one, two], size=8, cache=tmp_path)
+    with pytest.raises(ValueError, match="a list"):
+        load_families(str(one), size=8)
+    with pytest.raises(ValueError, match="one or more"):
+        load_families([], size=8)
+    with pytest.raises(ValueError, match="size"):
+        load_families([one], size=0)
+
+
+def test_what_is_no_zip(tmp_path):
+    whole = pack(tmp_path / "whole.zip", members()).read_bytes()
+    for content, got in (
+        (b"", "an empty file"),
+        (b"<!DOCTYPE html>quota exceeded", "a web page"),
+        (whole[: len(whole) // 2], "cut short"),
+        (b"Rar!", "another kind"),
+    ):
+        (tmp_path / "bad.zip").write_bytes(content)
+        with pytest.raises(ValueError, match=got):
+            load(tmp_path / "bad.zip")
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.png", "c0/../../evil.png", "/etc/evil.png", "C:/evil.png", "..\\evil.png"]
+)
+def test_a_zip_that_leads_outside_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="leads outside"):
+        load(pack(tmp_path / "z.zip", members() | {name: png()}))
+    assert not list(tmp_path.rglob("evil*"))
+
+
+def test_links_encryption_and_bombs_are_refused(tmp_path, monkeypatch):
+    path = pack(tmp_path / "link.zip", members())
+    with zipfile.ZipFile(path, "a") as file:
+        link = zipfile.ZipInfo("c0/link.png")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        file.writestr(link, "/etc/passwd")
+    with pytest.raises(ValueError, match="a link"):
+        load(path)
+
+    path = pack(tmp_path / "locked.zip", members())
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="encrypted"):
+        load(path)
+
+    bomb = {"c0/bomb.png": bytes(9 * 2**20)}
+    path = pack(tmp_path / "bomb.zip", members() | bomb, method=zipfile.ZIP_DEFLATED)
+    with pytest.raises(ValueError, match="200 times its size"):
+        load(path)
+    monkeypatch.setattr(archive, "MEMBER_LIMIT", 2**20)
+    with pytest.raises(ValueError, match="the limit is 1048576"):
+        load(path)
+    monkeypatch.setattr(archive, "TOTAL_LIMIT", 100)
+    with pytest.raises(ValueError, match="at most 100 bytes"):
+        load(pack(tmp_path / "many.zip", members()))
+
+
+def test_a_damaged_member_is_named(tmp_path):
+    path = pack(tmp_path / "z.zip", members())
+    content = bytearray(path.read_bytes())
+    content[content.index(b"IDAT") + 6] ^= 255  # the zip's CRC no longer fits
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"c0/0\.png cannot be unpacked"):
+        load(path)
+
+
+def test_a_name_twice_in_a_zip_is_refused(tmp_path):
+    path = pack(tmp_path / "z.zip", members())
+    with zipfile.ZipFile(path, "a") as file, pytest.warns(UserWarning, match="Duplicate"):
+        file.writestr("c0/0.png", png())
+    with pytest.raises(ValueError, match="there twice"):
+        load(path)
+
+
+# --- the cache
+
+
+def test_decoded_once_whatever_the_name(tmp_path, request):
+    seen: list[tuple[str, int, int]] = []
+    path = pack(tmp_path / "a.zip", members())
+    first = load_families(
+        [path], size=8, cache=tmp_path / "cache", progress=lambda *at: seen.append(at)
+    )[0]
+    assert seen == [("a", 12, 12)]
+    request.getfixturevalue("no_decoding")
+    again = load(path.rename(tmp_path / "b.zip"))
+    assert (again.name, again.digest, again.classes) == ("b", first.digest, first.classes)
+    np.testing.assert_array_equal(again.images, first.images)
+
+
+def test_the_default_cache_is_where_the_environment_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "here"))
+    load_families([unpack(tmp_path / "a", members())], size=8)
+    assert len(list((tmp_path / "here" / "images").iterdir())) == 2
+    monkeypatch.delenv("ARML_CACHE")
+    assert cache.default_folder() == Path.home() / ".cache" / "arml"
+
+
+def test_other_content_or_size_is_decoded_anew(tmp_path):
+    source = unpack(tmp_path / "a", members())
+    before = load(source)
+    (source / "c0" / "0.png").write_bytes(png(99))  # the same number of bytes
+    after = load(source)
+    assert (value(before, 0), value(after, 0)) == (0, 99)
+    assert before.digest != after.digest
+    smaller = load(source, 4)
+    assert smaller.images.shape[1:] == (4, 4, 3)
+    assert smaller.digest == after.digest
+    (source / "c0" / "0.png").rename(source / "c0" / "9.png")
+    assert [value(load(source), i) for i in range(3)] == [1, 2, 99]
+
+
+@pytest.mark.parametrize("suffix", ["npy", "json"])
+@pytest.mark.parametrize("harm", ["flip", "cut", "empty", "remove"])
+def test_an_altered_cache_is_rebuilt(tmp_path, suffix, harm):
+    path = pack(tmp_path / "a.zip", members())
+    expected = np.array(load(path).images)
+    (file,) = (tmp_path / "cache" / "images").glob(f"*.{suffix}")
+    content = bytearray(file.read_bytes())
+    content[-40 if suffix == "npy" else content.index(b"c1") + 1] ^= 1
+    if harm == "remove":
+        file.unlink()
+    else:
+        file.write_bytes({"flip": content, "cut": content[:-20], "empty": b""}[harm])
+    again = load(path)
+    np.testing.assert_array_equal(again.images, expected)
+    assert again.classes == ("c0", "c1", "c2", "c3")
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+@pytest.mark.parametrize("fails", [1, 2])
+def test_an_interrupted_write_leaves_nothing_behind(tmp_path, monkeypatch, call, fails):
+    path = pack(tmp_path / "a.zip", members())
+    calls = 0
+    real = getattr(cache.os, call)
+
+    def interrupted(*arguments: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == fails:
+            raise KeyboardInterrupt
+        real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache.os, call, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            load(path)
+    left = {file.suffix for file in (tmp_path / "cache" / "images").iterdir()}
+    assert left == (set() if fails == 1 else {".npy"})
+    assert load(path).counts.tolist() == [3, 3, 3, 3]
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache.os, "fsync", full)
+    with pytest.raises(ValueError, match=r"No space left.*ARML_CACHE"):
+        load(pack(tmp_path / "a.zip", members()))
+    assert not list((tmp_path / "cache" / "images").iterdir())

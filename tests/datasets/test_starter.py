@@ -1,0 +1,251 @@
+"""The starter set in the package: whole, as published, as hard as it should be; and its tasks."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import jax
+import numpy as np
+import pytest
+
+from arml.algorithms import ALGORITHMS
+from arml.cli import main
+from arml.datasets import starter
+from arml.datasets.filters import FILTERS
+from arml.datasets.splits import PARTS, check_split
+from arml.datasets.starter import FOLDER, class_names, load_starter, read_index
+from arml.experiment import from_json, to_json
+from arml.experiment.recipes import recipe
+from arml.results.folder import read_json
+from arml.tasks.options import StarterOptions
+
+INDEX = read_index()
+
+
+@pytest.fixture
+def copied(tmp_path) -> Path:
+    return Path(shutil.copytree(FOLDER, tmp_path / "starter"))
+
+
+def test_what_the_set_promises():
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 4 * 2**20
+    assert len(INDEX["families"]) >= 3
+    licences = (FOLDER / "LICENCES.md").read_text("utf-8")
+    for about in INDEX["families"].values():
+        assert len(about["samples"]) >= 50
+        assert about["each"] >= 20
+        assert all(len(sources) == about["each"] for sources in about["samples"].values())
+    # Every font and every icon set that a sample is from is named, with its licence.
+    for sources in INDEX["families"]["glyphs"]["samples"].values():
+        assert len(set(sources)) == len(sources)
+        assert all(f"| {font} |" in licences for font in sources)
+    for sources in INDEX["families"]["icons"]["samples"].values():
+        assert all(f"({source.partition(':')[0]})" in licences for source in sources)
+    assert "freedoom-license" not in licences
+    assert "Redistribution and use in source and binary forms" in licences
+
+
+@pytest.mark.parametrize("art", [False, True])
+def test_every_family_loads_as_its_index_says(art):
+    families, split = load_starter(art=art)
+    plain = list(INDEX["families"])
+    through = ("", *(f"-{name}" for name in FILTERS)) if art else ("",)
+    assert [f.name for f in families] == [p + filtered for p in plain for filtered in through]
+    check_split(split, families)
+    for family in families:
+        about = INDEX["families"][family.name.partition("-")[0]]
+        assert family.classes == class_names(about)
+        assert family.images.shape == (len(family.classes) * about["each"], 32, 32, 3)
+        assert family.images.dtype == np.uint8
+        assert not family.images.flags.writeable
+        assert family.counts.tolist() == [about["each"]] * len(family.classes)
+        assert sum(len(split[family.name][part]) for part in PARTS) == len(family.classes)
+        assert min(len(split[family.name][part]) for part in PARTS) >= 5
+    assert len({family.digest for family in families}) == len(families)
+
+
+def test_a_picture_is_where_its_class_and_number_say():
+    families, _ = load_starter()
+    family, about = families[1], INDEX["families"][families[1].name]
+    sheet = cv2.imread(str(FOLDER / about["file"]), cv2.IMREAD_GRAYSCALE)
+    row, column = 7, 13
+    expected = sheet[row * 32 : (row + 1) * 32, column * 32 : (column + 1) * 32]
+    got = family.images[family.first[row] + column]
+    for channel in range(3):
+        np.testing.assert_array_equal(got[..., channel], expected)
+
+
+def test_no_picture_is_blank_and_no_two_are_the_same():
+    for family in load_starter()[0]:
+        assert len({image.tobytes() for image in family.images}) == len(family.images)
+        assert family.images[..., 0].std((1, 2)).min() > 8
+
+
+def test_filters_are_those_of_the_library_and_cost_little():
+    families = {family.name: family for family in load_starter(art=True)[0]}
+    for name, change in FILTERS.items():
+        some = slice(100, 120)
+        np.testing.assert_array_equal(
+            families[f"icons-{name}"].images[some], change(families["icons"].images[some])
+        )
+
+
+def test_the_digest_is_of_pictures_classes_and_split(copied):
+    before = {family.name: family.digest for family in load_starter()[0]}
+    rewrite(copied, lambda index: index["families"]["icons"].update(about="other words"))
+    assert {f.name: f.digest for f in load_starter(folder=copied)[0]} == before
+    rewrite(copied, lambda index: index["families"]["icons"]["split"]["test"].pop())
+    after = {f.name: f.digest for f in load_starter(folder=copied)[0]}
+    assert {name for name in after if after[name] != before[name]} == {"icons"}
+
+
+def rewrite(folder: Path, change) -> None:
+    """Change the index and its checksum, as `build.py` would."""
+    index = read_index(folder)
+    change(index)
+    text = json.dumps({**index, "sha256": starter.checksum(index)})
+    (folder / "index.json").write_text(text, "utf-8")
+
+
+@pytest.mark.parametrize("name", ["index.json", "icons.png"])
+@pytest.mark.parametrize("harm", ["flip", "cut", "empty", "remove"])
+def test_an_altered_file_is_refused(copied, name, harm):
+    path = copied / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    if harm == "remove":
+        path.unlink()
+    else:
+        path.write_bytes({"flip": content, "cut": content[:-20], "empty": b""}[harm])
+    with pytest.raises(ValueError, match="install arml again") as caught:
+        load_starter(folder=copied)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_index_of_a_later_format_is_refused(copied):
+    rewrite(copied, lambda index: index.update(format=2))
+    with pytest.raises(ValueError, match="format 1, got 2"):
+        load_starter(folder=copied)
+
+
+def nearest_mean(pixels: np.ndarray, episodes: int, seed: int) -> float:
+    """Another route than the builder's: differences, not products."""
+    rng = np.random.default_rng(seed)
+    right = []
+    for _ in range(episodes):
+        chosen = rng.permutation(len(pixels))[:5]
+        orders = [rng.permutation(pixels.shape[1]) for _ in chosen]
+        support = np.stack([pixels[c, o[0]] for c, o in zip(chosen, orders, strict=True)])
+        for label, (c, o) in enumerate(zip(chosen, orders, strict=True)):
+            distance = np.abs(pixels[c, o[1:16], None] - support) ** 2
+            right.append(distance.sum(-1).argmin(1) == label)
+    return float(np.mean(right))
+
+
+def test_raw_pixels_tell_something_and_not_much():
+    families, split = load_starter()
+    for family in families:
+        score = INDEX["families"][family.name]["nearest_mean"]
+        assert score["episodes"] >= 2_000
+        for filtered in (score, *(score[name] for name in FILTERS)):
+            assert all(0.25 <= filtered[kind] <= 0.50 for kind in ("test", "all"))
+        pixels = family.images[..., 0].reshape(len(family.classes), -1, 32 * 32) / 255.0
+        test = pixels[[family.classes.index(c) for c in split[family.name]["test"]]]
+        assert nearest_mean(test, 400, 1) == pytest.approx(score["test"], abs=0.03)
+
+
+def test_the_documentation_has_the_figures_of_the_index():
+    text = (Path(__file__).parents[2] / "docs" / "starter.md").read_text("utf-8")
+    for name, about in INDEX["families"].items():
+        parts = [len(about["split"][part]) for part in PARTS]
+        pictures = about["each"] * sum(parts)
+        counts = f"{sum(parts)} ({', '.join(map(str, parts))}) | {pictures:,} |"
+        assert re.search(rf"^\| {name} \| .*{re.escape(counts)}$", text, re.MULTILINE)
+        score = about["nearest_mean"]
+        for shown, part in ((name, score), *((f"{name}-{f}", score[f]) for f in FILTERS)):
+            assert f"| {shown} | {part['test']:.1%} | {part['all']:.1%} |" in text
+
+
+# --- as tasks
+
+
+def test_options_make_tasks_of_the_published_split(tmp_path):
+    options = StarterOptions(ways=3, train_ways=7, shots=2, queries=4)
+    splits = options.build(tmp_path / "split.json")
+    assert not list(tmp_path.iterdir())
+    _, split = load_starter()
+    for part, ways in (("train", 7), ("validation", 3), ("test", 3)):
+        tasks = getattr(splits, part)
+        assert tasks.families == tuple(split)
+        assert tasks.problem.features == (32, 32, 3)
+        assert tasks.problem.outputs == ways
+        assert tasks.problem.classes == sum(len(split[name][part]) for name in split)
+        assert tasks.classes.tolist() == [len(split[name][part]) for name in split]
+    task = splits.test.sample(jax.random.key(0))
+    assert task.support.x.shape == (2 * 3, 32, 32, 3)
+    assert task.query.x.shape == (4 * 3, 32, 32, 3)
+    assert list(splits.sources) == list(split)
+    more = replace(options, art=True).build(tmp_path / "split.json")
+    assert len(more.test.families) == 9
+    assert splits.sources.items() <= more.sources.items()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ways": 1}, "ways must be at least 2, got 1"),
+        ({"shots": 0}, "shots must be at least 1, got 0"),
+        ({"train_ways": 3}, "train_ways must be 0 or at least the 5 ways, got 3"),
+        ({"ways": 17}, "expected at least 17 validation classes"),
+        ({"queries": 20}, "expected at least 21 images a class"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(tmp_path, change, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        StarterOptions(**change).build(tmp_path / "split.json")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("problem", ["starter", "starter-art"])
+def test_every_classification_algorithm_has_a_recipe(problem):
+    for name, known in ALGORITHMS.items():
+        if "classification" in known.kinds:
+            experiment = recipe(f"{problem}/{name}")
+            experiment.check()
+            assert experiment.recipe == f"{problem}/{name}"
+            assert experiment.tasks == StarterOptions(art=problem == "starter-art")
+            assert from_json(to_json(experiment), "here") == experiment
+            same = recipe(f"folders/{name}")
+            assert (experiment.network, experiment.outer) == (same.network, same.outer)
+            assert (experiment.steps, experiment.batch) == (same.steps, same.batch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algorithm", "inner"), [("maml", "--inner-steps 1 --first-order"), ("protonet", "")]
+)
+def test_a_run_needs_nothing_but_the_package(tmp_path, monkeypatch, algorithm, inner):
+    """`arml train`, resumed, and `arml evaluate`, from a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    small = "--ways 2 --queries 2 --batch 1 --filters 4 --steps 2 --interval 1 "
+    small += f"{inner} --checkpoint-every 1 --validate-every 2 --validation-tasks 2"
+    train = ["train", f"starter-art/{algorithm}", "--run", "run", *small.split()]
+    # Optax's bias correction adds a float to an integer count.
+    with jax.numpy_dtype_promotion("standard"):
+        assert main(train) == 0
+        assert main(train) == 0
+        assert main(["evaluate", "run", "--tasks", "40"]) == 0
+    result = read_json(Path("run/result.json"))
+    assert set(result["families"]) <= {f.name for f in load_starter(art=True)[0]}
+    assert len(result["families"]) > 3
+    assert result["inner_steps"] == bool(inner)
+    assert "32 px" in json.dumps(result)
+    calibration = result["calibration"]
+    assert calibration["tasks"] == 200
+    assert 0 <= calibration["error_calibrated"] <= 1
+    assert not (tmp_path / "cache").exists()

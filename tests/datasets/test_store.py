@@ -1,0 +1,442 @@
+"""The store: what makes it whole, what is refused; and that both routes give the same tasks."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import cv2
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import archives
+from archives import tar
+from arml.cli import main
+from arml.datasets import making
+from arml.datasets.prepare import prepare
+from arml.datasets.store import INDEX, Store, open_store, place, verify
+from arml.experiment import Experiment, load, run
+from arml.experiment.recipes import recipe
+from arml.results.files import alone, read_metrics
+from arml.tasks import store as storing
+from arml.tasks.images import ImageEpisodes
+from arml.tasks.options import StoreOptions, device_room
+from arml.tasks.stream import AHEAD, Pixels, StreamedEpisodes, prefetched
+from arml.training.step import task_keys
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def _optax_promotes() -> Iterator[None]:
+    """Optax's bias correction adds a float to an integer count."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture(scope="session")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tar(tmp_path_factory.mktemp("dtd") / "dtd-r1.0.1.tar.gz", archives.dtd(images=4))
+
+
+@pytest.fixture
+def made(archive: Path) -> Store:
+    return open_store(textures(archive))
+
+
+def textures(archive: Path) -> Path:
+    return prepare("texture", [archive], size=16, unverified=True)
+
+
+# --- what makes a store whole
+
+
+def test_the_index_says_what_there_is_and_where_it_is_from(made):
+    assert made.families == ("texture",)
+    about = made.index["families"]["texture"]
+    assert about["origin"] == "dtd"
+    assert about["filter"] is None
+    assert "sha256('0/<class>')" in about["split"]["method"]
+    assert about["citation"].startswith("Cimpoi")
+    assert {path.name for path in made.folder.iterdir()} == {
+        INDEX,
+        *(f"texture.{part}.npy" for part in ("train", "validation", "test")),
+    }
+    for family in made.part("train"):
+        assert isinstance(family.images, np.memmap)
+        assert not family.images.flags.writeable
+        assert family.images.shape == (120, 16, 16, 3)
+
+
+@pytest.mark.parametrize("harm", ["cut", "longer", "first", "middle", "remove", "header"])
+def test_an_altered_array_is_refused(made, harm):
+    path = made.folder / "texture.train.npy"
+    content = bytearray(path.read_bytes())
+    if harm == "remove":
+        path.unlink()
+    elif harm in ("cut", "longer"):
+        path.write_bytes(content[:-1] if harm == "cut" else content + b"0")
+    else:
+        content[{"first": 200, "middle": len(content) // 2, "header": 60}[harm]] ^= 1
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"texture\.train\.npy: .*prepare the data set again"):
+        open_store(made.folder)
+
+
+def test_what_the_quick_checks_miss_is_found_by_verify(made, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(storing, "SAMPLE_BYTES", 16)
+    path = made.folder / INDEX
+    # As if it were an array of gigabytes, of which the samples are a small part.
+    index = json.loads(path.read_text())
+    for entry in index["families"]["texture"]["parts"].values():
+        with (made.folder / entry["file"]).open("rb") as file:
+            entry["sample"] = storing._sample(file, entry["bytes"])
+    index.pop("format")
+    index.pop("checksum")
+    storing.write_index(made.folder, index)
+    array = made.folder / "texture.test.npy"
+    content = bytearray(array.read_bytes())
+    content[128 + 500] ^= 1
+    array.write_bytes(content)
+    open_store(made.folder)
+    assert main(["data", "verify", "texture"]) == 2
+    assert "texture.test.npy: expected the SHA-256" in capsys.readouterr().err
+    # All of it is read when it is put on the device.
+    with pytest.raises(ValueError, match="expected the SHA-256"):
+        options().build(tmp_path / "split.json")
+
+
+def test_an_altered_index_is_refused(made):
+    path = made.folder / INDEX
+    whole = path.read_text()
+    for change, said in (
+        (lambda text: text.replace('"banded"', '"banned"'), "with the SHA-256 that it states"),
+        (lambda text: text[: len(text) // 2], "cut short or damaged"),
+        (lambda text: text.replace('"format": 1', '"format": 2'), "expected the format 1, got 2"),
+        (lambda text: "[]", "expected a JSON object"),
+    ):
+        path.write_text(change(whole))
+        with pytest.raises(ValueError, match=said):
+            open_store(made.folder)
+    index = json.loads(whole)
+    index["families"]["texture"]["parts"]["train"]["file"] = "../evil.npy"
+    index.pop("checksum"), index.pop("format")
+    storing.write_index(made.folder, index)
+    with pytest.raises(ValueError, match="leads outside"):
+        open_store(made.folder)
+
+
+def test_what_is_not_prepared_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="found nothing; run `arml data prepare`"):
+        open_store(place("texture"))
+    (tmp_path / "began").mkdir()
+    (tmp_path / "began" / "texture.train.npy.part").touch()
+    with pytest.raises(ValueError, match=r"one that is not finished; run .* again"):
+        open_store(tmp_path / "began")
+
+
+# --- preparation that is interrupted
+
+
+class Killed(BaseException):
+    """Ends a preparation as a killed process would, for the tests' own process."""
+
+
+@pytest.mark.parametrize("after", [1, 3, 5, "finish", "index"])
+def test_preparation_goes_on_where_it_stopped(archive, monkeypatch, tmp_path, after):
+    monkeypatch.setattr(making, "CHUNK", 16)
+    monkeypatch.setattr(making, "JOURNAL_EVERY", 2)
+    whole = prepare("texture", [archive], size=16, unverified=True, folder=tmp_path / "whole")
+    decoded = []
+    real = making.decode
+
+    def counted(data: bytes, **options: object) -> np.ndarray:
+        decoded.append(1)
+        return real(data, **options)
+
+    def kill(*_: object, **__: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(making, "decode", counted)
+    with monkeypatch.context() as patch:
+        if after == "finish":
+            calls = iter((storing.Array.finish, kill))
+            patch.setattr(storing.Array, "finish", lambda array: next(calls)(array))
+        elif after == "index":
+            patch.setattr("arml.datasets.prepare.write_index", kill)
+        else:
+            patch.setattr(making, "_gathered", stopping(after))
+        with pytest.raises(Killed):
+            textures(archive)
+    folder = place("texture")
+    with pytest.raises(ValueError, match="not finished"):
+        open_store(folder)
+    before = len(decoded)
+    decoded.clear()
+    again = open_store(textures(archive))
+    verify(again)
+    assert again.index == open_store(whole).index
+    assert {path.name for path in folder.iterdir()} == {path.name for path in whole.iterdir()}
+    total = 47 * 4
+    if after == "index":
+        assert not decoded
+    elif after != 1:
+        assert len(decoded) < total
+    assert before + len(decoded) >= total
+
+
+def stopping(after: int) -> Callable[..., object]:
+    real, calls = making._gathered, iter(range(1000))
+
+    def gathered(*arguments: object) -> object:
+        if next(calls) == after:
+            raise Killed
+        return real(*arguments)
+
+    return gathered
+
+
+def test_another_archive_is_not_mixed_with_what_was_begun(archive, monkeypatch, tmp_path):
+    monkeypatch.setattr(making, "CHUNK", 16)
+    monkeypatch.setattr(making, "JOURNAL_EVERY", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(making, "_gathered", stopping(5))
+        with pytest.raises(Killed):
+            textures(archive)
+    other = tar(tmp_path / "dtd-r1.0.1.tar.gz", archives.dtd(images=5))
+    store = open_store(textures(other))
+    verify(store)
+    assert all(
+        part[0].counts.tolist() == [5] * len(part[0].counts) for part in [store.part("test")]
+    )
+    assert store.part("train")[0].images.reshape(30 * 5, -1).max(axis=1).min() > 0
+
+
+def test_a_full_disk_is_one_line_and_can_be_gone_on_from(archive, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storing.Array, "put", full)
+        with pytest.raises(ValueError, match="No space left on device; free some space"):
+            textures(archive)
+    verify(open_store(textures(archive)))
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
+        with pytest.raises(ValueError, match=r"of free space, got 0\.0"):
+            prepare("texture", [archive], size=8, unverified=True, folder=place("other"))
+    assert not place("other").exists()
+
+
+def test_two_at_once_are_refused(archive):
+    folder = place("texture")
+    with alone(folder), pytest.raises(ValueError, match="another process is at work here"):
+        textures(archive)
+
+
+# --- tasks
+
+
+def options(**change: object) -> StoreOptions:
+    usual = StoreOptions(store="texture", ways=3, shots=1, queries=2, size=16)
+    return dataclasses.replace(usual, **change)
+
+
+def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ImageEpisodes, StreamedEpisodes]:
+    """The same tasks, drawn on the device and streamed."""
+    device = options().build(tmp_path / "split.json").train
+    monkeypatch.setenv("ARML_DEVICE_GIB", "0")
+    streamed = options().build(tmp_path / "split.json").train
+    assert isinstance(device, ImageEpisodes)
+    assert isinstance(streamed, StreamedEpisodes)
+    return device, streamed
+
+
+def test_a_key_gives_the_same_task_on_both_routes(made, tmp_path, monkeypatch):
+    device, streamed = both(tmp_path, monkeypatch)
+    assert device.problem == streamed.problem
+    keys = jax.random.split(jax.random.key(0), 40)
+    drawn = eqx.filter_jit(lambda tasks: jax.vmap(tasks.sample)(keys))
+    tasks = [drawn(device), drawn(streamed)]
+    for one, other in zip(*map(jax.tree.leaves, tasks), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+    for number, key in enumerate(keys[:3]):
+        task = streamed.sample(key)
+        np.testing.assert_array_equal(task.query.x, tasks[0].query.x[number])
+
+
+def test_pixels_of_several_arrays_are_one_list():
+    arrays = [
+        np.full((n, 2, 2, 3), np.arange(n)[:, None, None, None] + 10 * n, np.uint8)
+        for n in (3, 1, 4)
+    ]
+    pixels = Pixels(arrays)
+    index = np.array([[7, 0], [3, 2], [4, 4]])
+    np.testing.assert_array_equal(
+        pixels.gather(index)[..., 0, 0, 0], [[43, 30], [10, 32], [40, 40]]
+    )
+    np.testing.assert_array_equal(pixels.take(index), pixels.gather(index))
+
+
+def test_prefetching_is_ahead_and_changes_nothing(made, tmp_path, monkeypatch):
+    device, streamed = both(tmp_path, monkeypatch)
+    keys = partial(task_keys, jax.random.key(3), batch=4)
+    drawn = eqx.filter_jit(lambda tasks, step: jax.vmap(tasks.sample)(keys(step)))
+    taken: list[bool] = []
+    real = Pixels.take
+
+    def take(pixels: Pixels, index: np.ndarray) -> np.ndarray:
+        taken.append(np.ascontiguousarray(index).tobytes() in pixels.ready)
+        return real(pixels, index)
+
+    monkeypatch.setattr(Pixels, "take", take)
+    with prefetched(streamed, keys, start=5, stop=12):
+        for step in range(5, 12):
+            wanted = min(AHEAD, 12 - step)
+            # It needs no more than a moment, but the machine may be busy.
+            for _ in range(600):
+                if len(streamed.pixels.ready) >= wanted:
+                    break
+                time.sleep(0.05)
+            assert len(streamed.pixels.ready) == wanted
+            got = drawn(streamed, jnp.asarray(step, jnp.int32))
+            np.testing.assert_array_equal(
+                got.support.x, drawn(device, jnp.asarray(step, jnp.int32)).support.x
+            )
+    assert taken == [True] * 7
+    assert not streamed.pixels.ready
+    with prefetched(device, keys, start=0, stop=3):
+        pass
+
+
+def test_what_is_asked_for_before_it_is_prepared_is_not_kept(made, tmp_path, monkeypatch):
+    _, streamed = both(tmp_path, monkeypatch)
+    pixels = streamed.pixels
+    index = np.array([[1, 2], [3, 4]])
+    pixels.take(index)
+    pixels.prepare(index)
+    assert not pixels.ready
+    assert not pixels.late
+    pixels.prepare(index)
+    assert len(pixels.ready) == 1
+
+
+def small() -> Experiment:
+    """A run of seconds."""
+    usual = recipe("plain-multi/protonet")
+    return dataclasses.replace(
+        usual,
+        network=dataclasses.replace(usual.network, filters=2),
+        tasks=options(),
+        steps=4,
+        interval=1,
+        checkpoint_every=2,
+        validate_every=4,
+        validation_tasks=2,
+        batch=2,
+    )
+
+
+def weights(folder: Path) -> list[np.ndarray]:
+    return [np.asarray(a) for a in jax.tree.leaves(eqx.filter(load(folder).learner, eqx.is_array))]
+
+
+def losses(folder: Path) -> list[float]:
+    return [record["loss"] for record in read_metrics(folder / "metrics.jsonl") if "loss" in record]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_optax_promotes")
+def test_training_streams_resumes_bit_for_bit_and_refuses_another_store(
+    made, tmp_path, monkeypatch
+):
+    run(small(), tmp_path / "device")
+    monkeypatch.setenv("ARML_DEVICE_GIB", "0")
+    run(small(), tmp_path / "streamed")
+    reached: list[int] = []
+    run(
+        small(),
+        tmp_path / "again",
+        watch=lambda step, _: reached.append(step),
+        stop=lambda: reached[-1] == 3,
+    )
+    assert reached[-1] == 3
+    assert run(small(), tmp_path / "again") == 4
+    for one, other in zip(weights(tmp_path / "streamed"), weights(tmp_path / "again"), strict=True):
+        np.testing.assert_array_equal(one, other)
+    # The same tasks; the programs differ, and so do their last digits.
+    first, second = (losses(tmp_path / name) for name in ("device", "streamed"))
+    np.testing.assert_allclose(first[0], second[0], rtol=1e-5)
+    np.testing.assert_allclose(first, second, rtol=1e-2)
+
+    for path in made.folder.iterdir():
+        path.unlink()
+    textures(tar(tmp_path / "dtd-r1.0.1.tar.gz", archives.dtd(images=5)))
+    with pytest.raises(ValueError, match="holds another run: data"):
+        run(small(), tmp_path / "again")
+    with pytest.raises(ValueError, match="the data has changed"):
+        load(tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"store": ""}, "give --store NAME"),
+        ({"store": "nothing"}, "run `arml data prepare`"),
+        ({"ways": 1}, "ways must be at least 2"),
+        ({"train_ways": 2}, "train_ways must be 0 or at least the 3 ways"),
+        ({"size": 84}, "expected pictures of 84 px, got 16"),
+        ({"ways": 9}, "at least 9 validation classes for 9-way tasks, got 7"),
+        ({"queries": 9}, "at least 10 images a class"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(made, tmp_path, change, said):
+    with pytest.raises(ValueError, match=said):
+        options(**change).build(tmp_path / "split.json")
+
+
+def test_the_room_on_the_device(monkeypatch):
+    monkeypatch.delenv("ARML_DEVICE_GIB", raising=False)
+    assert device_room() >= 2**30
+    monkeypatch.setenv("ARML_DEVICE_GIB", "0.5")
+    assert device_room() == 2**29
+    monkeypatch.setenv("ARML_DEVICE_GIB", "much")
+    with pytest.raises(ValueError, match="ARML_DEVICE_GIB must be a number"):
+        device_room()
+
+
+# --- the command
+
+
+def test_the_command_lists_verifies_and_shows(made, tmp_path, capsys):
+    assert main(["data"]) == 0
+    assert "prepare    Make a data set" in capsys.readouterr().out
+    assert main(["data", "list"]) == 0
+    assert "texture" in capsys.readouterr().out
+    assert main(["data", "list", "--json"]) == 0
+    found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
+    assert found["texture"]["here"] == "yes"
+    assert found["bird"]["here"] == "no"
+    assert not found["plain-multi"]["downloaded"]
+    assert found["omniglot"]["licences"] == ["MIT"]
+    assert main(["data", "verify", "texture"]) == 0
+    assert "are as they were written" in capsys.readouterr().out
+    out = tmp_path / "sheets" / "texture.png"
+    assert main(["data", "show", str(made.folder), "--out", str(out), "--columns", "5"]) == 0
+    sheet = cv2.imread(str(out))
+    assert sheet.shape[0] > 3 * 64
+    assert main(["data", "shw", "texture"]) == 2
+    assert "did you mean 'show'?" in capsys.readouterr().err
+    assert main(["data", "prepare", "textures"]) == 2
+    assert "did you mean 'texture'?" in capsys.readouterr().err

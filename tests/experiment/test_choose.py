@@ -1,0 +1,101 @@
+"""`arml train --data` without a recipe: what is chosen, what is refused, and that it runs."""
+
+from pathlib import Path
+
+import cv2
+import jax
+import numpy as np
+import pytest
+
+from arml.cli import main
+from arml.datasets.splits import part_sizes
+from arml.experiment.choose import choose
+from arml.results.folder import load_run
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _optax_promotes():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def draw(folder: Path, counts: list[int], *, size: int = 40) -> Path:
+    """A family: noisy pictures, `counts[i]` of class i, each class of one colour."""
+    rng = np.random.default_rng(len(counts))
+    for name, count in enumerate(counts):
+        (folder / f"c{name:02}").mkdir(parents=True)
+        colour = rng.integers(0, 256, 3)
+        for i in range(count):
+            noisy = np.clip(colour + rng.integers(-9, 9, (size, size, 3)), 0, 255)
+            path = folder / f"c{name:02}" / f"{i}.png"
+            assert cv2.imwrite(str(path), noisy.astype(np.uint8))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("counts", "size", "chosen"),
+    [
+        ([20] * 20, 40, (5, 5, 15, 32)),
+        ([20] * 12 + [6], 24, (3, 1, 5, 24)),
+        ([2] * 6, 9, (2, 1, 1, 16)),
+        ([9, 30, 80] * 4, 64, (3, 2, 7, 32)),
+    ],
+)
+def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
+    counts = [min(count, 25) for count in counts]
+    experiment, why = choose([str(draw(tmp_path / "birds", counts, size=size))])
+    tasks = experiment.tasks
+    assert (tasks.ways, tasks.shots, tasks.queries, tasks.size) == chosen
+    assert min(part_sizes(len(counts), least=tasks.ways)) >= tasks.ways
+    assert 100 <= experiment.steps <= 5_000
+    assert experiment.network.normalisation == "support"
+    experiment.check()
+    said = "\n".join(why)
+    for word in ("1 family", "ways", "shots", "queries", "size", "steps", "normalisation"):
+        assert word in said
+
+
+def test_what_is_fixed_is_not_chosen(tmp_path):
+    data = [str(draw(tmp_path / name, [12] * 12)) for name in ("birds", "cars")]
+    experiment, why = choose(data, fixed={"shots": 4, "steps": 7})
+    tasks = experiment.tasks
+    assert (tasks.ways, tasks.shots, tasks.queries, experiment.steps) == (3, 4, 8, 7)
+    assert not any(line.startswith("shots") for line in why)
+    assert choose(data, minutes=3.0).experiment.steps < choose(data).experiment.steps
+
+
+def test_data_of_which_no_task_can_be_drawn_is_refused(tmp_path):
+    for name, counts, said in (
+        ("few", [9] * 5, "few: expected at least 6 classes .* got 5"),
+        ("thin", [9] * 8 + [1], "thin: expected at least 2 pictures a class .* got 1 in 'c08'"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            choose([str(draw(tmp_path / name, counts))])
+    with pytest.raises(ValueError, match="found nothing"):
+        choose([str(tmp_path / "none")])
+
+
+def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    data = draw(tmp_path / "birds", [4] * 7, size=12)
+    given = ["train", "--data", str(data), "--run", str(tmp_path / "run")]
+    assert main([*given, "--minutes", "soon"]) == 2
+    assert "expected --minutes as a number" in capsys.readouterr().err
+    assert main([*given, "--shots", "0"]) == 2
+    assert "shots must be at least 1" in capsys.readouterr().err
+    features = tmp_path / "features"
+    assert main(["features", str(data), "--out", str(features)]) == 0  # by the model that ships
+    given[2] = str(features)
+    small = ["--inner-steps", "1", "--width", "4", "--batch", "1", "--validation-tasks", "1",
+             "--hidden", "4", "--steps", "1", "--interval", "1", "--checkpoint-every", "1",
+             "--validate-every", "1"]  # fmt: skip
+    assert main([*given, *small]) == 0
+    said = capsys.readouterr().out
+    assert "ways 2: birds has 7 classes" in said
+    assert "28 vectors" in said
+    config = load_run(tmp_path / "run").config
+    assert config["experiment"]["recipe"] == "features/arml"
+    assert config["experiment"]["tasks"]["ways"] == 2
+    assert "starter set" in config["inputs"]["saw"]
+    assert main([*given, *small]) == 0
+    assert "already trained" in capsys.readouterr().out

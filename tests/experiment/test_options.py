@@ -1,0 +1,235 @@
+"""Options as data: what is refused, when, and what a refusal leaves behind."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from arml.core.checks import at_least
+from arml.experiment import Experiment, from_json, run, to_json
+from arml.experiment.folder import check_claim
+from arml.experiment.options import absolute, fingerprint
+from arml.experiment.recipes import recipe
+from arml.nn.networks import MLPOptions
+from arml.results.folder import RunError, write_json
+from arml.tasks.options import FoldersOptions, FunctionsOptions
+
+
+@pytest.fixture
+def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Ten classes of four small images."""
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    for name in range(10):
+        folder = tmp_path / "colours" / f"class{name}"
+        folder.mkdir(parents=True)
+        for i in range(4):
+            picture = np.full((16, 16, 3), 10 * name + i, np.uint8)
+            assert cv2.imwrite(str(folder / f"{i}.png"), picture)
+    return tmp_path / "colours"
+
+
+def episodes(*data: Path, **change: int) -> FoldersOptions:
+    usual = {"shots": 1, "queries": 2, "ways": 2, "size": 16}
+    return FoldersOptions(data=tuple(map(str, data)), **{**usual, **change})
+
+
+def test_numbers_must_be_finite_and_large_enough():
+    options = FunctionsOptions(shots=0, noise=math.nan, high=math.inf)
+    at_least(options, ("shots", "low"), 0)
+    for name, least, said in (
+        ("shots", 1, "shots must be at least 1, got 0: raise it"),
+        ("shots", 0.5, "shots must be at least 0.5, got 0: raise it"),
+        ("noise", 0, "noise must be 0 or more, got nan: give a finite number"),
+        ("high", 0, "high must be 0 or more, got inf: give a finite number"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            at_least(options, (name,), least)
+    with pytest.raises(ValueError, match="shots must be above 0, got 0"):
+        at_least(options, ("shots",), 0, strict=True)
+    with pytest.raises(ValueError, match="hidden must be at least 1, got 0"):
+        at_least(MLPOptions(hidden=(2, 0)), ("hidden",), 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"ways": 1}, "ways must be at least 2, got 1"),
+        ({"shots": 0}, "shots must be at least 1, got 0"),
+        ({"queries": 0}, "queries must be at least 1, got 0"),
+        ({"size": 8}, "size must be at least 16 px, got 8"),
+        ({"data": ()}, "give --data"),
+    ],
+)
+def test_image_options_are_refused_before_any_data_is_read(tmp_path, change, said):
+    options = dataclasses.replace(episodes(tmp_path / "none"), **change)
+    for refuse in (options.check, lambda: options.build(tmp_path / "split.json")):
+        with pytest.raises(ValueError, match=said):
+            refuse()
+
+
+def test_a_refused_run_leaves_no_split(pictures, tmp_path):
+    split = tmp_path / "split.json"
+    with pytest.raises(ValueError, match="for 9-way tasks"):
+        episodes(pictures, ways=9).build(split)
+    assert not split.exists()
+    episodes(pictures, split_seed=3).build(split)
+    assert json.loads(split.read_text())["seed"] == 3
+
+
+@pytest.mark.parametrize("change", [{"ways": 9}, {"train_ways": 9}])
+def test_too_many_ways_are_refused_before_any_image_is_decoded(pictures, tmp_path, change):
+    def progress(*_: object) -> None:
+        pytest.fail("it decoded images")
+
+    with pytest.raises(ValueError, match="for 9-way tasks"):
+        episodes(pictures, **change).build(tmp_path / "split.json", progress=progress)
+
+
+def test_training_tasks_may_have_more_ways(pictures, tmp_path):
+    with pytest.raises(ValueError, match="train_ways must be 0 or at least the 2 ways, got 1"):
+        episodes(pictures, train_ways=1).check()
+    splits = episodes(pictures, train_ways=3).build(tmp_path / "split.json")
+    ways = [part.problem.outputs for part in (splits.train, splits.validation, splits.test)]
+    assert ways == [3, 2, 2]
+
+
+def test_a_split_with_another_seed_is_refused(pictures, tmp_path):
+    split = tmp_path / "split.json"
+    first = episodes(pictures, split_seed=1).build(split)
+    before = split.read_bytes()
+    again = episodes(pictures, split_seed=1).build(split)
+    assert again.sources == first.sources
+    np.testing.assert_array_equal(again.test.pixels, first.test.pixels)
+    with pytest.raises(ValueError, match="with the seed 2, got one with 1; give that split seed"):
+        episodes(pictures, split_seed=2).build(split)
+    assert split.read_bytes() == before
+
+
+def test_counts_and_paths_are_checked_before_the_first_image_is_decoded(
+    pictures, tmp_path, monkeypatch
+):
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("decoded")
+
+    monkeypatch.setattr("arml.datasets.folders.decode", refuse)
+    split = tmp_path / "split.json"
+    with pytest.raises(ValueError, match=r"at least 5 images a class .*, got 4 in 'class0'"):
+        episodes(pictures, queries=4).build(split)
+    with pytest.raises(ValueError, match="none: expected a folder or a zip"):
+        episodes(pictures, tmp_path / "none").build(split)
+    few = tmp_path / "few" / "only"
+    few.mkdir(parents=True)
+    (few / "a.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match="at least 3 class folders"):
+        episodes(pictures, few.parent).build(split)
+    assert not split.exists()
+
+
+def described(change: dict[str, Any]) -> Any:
+    """A whole configuration, as read from JSON, `part.name` set or (None) removed."""
+    value = json.loads(json.dumps(to_json(recipe("regression2d/arml"))))
+    for path, new in change.items():
+        *parts, name = path.split(".")
+        inside = value[parts[0]] if parts else value
+        if new is None:
+            del inside[name]
+        else:
+            inside[name] = new
+    return value
+
+
+def test_what_json_holds_is_read_back():
+    for name in ("regression2d/arml", "folders/arml"):
+        value = json.loads(json.dumps(to_json(recipe(name))))
+        assert from_json(value, "c") == recipe(name)
+    # A whole number serves for a float, and what is not there has its default.
+    found = from_json(described({"tasks.noise": 1, "seed": None}), "c")
+    assert (found.tasks.noise, found.seed) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"recipe": None}, "the experiment needs recipe as str, got nothing"),
+        ({"steps": "x"}, "the experiment needs steps as int, got 'x'"),
+        ({"scan": 1}, "the experiment needs scan as bool, got 1"),
+        ({"steps": True}, "the experiment needs steps as int, got True"),
+        ({"outer": 3}, "expected outer to be one of adam, got 3"),
+        ({"network": [1]}, "expected network to be one of mlp, conv4, got [1]"),
+        ({"tasks.kind": ["a"]}, "expected tasks to be one of functions, folders, "),
+        ({"tasks.noise": "loud"}, "tasks needs noise as float, got 'loud'"),
+        ({"network.hidden": [8, "x"]}, "network needs hidden as tuple[int, ...], got [8, 'x']"),
+        ({"network.init": "odd"}, "network needs init as one of authors, he, got 'odd'"),
+        ({"algorithm.odd": 1}, "algorithm has the option 'odd'"),
+    ],
+)
+def test_a_configuration_that_is_none_is_one_line(change, said):
+    with pytest.raises(RunError) as caught:
+        from_json(described(change), "config.json")
+    assert str(caught.value).startswith(f"config.json: {said}")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(RunError, match="expected an experiment, found none"):
+        from_json([], "config.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("regression2d/arml", {"algorithm.inner_rate": math.nan}, "inner_rate must be 0 or more"),
+        ("regression2d/arml", {"algorithm.mu_1": math.inf}, "mu_1 must be 0 or more, got inf"),
+        ("regression2d/arml", {"algorithm.hidden": (0,)}, "hidden must be at least 1, got 0"),
+        ("regression2d/maml", {"outer.outer_rate": math.nan}, "outer_rate must be above 0"),
+        ("regression2d/maml", {"outer.clip": math.inf}, "clip must be 0 or more, got inf"),
+        ("regression2d/maml", {"network.hidden": (8, -1)}, "hidden must be at least 1, got -1"),
+        ("regression2d/maml", {"tasks.noise": math.nan}, "noise is a standard deviation"),
+        ("regression2d/maml", {"seed": -1}, "seed must be from 0 to 4294967295, got -1"),
+        ("regression2d/maml", {"seed": 2**32}, "seed must be from 0"),
+        ("folders/maml", {"network.filters": 0}, "filters must be at least 1, got 0"),
+        ("folders/maml", {"tasks.data": ("a",), "tasks.ways": 1}, "ways must be at least 2"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_first(name, change, said, tmp_path):
+    experiment = recipe(name)
+    for path, new in change.items():
+        part, _, field = path.rpartition(".")
+        inside = dataclasses.replace(
+            getattr(experiment, part) if part else experiment, **{field: new}
+        )
+        experiment = dataclasses.replace(experiment, **{part: inside}) if part else inside
+    with pytest.raises(ValueError, match=said):
+        run(experiment, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_checkpoints_without_a_config_are_nobodys(tmp_path):
+    (tmp_path / "checkpoints" / "20").mkdir(parents=True)
+    with pytest.raises(RunError, match=r"has checkpoints, but no config.json .* restore the file"):
+        run(recipe("regression2d/maml"), str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+
+
+def test_data_are_told_by_absolute_paths(pictures, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    whole = Experiment("r", tasks=episodes(pictures))
+    for given in ("~/colours", "colours", "./x/../colours"):
+        assert absolute(dataclasses.replace(whole, tasks=episodes(Path(given)))) == whole
+    write_json(tmp_path / "config.json", {"format": 1, "experiment": to_json(whole)})
+    check_claim(dataclasses.replace(whole, tasks=episodes(Path("colours"))), tmp_path)
+
+
+def test_a_fingerprint_is_of_all_options_but_seed_and_place(pictures):
+    one = Experiment("r", tasks=episodes(pictures))
+    same = dataclasses.replace(one, seed=5, tasks=episodes(Path("elsewhere")))
+    assert fingerprint(one) == fingerprint(same)
+    for other in (
+        dataclasses.replace(one, batch=5),
+        dataclasses.replace(one, network=MLPOptions(hidden=(3,))),
+        dataclasses.replace(one, tasks=episodes(pictures, shots=2)),
+    ):
+        assert fingerprint(one) != fingerprint(other)

@@ -1,0 +1,248 @@
+"""A run that was stopped, killed or damaged: what is kept, what is refused, what comes back."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from arml.cli import main
+from arml.cli.console import Display, Stop
+from arml.experiment import load
+from arml.experiment.scoring import score
+
+STEPS = 200
+OPTIONS = (
+    f"train regression2d/maml --steps {STEPS} --interval 10 --checkpoint-every 20 "
+    "--validate-every 50 --validation-tasks 10 --batch 4 --hidden 8 --inner-steps 1 --chunk 10"
+).split()
+
+
+def train(folder, *more):
+    return main([*OPTIONS, "--run", str(folder), *more])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _optax_promotes():
+    """Optax's bias correction adds a float to an integer count."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    assert train(folder) == 0
+    return folder
+
+
+@pytest.fixture
+def copy(whole, tmp_path):
+    return shutil.copytree(whole, tmp_path / "copy")
+
+
+def state(folder):
+    """Everything in the newest checkpoint, but the seconds that it took."""
+    learner = load(folder).learner
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(learner, eqx.is_array))]
+
+
+def assert_same_run(a, b):
+    assert (a / "metrics.jsonl").read_bytes() == (b / "metrics.jsonl").read_bytes()
+    assert load(a).step == load(b).step == STEPS
+    for one, other in zip(state(a), state(b), strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+def steps_of(folder):
+    return [
+        json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().split("\n")[:-1]
+    ]
+
+
+def interrupted_at(monkeypatch, step):
+    watch = Display.watch
+
+    def pressed(self, now, record):
+        watch(self, now, record)
+        if now == step and record:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Display, "watch", pressed)
+
+
+def refused(capsys, folder, *more):
+    capsys.readouterr()
+    assert train(folder, *more) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("arml: error: ")
+    assert said.count("\n") == 1
+    return said
+
+
+def test_the_first_signal_asks_and_the_second_ends():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before, stop = signal.getsignal(number), Stop()
+        with stop.listening():
+            assert not stop()
+            os.kill(os.getpid(), number)
+            assert stop()
+            assert signal.getsignal(number) is signal.SIG_DFL
+        assert signal.getsignal(number) is before
+
+
+def test_a_stopped_run_resumes_bit_for_bit(whole, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "stopped"
+    with monkeypatch.context() as patch:
+        # 30 is no step of a checkpoint: stopping saves one.
+        interrupted_at(patch, 30)
+        assert train(folder) == 130
+    said = capsys.readouterr().out
+    assert "stopped and saved at step 30" in said
+    assert "to resume: arml train regression2d/maml" in said
+    assert steps_of(folder)[-1] == 30
+    assert train(folder) == 0
+    assert "resuming at step 30" in capsys.readouterr().out
+    assert_same_run(whole, folder)
+
+
+def test_a_killed_run_resumes_bit_for_bit(whole, tmp_path):
+    folder = tmp_path / "killed"
+    command = [sys.executable, "-m", "arml", *OPTIONS, "--run", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    first = folder / "checkpoints" / "40"
+    while not first.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    # What a kill in the middle of a write leaves.
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('{"step": 1')
+    assert train(folder) == 0
+    assert_same_run(whole, folder)
+
+
+def test_another_configuration_is_refused_with_the_difference(copy, capsys):
+    before = (copy / "metrics.jsonl").read_bytes()
+    said = refused(capsys, copy, "--batch", "5", "--inner-rate", "0.5")
+    assert "batch 4 -> 5" in said
+    assert "algorithm.inner_rate 0.001 -> 0.5" in said
+    assert (copy / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_loss_that_is_not_finite_names_step_family_and_checkpoint(tmp_path, capsys):
+    said = refused(capsys, tmp_path / "run", "--inner-rate", "1e30")
+    for words in ("not finite at step 1,", "of the family '", "no checkpoint yet", "--inner-rate"):
+        assert words in said
+
+
+def test_a_run_of_another_format_is_refused(copy, capsys):
+    path = copy / "config.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
+    assert "newer version" in refused(capsys, copy)
+    assert main(["evaluate", str(copy)]) == 2
+
+
+def test_where_a_run_was_made_is_told_and_does_not_bind_it(copy, capsys):
+    config = json.loads((copy / "config.json").read_text())
+    assert config["made"].keys() == {"commit", "versions", "device"}
+    assert score(str(copy), tasks=4).result["trained"] == config["made"]
+    elsewhere = {**config["made"], "device": "elsewhere"}
+    (copy / "config.json").write_text(json.dumps({**config, "made": elsewhere}))
+    assert train(copy) == 0
+    result = score(copy, tasks=4).result
+    assert result["trained"] == elsewhere
+    assert result["device"] != "elsewhere"
+    del config["made"]
+    (copy / "config.json").write_text(json.dumps(config))
+    assert train(copy) == 0
+    assert score(copy, tasks=4).result["trained"] is None
+
+
+def test_a_lost_config_is_no_invitation(copy, capsys):
+    (copy / "config.json").unlink()
+    assert "restore the file" in refused(capsys, copy, "--batch", "5")
+    assert not (copy / "config.json").exists()
+
+
+def test_a_config_cut_short_is_refused(copy, capsys):
+    path = copy / "config.json"
+    path.write_text(path.read_text()[:50])
+    assert "cut short or damaged" in refused(capsys, copy)
+
+
+def test_a_config_without_its_experiment_is_refused(copy, capsys):
+    (copy / "config.json").write_text('{"format": 1}')
+    assert main(["evaluate", str(copy)]) == 2
+    assert "expected an experiment" in capsys.readouterr().err
+
+
+def cut(checkpoint):
+    """Cut every file of a checkpoint in half."""
+    for path in checkpoint.rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def test_a_truncated_checkpoint_is_named_and_the_one_before_it_serves(copy, whole, capsys):
+    newest = copy / "checkpoints" / str(STEPS)
+    cut(newest)
+    assert main(["evaluate", str(copy)]) == 2
+    assert f"{newest} cannot be read" in capsys.readouterr().err
+    shutil.rmtree(newest)
+    assert train(copy) == 0
+    assert_same_run(whole, copy)
+
+
+def test_an_unfinished_run_with_a_truncated_checkpoint_is_not_trained_on(copy, capsys):
+    before = (copy / "metrics.jsonl").read_bytes()
+    shutil.rmtree(copy / "checkpoints" / str(STEPS))
+    newest = copy / "checkpoints" / str(STEPS - 20)
+    cut(newest)
+    assert f"{newest} cannot be read" in refused(capsys, copy)
+    assert (copy / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_run_without_checkpoints_says_so(copy, capsys):
+    shutil.rmtree(copy / "checkpoints")
+    assert main(["evaluate", str(copy)]) == 2
+    assert "expected a checkpoint" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    refused(capsys, tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, capsys):
+    """A limit on the size of files stands for a full disk: a checkpoint does not fit."""
+    folder, wide = tmp_path / "run", ("--hidden", "64", "64")
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, 20)
+        assert train(folder, *wide) == 130
+    before = state(folder)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    try:
+        said = refused(capsys, folder, *wide)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "could not write the checkpoint of step 40" in said
+    assert ": File too large; earlier checkpoints are unchanged" in said
+    assert load(folder).step == 20
+    for one, other in zip(before, state(folder), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, 60)
+        assert train(folder, *wide) == 130
+    assert load(folder).step == 60

@@ -1,0 +1,304 @@
+"""Looking inside ARML: what is written, what it adds up to, and what is refused."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from arml.algorithms.arml import KEYS, ARMLOptions
+from arml.algorithms.hsml import HSMLOptions
+from arml.algorithms.maml import MAMLOptions
+from arml.algorithms.mt_net import MTNetOptions
+from arml.algorithms.mumomaml import MUMOMAMLOptions
+from arml.core.episodes import Examples, Problem
+from arml.core.learner import Adapted, Loss, MetaLearner
+from arml.core.losses import mse
+from arml.experiment.recipes import recipe
+from arml.explain import check, explain, inside
+from arml.explain.graph import default_threshold, read, read_tasks
+from arml.explain.interventions import unlinked, without
+from arml.explain.tasks import by_family
+from arml.nn.networks import Conv4Options, MLPOptions
+from arml.report.explained import captioned
+from arml.report.page import write_page
+from arml.results.folder import RunError, read_json, summarise, write_json
+from arml.tasks.functions import FAMILIES, functions_2d
+from arml.tasks.options import FoldersOptions
+from arml.training import checkpoint, experiment
+from arml.training.evaluate import evaluate
+
+VERTICES, TASKS = 5, 60
+KEPT = jnp.arange(1, VERTICES)
+TINY = replace(
+    recipe("regression2d/arml-official"),
+    algorithm=ARMLOptions(
+        vertices=VERTICES, width=4, inner_steps=1, summary="mlp", normalise="row"
+    ),
+    network=MLPOptions(hidden=(4,)),
+    chunk=25,
+)
+PROBLEM = Problem("regression", (2,), 1, shots=10, queries=10)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "arml"
+    # The initial weights as a checkpoint: to look inside, a run need not have trained.
+    value = {"format": 1, "recipe": TINY.recipe, "experiment": experiment.to_json(TINY)}
+    write_json(folder / "config.json", {**value, "sources": {}})
+    splits = TINY.tasks.build(folder / "split.json")
+    checkpoint.save(folder / "checkpoints", 2, experiment.fresh(TINY, splits.train.problem))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(run: Path) -> experiment.Trained:
+    return experiment.load(run)
+
+
+@pytest.fixture(scope="module")
+def files(run: Path) -> list[Path]:
+    return explain(run, run / "explain", tasks=TASKS)
+
+
+def learner(options):
+    net = MLPOptions(hidden=(4,)).build(PROBLEM, key=jax.random.key(0))
+    return options.build(net, PROBLEM, key=jax.random.key(1))
+
+
+class Zero(MetaLearner):
+    """Predicts zero: only the tasks that it is scored on matter here."""
+
+    loss: Loss = eqx.field(static=True, default=mse)
+
+    def adapt(self, support: Examples, *, key: Any) -> Adapted:
+        return Adapted(lambda x: 0 * x[:, :1])
+
+
+def test_all_files_are_written_and_returned(run, files):
+    names = ["explain.json"]
+    for figure in ("knowledge-graph", "links-average", "links", "effects"):
+        names += [f"{figure}.png", f"{figure}.svg"]
+    assert [path.relative_to(run / "explain").as_posix() for path in files] == names
+    assert all(path.stat().st_size > 1000 for path in files)
+    assert sorted(p.name for p in (run / "explain").iterdir()) == sorted(names)
+
+
+def test_the_numbers_are_links(files):
+    found = read_json(files[0])
+    assert found["families"] == list(found["example"]) == list(found["average"])
+    assert found["prototype_names"] == ["cluster 0", "cluster 1"]
+    assert found["vertices"] == VERTICES
+    assert found["tasks"] == TASKS == sum(found["tasks_by_family"].values())
+    for family in found["families"]:
+        average = found["average"][family]
+        for links in (found["example"][family], average["mean"]):
+            assert np.shape(links) == (2, VERTICES)
+            assert np.min(links) >= 0
+            np.testing.assert_allclose(np.sum(links, 1), 1, rtol=1e-5)
+        assert np.shape(average["sd"]) == (2, VERTICES)
+        assert 0 <= np.min(average["sd"]) <= np.max(average["sd"]) < 1
+    links = np.array(found["vertex_links"])
+    assert links.shape == (VERTICES, VERTICES)
+    np.testing.assert_array_equal(links, links.T)
+    np.testing.assert_array_equal(np.diag(links), 0)
+    between = links[np.triu_indices(VERTICES, 1)]
+    assert 0 < between.min() < between.max() < 1
+    assert (between >= found["threshold"]).sum() == len(between) / 2
+
+
+def test_a_removed_vertex_costs_what_it_costs_and_links_that_reach_nobody_cost_nothing(
+    trained, files
+):
+    found = read_json(files[0])["interventions"]
+    assert len(found["vertices"]) == VERTICES
+    assert set(found["links"]) == {"all", *FAMILIES}
+    # One row-normalised layer: the prototypes cannot see the links between vertices.
+    assert found["links"]["all"]["mean"] == pytest.approx(0, abs=1e-5)
+    removed = eqx.tree_at(
+        lambda m: m.encode.graph, trained.learner, without(trained.learner.encode.graph, KEPT)
+    )
+    test = trained.splits.test
+    scored = [
+        evaluate(learner, test, split="test", n=TASKS, chunk=25)
+        for learner in (removed, trained.learner)
+    ]
+    loss = scored[0].values - scored[1].values
+    assert found["vertices"][0]["all"]["mean"] == pytest.approx(loss.mean(), rel=1e-2, abs=1e-6)
+    counts = [found["vertices"][0][name]["n"] for name in FAMILIES]
+    assert counts == [(scored[0].families == i).sum() for i in range(len(FAMILIES))]
+    ps = [entry["p"] for row in [*found["vertices"], found["links"]] for entry in row.values()]
+    least = min(p for p in ps if p is not None)
+    adjusted = [e["adjusted"] for row in found["vertices"] for e in row.values()]
+    assert min(adjusted) == pytest.approx(min(1, least * len(ps)), rel=1e-6)
+
+
+def test_all_vertices_kept_is_the_graph_itself(trained):
+    graph = trained.learner.encode.graph
+    np.testing.assert_array_equal(without(graph, jnp.arange(VERTICES)).vertices, graph.vertices)
+    assert np.max(unlinked(graph).connect(graph.vertices)) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (HSMLOptions(clusters=(3, 2), width=4, embedding=4, inner_steps=1), "tree"),
+        (MUMOMAMLOptions(width=4, layers=1, inner_steps=1), "codes"),
+        (MTNetOptions(inner_steps=1), "masks"),
+    ],
+)
+def test_other_methods_are_looked_into(options, kind):
+    made = learner(options)
+    check(made, "r")
+    found, images = inside(made, functions_2d(), n=TASKS, chunk=TASKS, intervene=False)
+    assert (found["kind"], images) == (kind, {})
+    ((name, figure, *_),) = captioned({"families": list(FAMILIES), "tasks": TASKS, **found})
+    assert name == kind
+    assert len(figure.axes) == (1 if kind == "masks" else 2)
+    if kind == "tree":
+        for average in found["average"].values():
+            assert np.sum(average["mean"]) == pytest.approx(1, rel=1e-5)
+        assert [np.shape(flow) for flow in found["flows"]] == [(1, 3), (3, 2), (2, 1)]
+        assert [np.sum(flow) for flow in found["flows"]] == pytest.approx([1, 1, 1], rel=1e-5)
+    elif kind == "codes":
+        assert len(found["points"]) == TASKS
+        assert 0 < sum(found["variance"]) <= 1 + 1e-6
+        assert 0 <= found["between_families"] <= 1
+    else:
+        assert [layer["mean"] for layer in found["layers"]] == [0.5, 0.5]
+
+
+def test_the_tasks_are_those_of_the_evaluation_whatever_the_chunk(trained, files):
+    test = trained.splits.test
+    reads = read_tasks(trained.learner.encode, test, n=12, chunk=5)
+    assert reads.links.shape == (12, 2, VERTICES)
+    np.testing.assert_array_equal(
+        reads.family, evaluate(Zero(), test, split="test", n=12, chunk=12).families
+    )
+    example = read_json(files[0])["example"]
+    for index in set(reads.family.tolist()):
+        first = reads.links[int(np.argmax(reads.family == index))]
+        np.testing.assert_allclose(first, example[test.families[index]], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("reaches", "options"),
+    [
+        (False, {"normalise": "row"}),
+        (True, {"normalise": "symmetric"}),
+        (True, {"normalise": "row", "layers": 2}),
+        (False, {"propagation": "sage"}),
+        (False, {"normalise": "symmetric", "vertices": 1}),
+    ],
+)
+def test_links_between_vertices_reach_a_task_only_by_some_wirings(reaches, options):
+    keys = dict(zip(KEYS, jax.random.split(jax.random.key(1), len(KEYS)), strict=True))
+    encoder = ARMLOptions(**{"width": 4, "summary": "mlp", **options}).encoder(PROBLEM, keys)
+    task = functions_2d().sample(jax.random.key(0))
+    found = jax.jit(lambda task: read(encoder, task))(task)
+    assert bool(found.reached) is reaches
+    if reaches:
+        assert found.effect > 1e-4
+    else:
+        assert found.effect < 1e-5
+
+
+def test_the_median_is_taken_between_different_vertices():
+    assert default_threshold(np.array([[0, 0.1, 0.2], [0.1, 0, 0.9], [0.2, 0.9, 0]])) == 0.2
+    assert default_threshold(np.zeros((1, 1))) == 0.5
+
+
+def test_one_task_of_a_family_has_no_deviation_and_none_is_refused(trained):
+    reads = read_tasks(trained.learner.encode, trained.splits.test, n=1, chunk=5)
+    index = int(reads.family[0])
+    names = tuple(str(i) for i in range(index + 1))
+    with pytest.raises(RunError, match=r"got none of '\w+' among 1 tasks; raise --tasks"):
+        by_family(reads.links, reads.family, (*names, "another"))
+    one = by_family(reads.links, np.zeros(1, int), ("only",))
+    assert np.max(one["average"]["only"]["sd"]) == 0
+    assert one["average"]["only"]["mean"] == one["example"]["only"] == reads.links[0].tolist()
+
+
+def test_a_learner_without_a_graph_is_refused():
+    with pytest.raises(RunError, match="got regression2d/maml, which has none; name a run of ARML"):
+        check(learner(MAMLOptions()), "regression2d/maml")
+    with pytest.raises(RunError, match="got regression2d/arml with vertices 0; name"):
+        check(learner(ARMLOptions(vertices=0, width=4)), "regression2d/arml")
+
+
+def test_what_is_no_run_or_no_number_of_tasks_is_refused(run, tmp_path):
+    with pytest.raises(RunError, match="expected a run folder"):
+        explain(tmp_path / "none", tmp_path / "out")
+    with pytest.raises(RunError, match="expected one or more tasks, got 0; raise --tasks"):
+        explain(run, tmp_path / "out", tasks=0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_report_shows_what_was_explained(run, files, tmp_path):
+    scores = np.ones(6), np.arange(6)
+    result = {
+        "format": 1,
+        "recipe": TINY.recipe,
+        "seed": 0,
+        "split": "test",
+        "metric": "mse",
+        **summarise(*scores, FAMILIES),
+        "inner_steps": 1,
+        "protocol": "10-shot",
+        "versions": {},
+        "device": "cpu",
+        "seconds": 1.0,
+        "parameters": 1,
+        "steps": 2,
+    }
+    write_json(run / "result.json", result)
+    write_page([run], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert len(re.findall("<img ", page)) == 5
+    assert "What the meta-knowledge graph learned" in page
+    assert f"({TASKS} tasks in all)" in page
+    assert "read nothing into them" in page
+
+
+def test_images_are_explained_by_class(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    noise = np.random.default_rng(0)
+    data = []
+    for family in ("dark", "light"):
+        data.append(str(tmp_path / family))
+        for c in range(12):
+            (tmp_path / family / f"c{c}").mkdir(parents=True)
+            for i in range(2):
+                pixels = noise.integers(0, 256, (16, 16, 3), np.uint8)
+                cv2.imwrite(str(tmp_path / family / f"c{c}" / f"{i}.png"), pixels)
+    tiny = replace(
+        recipe("folders/arml"),
+        algorithm=ARMLOptions(structure="classes", vertices=3, width=4, summary="mlp"),
+        network=Conv4Options(filters=2),
+        tasks=FoldersOptions(data=tuple(data), ways=2, shots=1, queries=1, size=16),
+    )
+    splits = tiny.tasks.build(tmp_path / "split.json")
+    trained = experiment.Trained(tiny, experiment.build(tiny, splits.train.problem), splits, 1, 0.0)
+    monkeypatch.setattr("arml.explain.load", lambda folder: trained)
+    monkeypatch.setattr("arml.explain.save", lambda figure, path: ())
+    files = explain(tmp_path, tmp_path / "out", tasks=10)
+    found = read_json(files[0])
+    assert found["families"] == ["dark", "light"]
+    assert found["prototype_names"] == ["class 0", "class 1"]
+    assert np.shape(found["example"]["dark"]) == (2, 3)
+    assert len(found["nearest"]["images"]) == len(found["nearest"]["files"]) == 3
+    for vertex, name in enumerate(found["nearest"]["files"]):
+        entries = found["nearest"]["images"][vertex]
+        links = [entry["link"] for entry in entries]
+        assert links == sorted(links, reverse=True)
+        assert {entry["family"] for entry in entries} <= {"dark", "light"}
+        strip = cv2.imread(str(tmp_path / "out" / name))
+        assert strip.shape == (64, 66 * len(entries) - 2, 3)
+    np.testing.assert_allclose(np.sum(found["average"]["light"]["mean"], 1), 1, rtol=1e-5)

@@ -1,0 +1,169 @@
+"""Learners as scikit-learn estimators: its own checks, and users' own arrays, labels and frames."""
+
+import pickle
+import re
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import arml
+from arml.algorithms import ALGORITHMS
+from arml.experiment import Experiment, Portable, build
+from arml.nn.networks import Conv4Options, MLPOptions
+from arml.predict.estimators import FEATURES, expected_failed_checks
+from arml.results.folder import RunError
+
+
+def learner(kind: str, *features: int, algorithm: str = "", ways: int = 4) -> arml.FewShotLearner:
+    """A learner of few weights."""
+    algorithm = algorithm or {"classification": "protonet", "regression": "versa"}[kind]
+    problem = arml.Problem(kind, features, ways if kind == "classification" else 1, 5, 5)
+    options = ALGORITHMS[algorithm].options(problem)
+    if algorithm == "versa":
+        options = replace(options, width=8)
+    network = Conv4Options(filters=4) if len(features) == 3 else MLPOptions((8,), "he")
+    experiment = Experiment("own", options, network=network)
+    return arml.FewShotLearner(Portable(experiment, build(experiment, problem), problem, ("own",)))
+
+
+def blobs(features: int) -> tuple[np.ndarray, np.ndarray]:
+    """Three classes in their own corners."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 6)
+    return rng.normal(size=(18, features)) + 6 * np.eye(3, features)[y], y
+
+
+@pytest.mark.parametrize("features", [*FEATURES])
+@pytest.mark.parametrize("kind", [arml.FewShotClassifier, arml.FewShotRegressor])
+def test_scikit_learns_own_checks(kind, features):
+    estimator = kind(learner(kind._kind, features))
+    expected = expected_failed_checks(estimator)
+    with warnings.catch_warnings():
+        # They warn of what they do, and of older releases of what they import.
+        warnings.simplefilter("ignore")
+        results = check_estimator(
+            estimator, expected_failed_checks=expected, on_fail=None, on_skip=None
+        )
+    for result in results:
+        name, status = result["check_name"], result["status"]
+        # This one needs an environment variable that is read when SciPy is imported.
+        wanted = "skipped" if name == "check_array_api_input" else "passed"
+        assert status == ("xfail" if name in expected else wanted), (name, result["exception"])
+
+
+def test_every_exception_names_a_check_that_exists():
+    names = {
+        result["check_name"]
+        for kind in (arml.FewShotClassifier, arml.FewShotRegressor)
+        for result in check_estimator(
+            kind(learner(kind._kind, 1)), on_fail=None, on_skip=None, legacy=True
+        )
+    }
+    listed = {check for checks in FEATURES.values() for check in checks}
+    assert listed <= names
+    page = (Path(__file__).parents[2] / "docs" / "predictions.md").read_text(encoding="utf-8")
+    assert listed <= {*re.findall(r"`(check_\w+)`", page)}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["oak", "elm", "ash"], [30, -7, 4], [2.0, 1.0, 4.0], pd.Categorical(["oak", "elm", "ash"])],
+    ids=["strings", "numbers", "floats", "categories"],
+)
+def test_labels_are_ones_own_and_classes_of_any_size(names):
+    x, y = blobs(3)
+    labels = np.asarray(names)[y]
+    model = arml.FewShotClassifier(learner("classification", 3)).fit(x[4:], labels[4:])
+    assert list(model.classes_) == sorted(names)
+    assert list(model.predict(x)) == list(labels)
+    assert model.score(x, labels) == 1
+    assert model.predict_proba(x).shape == (18, 3)
+
+
+def test_frames_and_columns_of_pandas():
+    x, y = blobs(3)
+    frame = pd.DataFrame(x, columns=["a", "b", "c"])
+    frame["kind"] = np.array(["oak", "elm", "ash"])[y]
+    model = arml.FewShotClassifier(learner("classification", 3))
+    model.fit(frame[["a", "b", "c"]], frame["kind"])
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    assert list(model.predict(frame[["a", "b", "c"]])) == list(frame["kind"])
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["c", "b", "a"]])
+    # The predictor behind it takes them as well.
+    few = learner("classification", 3).adapt(frame[["a", "b", "c"]], frame["kind"].astype(object))
+    assert list(few.predict(frame[["a", "b", "c"]])) == list(frame["kind"])
+    for missing in (None, np.nan, pd.NA):
+        with pytest.raises(ValueError, match="a label for every input"):
+            learner("classification", 3).adapt(x, [missing, *frame["kind"][1:]])
+
+
+def test_arrays_of_jax_and_pytorch():
+    x, y = blobs(3)
+    model = arml.FewShotClassifier(learner("classification", 3)).fit(x, y)
+    expected = model.predict_proba(x.astype(np.float32))
+    given = jnp.asarray(x, jnp.float32)
+    np.testing.assert_allclose(model.fit(given, jnp.asarray(y)).predict_proba(given), expected)
+    torch = pytest.importorskip("torch")
+    given = torch.tensor(x, dtype=torch.float32)
+    np.testing.assert_allclose(model.fit(given, torch.tensor(y)).predict_proba(given), expected)
+
+
+def test_images_as_they_are_and_as_flat_rows():
+    rng = np.random.default_rng(0)
+    images, y = rng.integers(0, 256, (4, 16, 16, 3), dtype=np.uint8), ["a", "a", "b", "b"]
+    model = arml.FewShotClassifier(learner("classification", 16, 16, 3)).fit(images, y)
+    assert model.n_features_in_ == 768
+    expected = model.predict_proba(images)
+    flat = images.reshape(4, -1) / 255
+    np.testing.assert_allclose(model.fit(flat, y).predict_proba(flat), expected, atol=1e-5)
+    with pytest.raises(ValueError, match="channels last"):
+        model.fit(np.moveaxis(images, -1, 1), y)
+    with pytest.raises(ValueError, match="divide by 255"):
+        model.fit(images.astype(int), y)
+
+
+def test_in_a_pipeline_a_cross_validation_and_another_process():
+    x, y = blobs(3)
+    pipeline = make_pipeline(StandardScaler(), arml.FewShotClassifier(learner("classification", 3)))
+    assert cross_val_score(pipeline, x, y, cv=3).mean() > 0.7
+    model = clone(pipeline).fit(x, y)
+    expected = model.predict_proba(x)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(x), expected)
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    x, y = blobs(3)
+    few = learner("classification", 3)
+    with pytest.raises(ValueError, match="use the other estimator"):
+        arml.FewShotRegressor(few).fit(x, y)
+    with pytest.raises(ValueError, match=r"2 feature\(s\), but the learner was meta-trained on 3"):
+        arml.FewShotClassifier(few).fit(x[:, :2], y)
+    with pytest.raises(ValueError, match="expected a learner, or what"):
+        arml.FewShotClassifier(-1).fit(x, y)
+    with pytest.raises(ValueError, match="got 1 class"):
+        arml.FewShotClassifier(few).fit(x, np.zeros(18))
+    with pytest.raises(ValueError, match="a label of its own"):
+        arml.FewShotClassifier(few).fit(x, np.arange(18))
+    with pytest.raises(RunError, match="expected the folder of a run"):
+        arml.FewShotClassifier(tmp_path / "none").fit(x, y)
+
+
+def test_without_scikit_learn_the_extra_is_named():
+    code = "import sys; sys.modules['sklearn'] = None; import arml; arml.FewShotClassifier"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "pip install 'arml[sklearn]'" in done.stderr

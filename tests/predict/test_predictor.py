@@ -1,0 +1,360 @@
+"""One's own examples in, predictions out, and a predictor that survives being kept."""
+
+import csv
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import arml
+from arml.algorithms import ALGORITHMS
+from arml.cli import main
+from arml.core.calibration import calibration_error, expected_error, temperature
+from arml.core.episodes import Examples
+from arml.experiment import Experiment, load_learner, run
+from arml.nn.networks import Conv4Options, MLPOptions
+from arml.results.folder import RunError
+from arml.tasks.options import FoldersOptions, FunctionsOptions
+
+PACE = {"steps": 2, "batch": 1, "interval": 2, "checkpoint_every": 2, "validate_every": 2}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _optax_promotes():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def draw(folder: Path, classes: int, each: int = 4, size: int = 20) -> Path:
+    """Noisy pictures, each class of one colour."""
+    rng = np.random.default_rng(0)
+    for name in range(classes):
+        (folder / f"class{name}").mkdir(parents=True)
+        colour = np.array([name * 37 % 256, name * 91 % 256, name * 53 % 256])
+        for i in range(each):
+            noise = rng.integers(-20, 20, (size, size, 3))
+            picture = np.clip(colour + noise, 0, 255).astype(np.uint8)
+            assert cv2.imwrite(str(folder / f"class{name}" / f"{i}.png"), picture)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """A run on pictures, by ARML; its data is gone."""
+    data = draw(tmp_path_factory.mktemp("data") / "colours", 12)
+    folder = tmp_path_factory.mktemp("runs") / "images"
+    tasks = FoldersOptions(data=(str(data),), ways=2, shots=1, queries=2, size=16)
+    problem = arml.Problem("classification", (16, 16, 3), 2, 1, 2)
+    options = replace(ALGORITHMS["arml"].options(problem), inner_steps=1)
+    experiment = Experiment(
+        "folders/arml",
+        options,
+        tasks,
+        Conv4Options(filters=4),
+        validation_tasks=2,
+        scan=False,
+        chunk=1,
+        **PACE,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ARML_CACHE", str(tmp_path_factory.mktemp("cache")))
+        run(experiment, folder)
+        out = folder.with_name("shared")
+        assert main(["export", str(folder), "--out", str(out), "--tasks", "8"]) == 0
+    shutil.rmtree(data)
+    return folder, out
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "functions"
+    options = ALGORITHMS["maml"].options(arml.Problem("regression", (2,), 1, 5, 5))
+    network = MLPOptions(hidden=(8,), init="he")
+    tasks = FunctionsOptions(shots=5, queries=5)
+    experiment = Experiment(
+        "regression2d/maml", options, tasks, network, validation_tasks=4, **PACE
+    )
+    run(experiment, folder)
+    return folder
+
+
+@pytest.fixture
+def own(tmp_path) -> Path:
+    return draw(tmp_path / "own", 2)
+
+
+def pictures(own: Path) -> tuple[np.ndarray, list[str]]:
+    files = sorted(own.rglob("*.png"))
+    read = [cv2.resize(cv2.imread(str(f)), (16, 16))[:, :, ::-1] for f in files]
+    return np.stack(read), [f.parent.name for f in files]
+
+
+def test_a_prediction_is_the_learners_own(functions):
+    rng = np.random.default_rng(0)
+    x, y, more = rng.uniform(0, 5, (7, 2)), rng.normal(size=7), rng.uniform(0, 5, (130, 2))
+    predictor = arml.load(functions).adapt(x, y)
+    learner = load_learner(functions).learner
+    support = Examples(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)[:, None])
+    expected = learner.adapt(support, key=jax.random.key(0)).predict(jnp.asarray(more, jnp.float32))
+    np.testing.assert_allclose(predictor.predict(more), expected[:, 0], rtol=1e-5, atol=1e-6)
+    assert predictor.predict(np.zeros((0, 2))).shape == (0,)
+    assert arml.load(functions).adapt(x, y[:, None]).predict(more).shape == (130, 1)
+    assert predictor.reading() is None
+
+
+def test_labels_are_ones_own_and_a_query_stands_for_itself(images, own):
+    x, y = pictures(own)
+    predictor = arml.load(images[0]).adapt(x[1:], y[1:])  # the classes' counts differ
+    assert list(predictor.classes) == ["class0", "class1"]
+    chances = predictor.predict_proba(x)
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert set(predictor.predict(x)) <= {"class0", "class1"}
+    # One by one, and as floats: the same.
+    alone = np.concatenate([predictor.predict_proba(x[i : i + 1] / 255) for i in range(len(x))])
+    np.testing.assert_allclose(chances, alone, rtol=1e-4, atol=1e-6)
+    reading = predictor.reading()
+    assert reading.shape == (2, 8)
+    np.testing.assert_allclose(reading.sum(axis=1), 1, rtol=1e-5)
+    numbers = arml.load(images[0]).adapt(x, np.repeat([30, 7], 4))
+    assert list(numbers.classes) == [7, 30]
+
+
+def test_a_kept_predictor_predicts_the_same(images, functions, own, tmp_path):
+    x, y = pictures(own)
+    for i, path in enumerate(images):
+        predictor = arml.load(path).adapt(x, y)
+        predictor.save(tmp_path / f"kept{i}")
+        again = arml.load_predictor(tmp_path / f"kept{i}")
+        np.testing.assert_array_equal(again.predict_proba(x), predictor.predict_proba(x))
+        assert list(again.predict(x)) == list(predictor.predict(x))
+    assert arml.load(images[1]).portable.temperature != 1
+    x, y = np.eye(2), [1.0, 2.0]
+    arml.load(functions).adapt(x, y).save(tmp_path / "flat")
+    kept = arml.load_predictor(tmp_path / "flat").predict(x)
+    np.testing.assert_array_equal(kept, arml.load(functions).adapt(x, y).predict(x))
+    arml.load(functions).save(tmp_path / "learner")
+    arml.load(tmp_path / "learner").adapt(x, y)
+
+
+def test_novelty_is_kept_with_the_learner_and_the_predictor(images, functions, own, tmp_path):
+    x, y = pictures(own)
+    predictor = arml.load(images[1]).adapt(x, y)
+    novelty = predictor.novelty(x)
+    assert novelty.shape == (8,)
+    assert np.all(novelty > 0)
+    alone = np.concatenate([predictor.novelty(x[i : i + 1]) for i in range(len(x))])
+    np.testing.assert_allclose(novelty, alone, rtol=1e-5)
+    predictor.save(tmp_path / "kept")
+    again = arml.load_predictor(tmp_path / "kept")
+    assert again.support_novelty() == predictor.support_novelty()
+    seen = tmp_path / "kept" / "seen.safetensors"
+    seen.write_bytes(seen.read_bytes()[:-1])
+    with pytest.raises(RunError, match="altered or cut short"):
+        arml.load_predictor(tmp_path / "kept")
+    with pytest.raises(ValueError, match="`arml export RUN"):
+        arml.load(images[0]).adapt(x, y).novelty(x)
+    with pytest.raises(ValueError, match="an embedding that tasks share, got regression2d/maml"):
+        arml.load(functions).adapt([[1, 2]], [1]).support_novelty()
+
+
+def test_a_shared_learner_names_no_path(images):
+    config = (images[1] / "config.json").read_text()
+    assert "/" not in json.loads(config)["experiment"]["tasks"].get("data", "")
+    assert str(images[0].parent) not in config
+
+
+@pytest.mark.parametrize("name", ["config.json", "weights.safetensors", "support.safetensors"])
+def test_what_was_altered_or_cut_short_is_refused(functions, tmp_path, name):
+    folder = tmp_path / "kept"
+    arml.load(functions).adapt(np.eye(2), [1.0, 2.0]).save(folder)
+    whole = (folder / name).read_bytes()
+    flipped = whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:]
+    for damaged in (whole[:-5], flipped):
+        (folder / name).write_bytes(damaged)
+        with pytest.raises(RunError):
+            arml.load_predictor(folder)
+    (folder / name).unlink()
+    with pytest.raises(RunError):
+        arml.load_predictor(folder)
+
+
+def test_a_later_format_is_refused_with_advice(functions, tmp_path):
+    arml.load(functions).save(tmp_path / "learner")
+    path = tmp_path / "learner" / "config.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 9'))
+    with pytest.raises(RunError, match="use a later version"):
+        arml.load(tmp_path / "learner")
+
+
+def test_bad_examples_are_refused(images, functions, own):
+    x, y = pictures(own)
+    few, flat = arml.load(images[0]), arml.load(functions)
+    for bad_x, bad_y, said in (
+        (x, ["a"] * 8, "expected 2 to 2 classes, got 1"),
+        (x, list("aabbccdd"), "expected 2 to 2 classes, got 4"),
+        (x, y[:3], "expected 8 labels"),
+        (x[:, :8], y, r"of shape \[n, 16, 16, 3\], got \[8, 8, 16, 3\]"),
+        (x * 2.0, y, "floats from 0 to 1"),
+        (np.full(x.shape, "red"), y, "as numbers"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            few.adapt(bad_x, bad_y)
+    with pytest.raises(ValueError, match="got NaN or infinity"):
+        flat.adapt([[1.0, np.nan]], [1.0])
+    with pytest.raises(ValueError, match="finite targets"):
+        flat.adapt([[1.0, 2.0]], [np.inf])
+    predictor = flat.adapt([[1.0, 2.0]], [1.0])
+    with pytest.raises(ValueError, match=r"queries of shape \[n, 2\], got \[3, 5\]"):
+        predictor.predict(np.zeros((3, 5)))
+    with pytest.raises(ValueError, match="use predict"):
+        predictor.predict_proba(np.zeros((3, 2)))
+
+
+def test_pictures_on_the_command_line(images, own, tmp_path, capsys):
+    answers, kept = tmp_path / "answers.csv", tmp_path / "kept"
+    given = ["adapt", str(images[1]), "--support", str(own), "--query", str(own)]
+    assert main([*given, "--out", str(answers), "--save", str(kept)]) == 0
+    rows = list(csv.reader(answers.read_text().splitlines()))
+    assert rows[0] == ["file", "label", "probability", "vertices", "novelty"]
+    assert len(rows) == 9
+    assert {row[1] for row in rows[1:]} <= {"class0", "class1"}
+    capsys.readouterr()
+    one = sorted(own.rglob("*.png"))[0]
+    assert main(["predict", str(kept), str(one)]) == 0
+    said = list(csv.reader(capsys.readouterr().out.splitlines()))
+    assert said[1] == rows[1]
+    assert main([*given[:4], "--query", str(tmp_path / "none")]) == 2
+    assert "expected an image or a folder" in capsys.readouterr().err
+    assert main(["predict", str(images[1]), str(one)]) == 2
+    assert "a learner without a task" in capsys.readouterr().err
+
+
+def test_tables_on_the_command_line(functions, tmp_path, capsys):
+    support, query = tmp_path / "support.csv", tmp_path / "query.csv"
+    support.write_text("a,b,height\n1,2,3\n2,0.5,1\n0,1,2\n")
+    query.write_text("a,b\n1,2\n3,4\n")
+    given = ["adapt", str(functions), "--support", str(support), "--query", str(query)]
+    assert main([*given, "--target", "height"]) == 0
+    rows = list(csv.reader(capsys.readouterr().out.splitlines()))
+    assert [row[0] for row in rows] == ["row", "2", "3"]
+    expected = arml.load(functions).adapt([[1, 2], [2, 0.5], [0, 1]], [3, 1, 2]).predict([[1, 2]])
+    np.testing.assert_allclose(float(rows[1][1]), expected[0], rtol=1e-5)
+    for change, said in (
+        ([], "expected --target"),
+        (["--target", "width"], "expected a column 'width', got a, b, height"),
+    ):
+        assert main([*given, *change]) == 2
+        assert said in capsys.readouterr().err
+    for text, said in (
+        ("a,b,height\n1,x,3\n", "expected a number in column 'b' of row 2, got 'x'"),
+        ("a,b,height\n1,2,tall\n", "expected numbers to predict"),
+        ("a,b,height\n1,2,3\n1,2,4\n", "expected inputs that differ"),
+        ("a,b,height\n1,2\n", "expected 3 cells a row"),
+        ("a,b,height\n", "expected a header and one or more rows"),
+    ):
+        support.write_text(text)
+        assert main([*given, "--target", "height"]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_no_query_and_ten_thousand(functions, images, own, tmp_path, capsys):
+    predictor = arml.load(functions).adapt([[1.0, 2.0]], [1.0])
+    assert predictor.predict(np.ones((10_000, 2))).shape == (10_000,)
+    assert predictor.predict(np.ones((0, 2))).shape == (0,)
+    (tmp_path / "empty").mkdir()
+    given = ["adapt", str(images[1]), "--support", str(own), "--query", str(tmp_path / "empty")]
+    assert main(given) == 2
+    assert "expected one or more images" in capsys.readouterr().err
+
+
+def test_examples_that_say_nothing_or_too_much(functions, images):
+    few = arml.load(functions)
+    # A constant column is no harm: four of the families have one.
+    assert np.all(np.isfinite(few.adapt([[1.0, 2.0], [3.0, 2.0]], [1.0, 2.0]).predict([[0, 0]])))
+    with pytest.raises(ValueError, match="expected one or more support inputs"):
+        few.adapt(np.zeros((0, 2)), [])
+    with pytest.raises(ValueError, match="expected predictions that are finite"):
+        few.adapt([[1e30, 1.0]], [1e30]).predict([[1.0, 1.0]])
+    with pytest.raises(ValueError, match="expected finite support inputs"):
+        few.adapt([[1e300, 1.0]], [1.0])
+    with pytest.raises(ValueError, match="expected numbers as targets"):
+        few.adapt([[1.0, 1.0]], ["tall"])
+    black = np.zeros((2, 16, 16, 3), np.uint8)
+    assert np.all(np.isfinite(arml.load(images[0]).adapt(black, ["a", "b"]).predict_proba(black)))
+
+
+def test_bad_pictures_on_the_command_line(images, own, tmp_path, capsys):
+    """One class, a class for each picture, a picture that cannot be read."""
+    out = tmp_path / "answers.csv"
+    for name, said in (
+        ("one", "expected 2 to 2 classes, got 1 class"),
+        ("each", "every input has a label of its own"),
+        ("broken", "broken.png"),
+    ):
+        folder = tmp_path / name
+        if name == "each":
+            for i, picture in enumerate(sorted(own.rglob("*.png"))):
+                (folder / str(i)).mkdir(parents=True)
+                shutil.copy(picture, folder / str(i))
+        else:
+            shutil.copytree(own, folder)
+        if name == "one":
+            shutil.rmtree(folder / "class1")
+        if name == "broken":
+            (folder / "class0" / "broken.png").write_bytes(b"no picture")
+        given = ["adapt", str(images[0]), "--support", str(folder), "--query", str(own)]
+        assert main([*given, "--out", str(out)]) == 2
+        assert said in capsys.readouterr().err
+    given = ["adapt", str(images[0]), "--support", str(own), "--query", str(tmp_path / "broken")]
+    assert main([*given, "--out", str(out)]) == 2
+    assert "broken.png" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_the_columns_of_a_query_go_by_their_names(functions, tmp_path, capsys):
+    support, query = tmp_path / "support.csv", tmp_path / "query.csv"
+    support.write_text("a,b,height\n1,2,3\n2,0.5,1\n")
+    given = ["adapt", str(functions), "--support", str(support), "--query", str(query)]
+    answers = []
+    for text in ("a,b\n1,2\n", "b,a\n2,1\n"):
+        query.write_text(text)
+        assert main([*given, "--target", "height"]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
+    for text, said in (
+        ("a,c\n1,2\n", "expected the columns of the support table, a, b, got a, c"),
+        ("a,b\n1,nan\n", "expected finite queries"),
+    ):
+        query.write_text(text)
+        assert main([*given, "--target", "height"]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_temperature_finds_the_scale_of_calibrated_logits():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(20_000, 4))
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    y = np.array([rng.choice(4, p=p) for p in chances])
+    assert abs(temperature(3 * logits.astype(np.float32), y) - 3) < 0.1
+
+
+def test_the_error_of_logits_is_that_of_their_likeliest_classes():
+    rng = np.random.default_rng(0)
+    logits = (3 * rng.normal(size=(500, 4))).astype(np.float32)
+    y = rng.integers(0, 4, 500)
+    chances = np.exp(logits / 2.0) / np.exp(logits / 2.0).sum(axis=1, keepdims=True)
+    expected = calibration_error(chances.max(axis=1), chances.argmax(axis=1) == y)
+    assert abs(expected_error(logits, y, 2.0) - expected) < 1e-6
+    assert np.isnan(expected_error(np.full((2, 4), np.nan, np.float32), y[:2]))
+
+
+def test_calibration_error_in_closed_form():
+    confidence = np.array([0.9] * 10 + [0.6] * 10)
+    correct = np.array([True] * 7 + [False] * 3 + [True] * 6 + [False] * 4)
+    assert abs(calibration_error(confidence, correct) - 0.1) < 1e-9

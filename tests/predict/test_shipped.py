@@ -1,0 +1,100 @@
+"""The learners that the package carries: found by name, in the wheel, and better than chance."""
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+import arml
+from arml.cli import main
+from arml.predict.predictor import FewShotLearner
+from arml.predict.sharing import SHIPPED, locate, shipped
+from arml.results.folder import RunError
+from arml.tasks.functions import functions_2d
+from arml.tasks.options import StarterOptions
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("regression2d", "starter")
+
+
+def test_the_wheel_carries_them_and_stays_small(tmp_path):
+    wheel = next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"]))
+    with zipfile.ZipFile(wheel) as archive:
+        names = {*archive.namelist()}
+    for name in NAMES:
+        for file in ("config.json", "weights.safetensors"):
+            assert f"arml/data/learners/{name}/{file}" in names
+    assert "arml/data/extractors/starter-protonet.onnx" in names
+    assert Path(wheel).stat().st_size < 10 * 2**20
+    for name in NAMES:
+        assert sum(f.stat().st_size for f in (SHIPPED / name).iterdir()) < 4 * 2**20
+
+
+def test_they_are_found_by_name_and_a_learner_here_goes_first(tmp_path, monkeypatch):
+    assert shipped() == NAMES
+    monkeypatch.chdir(tmp_path)
+    assert locate("regression2d") == (SHIPPED / "regression2d", None)
+    Path("regression2d").mkdir()
+    place, note = locate("regression2d")
+    assert place == SHIPPED / "regression2d"
+    assert "holds no learner" in note
+    shutil.copytree(SHIPPED / "regression2d", "regression2d", dirs_exist_ok=True)
+    place, note = locate("regression2d")
+    assert place == Path("regression2d")
+    assert "not the learner that ships" in note
+    assert arml.load("regression2d").problem.kind == "regression"
+    with pytest.raises(RunError, match=r"\(regression2d, starter\), found nothing at startre"):
+        arml.load("startre")
+
+
+def test_each_says_what_it_was_trained_on_and_names_no_path():
+    for name in NAMES:
+        text = (SHIPPED / name / "config.json").read_text()
+        assert json.loads(text)["trained"]["step"] > 0
+        assert str(Path.home()) not in text
+        assert "data" not in json.loads(text)["experiment"]["tasks"]
+
+
+def mean_score(learner: FewShotLearner, tasks: arml.TaskDistribution, n: int) -> float:
+    """Mean over tasks of the mean squared error, or of the accuracy."""
+    sample = eqx.filter_jit(tasks.sample)
+    scores = []
+    for key in jax.random.split(jax.random.key(0), n):
+        task = sample(key)
+        (x, y), query = task.support, task.query
+        got = learner.adapt(np.asarray(x), np.asarray(y)).predict(np.asarray(query.x))
+        right = np.asarray(query.y)
+        wrong = (got - right) ** 2
+        scores.append(np.mean(wrong if learner.problem.kind == "regression" else got == right))
+    return float(np.mean(scores))
+
+
+def test_the_regression_learner_fits_functions_that_it_never_saw():
+    # 0.16 on 4,000 tasks; the mean of the support set has about 9.
+    tasks = functions_2d(shots=10, queries=10)
+    assert mean_score(arml.load("regression2d"), tasks, 2) < 0.8
+
+
+def test_the_starter_learner_tells_classes_that_it_never_saw(tmp_path):
+    # Chance is 0.2.
+    tasks = StarterOptions(shots=2, queries=5).build(tmp_path / "none").test
+    assert mean_score(arml.load("starter"), tasks, 2) > 0.5
+
+
+def test_a_table_is_fitted_by_name_on_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("few.csv").write_text("a,b,height\n0,1,1\n1,1,2\n2,1,3\n3,1,4\n")
+    assert main(["adapt", "regression2d", "--support", "few.csv", "--target", "height", "--query",
+                 "few.csv"]) == 0  # fmt: skip
+    said = capsys.readouterr()
+    assert "read from the meta-knowledge graph: V" in said.err
+    heights = [float(line.split(",")[1]) for line in said.out.splitlines()[1:]]
+    np.testing.assert_allclose(heights, [1, 2, 3, 4], atol=0.8)
+    assert main(["adapt", "regression", "--support", "few.csv", "--save", "kept"]) == 2
+    assert "one that ships (regression2d, starter)" in capsys.readouterr().err

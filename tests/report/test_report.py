@@ -1,0 +1,424 @@
+"""The report: what tables, figures and the page say about runs, on made-up numbers."""
+
+import re
+import xml.etree.ElementTree as ET
+from base64 import b64decode
+from collections.abc import Callable
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from matplotlib.colors import rgb_to_hsv
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from rich.console import Console
+
+from arml.report import figures, tables
+from arml.report.page import write_page
+from arml.report.paper import overall, reported
+from arml.report.rows import make_rows, sections
+from arml.report.style import BLUES, render
+from arml.results.folder import Result, Run, RunError, append_metric, load_run, write_json
+
+FAMILIES = ["line", "a <b> & $c$"]
+
+
+def result(recipe: str = "regression2d/maml", seed: int = 0, **change: Any) -> Result:
+    value = {
+        "format": 1,
+        "recipe": recipe,
+        "seed": seed,
+        "split": "test",
+        "metric": "mse",
+        "score": {"mean": 1.0 + seed, "ci95": 0.1, "n": 4000},
+        "families": {
+            name: {"mean": seed + i / 10, "ci95": 0.2, "n": 2000} for i, name in enumerate(FAMILIES)
+        },
+        "inner_steps": 5,
+        "protocol": "10-shot",
+        "commit": "abc",
+        "versions": {"arml": "0.1.0"},
+        "device": "cpu",
+        "seconds": 90.0 + seed,
+        "parameters": 10,
+        "steps": 1000,
+        "floor": 0.127,
+        **change,
+    }
+    return cast(Result, value)
+
+
+def explanation(threshold: float = 0.5) -> dict[str, Any]:
+    links = [[0.0, 0.9, 0.6], [0.9, 0.0, 0.1], [0.6, 0.1, 0.0]]
+    weights = {FAMILIES[0]: [[0.7, 0.2, 0.1]] * 2, FAMILIES[1]: [[0.1, 0.1, 0.8]] * 2}
+    return {
+        "families": FAMILIES,
+        "format": 1,
+        "vertices": 3,
+        "example": weights,
+        "average": {name: {"mean": w, "sd": w} for name, w in weights.items()},
+        "tasks": 1200,
+        "vertex_links": links,
+        "threshold": threshold,
+        "prototype_names": ["P0", "P1"],
+    }
+
+
+def make_run(
+    folder: Path, recipe: str = "regression2d/maml", seed: int = 0, rate: float = 0.1, **change: Any
+) -> Path:
+    experiment = {"seed": seed, "learner": {"rate": rate}, "note": "<script>alert('x')</script>"}
+    write_json(folder / "config.json", {"format": 1, "recipe": recipe, "experiment": experiment})
+    for step in range(1, 40):
+        append_metric(folder / "metrics.jsonl", {"step": step, "loss": 3.0 / step})
+    for step in (20, 40):
+        record = {"step": step, "validation": 9.0 / step, "validation_ci95": 0.5}
+        append_metric(folder / "metrics.jsonl", record)
+    write_json(folder / "result.json", result(recipe, seed, **change))
+    return folder
+
+
+def test_the_papers_figures_are_for_its_algorithms_only() -> None:
+    assert overall("regression2d", "arml") == (0.44, 0.03)
+    assert reported("regression2d/maml") == (2.29, 0.16)
+    assert reported("regression2d/arml-official") == reported("regression2d/arml")
+    for other in ("regression2d/maml-first-order", "folders/maml", "maml", "regression2d/anil"):
+        assert reported(other) is None
+
+
+def test_seeds_are_averaged_and_the_two_spreads_kept_apart() -> None:
+    (row,) = make_rows([result(seed=2), result(seed=0), result(seed=1)])
+    assert row.seeds == (0, 1, 2)
+    assert row.mean == pytest.approx(2.0)
+    assert row.ci95 == pytest.approx(0.1)
+    assert row.spread == pytest.approx(1.0)
+    assert row.families == pytest.approx({FAMILIES[0]: 1.0, FAMILIES[1]: 1.1})
+    assert row.seconds == pytest.approx(91.0)
+    assert row.paper == (2.29, 0.16)
+
+
+@pytest.mark.parametrize(
+    "change", [{"steps": 5}, {"protocol": "other"}, {"inner_steps": 9}, {"parameters": 3}]
+)
+def test_what_differs_in_more_than_the_seed_is_not_averaged(change: dict[str, Any]) -> None:
+    assert len(make_rows([result(seed=0), result(seed=1, **change)])) == 2
+
+
+def test_results_of_other_options_are_rows_of_their_own_and_older_ones_join_the_only_others() -> (
+    None
+):
+    old, one, two = result(seed=0), result(seed=1, options="a"), result(seed=2, options="b")
+    assert [row.seeds for row in make_rows([old, one])] == [(0, 1)]
+    assert make_rows([old, one])[0].options == "a"
+    rows = make_rows([old, one, two])
+    assert sorted(row.seeds for row in rows) == [(0,), (1,), (2,)]
+    names = tables.labels(rows)
+    assert len(set(names)) == 3
+    assert sum("[options b]" in name for name in names) == 1
+    assert sum("[options unknown]" in name for name in names) == 1
+    assert not any("[" in name for name in tables.labels(make_rows([one])))
+
+
+def test_the_caption_says_trained_only_of_what_says_so() -> None:
+    trained = {"commit": None, "versions": {}, "device": "accelerator"}
+    one, two = result(seed=0, trained=trained), result(seed=1, trained=None)
+    assert ". 10-shot. Trained on: accelerator.\n" in tables.markdown(make_rows([one]))
+    assert ". 10-shot. Scored on: cpu.\n" in tables.markdown(make_rows([one, two]))
+    assert ". 10-shot. Scored on: cpu.\n" in tables.markdown(make_rows([result()]))
+
+
+def test_a_run_that_diverged_is_shown_not_dropped() -> None:
+    bad = {"score": {"mean": None, "ci95": None, "n": 4000}}
+    rows = make_rows([result(seed=0), result(seed=1, **bad), result("regression2d/arml")])
+    assert [row.mean for row in rows] == [None, 1.0]
+    assert "| `regression2d/maml` | not finite |" in tables.markdown(rows)
+
+
+def test_the_same_seed_twice_is_refused() -> None:
+    with pytest.raises(RunError, match="expected one result for each seed of regression2d/maml"):
+        make_rows([result(), result()])
+
+
+def test_only_comparable_rows_share_a_table() -> None:
+    images = {"metric": "accuracy", "families": {"glyphs": {"mean": 0.5, "ci95": 0.01, "n": 5}}}
+    rows = make_rows(
+        [result(), result("regression2d/arml"), result("folders/maml", **images, floor=None)]
+    )
+    assert [[row.recipe for row in group] for group in sections(rows)] == [
+        ["folders/maml"],
+        ["regression2d/arml", "regression2d/maml"],
+    ]
+    low = result("folders/a", **images, score={"mean": 0.2, "ci95": 0.01, "n": 4})
+    high = result("folders/b", **images, score={"mean": 0.6225, "ci95": 0.0147, "n": 4})
+    ordered = make_rows([high, low])
+    assert [row.recipe for row in ordered] == ["folders/a", "folders/b"]
+    assert "| 62.25 ± 1.47% |" in tables.markdown(ordered)
+
+
+def test_markdown_is_a_table_with_the_paper_apart_and_the_floor_last() -> None:
+    text = tables.markdown(make_rows([result(seed=0), result(seed=1)]))
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    head, rule, row, floor = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
+    assert len({len(head), len(rule), len(row), len(floor)}) == 1
+    assert (head[-1], row[-1]) == ("Paper", "2.29 ± 0.16")
+    assert row[1:3] == ["1.500 ± 0.100", "0.707 (2 seeds)"]
+    assert floor[:2] == ["*Bayes-optimal predictor*", "0.127"]
+
+
+def test_the_readme_is_redrawn_between_its_markers_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme, results = tmp_path / "README.md", tmp_path / "results"
+    write_json(results / "regression2d" / "maml" / "seed-0" / "result.json", result())
+    readme.write_text(f"before\n{tables.BEGIN}\nold\n{tables.END}\nafter\n")
+    command = [str(readme), str(results)]
+    assert tables.main([*command, "--check"]) == 1
+    assert "stale; run `python -m arml.report.tables" in capsys.readouterr().err
+    assert "old" in readme.read_text()
+    assert tables.main(command) == 0
+    text = readme.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "1.000 ± 0.100" in text
+    assert tables.main([*command, "--check"]) == 0
+    assert tables.main(command) == 0
+    assert readme.read_text() == text
+    # A study beside them has a page of its own.
+    write_json(results / "laptop" / "study.json", {})
+    write_json(results / "laptop" / "runs" / "maml" / "seed-0" / "result.json", result())
+    assert tables.main([*command, "--check"]) == 0
+
+
+def test_the_readme_command_explains_its_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = tmp_path / "README.md"
+    assert tables.main([str(readme), str(tmp_path)]) == 1
+    readme.write_text("no markers")
+    assert tables.main([str(readme), str(tmp_path)]) == 1
+    readme.write_text(f"{tables.BEGIN}\n{tables.END}")
+    assert tables.main([str(readme), str(tmp_path / "none")]) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 3
+    assert all(line.startswith("error: ") for line in errors)
+    assert tables.main([str(readme), str(tmp_path)]) == 0
+    assert "No results yet" in readme.read_text()
+
+
+def test_the_terminal_shows_each_family_beside_the_papers_figure() -> None:
+    screen = Console(width=80, file=StringIO())
+    screen.print(tables.terminal_table(make_rows([result(), result("folders/[red]x")])))
+    text = cast(StringIO, screen.file).getvalue()
+    for part in ("maml", "[red]x", "1.000 ± 0.100", "2.29 ± 0.16", *FAMILIES, "0.127", "1 seed"):
+        assert part in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_calibration_is_shown_where_it_is_known() -> None:
+    known = {"error": 0.081, "temperature": 1.5, "error_calibrated": 0.02, "tasks": 200}
+    rows = make_rows([result(metric="accuracy", seed=s, calibration=known) for s in (0, 1)])
+    assert "| 8.10% (2.00%) |" in tables.markdown(rows)
+    screen = Console(width=80, file=StringIO())
+    screen.print(tables.terminal_table(rows))
+    text = cast(StringIO, screen.file).getvalue()
+    assert "after temperature" in text
+    assert "8.10%" in text
+    assert "2.00%" in text
+    older = make_rows([result(metric="accuracy")])
+    assert "alibration" not in tables.markdown(older)
+
+
+def test_the_graph_leaves_weak_links_out_and_weighs_the_vertices() -> None:
+    graph = figures.graph(explanation())
+    assert set(graph.edges) == {(0, 1), (0, 2)}
+    assert graph.edges[0, 1]["weight"] == pytest.approx(0.9)
+    assert [graph.nodes[i]["read"] for i in graph] == pytest.approx([0.4, 0.15, 0.45])
+    assert not figures.graph(explanation(threshold=0.95)).edges
+
+
+def test_darker_is_higher_throughout_the_scale() -> None:
+    values = rgb_to_hsv(BLUES(np.linspace(0, 1, 64))[:, :3])[:, 2]
+    assert (np.diff(values) <= 1e-9).all()
+
+
+def test_heat_maps_show_the_links_of_each_family() -> None:
+    for draw in (figures.heat_maps, figures.average_heat_maps):
+        panels = [axes for axes in draw(explanation()).axes if axes.images]
+        assert [axes.get_title(loc="left") for axes in panels] == FAMILIES
+        for axes, family in zip(panels, FAMILIES, strict=True):
+            shown = np.asarray(axes.images[0].get_array())
+            np.testing.assert_array_equal(shown, explanation()["example"][family])
+            assert [label.get_text() for label in axes.get_xticklabels()] == ["V0", "V1", "V2"]
+            assert [label.get_text() for label in axes.get_yticklabels()] == ["P0", "P1"]
+        limits = {axes.images[0].get_clim() for axes in panels}
+        assert limits == {(0.0, 0.8)}
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.9, 0.95])
+def test_figures_are_saved_twice_alike_as_png_and_svg(tmp_path: Path, threshold: float) -> None:
+    first = figures.save(figures.knowledge_graph(explanation(threshold)), tmp_path / "a" / "graph")
+    assert [path.name for path in first] == ["graph.png", "graph.svg"]
+    assert imread(first[0]).shape[0] > 400
+    assert ET.parse(first[1]).getroot().tag.endswith("svg")
+    again = render(figures.knowledge_graph(explanation(threshold)), "svg")
+    assert again == first[1].read_bytes()
+    assert b"<dc:date>" not in again
+
+
+@pytest.mark.parametrize(
+    ("draw", "change"),
+    [
+        (figures.heat_maps, {"example": {}}),
+        (figures.knowledge_graph, {"vertex_links": [[1.0]]}),
+        (figures.average_heat_maps, {"average": {n: {"mean": [[None] * 3]} for n in FAMILIES}}),
+        (figures.average_heat_maps, {"average": {n: {"mean": [[1] * 3]} for n in FAMILIES}}),
+    ],
+)
+def test_a_damaged_explanation_is_refused(
+    draw: Callable[[dict[str, Any]], Figure], change: dict[str, Any]
+) -> None:
+    with pytest.raises(RunError, match="make the file again with `arml explain`"):
+        draw({**explanation(), **change})
+
+
+def test_learning_curves_give_seeds_one_colour_and_one_name(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / str(seed), seed=seed) for seed in (0, 1)]
+    folders.append(make_run(tmp_path / "arml", "regression2d/arml"))
+    figure = figures.learning_curves([load_run(folder) for folder in folders])
+    validation = figure.axes[1]
+    colours = [line.get_color() for line in validation.get_lines()[:3]]
+    assert colours[0] == colours[1] != colours[2]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["regression2d/maml", "regression2d/arml"]
+    assert validation.get_yscale() == "log"
+    np.testing.assert_allclose(np.asarray(validation.get_lines()[0].get_xdata()), [20, 40])
+
+
+def test_learning_curves_of_all_methods_look_different(tmp_path: Path) -> None:
+    scores = [{"step": step, "validation": 0.5, "validation_ci95": 0.1} for step in (1, 2)]
+    runs = [Run(Path("x"), {"recipe": str(n)}, scores, None, None) for n in range(20)]
+    (validation,) = figures.learning_curves(runs, "mse").axes  # no losses, no panel for them
+    looks = {(line.get_color(), str(line._dash_pattern)) for line in validation.get_lines()}
+    assert len(looks) == len(runs)
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        [],
+        [{"step": 1, "loss": None}],
+        [{"step": 1, "loss": 1.0}, {"step": 1, "validation": None, "validation_ci95": None}],
+        [{"step": 1, "validation": 0.5, "validation_ci95": None}],
+    ],
+)
+@pytest.mark.parametrize("metric", ["mse", "accuracy"])
+def test_learning_curves_of_little_are_drawn(metrics: list[dict[str, Any]], metric: str) -> None:
+    run = Run(Path("x"), {"recipe": "r"}, metrics, None, None)
+    assert render(figures.learning_curves([run], metric), "svg").startswith(b"<?xml")
+
+
+class Page(HTMLParser):
+    """Collects what a test asks of a page, and checks that its elements are closed in order."""
+
+    VOID = ("meta", "img", "br", "wbr")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def test_the_page_is_whole_escaped_and_needs_nothing_else(tmp_path: Path) -> None:
+    first = make_run(tmp_path / "maml")
+    second = make_run(tmp_path / "arml", "regression2d/arml")
+    write_json(second / "explain" / "explain.json", explanation())
+    write_page([first, second], tmp_path / "out" / "report.html")
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert not page.all("script")
+    assert not page.all("link")
+    assert "<script>alert('x')</script>" in page.text  # as text, in the configuration
+    assert FAMILIES[1] in page.text
+    without_data = re.sub(r"data:[^\"]*", "", text)
+    assert not re.search(r"https?:|src=\"[^\"]", without_data)
+    assert all(image["alt"] and image["src"] for image in page.all("img"))
+    assert len(page.all("img")) == 4
+    for image in page.all("img"):
+        ET.fromstring(b64decode(str(image["src"]).partition(",")[2]))
+    assert all(cell.get("scope") in ("row", "col") for cell in page.all("th"))
+    assert len(page.all("details")) == 2
+    assert "2.29 ± 0.16" in page.text
+    assert "not measured here" in page.text
+    assert "4,000 test tasks" in page.text
+
+
+def test_the_page_is_the_same_when_written_again(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "maml")
+    write_page([run], tmp_path / "a.html")
+    write_page([run], tmp_path / "b.html")
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+def test_runs_with_other_options_are_rows_of_their_own(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path / f"{rate}-{seed}", rate=rate, seed=seed)
+        for rate in (0.1, 0.2)
+        for seed in (0, 1)
+    ]
+    write_page(runs, tmp_path / "report.html")
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "regression2d/maml (learner.rate=0.1)" in page.text
+    assert "regression2d/maml (learner.rate=0.2)" in page.text
+    assert page.text.count("(2 seeds)") == 2
+
+
+def test_a_page_of_a_run_without_a_score_says_what_to_run_first(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "maml")
+    (run / "result.json").unlink()
+    with pytest.raises(RunError, match=r"run `arml evaluate .*maml` first"):
+        write_page([run], tmp_path / "report.html")
+    with pytest.raises(RunError, match="`arml train RECIPE --run"):
+        write_page([tmp_path / "none"], tmp_path / "report.html")
+    with pytest.raises(RunError, match="one or more run folders"):
+        write_page([], tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_the_page_says_who_won_and_what_the_graph_means(tmp_path: Path) -> None:
+    maml = make_run(tmp_path / "maml", seed=1)
+    arml = make_run(tmp_path / "arml", "regression2d/arml")
+    for reach, said in ((True, "would change by 12.5%"), (False, "read nothing into them")):
+        links = {"vertex_links_reach_tasks": reach, "vertex_links_effect": 0.125}
+        write_json(arml / "explain" / "explain.json", {**explanation(), **links})
+        write_page([maml, arml], tmp_path / "report.html")
+        text = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
+        assert said in text
+        assert (
+            "Lowest error (MSE): 1.000 ± 0.100 by regression2d/arml, then 2.000 ± 0.100 by "
+            "regression2d/maml; the best possible is about 0.127." in text
+        )
+        assert "1,000 steps" in text
+    for reach in (True, False):
+        axes = figures.knowledge_graph({**explanation(), "vertex_links_reach_tasks": reach}).axes
+        assert any("influence no task" in part.get_xlabel() for part in axes) is not reach

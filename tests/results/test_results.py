@@ -1,0 +1,276 @@
+"""The run folder: atomic writes, torn files, and the arithmetic of scores."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arml.results.folder import (
+    RunError,
+    append_metric,
+    load_run,
+    paired,
+    read_json,
+    read_metrics,
+    read_result,
+    summarise,
+    truncate_metrics,
+    write_json,
+    write_text,
+)
+
+RESULT: dict[str, Any] = {
+    "format": 1,
+    "recipe": "regression2d/maml",
+    "seed": 0,
+    "split": "test",
+    "metric": "mse",
+    "score": {"mean": 1.0, "ci95": 0.1, "n": 10},
+    "families": {"line": {"mean": 1.0, "ci95": None, "n": 1}},
+    "inner_steps": 5,
+    "protocol": "10-shot",
+    "commit": None,
+    "versions": {"arml": "0.1.0"},
+    "device": "cpu",
+    "seconds": 3.5,
+    "parameters": 10,
+    "steps": 100,
+    "floor": 0.127,
+}
+
+
+def one_line(error: pytest.ExceptionInfo[BaseException]) -> bool:
+    return "\n" not in str(error.value)
+
+
+def test_json_comes_back_as_it_went_without_nan(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "a.json"
+    write_json(
+        file,
+        {
+            "array": np.arange(4, dtype=np.float32).reshape(2, 2),
+            "scalar": np.float32(0.5),
+            "path": Path("x"),
+            "nested": {"bad": [float("nan"), np.inf, 1, True, None, "é"]},
+        },
+    )
+    assert read_json(file) == {
+        "array": [[0.0, 1.0], [2.0, 3.0]],
+        "scalar": 0.5,
+        "path": "x",
+        "nested": {"bad": [None, None, 1, True, None, "é"]},
+    }
+    assert [f.name for f in file.parent.iterdir()] == ["a.json"]
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~mask
+
+
+def test_a_value_unknown_to_json_leaves_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    write_json(file, {"a": 1})
+    with pytest.raises(TypeError, match="JSON can hold, got object"):
+        write_json(file, {"a": object()})
+    assert read_json(file) == {"a": 1}
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    file = tmp_path / "a.json"
+    write_json(file, {"a": 1})
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(RunError, match=r"could not write .*a\.json.*free some space") as error:
+        write_json(file, {"a": 2})
+    assert one_line(error)
+    assert read_json(file) == {"a": 1}
+    assert [f.name for f in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
+    write_text(tmp_path / "a", "")
+    with pytest.raises(RunError, match="could not write"):
+        write_text(tmp_path / "a" / "b", "")
+
+
+@pytest.mark.parametrize("text", ['{"a": 1', "", "[1]", '{"a": NaN}', "\xff"])
+def test_damaged_json_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "a.json"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(RunError, match=r"expected a JSON object in .*a\.json") as error:
+        read_json(file)
+    assert one_line(error)
+
+
+def test_an_absent_file_or_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"expected a file .*found none"):
+        read_json(tmp_path / "a.json")
+    with pytest.raises(RunError, match="could not read"):
+        read_json(tmp_path)
+
+
+def test_metrics_survive_a_torn_last_line(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    assert read_metrics(file) == []
+    records = [{"step": i, "loss": i / 2} for i in range(4)]
+    for record in records:
+        append_metric(file, record)
+    whole = file.read_bytes()
+    for size in range(whole.rfind(b"\n", 0, -1) + 1, len(whole)):
+        file.write_bytes(whole[:size])
+        assert read_metrics(file) == records[:3]
+        append_metric(file, records[3])
+        assert file.read_bytes() == whole
+
+
+def test_metrics_never_hold_nan(tmp_path: Path) -> None:
+    append_metric(tmp_path / "m", {"step": np.int64(1), "loss": np.float32("nan")})
+    assert read_metrics(tmp_path / "m") == [{"step": 1, "loss": None}]
+
+
+def test_a_damaged_line_before_the_last_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    file.write_text('{"step": 1}\n{"loss": 2}\n{"step": 3}\n')
+    with pytest.raises(RunError, match="line 2 damaged") as error:
+        read_metrics(file)
+    assert one_line(error)
+
+
+def test_metrics_are_cut_after_a_step_and_otherwise_unchanged(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    truncate_metrics(file, 3)
+    assert not file.exists()
+    file.write_text('{"step": 1,  "loss": 0.10}\n{"step": 2}\n{"step": 3}\n{"st')
+    truncate_metrics(file, 2)
+    assert file.read_text() == '{"step": 1,  "loss": 0.10}\n{"step": 2}\n'
+
+
+def test_a_full_disk_takes_a_metric_back(tmp_path: Path) -> None:
+    """A file-size limit makes the write short, as a full disk does."""
+    resource = pytest.importorskip("resource")
+    signal = pytest.importorskip("signal")
+    file = tmp_path / "metrics.jsonl"
+    append_metric(file, {"step": 1})
+    before = file.read_bytes()
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, old[1]))
+    try:
+        with pytest.raises(RunError, match="could not write"):
+            append_metric(file, {"step": 2, "loss": 1.0})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert file.read_bytes() == before
+
+
+def test_summarise_by_hand() -> None:
+    summary = summarise([1.0, 3.0, 8.0], [0, 0, 2], ["a", "b", "c"])
+    assert summary["score"]["mean"] == 4.0
+    assert summary["score"]["ci95"] == pytest.approx(1.96 * np.sqrt(13) / np.sqrt(3))
+    assert summary["families"]["a"] == {
+        "mean": 2.0,
+        "ci95": pytest.approx(1.96 * np.sqrt(2) / np.sqrt(2)),
+        "n": 2,
+    }
+    assert summary["families"]["b"] == {"mean": None, "ci95": None, "n": 0}
+    assert summary["families"]["c"] == {"mean": 8.0, "ci95": None, "n": 1}
+
+
+def test_the_interval_covers_the_mean_in_95_of_100() -> None:
+    draws = np.random.default_rng(0).normal(2.0, 3.0, (2000, 100))
+    scores = [paired(row, np.zeros(100)) for row in draws]
+    hits = [abs((s["mean"] or 0.0) - 2.0) < (s["ci95"] or 0.0) for s in scores]
+    assert 0.93 < np.mean(hits) < 0.965
+
+
+def test_pairing_removes_what_two_methods_share() -> None:
+    hard = np.linspace(0, 100, 50)
+    score = paired(hard + 1.0, hard)
+    assert score["mean"] == pytest.approx(1.0)
+    assert score["ci95"] == pytest.approx(0.0, abs=1e-12)
+    assert score["n"] == 50
+
+
+def test_scores_that_are_not_finite_are_none() -> None:
+    assert summarise([1.0, np.inf], [0, 0], ["a"])["score"] == {"mean": None, "ci95": None, "n": 2}
+    assert paired([np.inf, 1.0], [np.inf, 1.0])["mean"] is None
+
+
+def test_scores_of_other_tasks_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"\(2,\) and \(3,\); score both on the same tasks"):
+        paired([1.0, 2.0], [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="one or more tasks"):
+        summarise([], [], ["a"])
+    with pytest.raises(ValueError, match="expected families from 0 to 0, got 0 to 1"):
+        summarise([1.0, 2.0], [0, 1], ["a"])
+
+
+def test_a_result_is_read_and_its_optional_fields_filled(tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    write_json(file, RESULT)
+    assert read_result(file) == RESULT
+    write_json(file, {k: v for k, v in RESULT.items() if k != "floor"})
+    assert read_result(file)["floor"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "made by a newer version of arml: expected format 1, got 2"),
+        ({"format": None}, "expected format 1 in .*, got null"),
+        ({"seed": "0"}, 'expected `seed` to be a whole number in .*, got "0"'),
+        ({"trained": "here"}, 'expected `trained` to be an object or null in .*, got "here"'),
+        ({"options": 3}, "expected `options` to be a string or null in .*, got 3"),
+        ({"metric": "f1"}, "one of mse, accuracy"),
+        ({"score": {"mean": 1.0}}, "expected `score` to have numbers mean, ci95 and n"),
+        ({"families": {"line": 3}}, "expected `line` to have numbers"),
+    ],
+)
+def test_a_wrong_result_is_refused_in_one_line(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    write_json(tmp_path / "result.json", {**RESULT, **change})
+    with pytest.raises(RunError, match=message) as error:
+        read_result(tmp_path / "result.json")
+    assert one_line(error)
+
+
+def test_a_missing_field_is_named(tmp_path: Path) -> None:
+    write_json(tmp_path / "result.json", {k: v for k, v in RESULT.items() if k != "steps"})
+    with pytest.raises(RunError, match=r"`steps` to be a whole number in .*, got nothing"):
+        read_result(tmp_path / "result.json")
+
+
+def test_a_run_folder_is_read_whole(tmp_path: Path) -> None:
+    write_json(tmp_path / "config.json", {"format": 1, "recipe": "r", "experiment": {"a": 1}})
+    run = load_run(tmp_path)
+    assert (run.metrics, run.result, run.explain) == ([], None, None)
+    append_metric(tmp_path / "metrics.jsonl", {"step": 1, "loss": 2.0})
+    write_json(tmp_path / "result.json", RESULT)
+    write_json(tmp_path / "explain" / "explain.json", {"format": 1, "tasks": 3})
+    run = load_run(tmp_path)
+    assert run.config["experiment"] == {"a": 1}
+    assert run.metrics == [{"step": 1, "loss": 2.0}]
+    assert run.result is not None
+    assert run.result["recipe"] == "regression2d/maml"
+    assert run.explain == {"format": 1, "tasks": 3}
+
+
+def test_what_is_no_run_folder_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"a folder without one; `arml train RECIPE --run"):
+        load_run(tmp_path)
+    with pytest.raises(RunError, match="no such folder"):
+        load_run(tmp_path / "none")
+    write_json(tmp_path / "config.json", {"format": 7})
+    with pytest.raises(RunError, match="newer version"):
+        load_run(tmp_path)

@@ -1,0 +1,207 @@
+"""Image episodes: what a task holds, and that every task is equally likely."""
+
+import itertools
+from collections import Counter
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arml.core.episodes import Task
+from arml.datasets import ImageFamily, split_classes
+from arml.tasks.images import ImageEpisodes, distinct, image_episodes
+
+COUNTS = {"few": [4, 5, 6, 4, 9], "many": [5, 4, 12, 7, 4, 4, 30, 4, 6]}
+"""Images of each class; the families and the classes differ in size."""
+
+
+def family(name: str, counts: list[int]) -> ImageFamily:
+    """The red of an image says its family, the green its class, the blue which image it is."""
+    images = np.zeros((sum(counts), 4, 4, 3), np.uint8)
+    at = 0
+    for i, count in enumerate(counts):
+        images[at : at + count, ..., 0] = list(COUNTS).index(name)
+        images[at : at + count, ..., 1] = i
+        images[at : at + count, ..., 2] = np.arange(count)[:, None, None]
+        at += count
+    classes = tuple(f"{i:02}" for i in range(len(counts)))
+    return ImageFamily(name, classes, images, np.array(counts), "digest")
+
+
+FAMILIES = [family(name, counts) for name, counts in COUNTS.items()]
+SPLIT = {
+    f.name: {"train": [*f.classes[:-2]], "validation": [f.classes[-2]], "test": [f.classes[-1]]}
+    for f in FAMILIES
+}
+
+
+def episodes(ways: int = 3, shots: int = 1, queries: int = 2) -> ImageEpisodes:
+    return image_episodes(FAMILIES, SPLIT, part="train", ways=ways, shots=shots, queries=queries)
+
+
+@eqx.filter_jit
+def sample(tasks: ImageEpisodes, key: jax.Array) -> Task:
+    return tasks.sample(key)
+
+
+@eqx.filter_jit
+def batched(tasks: ImageEpisodes, keys: jax.Array) -> Task:
+    return jax.vmap(tasks.sample)(keys)
+
+
+def draw(tasks: ImageEpisodes, keys: jax.Array) -> Task:
+    return jax.tree.map(np.asarray, batched(tasks, keys))
+
+
+def marks(x: jax.Array) -> np.ndarray:
+    """Family, class and image of each drawn picture."""
+    return np.rint(np.asarray(x)[..., 0, 0, :] * 255).astype(int)
+
+
+@pytest.mark.parametrize(("ways", "shots", "queries"), [(2, 1, 3), (3, 2, 2)])
+def test_a_task_holds_distinct_classes_and_distinct_images(ways, shots, queries):
+    tasks = episodes(ways, shots, queries)
+    batch = draw(tasks, jax.random.split(jax.random.key(0), 300))
+    assert batch.support.x.shape == (300, ways * shots, 4, 4, 3)
+    assert batch.query.x.shape == (300, ways * queries, 4, 4, 3)
+    assert batch.support.x.dtype == batch.query.x.dtype == jnp.float32
+    assert batch.support.y.dtype == batch.query.y.dtype == jnp.int32
+    assert 0 <= batch.support.x.min() <= batch.support.x.max() <= 1
+    support, query = marks(batch.support.x), marks(batch.query.x)
+    for task in range(300):
+        assert batch.support.y[task].tolist() == np.repeat(range(ways), shots).tolist()
+        assert batch.query.y[task].tolist() == np.repeat(range(ways), queries).tolist()
+        together = np.concatenate([support[task], query[task]])
+        labels = np.concatenate([batch.support.y[task], batch.query.y[task]])
+        assert len({tuple(row) for row in together}) == ways * (shots + queries)
+        assert {row[0] for row in together} == {int(batch.family[task])}
+        pairs = {(row[1], label) for row, label in zip(together, labels, strict=True)}
+        assert len(pairs) == len({c for c, _ in pairs}) == len({y for _, y in pairs}) == ways
+        name = tasks.families[int(batch.family[task])]
+        assert {f"{c:02}" for c, _ in pairs} <= set(SPLIT[name]["train"])
+
+
+def chi_square(counts: Counter, cells: int) -> float:
+    """The statistic in standard deviations from its mean under uniformity."""
+    expected = sum(counts.values()) / cells
+    observed = np.array(list(counts.values()) + [0] * (cells - len(counts)))
+    return (np.sum((observed - expected) ** 2 / expected) - (cells - 1)) / np.sqrt(2 * (cells - 1))
+
+
+def test_every_ordered_choice_is_equally_likely():
+    keys = jax.random.split(jax.random.key(1), 20_000)
+    drawn = jax.jit(jax.vmap(lambda key: distinct(5, 3, key=key)))(keys)
+    counts = Counter(map(tuple, np.asarray(drawn).tolist()))
+    assert set(counts) == set(itertools.permutations(range(5), 3))
+    assert abs(chi_square(counts, 60)) < 4
+
+
+def test_families_classes_and_images_are_uniform():
+    batch = draw(episodes(), jax.random.split(jax.random.key(2), 20_000))
+    assert abs(chi_square(Counter(batch.family.tolist()), 2)) < 4
+    rows = np.concatenate([marks(batch.support.x), marks(batch.query.x)], axis=1)
+    for number, (name, sizes) in enumerate(COUNTS.items()):
+        of_family = rows[np.asarray(batch.family) == number]
+        trained = sizes[:-2]
+        for label in range(3):  # each place in a task has each class equally often
+            classes = Counter(of_family[:, label, 1].tolist())
+            assert set(classes) == set(range(len(trained))), name
+            assert abs(chi_square(classes, len(trained))) < 4
+        for c, size in enumerate(trained):  # in support and in query, each image equally often
+            for place in (0, 3, 4):
+                drawn = of_family[of_family[:, place, 1] == c][:, place, 2]
+                assert abs(chi_square(Counter(drawn.tolist()), size)) < 4
+
+
+twelve = jax.jit(lambda count, key: distinct(count, 12, key=key))
+
+
+@given(count=st.integers(12, 40) | st.integers(12, 2**31 - 1), seed=st.integers(0, 2**31 - 1))
+@settings(max_examples=100, deadline=None)
+def test_distinct_integers_in_range(count, seed):
+    drawn = np.asarray(twelve(count, jax.random.key(seed)))
+    assert len(set(drawn.tolist())) == 12
+    assert drawn.min() >= 0
+    assert drawn.max() < count
+
+
+def test_as_many_as_there_are_is_a_permutation():
+    for number in (1, 2, 9):
+        drawn = distinct(number, number, key=jax.random.key(number))
+        assert sorted(drawn.tolist()) == list(range(number))
+
+
+def test_the_same_key_gives_the_same_task_batched_or_not():
+    tasks = episodes()
+    keys = jax.random.split(jax.random.key(3), 4)
+    batch = draw(tasks, keys)
+    for i, key in enumerate(keys):
+        one = sample(tasks, key)
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(batch), strict=True):
+            np.testing.assert_array_equal(a, b[i])
+    other = draw(tasks, jax.random.split(jax.random.key(4), 4))
+    assert not np.array_equal(batch.query.x, other.query.x)
+
+
+def test_a_new_key_does_not_trace_again_and_strict_modes_pass():
+    traces = 0
+
+    @eqx.filter_jit
+    def counted(tasks: ImageEpisodes, key: jax.Array) -> Task:
+        nonlocal traces
+        traces += 1
+        return tasks.sample(key)
+
+    tasks = episodes()
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        counted(tasks, jax.random.key(0))
+        counted(tasks, jax.random.key(1))
+    assert traces == 1
+
+
+def test_only_the_classes_of_the_part_are_on_the_device():
+    tasks = image_episodes(FAMILIES, SPLIT, part="train", ways=2, shots=1, queries=1)
+    assert tasks.pixels.dtype == jnp.uint8
+    assert tasks.pixels.shape[0] == sum(sum(counts[:-2]) for counts in COUNTS.values())
+    assert tasks.families == ("few", "many")
+    assert tasks.problem.features == (4, 4, 3)
+    assert (tasks.problem.support, tasks.problem.query) == (2, 2)
+
+
+def test_a_split_made_by_the_library_fits():
+    split = {f.name: split_classes(f, fractions=(0.4, 0.3, 0.3)) for f in FAMILIES}
+    for part in ("train", "validation", "test"):
+        with pytest.raises(ValueError, match=r"few: expected at least 4 .* classes"):
+            image_episodes(FAMILIES, split, part=part, ways=4, shots=1, queries=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ways": 1}, "ways of at least 2, got 1"),
+        ({"shots": 0}, "shots of at least 1"),
+        ({"queries": 0}, "queries of at least 1"),
+        ({"ways": 4}, "few: expected at least 4 train classes for 4-way tasks, got 3"),
+        ({"part": "test"}, "few: expected at least 2 test classes"),
+        ({"part": "tests"}, "expected a part of train, validation, test, got 'tests'"),
+        ({"queries": 4}, r"few: expected at least 5 images .* got 4 in '00' \(train\)"),
+        ({"families": []}, "one or more families"),
+        ({"families": FAMILIES * 2}, "different names"),
+        ({"split": {"few": SPLIT["few"]}}, "family 'many'"),
+        ({"split": SPLIT | {"few": {"train": [], "test": []}}}, "family 'few'"),
+        ({"split": SPLIT | {"few": SPLIT["few"] | {"test": ["00"]}}}, "'00' twice"),
+        ({"split": SPLIT | {"few": SPLIT["few"] | {"test": ["x"]}}}, "the data lacks"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_one_line(changes, message):
+    arguments = {
+        "families": FAMILIES, "split": SPLIT, "part": "train", "ways": 2, "shots": 1, "queries": 1
+    }  # fmt: skip
+    arguments |= changes
+    with pytest.raises(ValueError, match=message) as caught:
+        image_episodes(arguments.pop("families"), arguments.pop("split"), **arguments)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,222 @@
+"""One run on several devices and in several processes: the same numbers, and one end for all."""
+
+import json
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from arml.algorithms.maml import MAMLOptions
+from arml.cli import main
+from arml.core.episodes import Problem
+from arml.experiment import load, run
+from arml.experiment.recipes import recipe
+from arml.experiment.scoring import score
+from arml.nn.networks import Conv4Options, MLPOptions
+from arml.tasks.images import ImageEpisodes
+from arml.tasks.stream import Pixels, StreamedEpisodes, prefetched
+from arml.training.devices import mesh_of, own_parts, share, sharing
+from arml.training.processes import join
+from arml.training.step import OuterOptions, make_interval, make_step, start, task_keys
+
+STEPS = 40
+EXPERIMENT = replace(
+    recipe("regression2d/maml"),
+    network=MLPOptions(hidden=(8,)),
+    algorithm=MAMLOptions(inner_steps=1),
+    steps=STEPS,
+    interval=10,
+    checkpoint_every=10,
+    validate_every=20,
+    validation_tasks=10,
+    batch=8,
+    chunk=1,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _optax_promotes():
+    """Optax's bias correction adds a float to an integer count."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def metrics(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+PROCESS = """
+import os, signal, sys
+from dataclasses import replace
+from pathlib import Path
+from arml.cli import main
+from arml.cli.console import Display
+from arml.experiment import run
+from arml.training.processes import join
+from test_devices import EXPERIMENT
+
+process, folder = int(sys.argv[1]), Path(sys.argv[2])
+
+def failed(experiment, watch=lambda step, record: None):
+    try:
+        run(experiment, folder.parent / "failed", watch=watch)
+    except ValueError as error:
+        print(error)
+
+def full(step, record):
+    if process == 1:
+        raise OSError("no room")
+
+watch = Display.watch
+
+def pressed(self, now, record):
+    watch(self, now, record)
+    if now == 20 and process == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+
+Display.watch = pressed
+# Before the run that `arml train` makes, two that fail.
+import arml.cli.train as command
+def once(coordinator, processes, process):
+    join(coordinator, processes, process)
+    failed(replace(EXPERIMENT, seed=process))
+    try:
+        failed(EXPERIMENT, full)
+    except OSError as error:
+        print(error)
+command.join = once
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+def test_two_processes_then_one_then_four_devices_make_the_run_that_one_makes(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    run(EXPERIMENT, whole)
+
+    options = ["train", "regression2d/maml", "--hidden", "8", "--run", str(parts)]
+    for name in ("steps", "interval", "checkpoint_every", "validate_every"):
+        options += [f"--{name.replace('_', '-')}", str(getattr(EXPERIMENT, name))]
+    options += ["--validation-tasks", "10", "--batch", "8", "--chunk", "1", "--inner-steps", "1"]
+    options += ["--coordinator", f"127.0.0.1:{free_port()}", "--processes", "2", "--process"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, str(i), str(parts), *options, str(i)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=Path(__file__).parent,
+        )
+        for i in (0, 1)
+    ]
+    said = [process.communicate(timeout=300)[0] for process in processes]
+    # Interrupted in one, stopped in both, at the same step; the first alone speaks of it.
+    assert [process.returncode for process in processes] == [130, 130], said
+    assert "stopped and saved at step 20" in said[0]
+    assert "stopped" not in said[1]
+    for text in said:
+        assert "expected the same options in every process" in text
+    # A failure of one is told by all.
+    assert "process 1 of the run: no room" in said[0]
+    assert "no room" in said[1]
+
+    assert run(EXPERIMENT, parts, stop=lambda: True) == 30
+    assert run(EXPERIMENT, parts, devices=4) == STEPS
+    one, several = metrics(whole), metrics(parts)
+    assert [row.keys() for row in one] == [row.keys() for row in several]
+    for a, b in zip(one, several, strict=True):
+        np.testing.assert_allclose([*a.values()], [*b.values()], rtol=1e-3)
+    ends = (eqx.filter(load(folder).learner, eqx.is_array) for folder in (whole, parts))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *ends)
+
+    alone, shared = (score(parts, tasks=10, devices=devices).scores for devices in (1, 4))
+    np.testing.assert_allclose(alone.values, shared.values, rtol=1e-5)
+    np.testing.assert_array_equal(alone.families, shared.families)
+
+
+@pytest.mark.slow
+def test_images_that_are_streamed_to_two_devices_give_the_step_of_one():
+    key = jax.random.key(0)
+    images = np.random.default_rng(0).integers(0, 256, (24, 16, 16, 3), np.uint8)
+    problem = Problem("classification", (16, 16, 3), 2, shots=1, queries=1, classes=6)
+    tables = {
+        "families": ("one", "two"),
+        "problem": problem,
+        "first": 4 * jnp.arange(6),
+        "count": jnp.full(6, 4),
+        "first_class": jnp.asarray([0, 3]),
+        "classes": jnp.asarray([3, 3]),
+    }
+    net = Conv4Options(filters=2).build(problem, key=key)
+    learner = MAMLOptions(inner_steps=1, inner_rate=0.1, first_order=True).build(
+        net, problem, key=key
+    )
+    optimiser = OuterOptions(optimiser="sgd", outer_rate=0.1).build(10)
+    ends = []
+    for devices in (1, 2):
+        mesh = mesh_of(devices)
+        if mesh is None:
+            tasks = ImageEpisodes(pixels=jnp.asarray(images), **tables)
+        else:
+            tasks = StreamedEpisodes(pixels=Pixels([images[:10], images[10:]]), **tables)
+        step = make_step(optimiser, batch=4, chunk=1, mesh=mesh, key=key)
+        interval = make_interval(step, steps=2, scan=False)
+        parts = own_parts(mesh, 4)
+        with prefetched(tasks, lambda s: task_keys(key, s, 4), start=0, stop=2, parts=parts):
+            state, records = jax.block_until_ready(interval(tasks, start(learner, optimiser)))
+        ends.append((eqx.filter(state, eqx.is_inexact_array), records.loss))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *ends)
+
+
+@pytest.mark.parametrize(
+    ("batch", "chunk", "devices", "share"),
+    [(4, 1, 1, 1), (4, 1, 2, 2), (4, 4, 3, 2), (4, 1, 8, 4), (6, 2, 2, 1), (25, 25, 4, 1)],
+)
+def test_as_many_cores_share_a_batch_as_can(batch, chunk, devices, share):
+    assert sharing(batch, chunk, devices) == share
+
+
+def test_tasks_are_shared_out_evenly_or_not_at_all(tmp_path):
+    mesh = mesh_of(4)
+    assert mesh_of(1) is None
+    assert (share(None, 25), share(mesh, 8)) == (25, 2)
+    assert own_parts(mesh, 8) == [slice(i, i + 2) for i in (0, 2, 4, 6)]
+    with pytest.raises(ValueError, match="multiple of the 4 devices of the run, got 6"):
+        run(replace(EXPERIMENT, batch=6), tmp_path / "run", devices=4)
+    with pytest.raises(ValueError, match="chunk must divide the 3 tasks of a device"):
+        run(replace(EXPERIMENT, batch=6, chunk=2), tmp_path / "run", devices=2)
+    with pytest.raises(ValueError, match="from 1 to the 4 that this process has, got 5"):
+        run(EXPERIMENT, tmp_path / "run", devices=5)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("nowhere", 2, 0), "must be HOST:PORT"),
+        (("host:1", None, None), "got None and None: give both"),
+        (("host:1", 2, 2), "from 0 to the former less 1, got 2 and 2"),
+        (("auto", None, None), "could not meet .*; start it under srun"),
+    ],
+)
+def test_processes_that_cannot_meet_say_so(given, said):
+    with pytest.raises(ValueError, match=said):
+        join(*given)
+
+
+def test_a_process_without_its_coordinator_is_refused(tmp_path, capsys):
+    command = ["train", "regression2d/maml", "--run", str(tmp_path / "run"), "--processes", "2"]
+    assert main(command) == 2
+    assert "give --coordinator" in capsys.readouterr().err

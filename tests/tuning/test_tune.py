@@ -1,0 +1,228 @@
+"""A sweep: what is searched, that it goes on where it stopped, and what it says at the end."""
+
+import json
+import os
+import shlex
+import signal
+from dataclasses import replace
+
+import jax
+import pytest
+
+from arml.algorithms.maml import MAMLOptions
+from arml.algorithms.protonet import ProtoNetOptions
+from arml.cli import main
+from arml.cli.options import flags, read
+from arml.experiment.recipes import RECIPES, recipe, reshaped
+from arml.nn.networks import MLPOptions
+from arml.tuning.search import Dimension, chosen, dimension, usual
+from arml.tuning.sweep import Study, Sweep, tune
+from arml.tuning.trial import End, attempt_apart
+
+TINY = replace(
+    recipe("regression2d/maml"),
+    network=MLPOptions(hidden=(4,)),
+    algorithm=MAMLOptions(inner_steps=1),
+    steps=20,
+    interval=10,
+    checkpoint_every=10,
+    validate_every=10,
+    validation_tasks=8,
+    batch=2,
+)
+WEIGHTS = (("plain-multi/hsml", ["mu"]), ("art-multi/arml-official", ["mu_1", "mu_2"]))
+COMMAND = ["tune", "regression2d/maml", "--hidden", "4", "--inner-steps", "1", "--steps", "20"]
+for every in ("--interval", "--checkpoint-every", "--validate-every"):
+    COMMAND += [every, "10"]
+COMMAND += ["--validation-tasks", "8", "--batch", "2", "--search"]
+COMMAND += ["algorithm.inner_rate=0.0001..0.01", "outer.outer_rate=0.01,0.001"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _optax_promotes():
+    """Optax's bias correction adds a float to an integer count."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def test_a_range_of_a_factor_of_ten_is_logarithmic():
+    rate = dimension("algorithm.inner_rate=0.001..0.1", TINY)
+    assert rate == Dimension("algorithm.inner_rate", 0.001, 0.1)
+    assert rate.log
+    steps = dimension("algorithm.inner_steps=1..5", TINY)
+    assert steps.whole
+    assert not steps.log
+    assert dimension("algorithm.first_order=true,false", TINY).choices == (True, False)
+    for one in (rate, steps):
+        assert dimension(str(one), TINY) == one
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tasks.shots=1..5", "expected an option of algorithm, outer, network"),
+        ("algorithm.rate=1..5", "algorithm has inner_rate, inner_steps"),
+        ("algorithm.inner_rate=0.1", None),
+        ("algorithm.inner_rate=1..0.1", "a range of numbers from low to high"),
+        ("algorithm.inner_rate=0.1..x", "values of the type float, got 'x'"),
+        ("algorithm.inner_rate=-1..1", "inner_rate must be 0 or more"),
+        ("outer.schedule=steep", "expected values of constant, linear, cosine, got"),
+        ("algorithm.inner_rate", "LOW..HIGH or"),
+        ("network.hidden=4,8", "LOW..HIGH or"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(text, said):
+    if said is None:
+        assert dimension(text, TINY).choices == (0.1,)
+        return
+    with pytest.raises(ValueError, match=said):
+        dimension(text, TINY)
+
+
+def test_step_sizes_and_weights_are_searched_by_default():
+    def paths(name):
+        return [one.path for one in usual(recipe(name))]
+
+    assert paths("regression2d/maml") == ["algorithm.inner_rate", "outer.outer_rate"]
+    assert {"algorithm.mu_1", "algorithm.mu_2"} < {*paths("regression2d/arml")}
+    assert paths("starter/protonet") == ["outer.outer_rate"]
+
+
+def test_the_flags_of_an_experiment_make_it_again(tmp_path):
+    base = recipe("regression2d/arml")
+    values = {"algorithm.inner_rate": 0.0123, "network.hidden": (8, 4), "outer.clip": 1.0}
+    changed = chosen(replace(base, steps=7), {**values, "algorithm.first_order": True})
+    words = flags(base, changed)
+    assert words == shlex.split(
+        "--steps 7 --hidden 8 4 --clip 1.0 --inner-rate 0.0123 --first-order"
+    )
+    assert flags(base, base) == []
+
+
+def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "sweep"
+    command = [*COMMAND, "--trials", "2", "--run", str(folder)]
+    report = Study.report
+
+    def pressed(self, trial, step, score):
+        behind = report(self, trial, step, score)
+        if trial.number == 1 and step == 10:
+            os.kill(os.getpid(), signal.SIGINT)
+        return behind
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Study, "report", pressed)
+        assert main(command) == 130
+    assert "stopped with 1 trials over; to go on: arml tune" in capsys.readouterr().out
+    first = (folder / "trials" / "0000" / "metrics.jsonl").read_bytes()
+    half = (folder / "trials" / "0001" / "metrics.jsonl").read_bytes()
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert (folder / "trials" / "0000" / "metrics.jsonl").read_bytes() == first
+    whole = (folder / "trials" / "0001" / "metrics.jsonl").read_bytes()
+    assert whole.startswith(half)
+    assert len(whole) > len(half)
+    assert {path.name for path in (folder / "trials").iterdir()} == {"0000", "0001"}
+
+    best = json.loads((folder / "best.json").read_text())
+    scores = {}
+    for run in (folder / "trials").iterdir():
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        scores[str(run)] = lines[-1]["validation"]
+        assert not (run / "result.json").exists()
+    assert best["score"] == min(scores.values()) == scores[best["run"]]
+    assert best["split"] == "validation"
+    # The command is of the recipe's own length, with the values that were found.
+    assert best["command"] in said
+    assert f"--inner-rate {best['values']['algorithm.inner_rate']}" in best["command"]
+    assert "--steps" not in best["command"]
+    # Nothing is left to do.
+    assert main(command) == 0
+    assert main([*command, "--search", "algorithm.inner_rate=0.1..1"]) == 2
+    assert "holds another sweep: search" in capsys.readouterr().err
+
+
+def test_a_trial_that_falls_behind_or_is_not_finite_is_ended(tmp_path):
+    sweep = Sweep(replace(TINY, validate_every=10), (dimension("algorithm.inner_rate=1e30", TINY),))
+    trials = tune(sweep, tmp_path / "sweep", trials=1)
+    assert [(trial.state, trial.scores) for trial in trials] == [("pruned", {})]
+    sweep = Sweep(TINY, (dimension("algorithm.inner_rate=0.001", TINY),))
+    (tmp_path / "median").mkdir()
+    study = Study(sweep, tmp_path / "median")
+    for score in (1.0, 1.0, 1.0, 1.0, 1.0):
+        trial = study.next(10)
+        assert not study.report(trial, 10, score)
+        study.report(trial, 20, score)
+        study.end(trial, End("complete"))
+    assert study.report(study.next(10), 10, 2.0)
+    assert not study.report(study.next(10), 10, 0.5)
+
+
+@pytest.mark.slow
+def test_a_trial_in_a_process_of_its_own(tmp_path):
+    scores = {}
+
+    def report(step, score):
+        scores[step] = score
+        return False
+
+    assert attempt_apart(TINY, tmp_path / "run", report, lambda: False) == End("complete")
+    assert sorted(scores) == [10, 20]
+    with pytest.raises(ValueError, match="holds another run"):
+        attempt_apart(replace(TINY, batch=3), tmp_path / "run", report, lambda: False)
+
+
+def test_bad_sweeps_are_refused(tmp_path, capsys):
+    for words in (["--trials", "0"], ["--workers", "0"]):
+        assert main([*COMMAND, "--run", str(tmp_path / "x"), *words]) == 2
+        assert "must be at least 1, got 0" in capsys.readouterr().err
+    twice = dimension("algorithm.inner_rate=1..2", TINY)
+    with pytest.raises(ValueError, match="each option once"):
+        Sweep(TINY, (twice, twice)).check()
+    with pytest.raises(ValueError, match="got none: give --search"):
+        Sweep(TINY, usual(replace(TINY, algorithm=ProtoNetOptions()))[:0]).check()
+
+
+def test_defaults_follow_the_ways_and_shots():
+    """Theory: the authors' rate is .01 and their weight .01 on losses that are summed over images
+    and divided by shots."""
+    for name, weights in WEIGHTS:
+        given = reshaped(recipe(name), shots=5, ways=10)
+        assert (given.tasks.shots, given.tasks.ways) == (5, 10)
+        assert given.algorithm.inner_rate == pytest.approx(0.01 * 10)
+        for weight in weights:
+            assert getattr(given.algorithm, weight) == pytest.approx(0.01 * 5 / (10 * 15))
+    # What a recipe has otherwise than the preset stays.
+    assert reshaped(recipe("art-multi/arml-paper"), shots=5).algorithm.vertices == 8
+    assert reshaped(recipe("folders/protonet-20way"), ways=3).tasks.ways == 3
+    with pytest.raises(TypeError, match="ways"):
+        reshaped(recipe("regression2d/maml"), ways=3)
+
+
+def test_a_shape_leads_to_an_experiment_and_back():
+    for name in RECIPES:
+        base = recipe(name)
+        given = reshaped(base, shots=7, queries=4)
+        assert reshaped(given, shots=base.tasks.shots, queries=base.tasks.queries) == base
+        assert flags(base, given) == ["--shots", "7", "--queries", "4"]
+
+
+@pytest.mark.parametrize("name", ["art-multi/arml-paper", "regression2d/meta-sgd", "features/arml"])
+def test_the_flags_of_a_shape_are_read_back(name):
+    given = reshaped(recipe(name), shots=7, queries=4)
+    words = ["--run", "unused", *flags(recipe(name), given)]
+    assert read(recipe(name), [("run", str)], "", words, prog="arml")[1] == given
+
+
+@pytest.mark.parametrize(
+    ("words", "rate"),
+    [
+        ("--ways 10", 0.1),
+        ("--ways 10 --ways 7", 0.07),  # the last counts
+        ("--ways=10 --inner-rate 0.05", 0.05),
+        ("--ways 0", 0.05),  # is refused when the experiment is checked
+    ],
+)
+def test_the_command_line_has_the_defaults_for_its_ways(words, rate):
+    _, given = read(recipe("starter/hsml"), [], "", shlex.split(words), prog="arml")
+    assert given.algorithm.inner_rate == pytest.approx(rate)
