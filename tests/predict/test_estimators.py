@@ -8,18 +8,21 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import arml
 from arml.algorithms import ALGORITHMS
+from arml.datasets.starter import load_starter
 from arml.experiment import Experiment, Portable, build
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.estimators import FEATURES, expected_failed_checks
@@ -142,6 +145,59 @@ def test_in_a_pipeline_a_cross_validation_and_another_process():
     model = clone(pipeline).fit(x, y)
     expected = model.predict_proba(x)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(x), expected)
+
+
+def starter_pictures(each: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures of three glyphs of the starter set's test part."""
+    families, split = load_starter()
+    glyphs = next(family for family in families if family.name == "glyphs")
+    places = [glyphs.classes.index(name) for name in sorted(split["glyphs"]["test"])[:3]]
+    chosen = [glyphs.first[i] + j for i in places for j in range(each)]
+    return glyphs.images[chosen], np.repeat(["alpha", "beta", "gamma"], each)
+
+
+def test_the_learner_that_ships_is_the_default_and_goes_through_joblib(tmp_path):
+    x, y = starter_pictures()
+    model = arml.FewShotClassifier().fit(x, y)
+    assert model.learner == "starter"
+    assert "FewShotClassifier()" in repr(model)
+    joblib.dump(model, tmp_path / "model.joblib")
+    again = joblib.load(tmp_path / "model.joblib")
+    np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
+    assert list(again.classes_) == ["alpha", "beta", "gamma"]
+    # The file holds the learner: the name `starter` may mean another one later.
+    assert again.predictor_.portable.learner is not model.predictor_.portable.learner
+    assert b"tanh" not in pickle.dumps(model)
+    assert clone(again).learner == "starter"
+    assert cross_val_score(model, x, y, cv=2).mean() > 0.6
+    points = np.random.default_rng(0).uniform(0, 5, (10, 2))
+    line = arml.FewShotRegressor().fit(points, points[:, 0])
+    copy = pickle.loads(pickle.dumps(line))
+    np.testing.assert_array_equal(copy.predict(points), line.predict(points))
+    assert copy.predict(points).shape == (10,)
+
+
+def test_a_grid_search_chooses_between_learners():
+    x, y = blobs(3)
+    blind = learner("classification", 3)
+    zero = jax.tree.map(lambda leaf: 0 * leaf, blind.portable.learner)
+    blind = arml.FewShotLearner(replace(blind.portable, learner=zero))
+    search = GridSearchCV(
+        arml.FewShotClassifier(), {"learner": [blind, learner("classification", 3)]}, cv=3
+    ).fit(x, y)
+    assert search.best_index_ == 1
+    assert search.best_score_ > 0.7
+    assert search.predict(x).shape == (18,)
+
+
+def test_a_pickle_that_was_altered_is_refused():
+    few = learner("classification", 3)
+    x, y = blobs(3)
+    load, (kind, files) = few.adapt(x, y).__reduce__()
+    assert {*files} == {"config.json", "support.safetensors", "weights.safetensors"}
+    weights = files["weights.safetensors"]
+    with pytest.raises(RunError, match="altered"):
+        load(kind, {**files, "weights.safetensors": weights[:-1] + b"?"})
 
 
 def test_what_does_not_fit_is_refused(tmp_path):

@@ -101,9 +101,7 @@ class FewShot(BaseEstimator):
     """What both estimators share; `predictor_` is the `arml.Predictor` that `fit` made."""
 
     _kind: str
-
-    def __init__(self, learner: Any) -> None:
-        self.learner = learner  # unchecked until `fit`, as scikit-learn asks
+    learner: Any
 
     def fit(self: Model, X: Any, y: Any) -> Model:
         """Adapt the learner to the support set.
@@ -168,13 +166,17 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
     **Arguments**
 
-    - `learner`: a loaded learner, or what `arml.load` takes: a run folder, or a shared learner.
+    - `learner`: a loaded learner, or what `arml.load` takes: a run folder, or a shared learner. The
+      default is the learner of pictures that ships.
 
     After `fit`: `classes_`; `n_features_in_`; `feature_names_in_` for data
     frames; `predictor_`.
     """
 
     _kind = "classification"
+
+    def __init__(self, learner: Any = "starter") -> None:
+        self.learner = learner  # unchecked until `fit`, as scikit-learn asks
 
     def _checked_y(self, y: np.ndarray, outputs: int) -> np.ndarray:
         check_classification_targets(y)
@@ -197,12 +199,16 @@ class FewShotRegressor(RegressorMixin, FewShot):
 
     **Arguments**
 
-    - `learner`: a loaded learner, or what `arml.load` takes: a run folder, or a shared learner.
+    - `learner`: a loaded learner, or what `arml.load` takes: a run folder, or a shared learner. The
+      default is the learner of functions of two inputs that ships.
 
     After `fit`: `n_features_in_`; `feature_names_in_` for data frames; `predictor_`.
     """
 
     _kind = "regression"
+
+    def __init__(self, learner: Any = "regression2d") -> None:
+        self.learner = learner
 
     def _y_checks(self, outputs: int) -> dict[str, Any]:
         return {"y_numeric": True, "multi_output": outputs > 1}

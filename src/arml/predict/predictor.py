@@ -31,6 +31,7 @@ from arml.predict.embedding import embeds, measured_novelty, query_vectors
 from arml.predict.embedding import vectors as task_vectors
 from arml.predict.inference import adapted_function, by_chunks, floats, inductive
 from arml.predict.inputs import checked_inputs, checked_labels, checked_targets
+from arml.predict.pickling import packed, unpacked
 from arml.predict.sharing import SUPPORT, WEIGHTS, locate, read_arrays, read_learner, write_learner
 from arml.results.folder import RunError
 from arml.training.evaluate import predictions
@@ -72,6 +73,12 @@ class FewShotLearner:
         """Write it as a folder of `config.json` and `weights.safetensors`, to share."""
         write_learner(self.portable, folder)
 
+    def __reduce__(self) -> Any:
+        return unpacked, (load, packed(self.save))
+
+    def __deepcopy__(self, memo: Any) -> "FewShotLearner":
+        return self  # it never changes, and scikit-learn copies parameters often
+
 
 class Predictor:
     """A learned task. `classes` are its labels in order; None for regression."""
@@ -87,9 +94,8 @@ class Predictor:
         self.portable, self.x, self.y, self.classes, self._flat = portable, x, y, classes, flat
         self._function: Callable[[Array], Array] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A compiled program cannot go to another process (scikit-learn's searches send estimators).
-        return {**self.__dict__, "_function": None}
+    def __reduce__(self) -> Any:
+        return unpacked, (load_predictor, packed(self.save))
 
     @property
     def problem(self) -> Problem:

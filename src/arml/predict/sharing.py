@@ -167,7 +167,8 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
     """Write arrays as safetensors, atomically; returns their SHA-256."""
     from safetensors.numpy import save
 
-    data = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    # Not `ascontiguousarray`, which gives a scalar an axis.
+    data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     write_bytes(path, data)
     return hashlib.sha256(data).hexdigest()
 
