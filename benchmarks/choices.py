@@ -27,7 +27,8 @@ SCANNED = 'return eqx.filter_jit(looped, donate="all-except-first")'
 STATE = "return TrainState(learner, optimiser.init(trained), jnp.zeros((), jnp.int32))"
 STEPS = "benchmarks/arml_steps.py"
 INNER, TRAIN, CONVOLUTION, SUMMARIES = (
-    f"src/arml/{name}.py" for name in ("inner", "train", "nn/convolution", "nn/summaries")
+    f"src/arml/{name}.py"
+    for name in ("core/inner", "training/step", "nn/convolution", "nn/summaries")
 )
 
 

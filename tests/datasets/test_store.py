@@ -19,12 +19,12 @@ import archives
 from archives import tar
 from arml.cli import main
 from arml.datasets import making
+from arml.datasets import store as storing
 from arml.datasets.prepare import prepare
 from arml.datasets.store import INDEX, Store, open_store, place, verify
 from arml.experiment import Experiment, load, run
 from arml.experiment.recipes import recipe
 from arml.results.files import alone, read_metrics
-from arml.tasks import store as storing
 from arml.tasks.images import ImageEpisodes
 from arml.tasks.options import StoreOptions, device_room
 from arml.tasks.stream import AHEAD, Pixels, StreamedEpisodes, prefetched

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from arml import experiment
 from arml.algorithms.arml import KEYS, ARMLOptions
 from arml.algorithms.hsml import HSMLOptions
 from arml.algorithms.maml import MAMLOptions
@@ -31,7 +32,7 @@ from arml.report.page import write_page
 from arml.results.folder import RunError, read_json, summarise, write_json
 from arml.tasks.functions import FAMILIES, functions_2d
 from arml.tasks.options import FoldersOptions
-from arml.training import checkpoint, experiment
+from arml.training import checkpoint
 from arml.training.evaluate import evaluate
 
 VERTICES, TASKS = 5, 60
