@@ -1,0 +1,109 @@
+"""Files that version 0.1.0 wrote, before its modules were moved into rooms, still load, resume,
+score and predict as they did.
+
+The numbers in `expected.json` are those that it wrote itself; they may differ by rounding, since
+another XLA compiles them.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import arml
+from arml.cli import main
+from arml.experiment import load
+from arml.experiment.scoring import same_tasks, score
+from arml.results.folder import load_run, read_scores
+
+FILES = Path(__file__).parent / "fixtures" / "v0.1.0"
+EXPECTED = json.loads((FILES / "expected.json").read_text())
+CLOSE = {"rtol": 1e-3, "atol": 1e-4}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _optax_promotes():
+    """Optax's bias correction adds a float to an integer count."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return lambda name: shutil.copytree(FILES / name, tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["regression", "pictures"])
+def test_a_run_scores_as_it_did_and_stays_paired(name, copy):
+    expected, folder = EXPECTED[name], copy(name)
+    found = score(folder, tasks=len(expected["values"]))
+    assert found.run.step == expected["step"]
+    np.testing.assert_array_equal(found.scores.families, expected["families"])
+    np.testing.assert_allclose(found.scores.values, expected["values"], **CLOSE)
+    np.testing.assert_allclose(found.result["score"]["mean"], expected["mean"], **CLOSE)
+    # Seeds of one experiment stay so, and scores of the same tasks stay paired.
+    assert found.result["options"] == expected["options"]
+    kept = read_scores(folder / "scores.npz")
+    assert same_tasks(found) == kept.tasks == expected["tasks"]
+    np.testing.assert_allclose(kept.values, expected["values"], rtol=1e-6)
+    old, new = load_run(folder).result, found.result
+    for field in ("recipe", "protocol", "metric", "inner_steps", "parameters", "steps", "floor"):
+        assert new[field] == old[field], field
+
+
+def test_a_run_goes_on_from_its_checkpoint(copy):
+    whole = load_run(FILES / "regression").metrics
+    folder = copy("regression")
+    shutil.rmtree(folder / "checkpoints" / "20")
+    experiment = load(folder).experiment
+    assert load(folder).step == 10
+    assert arml.run(experiment, folder) == 20
+    for old, new in zip(whole, load_run(folder).metrics, strict=True):
+        assert old.keys() == new.keys()
+        for name in old:
+            assert new[name] == pytest.approx(old[name], rel=1e-3), name
+    before, after = load(FILES / "regression").learner, load(folder).learner
+    for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        np.testing.assert_allclose(one, other, **CLOSE)
+
+
+def test_the_same_command_resumes_a_run_of_before(copy, capsys):
+    folder = copy("regression")
+    options = (
+        "--steps 20 --interval 5 --checkpoint-every 10 --validate-every 10 --validation-tasks 20 "
+        "--batch 4 --hidden 8 --inner-steps 2 --chunk 20 --low -1 --shots 5"
+    )
+    assert main(["train", "regression2d/maml", "--run", str(folder), *options.split()]) == 0
+    assert "already trained for 20 steps" in capsys.readouterr().out
+
+
+def test_a_learner_of_a_run_adapts_as_it_did():
+    expected = EXPECTED["regression predictor"]
+    x, y = (np.asarray(expected[name], np.float32) for name in "xy")
+    predicted = arml.load(FILES / "regression").adapt(x, y).predict(x)
+    np.testing.assert_allclose(predicted, expected["outputs"], **CLOSE)
+
+
+def test_a_shared_learner_and_a_predictor_predict_as_they_did():
+    expected, query = EXPECTED["predictor"], load_file(FILES / "query.safetensors")["query"]
+    saved = arml.load_predictor(FILES / "predictor")
+    assert saved.portable.temperature == expected["temperature"]
+    shared = arml.load(FILES / "learner").adapt(saved.x, saved.classes[saved.y])
+    for predictor in (saved, shared):
+        assert predictor.predict(query).tolist() == expected["labels"]
+        np.testing.assert_allclose(predictor.predict_proba(query), expected["chances"], **CLOSE)
+        np.testing.assert_allclose(predictor.novelty(query), expected["novelty"], **CLOSE)
+        assert predictor.support_novelty() == pytest.approx(expected["support_novelty"], rel=1e-3)
+
+
+def test_a_report_reads_results_of_before(tmp_path):
+    page = tmp_path / "page.html"
+    assert main(["report", *(str(FILES / n) for n in EXPECTED if " " not in n and n != "predictor"),
+                 "--out", str(page)]) == 0  # fmt: skip
+    text = page.read_text(encoding="utf-8")
+    assert "regression2d/maml" in text
+    assert "starter/protonet" in text
