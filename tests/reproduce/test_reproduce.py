@@ -12,7 +12,7 @@ from arml.cli import main
 from arml.experiment import from_json, to_json
 from arml.experiment.recipes import REGRESSION, STARTER
 from arml.report.claims import CLAIMS
-from arml.reproduce.crew import Progress, carry_out_all, shares
+from arml.reproduce.crew import Progress, carry_out_all
 from arml.reproduce.plan import is_done, record, suffix, units
 from arml.reproduce.scales import LOCAL, SCALES, with_seeds
 from arml.reproduce.tables import ABLATIONS, INERT, REPEATED, table
@@ -101,13 +101,6 @@ def test_every_claim_names_rows_that_its_tables_have() -> None:
         for name in claim.tables:
             labels = {row.label for row in made[name].rows}
             assert {claim.better, claim.worse} <= labels, (claim.text, name)
-
-
-def test_cores_are_shared_out() -> None:
-    for workers in (1, 2, 3):
-        given = shares(workers)
-        assert len(given) == workers
-        assert all(cores == "" or cores.replace(",", "").isdigit() for cores in given)
 
 
 def test_a_run_is_one_processs_at_a_time(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from arml.cli import main
 from arml.cli.options import flags, read
 from arml.experiment.recipes import RECIPES, recipe, reshaped
 from arml.nn.networks import MLPOptions
+from arml.results.folder import write_json
 from arml.tuning.search import Dimension, chosen, dimension, usual
 from arml.tuning.sweep import Study, Sweep, tune
-from arml.tuning.trial import End, attempt_apart
+from arml.tuning.trial import End
 
 TINY = replace(
     recipe("regression2d/maml"),
@@ -159,17 +160,21 @@ def test_a_trial_that_falls_behind_or_is_not_finite_is_ended(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_trial_in_a_process_of_its_own(tmp_path):
-    scores = {}
-
-    def report(step, score):
-        scores[step] = score
-        return False
-
-    assert attempt_apart(TINY, tmp_path / "run", report, lambda: False) == End("complete")
-    assert sorted(scores) == [10, 20]
-    with pytest.raises(ValueError, match="holds another run"):
-        attempt_apart(replace(TINY, batch=3), tmp_path / "run", report, lambda: False)
+def test_two_trials_at_a_time_are_those_of_one_at_a_time(tmp_path):
+    dimensions = (dimension("algorithm.inner_rate=0.001,0.01", TINY),)
+    sweep = Sweep(TINY, dimensions, "none")
+    ended = tune(sweep, tmp_path / "two", trials=3, workers=2)
+    assert [trial.state for trial in ended] == ["complete"] * 3
+    assert all(sorted(trial.scores) == [10, 20] for trial in ended)
+    # The seed and the options alone decide a score.
+    one = tune(sweep, tmp_path / "one", trials=1)[0]
+    same = [trial for trial in ended if trial.values == one.values]
+    assert same
+    for trial in same:
+        assert trial.score == pytest.approx(one.score, rel=1e-5)
+    write_json(tmp_path / "two" / "trials" / "0003" / "config.json", {"format": 1})
+    with pytest.raises(ValueError, match="0003 failed: "):
+        tune(sweep, tmp_path / "two", trials=4, workers=2)
 
 
 def test_bad_sweeps_are_refused(tmp_path, capsys):

@@ -22,11 +22,12 @@ from arml.datasets.store import open_store, place
 from arml.report.paper import overall
 from arml.report.study import export, write_study
 from arml.reproduce.costs import seconds
-from arml.reproduce.crew import Progress, Worker, carry_out_all
+from arml.reproduce.crew import Progress, carry_out_all
 from arml.reproduce.plan import Table, record, units
 from arml.reproduce.scales import SCALES, with_seeds
 from arml.reproduce.tables import table
 from arml.results.machine import cores
+from arml.results.workers import Hire
 
 PLAIN_SECONDS = 60.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -82,7 +83,7 @@ def reproduce_command(arguments: Sequence[str]) -> int:
         return 0
     _check_stores(work)
     _note_features(console, work)
-    hire: Any = Worker
+    hire: Hire | None = None
     if options.on == "ray":
         from arml.reproduce.cluster import hire as join_cluster
         from arml.reproduce.cluster import places

@@ -1,7 +1,7 @@
-"""Units carried out on a Ray cluster: one actor a worker, in the place of one process.
+"""Units carried out on a Ray cluster: each worker is an actor instead of a process.
 
-`$RAY_ADDRESS` names the cluster; without it Ray is started on this machine. The study's folder and
-the data must be where every node finds them under the same path.
+`$RAY_ADDRESS` names the cluster; without it Ray is started on this machine. Every node must find
+the study's folder and the data under the same path.
 """
 
 import contextlib
@@ -9,9 +9,11 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
+
+from arml.results.worker import Message, finished
+from arml.results.workers import Hire, News
 
 
 def ray() -> Any:
@@ -29,31 +31,34 @@ def ray() -> Any:
 
 
 class Hand:
-    """What an actor does: one unit after another, as a stream of messages."""
+    """An actor: carries out one unit after another, each as a stream of messages."""
 
-    def __init__(self, out: str) -> None:
-        self.out, self.stopping = Path(out), threading.Event()
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
 
-    def work(self, unit: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Carry one unit out."""
-        from arml.reproduce.worker import carried_out
+    def work(self, job: Message) -> Iterator[Message]:
+        """Carry out one unit."""
+        from arml.reproduce.unit import work
 
-        said: queue.Queue[dict[str, Any]] = queue.Queue()
-        arguments = (unit, self.out, said.put, self.stopping.is_set)
-        threading.Thread(target=carried_out, args=arguments, daemon=True).start()
+        sent: queue.Queue[Message] = queue.Queue()
+
+        def whole() -> None:
+            sent.put(finished(work, job, sent.put, self.stopping.is_set))
+
+        threading.Thread(target=whole, daemon=True).start()
         while True:
-            message = said.get()
+            message = sent.get()
             yield message
             if "end" in message:
                 return
 
     def stop(self) -> None:
-        """Save what is in hand, and end."""
+        """Save the unit in hand, and end."""
         self.stopping.set()
 
 
-def hire() -> Callable[..., "Member"]:
-    """Connect to the cluster; returns what makes a member of a crew.
+def hire() -> Hire:
+    """Connect to the cluster; returns the function that makes a worker.
 
     **Raises** `ValueError` if Ray is not installed or cannot be reached.
     """
@@ -68,33 +73,30 @@ def hire() -> Callable[..., "Member"]:
                 f"expected a Ray cluster at {address or 'this machine'}, got: {first}; check "
                 "RAY_ADDRESS"
             ) from error
-    return Member
+    return Actor
 
 
 def places() -> int:
-    """How many members the cluster has room for: one an accelerator, or else one a core."""
+    """How many workers the cluster has room for: one for each accelerator, or each core."""
     found = ray().cluster_resources()
     return max(1, int(found.get("GPU", 0) or found.get("CPU", 1)))
 
 
-class Member:
-    """An actor, and the thread that listens to it: the same to a crew as a process."""
+class Actor:
+    """A worker that is an actor, and the thread that reads its messages."""
 
-    def __init__(
-        self, index: int, out: Path, cores: str, device: dict[str, str], news: "queue.Queue[Any]"
-    ) -> None:
+    def __init__(self, index: int, news: News) -> None:
         package = ray()
         self.index, self.born, self.news = index, time.monotonic(), news
-        # An accelerator each, where the cluster has them.
+        # One accelerator for each, where the cluster has any.
         wants = {"num_gpus": 1} if package.cluster_resources().get("GPU") else {}
         made = package.remote(Hand).options(num_cpus=1, max_concurrency=2, **wants)
-        self.actor = made.remote(str(out.resolve()))
-
+        self.actor = made.remote()
         self.listener: threading.Thread | None = None
 
-    def give(self, unit: dict[str, Any]) -> None:
-        """Hand it a unit."""
-        stream = self.actor.work.options(num_returns="streaming").remote(unit)
+    def give(self, job: Message) -> None:
+        """Hand it a job."""
+        stream = self.actor.work.options(num_returns="streaming").remote(job)
         self.listener = threading.Thread(target=self._listen, args=(stream,), daemon=True)
         self.listener.start()
 
@@ -106,16 +108,16 @@ class Member:
             self.news.put((self, None))
 
     def dismiss(self) -> None:
-        """Ask it to save and stop."""
+        """Ask it to save its job and end."""
         if self.listener is None or not self.listener.is_alive():
-            ray().kill(self.actor)  # At once, for the next one may wait for its place.
+            ray().kill(self.actor)  # At once, because the next one may wait for its place.
             return
         with contextlib.suppress(ray().exceptions.RayError):
             self.actor.stop.remote()
 
-    def gone(self) -> int:
-        """Its exit status, after its last word."""
+    def ended(self) -> str:
+        """Wait until it has sent its last message, and end it."""
         if self.listener is not None:
             self.listener.join()
         ray().kill(self.actor)
-        return 1
+        return "its actor ended; see the cluster's logs"

@@ -1,8 +1,9 @@
-"""One row and one seed: trained, scored and looked into, in an ordinary run folder.
+"""One row and one seed: trained, scored and explained, in an ordinary run folder.
 
-Everything in it can be taken up where it stopped, and what is done is not done again.
+Each part continues where it stopped, and a finished part is not repeated.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,29 @@ from arml.reproduce.plan import is_done, is_scored, suffix
 from arml.reproduce.variants import VARIANTS
 from arml.results.files import alone
 from arml.results.folder import write_json, write_scores
+from arml.results.worker import Message, Send
 from arml.training import checkpoint
 
 Watch = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
+"""Called with the phase (`training`), how much of it is done, and how much there is."""
+
+EVERY = 0.5
+"""Seconds between two messages about one phase."""
+
+
+def work(job: Message, send: Send, stop: Callable[[], bool]) -> Message:
+    """Carry out one unit as a worker's job `{out, unit}`."""
+    sent = ("", 0.0)
+
+    def watch(phase: str, done: int, total: int) -> None:
+        nonlocal sent
+        now = time.monotonic()
+        if phase != sent[0] or now - sent[1] > EVERY:
+            sent = (phase, now)
+            send({"phase": phase, "done": done, "total": total})
+
+    finished = carry_out(job["unit"], Path(job["out"]), watch=watch, stop=stop)
+    return {"end": "done" if finished else "stopped"}
 
 
 def carry_out(
@@ -26,9 +46,9 @@ def carry_out(
 ) -> bool:
     """Train, score and explain one unit within the study's folder `out`.
 
-    `stop` is asked between any two intervals of training and chunks of scoring.
+    `stop` is asked between two intervals of training and between two chunks of scoring.
 
-    **Returns** whether it is finished; if not, the same call goes on from there.
+    **Returns** whether it is finished; if not, the same call continues from there.
 
     **Raises** `ValueError` or `RunError` in one line, as `run`, `score` and `explain` do.
     """

@@ -1,16 +1,15 @@
-"""A sweep of an experiment's options: Optuna proposes, `run` carries out, and what falls behind is
-stopped early. Every trial is judged on the same meta-validation tasks; test tasks are never drawn.
+"""A sweep of an experiment's options: Optuna proposes values, `run` trains with them, and a trial
+that falls behind is stopped early. Every trial is scored on the same meta-validation tasks; test
+tasks are never drawn.
 
-The folder holds `plan.json` (what is searched), `study.jsonl` (Optuna's own record), a run folder
-for each trial under `trials/`, and `best.json`. The same sweep in the same folder goes on: a trial
-that was stopped half-way is taken up at its checkpoint, and what is proposed depends on the seed
-and the trials before it alone.
+The folder holds `plan.json` (the search), `study.jsonl` (Optuna's own record), a run folder for
+each trial under `trials/`, and `best.json`. The same sweep in the same folder continues: a trial
+that was stopped resumes at its checkpoint, and the next proposal depends only on the seed and on
+the trials before it.
 """
 
 import json
-import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,27 +20,29 @@ from arml.experiment.folder import differences
 from arml.experiment.options import absolute
 from arml.results.files import alone
 from arml.results.folder import RunError, read_json, write_json
+from arml.results.worker import Message
+from arml.results.workers import carry_out, processes
 from arml.tasks.options import FunctionsOptions
 from arml.tuning.search import Dimension, check_apart, chosen
-from arml.tuning.trial import End, attempt, attempt_apart
+from arml.tuning.trial import End, attempt
 
 FORMAT = 1
 RUN = "run"
-"""The attribute of a trial that names its folder, where that is not its number."""
+"""The attribute of a trial that names its folder, if that is not its number."""
 
 Watch = Callable[["Trial"], None]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is searched, and how."""
+    """The options that are searched, and how trials are stopped early."""
 
     experiment: Experiment
     search: tuple[Dimension, ...]
     pruner: Literal["median", "hyperband", "none"] = "median"
 
     def check(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise `ValueError` if the sweep cannot be run."""
         self.experiment.check()
         check_apart(self.search)
 
@@ -70,7 +71,7 @@ class Trial:
     """Validation score by step."""
     state: Literal["running", "complete", "pruned"] = "running"
     why: str = ""
-    """Why it was ended, where its loss was not finite."""
+    """Why it was ended early, if its loss was not finite."""
 
     @property
     def score(self) -> float | None:
@@ -94,11 +95,11 @@ def optuna() -> Any:
 
 
 class Study:
-    """Optuna's study of a sweep, which several threads may use."""
+    """Optuna's study of a sweep."""
 
     def __init__(self, sweep: Sweep, folder: Path) -> None:
         package = self.optuna = optuna()
-        self.sweep, self.folder, self.lock = sweep, folder, threading.Lock()
+        self.sweep, self.folder = sweep, folder
         journal = package.storages.journal
         storage = package.storages.JournalStorage(
             journal.JournalFileBackend(str(folder / "study.jsonl"))
@@ -128,7 +129,7 @@ class Study:
         return list(self.study.get_trials(deepcopy=False, states=wanted))
 
     def _take_up(self) -> None:
-        """Queue the trials that were stopped half-way, with their values and their folders."""
+        """Queue the trials that were stopped before their end, with their values and folders."""
         for old in self._of("RUNNING"):
             name = old.user_attrs.get(RUN, f"{old.number:04d}")
             self.study.enqueue_trial(old.params, user_attrs={RUN: name})
@@ -136,38 +137,35 @@ class Study:
 
     def next(self, trials: int) -> Trial | None:
         """The next trial, or None if there are `trials`."""
-        with self.lock:
-            begun = len(self._of("RUNNING", "COMPLETE", "PRUNED"))
-            if begun >= trials:
-                return None
-            # Anew for each, so that a sweep that is taken up proposes what it would have.
-            self.study.sampler = self.optuna.samplers.TPESampler(
-                seed=self.sweep.experiment.seed + begun
-            )
-            asked = self.study.ask()
-            self.asked[asked.number] = asked
-            values = {one.path: one.suggest(asked) for one in self.sweep.search}
-            name = asked.user_attrs.get(RUN, f"{asked.number:04d}")
-            return Trial(asked.number, self.folder / "trials" / name, values)
+        begun = len(self._of("RUNNING", "COMPLETE", "PRUNED"))
+        if begun >= trials:
+            return None
+        # A new one for each, so that a resumed sweep proposes the same values.
+        self.study.sampler = self.optuna.samplers.TPESampler(
+            seed=self.sweep.experiment.seed + begun
+        )
+        asked = self.study.ask()
+        self.asked[asked.number] = asked
+        values = {one.path: one.suggest(asked) for one in self.sweep.search}
+        name = asked.user_attrs.get(RUN, f"{asked.number:04d}")
+        return Trial(asked.number, self.folder / "trials" / name, values)
 
     def report(self, trial: Trial, step: int, score: float) -> bool:
-        """Note a validation score; whether the trial has fallen behind."""
-        with self.lock:
-            asked = self.asked[trial.number]
-            trial.scores[step] = score
-            asked.report(score, step)
-            return step < self.sweep.experiment.steps and bool(asked.should_prune())
+        """Record a validation score; returns whether the trial has fallen behind."""
+        asked = self.asked[trial.number]
+        trial.scores[step] = score
+        asked.report(score, step)
+        return step < self.sweep.experiment.steps and bool(asked.should_prune())
 
     def end(self, trial: Trial, end: End) -> None:
-        """Note that the trial is over."""
+        """Record that the trial is over."""
         states = self.optuna.trial.TrialState
-        with self.lock:
-            trial.state = "complete" if end.how == "complete" else "pruned"
-            trial.why = end.why
-            if trial.state == "complete":
-                self.study.tell(trial.number, trial.score)
-            else:
-                self.study.tell(trial.number, state=states.PRUNED)
+        trial.state = "complete" if end.how == "complete" else "pruned"
+        trial.why = end.why
+        if trial.state == "complete":
+            self.study.tell(trial.number, trial.score)
+        else:
+            self.study.tell(trial.number, state=states.PRUNED)
 
     def ended(self) -> list[Trial]:
         """The trials that are over, the best first, those that were ended early last."""
@@ -196,13 +194,13 @@ def tune(
     watch: Watch = lambda trial: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Trial]:
-    """Try `trials` choices of the sweep's options in `folder`, `workers` at a time, each in a
-    process of its own if there are several; goes on with what the folder holds.
+    """Try `trials` choices of the sweep's options in `folder`, and continue an earlier call.
+    `workers` trials run at a time, each in a process of its own if there are several.
 
     **Returns** the trials that are over, the best first.
 
-    **Raises** `ValueError` or `RunError` in one line: options that cannot be, a folder that holds
-    another sweep, Optuna not installed.
+    **Raises** `ValueError` or `RunError` in one line: invalid options, a folder that holds another
+    sweep, Optuna not installed.
     """
     folder = Path(folder)
     sweep.check()
@@ -212,36 +210,63 @@ def tune(
     optuna()
     with alone(folder):
         _claim(sweep, folder)
-        study, broken = Study(sweep, folder), threading.Event()
-
-        def stopping() -> bool:
-            return broken.is_set() or stop()
-
-        def one_after_another() -> None:
-            carry_out = attempt if workers == 1 else attempt_apart
-            try:
-                while not stopping() and (trial := study.next(trials)) is not None:
-                    experiment = sweep.with_values(trial.values)
-                    report = partial(study.report, trial)
-                    end = carry_out(experiment, trial.folder, report, stopping)
-                    if end.how != "stopped":
-                        study.end(trial, end)
-                        watch(trial)
-            except BaseException:
-                broken.set()
-                raise
-
+        study = Study(sweep, folder)
         if workers == 1:
-            one_after_another()
+            _one_by_one(study, trials, watch, stop)
         else:
-            with ThreadPoolExecutor(workers) as pool:
-                for future in [pool.submit(one_after_another) for _ in range(workers)]:
-                    future.result()
+            _side_by_side(study, trials, workers, watch, stop)
         return study.ended()
 
 
+def _one_by_one(study: Study, trials: int, watch: Watch, stop: Callable[[], bool]) -> None:
+    while not stop() and (trial := study.next(trials)) is not None:
+        experiment = study.sweep.with_values(trial.values)
+        end = attempt(experiment, trial.folder, partial(study.report, trial), stop)
+        if end.how != "stopped":
+            study.end(trial, end)
+            watch(trial)
+
+
+def _side_by_side(
+    study: Study, trials: int, workers: int, watch: Watch, stop: Callable[[], bool]
+) -> None:
+    running: dict[str, Trial] = {}
+    behind: set[str] = set()
+
+    def jobs() -> Iterator[Message]:
+        while (trial := study.next(trials)) is not None:
+            running[str(trial.folder)] = trial
+            experiment = to_json(study.sweep.with_values(trial.values))
+            yield {"experiment": experiment, "folder": str(trial.folder)}
+
+    def heard(index: int, job: Message, message: Message) -> bool:
+        folder = job["folder"]
+        trial = running[folder]
+        if "end" not in message:
+            if study.report(trial, message["step"], message["score"]):
+                behind.add(folder)
+            return folder in behind
+        end = End(message["end"], message.get("error", ""))
+        if end.how == "failed":
+            raise RunError(f"the trial in {folder} failed: {end.why}")
+        if end.how == "stopped" and folder in behind:
+            end = End("behind")
+        if end.how != "stopped":
+            study.end(trial, end)
+            watch(trial)
+        return False
+
+    carry_out(
+        jobs(),
+        processes("arml.tuning.trial:work", study.folder, workers),
+        workers=workers,
+        heard=heard,
+        stop=stop,
+    )
+
+
 def _claim(sweep: Sweep, folder: Path) -> None:
-    """Make the folder this sweep's, or check that it is."""
+    """Claim the folder for this sweep, or check that it holds it."""
     path = folder / "plan.json"
     plan = json.loads(json.dumps(sweep.to_json()))
     if not path.exists():
@@ -251,5 +276,5 @@ def _claim(sweep: Sweep, folder: Path) -> None:
     if rows:
         raise RunError(
             f"{folder} holds another sweep: {'; '.join(rows[:8])}. Give the options it was made "
-            "with to go on, or another folder to start anew"
+            "with to continue it, or another folder to start a new one"
         )

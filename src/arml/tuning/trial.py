@@ -1,41 +1,34 @@
-"""One trial of a sweep, in this process or in one of its own: `python -m arml.tuning.trial FOLDER`.
+"""One trial of a sweep, in this process or as the job of a worker process."""
 
-The other process reads the experiment as one line of JSON, says each validation score as another,
-and stops at any further line that it is sent.
-"""
-
-import contextlib
-import json
-import subprocess
-import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
-from arml.experiment import Experiment, NotFiniteError, from_json, run, to_json
-from arml.results.folder import RunError, read_metrics
+from arml.experiment import Experiment, NotFiniteError, from_json, run
+from arml.results.folder import read_metrics
+from arml.results.worker import Message, Send
 from arml.training import checkpoint
 
 Report = Callable[[int, float], bool]
-"""Told a step and its validation score; says whether to stop for it."""
+"""Called with a step and its validation score; returns whether the trial is to be stopped."""
 
 
 class End(NamedTuple):
-    """How a trial ended: `complete`, `behind` (of other trials), `bad` (its loss was not finite),
-    `stopped`, to be taken up, or `error`; and why."""
+    """How a trial ended, and why: `complete`, `behind` (other trials), `bad` (its loss was not
+    finite), or `stopped` (it can be resumed)."""
 
     how: str
     why: str = ""
 
 
 def attempt(experiment: Experiment, folder: Path, report: Report, stop: Callable[[], bool]) -> End:
-    """Train in `folder`, or go on there, and report each validation score."""
+    """Train in `folder`, from its newest checkpoint if it has one, and report each validation
+    score."""
     behind = bad = False
 
-    def told(step: int, record: Any) -> None:
+    def told(step: int, record: Mapping[str, int | float | None]) -> None:
         nonlocal behind, bad
         if "validation" in record:
             score = record["validation"]
@@ -61,89 +54,13 @@ def attempt(experiment: Experiment, folder: Path, report: Report, stop: Callable
     return End("complete" if reached == experiment.steps else "stopped")
 
 
-def attempt_apart(
-    experiment: Experiment, folder: Path, report: Report, stop: Callable[[], bool]
-) -> End:
-    """`attempt` in a process of its own, which leaves nothing behind.
-
-    **Raises** `RunError` with what that process could not do.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "log.txt").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "arml.tuning.trial", str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            # Ctrl-C is for us, who then ask it to save and stop.
-            start_new_session=True,
-        )
-    said, heard = process.stdin, process.stdout
-    assert said is not None
-    assert heard is not None
-
-    def say(line: str) -> None:
-        # It may have ended of itself.
-        with contextlib.suppress(OSError, ValueError):
-            said.write(line + "\n")
-            said.flush()
-
-    over = threading.Event()
-
-    def hold() -> None:
-        while not over.wait(0.2):
-            if stop():
-                say("stop")
-                return
-
-    threading.Thread(target=hold, daemon=True).start()
-    end, behind = End("error", f"see {folder / 'log.txt'}"), False
-    try:
-        say(json.dumps(to_json(experiment)))
-        for line in heard:
-            news = json.loads(line)
-            if "end" in news:
-                end = End(*news["end"])
-            elif report(news["step"], news["score"]):
-                behind = True
-                say("stop")
-    finally:
-        # It stops at the end of what it hears, whatever ends us.
-        over.set()
-        with contextlib.suppress(OSError):
-            said.close()
-        heard.close()
-        process.wait()
-    if end.how == "error":
-        raise RunError(f"the trial in {folder} failed: {end.why}")
-    return End("behind") if behind and end.how == "stopped" else end
-
-
-def main() -> None:
-    """The other process's side."""
-    first, asked = sys.stdin.readline(), threading.Event()
-
-    def listen() -> None:
-        sys.stdin.readline()
-        asked.set()
-
-    def say(**news: Any) -> None:
-        # Nobody may be there any more.
-        with contextlib.suppress(OSError):
-            print(json.dumps(news), flush=True)
+def work(job: Message, send: Send, stop: Callable[[], bool]) -> Message:
+    """A trial as a worker's job `{experiment, folder}`: sends each score as `{step, score}`."""
 
     def report(step: int, score: float) -> bool:
-        say(step=step, score=score)
+        send({"step": step, "score": score})
         return False
 
-    threading.Thread(target=listen, daemon=True).start()
-    try:
-        experiment = from_json(json.loads(first), "the experiment")
-        say(end=attempt(experiment, Path(sys.argv[1]), report, asked.is_set))
-    except ValueError as error:
-        say(end=End("error", str(error)))
-
-
-if __name__ == "__main__":
-    main()
+    experiment = from_json(job["experiment"], "the experiment of a trial")
+    end = attempt(experiment, Path(job["folder"]), report, stop)
+    return {"end": end.how, "error": end.why}

@@ -1,0 +1,228 @@
+"""Jobs spread over worker processes, each on processor cores of its own.
+
+Sweeps, studies and several seeds of a run all use `carry_out`. No job runs in this process, so a
+crash ends one worker only: a new process takes its place and tries the job once more.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from arml.results.worker import Message
+
+LASTING = 600.0
+"""Seconds after which a worker is replaced between two jobs: the memory that compilers keep would
+add up over a night."""
+PATIENCE = 600.0
+"""Seconds that a worker has to save its job and end, once it is asked to; then it is killed."""
+TRIES = 2
+"""How often a job is tried whose process dies."""
+
+
+@runtime_checkable
+class Worker(Protocol):
+    """Carries out one job at a time, and puts `(worker, message)` on the queue it was made with;
+    `(worker, None)` says that it has ended."""
+
+    index: int
+    born: float
+    """When it was made, by `time.monotonic`."""
+
+    def give(self, job: Message) -> None:
+        """Hand it a job."""
+
+    def dismiss(self) -> None:
+        """Ask it to save its job and end."""
+
+    def ended(self) -> str:
+        """Wait until it has ended; returns how, for a message."""
+
+
+News = queue.Queue[tuple[Worker, Message | None]]
+Hire = Callable[[int, News], Worker]
+"""Makes the worker with this index."""
+
+
+class Process:
+    """A worker that is a process, and the thread that reads what it writes."""
+
+    def __init__(
+        self, function: str, log: Path, index: int, news: News, *, cores: str = "", device: str = ""
+    ) -> None:
+        self.index, self.born, self.path = index, time.monotonic(), log
+        self.killer: threading.Timer | None = None
+        self.log = log.open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "arml.results.worker", function, cores],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env={**os.environ, **({"CUDA_VISIBLE_DEVICES": device} if device else {})},
+            # Ctrl-C reaches this process only, which then asks the workers to save and end.
+            start_new_session=True,
+        )
+        threading.Thread(target=self._listen, args=(news,), daemon=True).start()
+
+    def _listen(self, news: News) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                news.put((self, json.loads(line)))
+        news.put((self, None))
+
+    def give(self, job: Message) -> None:
+        """Write the job as one line."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # It may have died, which the thread will report.
+            self.process.stdin.write((json.dumps(job) + "\n").encode())
+            self.process.stdin.flush()
+
+    def dismiss(self) -> None:
+        """Close its standard input, and kill it if it has not ended after `PATIENCE` seconds."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        if self.killer is None:
+            self.killer = threading.Timer(PATIENCE, self.process.kill)
+            self.killer.daemon = True
+            self.killer.start()
+
+    def ended(self) -> str:
+        """Wait for the process."""
+        status = self.process.wait()
+        if self.killer is not None:
+            self.killer.cancel()
+        self.log.close()
+        return f"its process ended with status {status}; see {self.path}"
+
+
+def processes(function: str, folder: Path, workers: int) -> Hire:
+    """Makes processes for `MODULE:FUNCTION`, which share the cores and accelerators of this machine
+    and write their logs to `folder`."""
+    cores, devices = shares(workers), accelerators(workers)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def hire(index: int, news: News) -> Worker:
+        log = folder / f"worker-{index}.log"
+        return Process(function, log, index, news, cores=cores[index], device=devices[index])
+
+    return hire
+
+
+def shares(workers: int) -> list[str]:
+    """The cores of each worker, as `0,1`; empty where the system does not say which there are."""
+    if not hasattr(os, "sched_getaffinity"):
+        return [""] * workers
+    cores = sorted(os.sched_getaffinity(0))
+    if workers >= len(cores):
+        return [str(cores[i % len(cores)]) for i in range(workers)]
+    return [",".join(map(str, cores[i::workers])) for i in range(workers)]
+
+
+def accelerators(workers: int) -> list[str]:
+    """The accelerator of each worker where `$CUDA_VISIBLE_DEVICES` names several; else empty."""
+    named = [d for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
+    return [named[i % len(named)] if len(named) > 1 else "" for i in range(workers)]
+
+
+def carry_out(
+    jobs: Iterable[Message],
+    hire: Hire,
+    *,
+    workers: int,
+    heard: Callable[[int, Message, Message], bool],
+    begun: Callable[[int, Message], None] = lambda index, job: None,
+    stop: Callable[[], bool] = lambda: False,
+    tick: Callable[[], None] = lambda: None,
+    lasting: float = LASTING,
+) -> None:
+    """Carry out the jobs, `workers` at a time.
+
+    **Arguments**
+
+    - `jobs`: the next one is taken when a worker is free.
+    - `heard`: called with the worker's index, its job and each message; the last message has the
+      key `end`, which is `stopped` or `failed` if the worker died. If it returns true, the worker
+      is asked to save the job and stop.
+    - `begun`: called when a worker gets a job.
+    - `stop`: once true, the workers save their jobs and end, and no other job begins.
+    - `tick`: called every half second.
+    - `lasting`: seconds after which a worker is replaced between two jobs.
+    """
+    waiting = iter(jobs)
+    news: News = queue.Queue()
+    crew: dict[int, Worker] = {}
+    hired: list[Worker] = []
+    in_hand: dict[int, Message] = {}
+    tries: dict[int, int] = {}
+    leaving: set[int] = set()
+
+    def dismiss(index: int) -> None:
+        leaving.add(index)
+        crew[index].dismiss()
+
+    def start(index: int, job: Message) -> None:
+        if index not in crew:
+            crew[index] = hire(index, news)
+            hired.append(crew[index])
+            leaving.discard(index)
+        in_hand[index] = job
+        crew[index].give(job)
+
+    def start_next(index: int) -> None:
+        job = None if stop() else next(waiting, None)
+        old = crew.get(index)
+        if old and (job is None or index in leaving or time.monotonic() - old.born > lasting):
+            dismiss(index)
+            del crew[index]
+        if job is not None:
+            tries[index] = 1
+            begun(index, job)
+            start(index, job)
+
+    def end(index: int, message: Message) -> None:
+        heard(index, in_hand.pop(index), message)
+        start_next(index)
+
+    try:
+        for index in range(workers):
+            start_next(index)
+        while in_hand:
+            tick()
+            if stop():
+                for index in crew:
+                    dismiss(index)
+            try:
+                worker, message = news.get(timeout=0.5)
+            except queue.Empty:
+                continue
+            index = worker.index
+            if crew.get(index) is not worker:
+                continue  # It was replaced, and had no job.
+            if message is None:
+                del crew[index]
+                how = worker.ended()
+                if not stop() and index not in leaving and tries[index] < TRIES:
+                    tries[index] += 1
+                    start(index, in_hand[index])
+                else:
+                    ended = "stopped" if stop() or index in leaving else "failed"
+                    end(index, {"end": ended, "error": how})
+            elif "end" in message:
+                end(index, message)
+            elif heard(index, in_hand[index], message):
+                dismiss(index)
+    finally:
+        for worker in hired:
+            worker.dismiss()
+        for worker in hired:
+            worker.ended()
+    tick()
