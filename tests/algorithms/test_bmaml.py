@@ -270,6 +270,10 @@ def test_the_inner_loop_s_options_are_honoured():
     moves = jax.tree.leaves(jax.tree.map(jnp.subtract, after, clipped.particles))
     lengths = np.sqrt(sum(np.sum(np.reshape(a, (3, -1)) ** 2, axis=1) for a in moves))
     np.testing.assert_allclose(lengths, RATE * 0.01, rtol=1e-6)
+    bounded = replace(clipped, inner=replace(clipped.inner, clip=0.0, bound=0.01))
+    after = bounded.move(bounded.particles, read, on.support.y, 1)
+    moves = jax.tree.leaves(jax.tree.map(jnp.subtract, after, bounded.particles))
+    assert max(np.max(np.abs(a)) for a in moves) == pytest.approx(RATE * 0.01)
 
 
 def test_options_are_checked():

@@ -112,6 +112,15 @@ def test_a_clipped_step_is_no_longer_than_the_bound_allows(clip):
     np.testing.assert_allclose(adapted.weight, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("bound", [0.5, 1e3])
+def test_no_weight_moves_further_than_the_bound_allows(bound):
+    gradient = CURVATURE @ START + 2.0
+    assert 0.5 < np.abs(gradient).max() < 1e3
+    adapted = GradientDescent(RATE, 1, bound=bound)(loss, net())
+    expected = START - RATE * np.clip(gradient, -bound, bound)
+    np.testing.assert_allclose(adapted.weight, expected, rtol=1e-6)
+
+
 def test_a_learned_rate_gets_the_derivative_of_the_closed_form():
     inner = GradientDescent(jnp.float32(RATE), STEPS)
 
@@ -161,17 +170,23 @@ def test_with_steps_reaches_every_descent_and_nothing_else():
 
 def test_options():
     constant = InnerOptions(
-        inner_rate=0.2, inner_steps=4, first_order=True, inner_clip=3.0, remat=True
+        inner_rate=0.2,
+        inner_steps=4,
+        first_order=True,
+        inner_clip=3.0,
+        inner_bound=2.0,
+        remat=True,
     )
-    expected = GradientDescent(0.2, 4, first_order=True, clip=3.0, remat=True)
+    expected = GradientDescent(0.2, 4, first_order=True, clip=3.0, bound=2.0, remat=True)
     assert constant.descent(net()) == expected
     learned = InnerOptions(inner_rate=0.2, learn_rates=True).descent(net())
     np.testing.assert_allclose(learned.rate.weight, 0.2, rtol=1e-6)
     assert learned.rate.shared is None
     with pytest.raises(ValueError, match=r"inner_rate must be 0 or more, got -0\.1: raise it"):
         InnerOptions(inner_rate=-0.1).check_inner()
-    with pytest.raises(ValueError, match="inner_clip must be 0 or more"):
-        InnerOptions(inner_clip=-1.0).check_inner()
+    for name in ("inner_clip", "inner_bound"):
+        with pytest.raises(ValueError, match=f"{name} must be 0 or more"):
+            InnerOptions(**{name: -1.0}).check_inner()
     with pytest.raises(ValueError, match="inner_steps must be 0 or more, got -1: raise it"):
         InnerOptions(inner_steps=-1).check_inner()
 

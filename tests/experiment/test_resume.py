@@ -143,6 +143,15 @@ def test_a_loss_that_is_not_finite_names_step_family_and_checkpoint(tmp_path, ca
     said = refused(capsys, tmp_path / "run", "--inner-rate", "1e30")
     for words in ("not finite at step 1,", "of the family '", "no checkpoint yet", "--inner-rate"):
         assert words in said
+    assert "or set --inner-bound or --inner-clip or --clip, in a new folder" in said
+
+
+def test_a_loss_that_is_not_finite_does_not_advise_to_set_an_option_that_is_set(tmp_path, capsys):
+    options = ("--inner-rate", "1e30", "--inner-bound", "1e9", "--clip", "5")
+    said = refused(capsys, tmp_path / "run", *options)
+    assert (
+        "lower --inner-rate or --outer-rate or --inner-bound or --clip, or set --inner-clip" in said
+    )
 
 
 def test_a_run_of_another_format_is_refused(copy, capsys):

@@ -158,6 +158,8 @@ class BMAML(MetaLearner):
             if self.inner.clip:
                 norms = jnp.sqrt(jnp.sum(direction**2, axis=1, keepdims=True) + 1e-12)
                 direction *= self.inner.clip / jnp.maximum(norms, self.inner.clip)
+            if self.inner.bound:
+                direction = jnp.clip(direction, -self.inner.bound, self.inner.bound)
             return flat + rate * direction
 
         if self.inner.remat:
@@ -214,8 +216,8 @@ def redrawn(weights: Any, *, key: PRNGKeyArray) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class BMAMLOptions(InnerOptions):
-    """BMAML. `inner_clip` bounds each particle's step, not its gradient; `learn_rates` learns one
-    rate for each parameter, the same for all particles."""
+    """BMAML. `inner_clip` and `inner_bound` bound each particle's step, not its gradient;
+    `learn_rates` learns one rate for each parameter, the same for all particles."""
 
     particles: int = 5
     """Initialisations, each meta-learned by itself."""

@@ -126,6 +126,16 @@ def fingerprint(experiment: Experiment) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
+def steadier(experiment: Experiment) -> str:
+    """Advice for a loss that is not finite: the options to lower, and those that are not set."""
+    options = {**vars(experiment.algorithm), **vars(experiment.outer)}
+    names = ("inner_rate", "outer_rate", "inner_bound", "inner_clip", "clip")
+    flags = {name: f"--{name.replace('_', '-')}" for name in names if name in options}
+    lower = " or ".join(flag for name, flag in flags.items() if options[name])
+    unset = " or ".join(flag for name, flag in flags.items() if not options[name])
+    return f"lower {lower}" + (f", or set {unset}" if unset else "")
+
+
 def from_json(value: Any, where: str) -> Experiment:
     """The inverse of `to_json`.
 

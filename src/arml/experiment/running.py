@@ -17,7 +17,7 @@ from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
 from arml.core.novelty import Novelty
 from arml.experiment.folder import check_claim, claim, differences
-from arml.experiment.options import Experiment, absolute, fingerprint, from_json
+from arml.experiment.options import Experiment, absolute, fingerprint, from_json, steadier
 from arml.results.folder import RunError, append_metric, load_run, summarise, truncate_metrics
 from arml.tasks.options import Progress, Splits
 from arml.tasks.stream import prefetched
@@ -140,7 +140,7 @@ def run(
             if size not in intervals:
                 intervals[size] = make_interval(step, steps=size, scan=experiment.scan)
             state, records = intervals[size](train, state)
-            _check_finite(records, done, splits.train.families, checkpoint.latest(checkpoints))
+            _check_finite(records, done, experiment, splits, checkpoint.latest(checkpoints))
             done += size
             record = {"loss": float(np.mean(records.loss))}
             lines = [{"step": done, **record}]
@@ -187,17 +187,20 @@ def _splits(experiment: Experiment, folder: Path, progress: Progress | None) -> 
     return splits
 
 
-def _check_finite(records: Record, done: int, families: tuple[str, ...], saved: int | None) -> None:
+def _check_finite(
+    records: Record, done: int, experiment: Experiment, splits: Splits, saved: int | None
+) -> None:
     finite = np.asarray(records.finite)
     if finite.all():
         return
     first = int(np.argmin(finite))
     family = int(records.bad_family[first])
+    families = splits.train.families
     where = f"on a task of the family {families[family]!r}" if family >= 0 else "in the gradient"
     good = f"the last good checkpoint is that of step {saved}" if saved else "no checkpoint yet"
     raise NotFiniteError(
-        f"the loss is not finite at step {done + first + 1}, {where}; {good}; lower --inner-rate "
-        "or --outer-rate, or set --clip, in a new folder"
+        f"the loss is not finite at step {done + first + 1}, {where}; {good}; "
+        f"{steadier(experiment)}, in a new folder"
     )
 
 
