@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import equinox as eqx
@@ -9,9 +10,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from arml.algorithms.maml import MAMLOptions
 from arml.core.inner import GradientDescent
 from arml.core.losses import mse
-from arml.nn.networks import perceptron
+from arml.experiment.recipes import recipe
+from arml.nn.networks import MLPOptions, perceptron
+from arml.tasks.functions import FAMILIES
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -74,3 +78,25 @@ def test_a_loops_operations_count_as_often_as_it_turns(beside):
 
     assert turned(110) - turned(10) == pytest.approx(100 * (turned(11) - turned(10)))
     assert turned(11) - turned(10) >= 2
+
+
+@pytest.mark.slow
+def test_ten_seeds_of_arml_keep_a_finite_loss(beside):
+    """Their inner steps overflowed before the inner gradients were bounded: a quadratic surface
+    started where the curvature was 46 / inner_rate."""
+    import divergence
+
+    train = divergence.trainer(recipe("regression2d/arml"))
+    with jax.numpy_dtype_promotion("standard"):  # optax adds a float to an integer count
+        assert [train(seed, 2_000) for seed in range(10)] == [None] * 10
+
+
+def test_a_divergence_is_reported_with_its_step_and_family(beside):
+    import divergence
+
+    small = recipe("regression2d/maml")
+    small = replace(small, batch=2, network=MLPOptions((4,)), algorithm=MAMLOptions(inner_rate=1e9))
+    with jax.numpy_dtype_promotion("standard"):
+        step, family = divergence.trainer(small)(0, 100)
+    assert step == 1
+    assert family in FAMILIES

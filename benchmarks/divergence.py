@@ -1,0 +1,82 @@
+"""Whether the loss stays finite: ten seeds of each recipe that states a number, 1,000 steps each.
+
+A seed draws the initial weights and the tasks. Where inner steps are unstable, rounding decides
+which seed diverges, so one seed that ends well proves little.
+
+`results/divergence.json` is written after each training; with the same options and steps it is not
+made again.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from arml.experiment.options import Experiment, fingerprint
+from arml.experiment.recipes import MEASURED, recipe
+from arml.experiment.running import _keys, fresh
+from arml.training.provenance import commit
+from arml.training.step import make_interval, make_step
+from common import HERE, machine, write
+
+INTERVAL = 100
+
+
+def trainer(experiment: Experiment) -> Callable[[int, int], tuple[int, str] | None]:
+    """A function of a seed and a number of steps: trains, and returns the first step whose loss is
+    not finite with the family of the task, if one could be named; None if all steps are finite.
+    All seeds share one compiled program."""
+    tasks = experiment.tasks.build(Path()).train
+    optimiser = experiment.outer.build(experiment.steps)
+
+    @eqx.filter_jit
+    def interval(state: Any, key: Any) -> Any:
+        step = make_step(optimiser, batch=experiment.batch, key=key)
+        return make_interval(step, steps=INTERVAL, scan=True)(tasks, state)
+
+    def train(seed: int, steps: int) -> tuple[int, str] | None:
+        one = replace(experiment, seed=seed)
+        state, key = fresh(one, tasks.problem).state, _keys(one)[1]
+        for done in range(0, steps, INTERVAL):
+            state, records = interval(state, key)
+            finite = np.asarray(records.finite)
+            if not finite.all():
+                first = int(np.argmin(finite))
+                family = int(records.bad_family[first])
+                return done + first + 1, tasks.families[family] if family >= 0 else ""
+        return None
+
+    return train
+
+
+def measure(names: Sequence[str], seeds: int, steps: int) -> None:
+    """Train what `results/divergence.json` lacks, and write it there."""
+    file = HERE / "results" / "divergence.json"
+    rows = json.loads(file.read_text())["results"] if file.exists() else []
+    before, source = machine(), commit()
+    for name in sorted(names, key=lambda name: MEASURED[name][0]):  # the quick ones first
+        experiment = recipe(name)
+        train, options = trainer(experiment), fingerprint(experiment)
+        rows = [row for row in rows if row["recipe"] != name or row["options"] == options]
+        made = {row["seed"] for row in rows if (row["recipe"], row["steps"]) == (name, steps)}
+        for seed in sorted({*range(seeds)} - made):
+            bad = train(seed, steps)
+            row = {"recipe": name, "options": options, "commit": source, "seed": seed}
+            step, family = bad or (None, None)
+            rows.append({**row, "steps": steps, "first_bad_step": step, "family": family})
+            print(name, seed, "finite" if bad is None else f"not finite at step {step}", flush=True)
+            write("divergence", rows, before)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--recipes", nargs="+", choices=MEASURED, default=list(MEASURED))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=1_000)
+    options = parser.parse_args()
+    measure(options.recipes, options.seeds, options.steps)
