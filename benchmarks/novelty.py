@@ -22,7 +22,6 @@ import arml
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.datasets.starter import load_starter
 from arml.experiment import load
-from arml.experiment.options import TASKS
 from arml.predict.embedding import measured_novelty, task_vectors
 from arml.predict.predictor import inductive
 from arml.tasks.functions import FAMILIES
@@ -90,7 +89,8 @@ class StarterWithout(StarterOptions):
         )
 
 
-TASKS.update({"functions-without": FunctionsWithout, "starter-without": StarterWithout})
+arml.register("tasks", "functions-without", FunctionsWithout)
+arml.register("tasks", "starter-without", StarterWithout)
 
 
 RUNS = (

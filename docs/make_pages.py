@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from arml.algorithms import ALGORITHMS
-from arml.experiment.recipes import IMAGES, RECIPES, REGRESSION
+from arml.experiment.parts import IMAGES, REGRESSION
+from arml.experiment.recipes import RECIPES
 
 HERE = Path(__file__).parent / "methods"
 

@@ -13,11 +13,15 @@ os.environ["XLA_FLAGS"] = (
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 
 import jax
+import pytest
 from jaxtyping import install_import_hook
 
 # Before any import of the package: the annotations are documentation outside the tests, and
 # assertions inside them.
 install_import_hook("arml", "beartype.beartype")
+
+# A failed check of the contract says what it compared.
+pytest.register_assert_rewrite("contract", "contract_suite")
 
 # A silent int32 -> float32, or a float64 that spreads, is a bug. (Ranks may differ: a dense layer
 # adds its bias to a whole set of examples.)

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 import pytest
 
-from arml import algorithms
+from arml.algorithms import ALGORITHMS
 from arml.cli import dispatch, main
 from arml.datasets.starter import load_starter
 from arml.experiment.recipes import recipe
@@ -184,15 +184,13 @@ def test_the_readmes_sketch_is_python():
 
 def test_the_tutorial_runs(tmp_path):
     code = "\n".join(blocks(ROOT / "docs" / "write-your-own-method.md", "python"))
-    before = {name: set(getattr(algorithms, name)) for name in ("ALGORITHMS", "OPTIONS")}
+    before = set(ALGORITHMS)
     try:
         with inside(tmp_path):
             exec(compile(code, "write-your-own-method.md", "exec"), {"__name__": "tutorial"})
     finally:
-        for name, known in before.items():
-            registry = getattr(algorithms, name)
-            for added in set(registry) - known:
-                del registry[added]
+        for added in set(ALGORITHMS) - before:
+            ALGORITHMS.remove(added)
 
 
 def made(*arguments: str) -> None:

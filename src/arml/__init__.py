@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from arml.core.episodes import Examples, Problem, Task, TaskDistribution
     from arml.core.inner import GradientDescent, with_steps
     from arml.core.learner import Adapted, Conditioned, MetaLearner
-    from arml.experiment import Experiment, run
+    from arml.experiment import Experiment, register, run
     from arml.experiment.recipes import RECIPES, recipe
     from arml.experiment.scoring import score
     from arml.predict.estimators import FewShotClassifier as FewShotClassifier
@@ -24,7 +24,7 @@ _HOMES = {
     # These need an extra, so that `from arml import *` leaves them out.
     "arml.predict.estimators": ("FewShotClassifier", "FewShotRegressor"),
     "arml.training.evaluate": ("Scores",),
-    "arml.experiment": ("Experiment", "run"),
+    "arml.experiment": ("Experiment", "register", "run"),
     "arml.core.inner": ("GradientDescent", "with_steps"),
     "arml.core.learner": ("Adapted", "Conditioned", "MetaLearner"),
     "arml.predict.predictor": ("FewShotLearner", "Predictor", "load", "load_predictor"),
@@ -52,6 +52,7 @@ __all__ = [
     "load",
     "load_predictor",
     "recipe",
+    "register",
     "run",
     "score",
     "with_steps",

@@ -231,7 +231,7 @@ def test_explaining_maml_says_that_there_is_nothing_to_show(maml, tmp_path, caps
     [
         ("tarin", "did you mean 'train'?"),
         ("train", "expected a recipe, got none"),
-        ("train regression2d/armll --run R", "did you mean 'regression2d/arml'?"),
+        ("train regression2d/armll --run R", "did you mean 'regression2d/arml' or"),
         ("train --run R nosuch", "unknown recipe 'nosuch'"),
         ("train --run regression2d/maml nosuch", "unknown recipe 'nosuch'"),
         ("train --run regression2d/maml", "expected a recipe, got none"),

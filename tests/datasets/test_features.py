@@ -17,7 +17,7 @@ from arml.datasets import vectors
 from arml.datasets.extractor import IMAGENET, Extractor, Preparation, remade
 from arml.experiment import run
 from arml.experiment.options import absolute
-from arml.experiment.recipes import frozen_protonet
+from arml.experiment.recipes import recipe
 from arml.experiment.scoring import same_tasks, score
 from arml.report.rows import make_rows
 from arml.results.folder import read_result
@@ -184,7 +184,9 @@ def test_the_packages_pictures_are_made_once_and_their_tasks_are_those_of_the_pi
     tmp_path, monkeypatch
 ):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
-    experiment = replace(frozen_protonet(), tasks=VectorsOptions(data=("starter",)))
+    experiment = replace(
+        recipe("features/frozen-protonet"), tasks=VectorsOptions(data=("starter",))
+    )
     assert absolute(experiment) == experiment
     elsewhere = replace(experiment, tasks=VectorsOptions(data=("./starter",)))
     assert Path(absolute(elsewhere).tasks.data[0]).is_absolute()

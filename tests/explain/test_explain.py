@@ -22,7 +22,7 @@ from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import mse
 from arml.experiment.recipes import recipe
-from arml.explain import check, explain, inside
+from arml.explain import explain, looked
 from arml.explain.graph import default_threshold, read, read_tasks
 from arml.explain.interventions import unlinked, without
 from arml.explain.tasks import by_family
@@ -157,8 +157,8 @@ def test_all_vertices_kept_is_the_graph_itself(trained):
 )
 def test_other_methods_are_looked_into(options, kind):
     made = learner(options)
-    check(made, "r")
-    found, images = inside(made, functions_2d(), n=TASKS, chunk=TASKS, intervene=False)
+    look = looked(options, "r")
+    found, images = look(made, functions_2d(), n=TASKS, chunk=TASKS, intervene=False)
     assert (found["kind"], images) == (kind, {})
     ((name, figure, *_),) = captioned({"families": list(FAMILIES), "tasks": TASKS, **found})
     assert name == kind
@@ -228,10 +228,12 @@ def test_one_task_of_a_family_has_no_deviation_and_none_is_refused(trained):
 
 
 def test_a_learner_without_a_graph_is_refused():
-    with pytest.raises(RunError, match="got regression2d/maml, which has none; name a run of ARML"):
-        check(learner(MAMLOptions()), "regression2d/maml")
-    with pytest.raises(RunError, match="got regression2d/arml with vertices 0; name"):
-        check(learner(ARMLOptions(vertices=0, width=4)), "regression2d/arml")
+    with pytest.raises(RunError, match="got regression2d/maml, which has nothing; name a run of"):
+        looked(MAMLOptions(), "regression2d/maml")
+    options = ARMLOptions(vertices=0, width=4)
+    look = looked(options, "regression2d/arml")
+    with pytest.raises(RunError, match="got a run with vertices 0; name"):
+        look(learner(options), functions_2d(), n=1, chunk=1, intervene=False)
 
 
 def test_what_is_no_run_or_no_number_of_tasks_is_refused(run, tmp_path):

@@ -10,7 +10,7 @@ from arml.algorithms import ALGORITHMS
 from arml.algorithms.arml import ARMLOptions
 from arml.cli import main
 from arml.experiment import from_json, to_json
-from arml.experiment.recipes import REGRESSION, STARTER
+from arml.experiment.parts import REGRESSION, STARTER
 from arml.report.claims import CLAIMS
 from arml.reproduce.crew import Progress, carry_out_all
 from arml.reproduce.plan import is_done, record, suffix, units

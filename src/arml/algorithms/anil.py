@@ -9,14 +9,16 @@ Differences
 - Not one of the methods that ARML's paper compares with.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
+from arml.algorithms.method import Cost, Method
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import GradientDescent, InnerOptions
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.inner import GradientDescent, InnerOptions, usual_rate
+from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 
 
@@ -34,6 +36,9 @@ class ANIL(MetaLearner):
         body = self.net.body.given(support.x)
         return Adapted(lambda x: head(body(x)))
 
+    def embedding(self) -> Callable[[Array], Embedding]:
+        return self.net.body.given
+
 
 @dataclass(frozen=True, kw_only=True)
 class ANILOptions(InnerOptions):
@@ -46,3 +51,18 @@ class ANILOptions(InnerOptions):
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ANIL:
         """The learner; `net` holds its only weights, so the key goes unused."""
         return ANIL(net=net, inner=self.descent(net.head), loss=loss_of(problem))
+
+
+METHODS = (
+    Method(
+        name="anil",
+        title="ANIL",
+        options_class=ANILOptions,
+        about="ANIL: a task adapts the head alone, on shared features.",
+        paper="Raghu, Raghu, Bengio and Vinyals, ICLR 2020",
+        year=2020,
+        preset=lambda problem: ANILOptions(inner_rate=usual_rate(problem)),
+        measured={"regression2d": (1.0, 1.23)},
+        cost=lambda options: Cost(0.0021),
+    ),
+)

@@ -43,6 +43,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, join, split, usual_rate
@@ -257,3 +258,19 @@ def bmaml(problem: Problem) -> BMAMLOptions:
     """Particles are whole networks on vectors, and heads on images."""
     acts: Literal["all", "head"] = "head" if len(problem.features) == 3 else "all"
     return BMAMLOptions(inner_rate=usual_rate(problem), acts=acts)
+
+
+METHODS = (
+    Method(
+        name="bmaml",
+        title="BMAML",
+        options_class=BMAMLOptions,
+        about="BMAML: particles that a task moves together, as samples of its posterior.",
+        paper="Yoon, Kim, Dia, Kim, Bengio and Ahn, NeurIPS 2018",
+        year=2018,
+        row="bmaml",
+        preset=bmaml,
+        measured={"regression2d": (40.0, 2.58)},
+        cost=lambda options: Cost(0.033, images=5.0),
+    ),
+)

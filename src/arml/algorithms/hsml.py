@@ -28,10 +28,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.algorithms.method import Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
-from arml.core.learner import Conditioned, Network
+from arml.core.learner import Conditioned, Embedding, Encoder, Network
 from arml.core.losses import loss_of
 from arml.nn.embeddings import InputEmbedding, PairEmbedding, image_embedding
 from arml.nn.modulation import Gate, stacked
@@ -50,7 +51,7 @@ class Trace(NamedTuple):
     reconstruction: Float[Array, ""]
 
 
-class TreeEncoder(eqx.Module):
+class TreeEncoder(Encoder):
     """Embed, summarise, climb."""
 
     embed: Callable[[Examples], Float[Array, "n d"]]
@@ -72,6 +73,10 @@ class TreeEncoder(eqx.Module):
     def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""]]:
         code, climb, error = self.trace(support)
         return jnp.concatenate([code, climb.nodes[-1][0]]), self.mu * error  # [g; h]
+
+    def embedding(self) -> Embedding:
+        """Where there are classes it reads x alone, whatever the labels."""
+        return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,3 +143,20 @@ def hsml(problem: Problem) -> HSMLOptions:
     if len(problem.features) != 3:
         return HSMLOptions(inner_rate=rate, mu=mu)
     return HSMLOptions(inner_rate=rate, mu=mu, spread=10.0, embedding=64, width=128)
+
+
+METHODS = (
+    Method(
+        name="hsml",
+        title="HSML",
+        options_class=HSMLOptions,
+        about="HSML: a tree of task clusters tailors the initialisation, one gate a parameter.",
+        paper="Yao, Wei, Huang and Li, ICML 2019",
+        year=2019,
+        row="hsml",
+        preset=hsml,
+        measured={"regression2d": (13.0, 0.205)},
+        inside="tree",
+        tune=("inner_rate", "mu"),
+    ),
+)

@@ -29,9 +29,10 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.inner import GradientDescent, InnerOptions
+from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn import curvature
@@ -117,3 +118,20 @@ class LLAMAOptions(InnerOptions):
             root=roots[problem.kind],
             loss=loss_of(problem),
         )
+
+
+METHODS = (
+    Method(
+        name="llama",
+        title="LLAMA",
+        options_class=LLAMAOptions,
+        about="LLAMA: MAML whose outer loss has the curvature at the adapted weights.",
+        paper="Grant, Finn, Levine, Darrell and Griffiths, ICLR 2018",
+        year=2018,
+        row="llama",
+        preset=lambda problem: LLAMAOptions(inner_rate=usual_rate(problem)),
+        measured={"regression2d": (18.0, 1.02)},
+        cost=lambda options: Cost(0.015, images=3.0),
+        tune=("inner_rate", "eta"),
+    ),
+)

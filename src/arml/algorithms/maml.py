@@ -16,13 +16,14 @@ Differences
   They may become negative, as in the paper.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
+from arml.algorithms.method import Cost, Method
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import GradientDescent, InnerOptions
+from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 
@@ -51,3 +52,49 @@ class MAMLOptions(InnerOptions):
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MAML:
         """The learner; `net` holds its only weights, so the key goes unused."""
         return MAML(net=net, inner=self.descent(net), loss=loss_of(problem))
+
+
+MAML_METHOD = Method(
+    name="maml",
+    title="MAML",
+    options_class=MAMLOptions,
+    about="MAML: one shared initialisation, second order.",
+    paper="Finn, Abbeel and Levine, ICML 2017",
+    year=2017,
+    row="maml",
+    preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem)),
+    measured={"regression2d": (5.0, 1.12), "regression2d-wide": (2.5, 1.64)},
+    cost=lambda options: Cost(0.0021),
+)
+METHODS = (
+    MAML_METHOD,
+    replace(
+        MAML_METHOD,
+        name="first-order-maml",
+        title="First-order MAML",
+        about="First-order MAML: without the second derivatives.",
+        row="",
+        preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), first_order=True),
+        # Nothing keeps its inner steps from growing unstable: a few ripples had losses of 100,000.
+        settings={"regression": {"algorithm": {"inner_clip": 1_000.0}, "outer": {"clip": 10.0}}},
+        measured={"regression2d": (3.0, 2.54)},
+    ),
+    replace(
+        MAML_METHOD,
+        name="meta-sgd",
+        title="Meta-SGD",
+        about="Meta-SGD: MAML that learns a step size for each parameter.",
+        paper="Li, Zhou, Chen and Li, 2017",
+        row="meta-sgd",
+        preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), learn_rates=True),
+        # At Adam's full step learned inner rates double in one step, and the loss is soon not
+        # finite; even so, the odd steep task overflows unless both gradients are bounded.
+        settings={
+            "regression": {
+                "algorithm": {"inner_clip": 1_000.0},
+                "outer": {"rates_factor": 0.01, "clip": 10.0},
+            }
+        },
+        measured={"regression2d": (7.0, 1.12)},
+    ),
+)

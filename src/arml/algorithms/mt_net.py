@@ -27,8 +27,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.algorithms.method import Cost, Method
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import GradientDescent, InnerOptions, Shared, adaptable
+from arml.core.inner import GradientDescent, InnerOptions, Shared, adaptable, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 
@@ -116,3 +117,22 @@ class MTNetOptions(InnerOptions):
             inner=self.descent(net),
             loss=loss_of(problem),
         )
+
+
+METHODS = (
+    Method(
+        name="mt-net",
+        title="MT-Net",
+        options_class=MTNetOptions,
+        about="MT-Net: MAML in a learned metric, on units that a learned mask draws.",
+        paper="Lee and Choi, ICML 2018",
+        year=2018,
+        row="mt-net",
+        preset=lambda problem: MTNetOptions(inner_rate=usual_rate(problem)),
+        # The warps make a steep task steeper: the gradient was not finite after 167 steps (seed 0).
+        settings={"regression": {"algorithm": {"inner_clip": 1_000.0}, "outer": {"clip": 10.0}}},
+        measured={"regression2d": (12.0, 0.726)},
+        cost=lambda options: Cost(0.007),
+        inside="masks",
+    ),
+)

@@ -31,10 +31,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, Shared, usual_rate
-from arml.core.learner import Conditioned, Network
+from arml.core.learner import Conditioned, Encoder, Network
 from arml.core.losses import loss_of
 from arml.nn.modulation import film, sigmoid_gate, softmax_attention, unit_modulation
 from arml.nn.networks import ConvBlock, Convolution, Linear, glorot, linear
@@ -43,7 +44,7 @@ from arml.nn.summaries import BidirectionalLSTM, bidirectional_lstm
 MODULATIONS = {"sigmoid": sigmoid_gate, "film": film, "softmax": softmax_attention}
 
 
-class SequenceEncoder(eqx.Module):
+class SequenceEncoder(Encoder):
     """Reads the pairs of x and y (one-hot, if `ways`) one after the other; their order counts."""
 
     read: BidirectionalLSTM
@@ -55,7 +56,7 @@ class SequenceEncoder(eqx.Module):
         return self.read(jnp.concatenate([x, labels], axis=1)), 0.0
 
 
-class ImageEncoder(eqx.Module):
+class ImageEncoder(Encoder):
     """Convolutional blocks, the mean over positions, a dense layer with ReLU, and the mean over the
     images; neither labels nor order count."""
 
@@ -129,3 +130,21 @@ def mumomaml(problem: Problem) -> MUMOMAMLOptions:
     """The authors' encoders, and the rates of ARML's comparison."""
     width = 128 if len(problem.features) == 3 else 40
     return MUMOMAMLOptions(inner_rate=usual_rate(problem), width=width)
+
+
+METHODS = (
+    Method(
+        name="mumomaml",
+        title="MUMOMAML",
+        options_class=MUMOMAMLOptions,
+        about="MUMOMAML: a code of the support set modulates each hidden unit of the "
+        "initialisation.",
+        paper="Vuorio, Sun, Hu and Lim, 2018 and NeurIPS 2019",
+        year=2018,
+        row="mumomaml",
+        preset=mumomaml,
+        measured={"regression2d": (16.0, 0.248)},
+        cost=lambda options: Cost(0.0056),
+        inside="codes",
+    ),
+)

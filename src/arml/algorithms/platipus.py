@@ -33,6 +33,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, join, split, usual_rate
@@ -172,3 +173,19 @@ def platipus(problem: Problem) -> PLATIPUSOptions:
         prior_rate=min(rate, PLATIPUSOptions.prior_rate),
         samples=5 if len(problem.features) == 3 else PLATIPUSOptions.samples,
     )
+
+
+METHODS = (
+    Method(
+        name="platipus",
+        title="PLATIPUS",
+        options_class=PLATIPUSOptions,
+        about="PLATIPUS: MAML from initialisations sampled around the task's own.",
+        paper="Finn, Xu and Levine, NeurIPS 2018",
+        year=2018,
+        row="platipus",
+        preset=platipus,
+        cost=lambda options: Cost(0.006),
+        tune=("inner_rate", "prior_rate", "kl_weight"),
+    ),
+)

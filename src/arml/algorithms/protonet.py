@@ -15,14 +15,16 @@ Differences
 - Normalisation is that of the base network; the authors' code keeps running averages.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
+from arml.algorithms.method import Cost, Method, Variant
 from arml.core.checks import classes_only
 from arml.core.episodes import Examples, Problem
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn.networks import Body
 from arml.nn.prototypes import among, class_means, squared_distances
@@ -40,6 +42,9 @@ class ProtoNet(MetaLearner):
         means, present = class_means(embed(support.x), support.y, self.ways)  # Eq. (1)
         return Adapted(lambda x: among(present, -squared_distances(embed(x), means)))  # Eq. (2)
 
+    def embedding(self) -> Callable[[Array], Embedding]:
+        return self.body.given
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoNetOptions:
@@ -52,3 +57,35 @@ class ProtoNetOptions:
         """The learner; the body of `net` holds its only weights, so the key goes unused."""
         classes_only("ProtoNet", problem)
         return ProtoNet(body=net.body, ways=problem.outputs, loss=loss_of(problem))
+
+
+METHODS = (
+    Method(
+        name="protonet",
+        title="ProtoNet",
+        options_class=ProtoNetOptions,
+        about="ProtoNet: the nearest class mean in a learned embedding.",
+        paper="Snell, Swersky and Zemel, NeurIPS 2017",
+        year=2017,
+        row="protonet",
+        kinds=("classification",),
+        variants={
+            "frozen-protonet": Variant(
+                "features",
+                "The nearest class mean; nothing is trained.",
+                {
+                    "experiment": {"steps": 0},
+                    "network": {"hidden": (), "init": "authors"},
+                    "outer": {"schedule": "constant", "clip": 0.0},
+                },
+            ),
+            "protonet-20way": Variant(
+                "folders",
+                "ProtoNet trained on more ways than it is tested on.",
+                {"tasks": {"train_ways": 20}},
+            ),
+        },
+        cost=lambda options: Cost(images=0.2),
+        descends=False,
+    ),
+)

@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent
@@ -148,3 +149,21 @@ class ReptileOptions:
             batch=self.inner_batch,
             loss=loss_of(problem),
         )
+
+
+# theta moves all the way towards the tasks at first, and not at all at the end.
+TOWARDS = {"outer_rate": 1.0, "optimiser": "sgd", "schedule": "linear", "clip": 0.0}
+METHODS = (
+    Method(
+        name="reptile",
+        title="Reptile",
+        options_class=ReptileOptions,
+        about="Reptile: the initialisation moves towards where each task's own steps lead.",
+        paper="Nichol, Achiam and Schulman, 2018",
+        year=2018,
+        row="reptile",
+        settings={"any": {"outer": TOWARDS}},
+        measured={"regression2d": (3.5, 2.59)},
+        cost=lambda options: Cost(0.003),
+    ),
+)

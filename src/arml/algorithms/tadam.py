@@ -26,6 +26,7 @@ Differences
   gradients of norm 1 at most.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -34,10 +35,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import cross_entropy, loss_of
 from arml.nn.networks import Body, Film, Linear, linear
 from arml.nn.prototypes import among, class_means, squared_distances, units
@@ -100,6 +102,10 @@ class TADAM(MetaLearner):
 
         squares = jnp.sum(jnp.square(self.gamma_0)) + jnp.sum(jnp.square(self.beta_0))
         return Adapted(predict, 0.5 * self.decay * squares)
+
+    def embedding(self) -> Callable[[Array], Embedding]:
+        """The body before a task conditions it."""
+        return self.body.given
 
     def conditioned(self, code: Float[Array, " code"]) -> Body:
         """The body under the scales 1 + gamma_0 h(code) and the shifts beta_0 g(code)."""
@@ -188,3 +194,23 @@ def widths(body: Body, features: tuple[int, ...]) -> list[int]:
 
     one = jax.ShapeDtypeStruct((1, *features), jnp.float32)
     return [output.shape[-1] for output in jax.eval_shape(outputs, one)]
+
+
+METHODS = (
+    Method(
+        name="tadam",
+        title="TADAM",
+        options_class=TADAMOptions,
+        about="TADAM: ProtoNet with an embedding that depends on the task, and a scaled metric.",
+        paper="Oreshkin, Rodriguez and Lacoste, NeurIPS 2018",
+        year=2018,
+        row="tadam",
+        kinds=("classification",),
+        cost=lambda options: Cost(images=0.2),
+        tune=("scale", "auxiliary"),
+        descends=False,
+        # Its output is multiplied by gamma_0 and beta_0, which start at zero: no gradient reaches
+        # it at the first step, and from the second on it does.
+        dead=(".ten",),
+    ),
+)

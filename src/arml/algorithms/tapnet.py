@@ -27,10 +27,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from arml.algorithms.method import Cost, Method
 from arml.core.checks import classes_only
 from arml.core.compilation import unbatched
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn.networks import Body
 from arml.nn.prototypes import among, class_means, squared_distances, units
@@ -69,6 +70,9 @@ class TapNet(MetaLearner):
         project = projection(differences(references, means, present), present)
         centres = project(references)
         return Adapted(lambda x: among(present, -squared_distances(project(embed(x)), centres)))
+
+    def embedding(self) -> Callable[[Array], Embedding]:
+        return self.body.given
 
 
 def match(
@@ -134,3 +138,19 @@ class TapNetOptions:
             )
         references = jax.nn.initializers.lecun_normal()(key, (d, ways), jnp.float32).T
         return TapNet(body=net.body, references=references, loss=loss_of(problem))
+
+
+METHODS = (
+    Method(
+        name="tapnet",
+        title="TapNet",
+        options_class=TapNetOptions,
+        about="TapNet: the nearest reference vector in a subspace computed for the task.",
+        paper="Yoon, Seo and Moon, ICML 2019",
+        year=2019,
+        row="tapnet",
+        kinds=("classification",),
+        cost=lambda options: Cost(images=0.2),
+        descends=False,
+    ),
+)

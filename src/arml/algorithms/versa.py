@@ -37,9 +37,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn.networks import MLP, Body, mlp
 from arml.nn.prototypes import among, class_means, units
@@ -144,6 +145,9 @@ class VERSA(MetaLearner):
 
         return Adapted(predict)
 
+    def embedding(self) -> Callable[[Array], Embedding]:
+        return self.body.given
+
 
 class VERSARegression(MetaLearner):
     """p(y | x) = N(mean, variance + noise) of the outputs of the head's Gaussian."""
@@ -211,3 +215,19 @@ class VERSAOptions:
             log_noise=jnp.zeros((), jnp.float32),
             loss=loss,
         )
+
+
+METHODS = (
+    Method(
+        name="versa",
+        title="VERSA",
+        options_class=VERSAOptions,
+        about="VERSA: a network that returns a Gaussian over the task's linear head.",
+        paper="Gordon, Bronskill, Bauer, Nowozin and Turner, ICLR 2019",
+        year=2019,
+        row="versa",
+        measured={"regression2d": (8.0, 0.300)},
+        cost=lambda options: Cost(0.0064, images=0.2),
+        descends=False,
+    ),
+)

@@ -41,7 +41,7 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
         "algorithms": _described({name: known.description for name, known in ALGORITHMS.items()}),
         "recipes": recipes,
         "datasets": [
-            *_described({name: kind.__doc__ for name, kind in TASKS.items()}),
+            *_described({name: family.about for name, family in TASKS.items()}),
             *_prepared(),
         ],
     }

@@ -106,9 +106,9 @@ def train_command(arguments: Sequence[str]) -> int:
             print(TRAIN_HELP + "\n".join(f"  {known}" for known in RECIPES))
             return 0
         raise UsageError(
-            f"expected a recipe, got none: `arml train RECIPE --run DIR`, or "
-            f"`arml train --data FOLDER... --run DIR` for your own pictures; RECIPE is one of "
-            f"{', '.join(RECIPES)}"
+            "expected a recipe, got none: `arml train RECIPE --run DIR`, or "
+            "`arml train --data FOLDER... --run DIR` for your own pictures; `arml list` names the "
+            "recipes"
         )
     else:
         experiment, lines = recipe(rest.pop(place)), []

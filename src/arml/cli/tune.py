@@ -14,7 +14,7 @@ from tyro.conf import arg
 from arml.cli.console import INTERRUPTED, Stop, UsageError, say
 from arml.cli.options import Field, flags, read, recipe_at
 from arml.experiment import Experiment
-from arml.experiment.recipes import RECIPES, recipe
+from arml.experiment.recipes import recipe
 from arml.results.folder import write_json
 from arml.tuning.search import dimension, usual
 from arml.tuning.sweep import Sweep, Trial, tune
@@ -64,8 +64,7 @@ def tune_command(arguments: Sequence[str]) -> int:
             print(HELP)
             return 0
         raise UsageError(
-            "expected a recipe, got none: `arml tune RECIPE --run DIR`, where RECIPE is one of "
-            f"{', '.join(RECIPES)}"
+            "expected a recipe, got none: `arml tune RECIPE --run DIR`; `arml list` names them"
         )
     name = rest.pop(place)
     about = f"Search the options of the recipe {name}; the same command again goes on."

@@ -6,12 +6,12 @@ task axis: the axis is added once, by the training step and by the evaluation.
 
 import abc
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.core.episodes import Examples, Task
+from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent
 
 Network = Any
@@ -20,6 +20,9 @@ Network = Any
 function that predicts after adaptation."""
 
 Loss = Callable[[Array, Array], Float[Array, ""]]
+
+Embedding = Callable[[Float[Array, "n *features"]], Float[Array, "n d"]]
+"""Embeds single inputs."""
 
 
 class Adapted(NamedTuple):
@@ -47,6 +50,40 @@ class MetaLearner(eqx.Module):
         adapted = self.adapt(task.support, key=key)
         return self.loss(adapted.predict(task.query.x), task.query.y) + adapted.penalty
 
+    def embedding(self) -> Callable[[Array], Embedding] | None:
+        """From a task's support inputs to the embedding of single inputs that all tasks share; None
+        if each task adapts all weights. Novelty in classification is measured in it."""
+        return None
+
+    def coding(self) -> Callable[[Examples], Float[Array, " code"]] | None:
+        """From a support set to its code; None for a method without one. Novelty in regression is
+        measured in it."""
+        return None
+
+
+@runtime_checkable
+class MethodOptions(Protocol):
+    """What the options of every method have: a frozen dataclass with these two."""
+
+    def check(self) -> None:
+        """Raise `ValueError` in one line if an option is invalid."""
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MetaLearner:
+        """The learner, with fresh weights beside those of the base network `net`."""
+        ...
+
+
+class Encoder(eqx.Module):
+    """What makes a code of a support set: ``[n] examples -> ([code], penalty)``."""
+
+    @abc.abstractmethod
+    def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""] | float]:
+        """The code, and what is added to the outer loss."""
+
+    def embedding(self) -> Embedding | None:
+        """Its embedding of single inputs in classification; None if it has none."""
+        return None
+
 
 class Conditioned(MetaLearner):
     """Encode the support set, modulate the shared initialisation with the code, descend.
@@ -65,3 +102,11 @@ class Conditioned(MetaLearner):
         start = self.modulate(self.net, code)
         adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
         return Adapted(adapted.given(support.x), penalty)
+
+    def embedding(self) -> Callable[[Array], Embedding] | None:
+        """The encoder's, which does not depend on the support set."""
+        embed = self.encode.embedding() if isinstance(self.encode, Encoder) else None
+        return None if embed is None else lambda support_x: embed
+
+    def coding(self) -> Callable[[Examples], Float[Array, " code"]]:
+        return lambda support: self.encode(support)[0]

@@ -5,7 +5,8 @@ after evaluation, `result.json`. A step depends on the seed and its own number a
 run is the same run, bit for bit.
 """
 
-from arml.experiment.options import NETWORKS, PARTS, TASKS, Experiment, from_json, to_json
+from arml.experiment.options import Experiment, from_json, to_json
+from arml.experiment.parts import NETWORKS, PARTS, TASKS, register
 from arml.experiment.running import (
     NotFiniteError,
     Portable,
@@ -34,6 +35,7 @@ __all__ = [
     "load",
     "load_learner",
     "problem_of",
+    "register",
     "run",
     "to_json",
 ]

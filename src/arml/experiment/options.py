@@ -8,31 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin
 
-from arml.algorithms import OPTIONS
 from arml.algorithms.maml import MAMLOptions
-from arml.algorithms.protonet import ProtoNetOptions
 from arml.core.checks import at_least
+from arml.core.plugins import Source
 from arml.datasets.vectors import STARTER
-from arml.nn.networks import Conv4Options, MLPOptions
+from arml.experiment.parts import PARTS
+from arml.nn.networks import MLPOptions
 from arml.results.folder import RunError
-from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
+from arml.tasks.options import FunctionsOptions
 from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
-
-NETWORKS: dict[str, Any] = {"mlp": MLPOptions, "conv4": Conv4Options}
-TASKS: dict[str, Any] = {
-    "functions": FunctionsOptions,
-    "folders": FoldersOptions,
-    "starter": StarterOptions,
-    "prepared": StoreOptions,
-    "vectors": VectorsOptions,
-}
-PARTS: dict[str, dict[str, Any]] = {
-    "algorithm": OPTIONS,
-    "network": NETWORKS,
-    "tasks": TASKS,
-    "outer": {"adam": OuterOptions},
-}
 
 
 @dataclass(frozen=True)
@@ -41,11 +26,9 @@ class Experiment:
 
     recipe: str
     algorithm: Any = field(default_factory=MAMLOptions)
-    """Options of the algorithm, one of `OPTIONS`."""
+    """Options of the method, registered in `PARTS`, as those of the tasks and the network are."""
     tasks: Any = field(default_factory=FunctionsOptions)
-    """Options of the tasks, one of `TASKS`."""
     network: Any = field(default_factory=MLPOptions)
-    """Options of the base network, one of `NETWORKS`."""
     outer: OuterOptions = field(default_factory=OuterOptions)
     steps: int = 70_000
     """Outer steps; 0 for a learner that has nothing to learn."""
@@ -68,9 +51,7 @@ class Experiment:
 
     def check(self) -> None:
         """Refuse what cannot be run, in one line, before any work."""
-        # The nearest mean of the inputs themselves has no weights.
-        untrained = isinstance(self.algorithm, ProtoNetOptions) and self.network == MLPOptions(())
-        at_least(self, ("steps",), 0 if untrained else 1)
+        at_least(self, ("steps",), 0)
         at_least(self, ("batch", "interval", "chunk", "validation_tasks"), 1)
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {self.seed}: change it")
@@ -104,13 +85,19 @@ def absolute(experiment: Experiment) -> Experiment:
 
 
 def to_json(experiment: Experiment) -> dict[str, Any]:
-    """The experiment as plain data; each part names its kind."""
+    """The experiment as plain data; each part names its kind, and `plugins` where it comes from if
+    it is not this package's.
+
+    **Raises** `ValueError` for options that are not registered.
+    """
     value = dataclasses.asdict(experiment)
-    for part, kinds in PARTS.items():
-        options = getattr(experiment, part)
-        kind = next(name for name, cls in kinds.items() if type(options) is cls)
-        value[part] = {"kind": kind, **value[part]}
-    return value
+    plugins = {}
+    for part, registry in PARTS.items():
+        entry = registry.of(getattr(experiment, part))
+        value[part] = {"kind": entry.kind, **value[part]}
+        if entry.source is not None:
+            plugins[part] = entry.source._asdict()
+    return {**value, "plugins": plugins} if plugins else value
 
 
 def fingerprint(experiment: Experiment) -> str:
@@ -119,6 +106,7 @@ def fingerprint(experiment: Experiment) -> str:
     as they are."""
     value = to_json(experiment)
     del value["seed"]
+    value.pop("plugins", None)
     value["tasks"].pop("data", None)
     for part in PARTS:
         usual = dataclasses.asdict(type(getattr(experiment, part))())
@@ -147,19 +135,31 @@ def from_json(value: Any, where: str) -> Experiment:
             f"{where}: expected an experiment, found none; restore the file, or train in a new "
             "folder"
         )
+    value = dict(value)
+    plugins = value.pop("plugins", {})
     parts = {}
-    for part, kinds in PARTS.items():
+    for part, registry in PARTS.items():
         options = value.get(part, {})
         kind = options.get("kind") if isinstance(options, Mapping) else options
-        if not isinstance(kind, str) or kind not in kinds:
-            raise RunError(
-                f"{where}: expected {part} to be one of {', '.join(kinds)}, got {kind!r}; "
-                "use the version of arml that wrote it"
-            )
+        cls = registry.class_of(kind) if isinstance(kind, str) else None
+        if cls is None:
+            raise RunError(f"{where}: {_unknown(part, kind, plugins)}")
         given = {name: options[name] for name in options if name != "kind"}
-        parts[part] = _made(kinds[kind], given, part, where)
+        parts[part] = _made(cls, given, part, where)
     experiment: Experiment = _made(Experiment, {**value, **parts}, "the experiment", where)
     return experiment
+
+
+def _unknown(part: str, kind: Any, plugins: Any) -> str:
+    """What to say of a kind of options that is not registered."""
+    source = plugins.get(part) if isinstance(plugins, Mapping) else None
+    if isinstance(source, Mapping):
+        found = Source(str(source.get("name")), str(source.get("version")))
+        return f"its {part} {kind!r} needs the plug-in {found.name}: {found.remedy}"
+    return (
+        f"expected {part} to be one of {', '.join(PARTS[part].kinds())}, got {kind!r}; use the "
+        "version of arml that wrote it"
+    )
 
 
 def _made(cls: Any, options: Mapping[str, Any], what: str, where: str) -> Any:

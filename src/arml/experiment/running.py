@@ -109,6 +109,8 @@ def run(
         splits = _splits(experiment, folder, progress)
         problem = splits.train.problem
         like = _like(experiment, problem)  # before a folder is claimed: it refuses what cannot be
+        if not experiment.steps and checkpoint.named(like.state.learner):
+            raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
         saved = None
         if leads():
             claim(experiment, splits, folder, devices=mesh.size if mesh else 1)

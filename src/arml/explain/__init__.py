@@ -8,16 +8,11 @@ intervention what each family loses without a vertex.
 from pathlib import Path
 from typing import Any
 
-from arml.algorithms.hsml import TreeEncoder
-from arml.algorithms.mt_net import MTNet
-from arml.core.learner import Conditioned, MetaLearner
+from arml.algorithms import ALGORITHMS
+from arml.core.episodes import TaskDistribution
 from arml.experiment import load
-from arml.explain.graph import found_in
-from arml.explain.interventions import interventions
-from arml.explain.nearest import nearest
-from arml.explain.others import codes, has_codes, masks, tree
+from arml.explain.looks import LOOKS, Found, Look
 from arml.explain.tasks import IMAGES_AT_ONCE
-from arml.nn.relational import Relational
 from arml.report.explained import captioned
 from arml.report.style import save
 from arml.results.folder import FORMAT, RunError, write_bytes, write_json
@@ -44,6 +39,7 @@ def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True
       `nearest`, which the functions of these names describe.
     - **HSML** (tree), **MUMOMAML** (codes), **MT-Net** (masks): what `explain.others` describes,
       and the figure of that name.
+    - Any other method: what its entry in the registry says (`Method.inside`).
 
     **Returns** the files written, `explain.json` first.
 
@@ -54,10 +50,10 @@ def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True
         raise RunError(f"expected one or more tasks, got {tasks}; raise --tasks")
     trained = load(folder)
     recipe, test = trained.experiment.recipe, trained.splits.test
-    check(trained.learner, recipe)
+    look = looked(trained.experiment.algorithm, recipe)
     images = len(test.problem.features) == 3
     chunk = min(trained.experiment.chunk, tasks, IMAGES_AT_ONCE if images else tasks)
-    found, strips = inside(trained.learner, test, n=tasks, chunk=chunk, intervene=intervene)
+    found, strips = look(trained.learner, test, n=tasks, chunk=chunk, intervene=intervene)
     explained = {
         "format": FORMAT,
         "recipe": recipe,
@@ -78,48 +74,23 @@ def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True
     return files
 
 
-def check(learner: MetaLearner, recipe: str) -> None:
-    """Refuse a learner with nothing inside to show.
+def looked(options: Any, recipe: str) -> Look:
+    """How to look inside a learner with these options of its method.
 
-    **Raises** `RunError` in one line.
+    **Raises** `RunError` in one line for a method with nothing inside to show.
     """
-    if isinstance(learner, MTNet) or (
-        isinstance(learner, Conditioned)
-        and (isinstance(learner.encode, TreeEncoder) or has_codes(learner))
-    ):
-        return
-    if not isinstance(learner, Conditioned) or not isinstance(learner.encode, Relational):
+    known = ALGORITHMS.of(options)
+    if not known.inside:
+        others = ", ".join(m.title for m in ALGORITHMS.values() if m.inside)
         raise RunError(
-            f"expected a learner with something inside to show, got {recipe}, which has none; "
-            "name a run of ARML, HSML, MUMOMAML or MT-Net, such as one of regression2d/arml"
+            f"expected a method with something inside to show, got {recipe}, which has nothing; "
+            f"name a run of {others}"
         )
-    if learner.encode.graph is None:
-        raise RunError(
-            f"expected a meta-knowledge graph of one or more vertices, got {recipe} with "
-            "vertices 0; name a run of ARML that was trained with vertices"
-        )
+    if isinstance(known.inside, str):
+        return LOOKS[known.inside]
+    own = known.inside
 
+    def look(learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, **_: Any) -> Found:
+        return own(learner, tasks, n=n, chunk=chunk), {}
 
-def inside(
-    learner: MetaLearner, tasks: Any, *, n: int, chunk: int, intervene: bool
-) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """What is inside a learner that `check` lets pass, and images by the names of their files."""
-    if isinstance(learner, MTNet):
-        return masks(learner), {}
-    assert isinstance(learner, Conditioned)
-    encoder = learner.encode
-    if isinstance(encoder, TreeEncoder):
-        return tree(encoder, tasks, n=n, chunk=chunk), {}
-    if has_codes(learner):
-        return codes(learner, tasks, n=n, chunk=chunk), {}
-    assert isinstance(encoder, Relational)
-    assert encoder.graph is not None
-    found = found_in(encoder, encoder.graph, tasks, n=n, chunk=chunk)
-    if intervene:
-        found["interventions"] = interventions(learner, tasks, n=n, chunk=chunk)
-    if len(tasks.problem.features) != 3:
-        return found, {}
-    entries, strips = nearest(encoder, tasks, n=n, chunk=chunk)
-    names = [f"nearest-V{i}.png" for i in range(len(strips))]
-    found["nearest"] = {"images": entries, "files": names}
-    return found, dict(zip(names, strips, strict=True))
+    return look

@@ -13,8 +13,6 @@ from arml.algorithms.mt_net import MTNet
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.learner import Conditioned
 from arml.explain.tasks import by_family, each_test_task, finite
-from arml.nn.modulation import UnitModulation
-from arml.nn.relational import Relational
 
 
 def tree(encoder: TreeEncoder, tasks: TaskDistribution, *, n: int, chunk: int) -> dict[str, Any]:
@@ -85,10 +83,3 @@ def masks(learner: MTNet) -> dict[str, Any]:
             for name, rate in zip(names, rates, strict=True)
         ],
     }
-
-
-def has_codes(learner: Conditioned) -> bool:
-    """Whether the learner modulates units by a code that is all it knows of the task, as MUMOMAML
-    does; ARML may modulate units too, and has a graph to show."""
-    graph = isinstance(learner.encode, Relational)
-    return isinstance(learner.modulate, UnitModulation) and not graph

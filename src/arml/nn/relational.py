@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from arml.core.episodes import Examples
+from arml.core.learner import Embedding, Encoder
 from arml.nn.graphs import MetaKnowledgeGraph, Reading
 from arml.nn.prototypes import Structure
 from arml.nn.summaries import Summary
@@ -30,7 +31,7 @@ class Trace(NamedTuple):
     """L_q and L_t."""
 
 
-class Relational(eqx.Module):
+class Relational(Encoder):
     """ARML's task encoder: embed, structure, read the meta-knowledge graph, summarise.
 
     `sequence` chooses what the first autoencoder reads: the prototypes, or the samples.
@@ -67,6 +68,10 @@ class Relational(eqx.Module):
         if trace.enriched is None:
             return trace.raw, penalty
         return jnp.concatenate([trace.raw, trace.enriched]), penalty
+
+    def embedding(self) -> Embedding:
+        """Where there are classes E reads x alone, whatever the labels."""
+        return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
 
 
 def of_prototypes(embeddings: Array, prototypes: Array) -> Array:

@@ -1,78 +1,48 @@
 """What a learner makes of a support set and of single inputs, for methods that have an embedding
 which all tasks share; and what it made of its meta-training tasks, from which novelty is measured.
 
-- Classification: ARML and HSML embed inputs for their encoders; ProtoNet, TapNet, TADAM and VERSA
-  with their body, ANIL with the body that no task adapts. A vector is an input's embedding.
-- Regression: an input means nothing without its target. ARML, HSML and MUMOMAML make a code of the
-  whole support set: it is the one vector, and single queries have none.
-- The other methods adapt all of their weights, and have no such embedding.
+- Classification: the vectors are the inputs' embeddings (`MetaLearner.embedding`).
+- Regression: an input means nothing without its target, so the one vector is the code of the whole
+  support set (`MetaLearner.coding`), and single queries have none.
+- A method that adapts all of its weights has neither.
 """
-
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from arml.algorithms.anil import ANIL
-from arml.algorithms.hsml import TreeEncoder
-from arml.algorithms.protonet import ProtoNet
-from arml.algorithms.tadam import TADAM
-from arml.algorithms.tapnet import TapNet
-from arml.algorithms.versa import VERSA
 from arml.core.compilation import short
 from arml.core.episodes import Examples, Problem, TaskDistribution
-from arml.core.learner import Conditioned, MetaLearner
+from arml.core.learner import MetaLearner
 from arml.core.novelty import Novelty, threshold
 from arml.nn.prototypes import class_means
-from arml.nn.relational import Relational
 from arml.training.evaluate import split_keys
-
-Embed = Callable[[Float[Array, "n *features"]], Float[Array, "n d"]]
 
 TRAIN_TASKS = 200
 """Meta-training tasks that are kept in the bank."""
 
 
-def embedder(learner: MetaLearner, problem: Problem) -> Callable[[Array], Embed] | None:
-    """From a support set's inputs to the embedding of single inputs; None where there is none."""
-    if problem.kind == "regression":
-        return None
-    given: Callable[[Array], Embed]
-    if isinstance(learner, ProtoNet | TapNet | TADAM | VERSA):
-        given = learner.body.given
-        return given
-    if isinstance(learner, ANIL):
-        given = learner.net.body.given
-        return given
-    if isinstance(learner, Conditioned) and isinstance(learner.encode, Relational | TreeEncoder):
-        # These embed x alone where there are classes, whatever the support set is.
-        encode = learner.encode.embed
-        return lambda _: lambda x: encode(Examples(x, jnp.zeros(len(x), jnp.int32)))
-    return None
-
-
 def embeds(learner: MetaLearner, problem: Problem) -> bool:
     """Whether the learner has an embedding of tasks at all."""
-    codes = problem.kind == "regression" and isinstance(learner, Conditioned)
-    return codes or embedder(learner, problem) is not None
+    found = learner.coding() if problem.kind == "regression" else learner.embedding()
+    return found is not None
 
 
 def _vectors(learner: MetaLearner, support: Examples, problem: Problem) -> Float[Array, "m d"]:
     """The embedding of each support example, or the code of the whole set `[1, d]`."""
-    given = embedder(learner, problem)
-    if given is not None:
-        return given(support.x)(support.x)
-    assert isinstance(learner, Conditioned)
-    return learner.encode(support)[0][None]
+    if problem.kind == "regression":
+        code = learner.coding()
+        assert code is not None
+        return code(support)[None]
+    return _query_vectors(learner, support, problem, support.x)
 
 
 def _query_vectors(
     learner: MetaLearner, support: Examples, problem: Problem, x: Float[Array, "m *features"]
 ) -> Float[Array, "m d"]:
     """The embedding of queries, for classification."""
-    given = embedder(learner, problem)
+    given = learner.embedding()
     assert given is not None
     return given(support.x)(x)
 

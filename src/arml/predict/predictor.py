@@ -186,8 +186,7 @@ class Predictor:
         if not embeds(portable.learner, portable.problem):
             raise ValueError(
                 f"expected a method with an embedding that tasks share, got "
-                f"{portable.experiment.recipe}: novelty is measured with ARML, HSML, MUMOMAML "
-                "(regression), ANIL, ProtoNet, TapNet, TADAM or VERSA (classification)"
+                f"{portable.experiment.recipe}: `arml list` names ARML and others that have one"
             )
         raise ValueError(
             "expected a learner with which novelty was measured, got none: `arml export RUN --out "

@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from arml.algorithms import ALGORITHMS
 from arml.experiment import Experiment
-from arml.experiment.recipes import PROBLEMS, frozen_protonet, reshaped
+from arml.experiment.recipes import recipe, reshaped
+from arml.experiment.settings import PROBLEMS
 from arml.reproduce.scales import Scale
 from arml.tasks.vectors import VectorsOptions
 
@@ -13,7 +15,7 @@ class Place(NamedTuple):
     """A problem and its number of shots."""
 
     problem: str
-    """One of `recipes.PROBLEMS`."""
+    """One of `settings.PROBLEMS`."""
     title: str
     shots: int | None = None
     """Of images; None where the problem fixes them."""
@@ -21,13 +23,20 @@ class Place(NamedTuple):
     """Where they are not the recipe's."""
     store: bool = False
     """Whether it needs a data set that `arml data` prepares."""
+    traits: tuple[str, ...] = ()
+    """More traits of the setting than its own, which methods may have settings for."""
 
 
 PLACES: dict[str, Place] = {
     "regression2d": Place("regression2d", "2-D regression, 10-shot"),
     "starter-1shot": Place("starter", "Starter set, 5-way 1-shot", 1),
     "starter-5shot": Place("starter", "Starter set, 5-way 5-shot", 5),
-    "starter-art-1shot": Place("starter-art", "Starter set and its filters, 5-way 1-shot", 1),
+    "starter-art-1shot": Place(
+        "starter-art",
+        "Starter set and its filters, 5-way 1-shot",
+        1,
+        traits=("many families",),  # as Art-Multi, which it stands in for
+    ),
     "plain-multi-1shot": Place("plain-multi", "Plain-Multi, 5-way 1-shot", 1, store=True),
     "plain-multi-5shot": Place("plain-multi", "Plain-Multi, 5-way 5-shot", 5, 40_000, store=True),
     "art-multi-1shot": Place("art-multi", "Art-Multi, 5-way 1-shot", 1, store=True),
@@ -36,38 +45,13 @@ PLACES: dict[str, Place] = {
     "tiered-imagenet": Place("tiered-imagenet", "tieredImageNet, 5-way 1-shot", 1, store=True),
 }
 
-NAMES = {
-    "maml": "MAML",
-    "first-order-maml": "First-order MAML",
-    "anil": "ANIL",
-    "meta-sgd": "Meta-SGD",
-    "bmaml": "BMAML",
-    "mt-net": "MT-Net",
-    "mumomaml": "MUMOMAML",
-    "hsml": "HSML",
-    "versa": "VERSA",
-    "protonet": "ProtoNet",
-    "tapnet": "TapNet",
-    "tadam": "TADAM",
-    "llama": "LLAMA",
-    "reptile": "Reptile",
-    "platipus": "PLATIPUS",
-    "arml-official": "ARML, authors' code",
-    "arml-paper": "ARML, paper's text",
-    "arml": "ARML, ours",
-}
-"""Labels of the rows."""
-
 
 def experiment(place: str, algorithm: str, scale: Scale, *, side: bool = False) -> Experiment:
     """One algorithm at one place, within the scale's budget; its recipe is the run's name."""
     at = PLACES[place]
-    made = PROBLEMS[at.problem].make(algorithm)
+    made = PROBLEMS[at.problem].of(ALGORITHMS.known(algorithm), *at.traits)
     if at.shots is not None:
         made = reshaped(made, shots=at.shots)
-    if place == "starter-art-1shot" and algorithm in ("arml-official", "arml-paper"):
-        # As on Art-Multi, which it stands in for.
-        made = replace(made, algorithm=replace(made.algorithm, vertices=8))
     made = replace(made, steps=at.steps or made.steps)
     fitted = scale.budget(made, side)
     shortened = f"-{fitted.steps}" if fitted.steps != made.steps else ""
@@ -80,7 +64,9 @@ def frozen(place: str) -> Experiment:
     shots = PLACES[place].shots
     assert shots is not None
     tasks = VectorsOptions(data=("starter",), shots=shots)
-    return replace(frozen_protonet(), recipe=f"{place}/frozen-protonet", tasks=tasks)
+    return replace(
+        recipe("features/frozen-protonet"), recipe=f"{place}/frozen-protonet", tasks=tasks
+    )
 
 
 def varied(base: Experiment, name: str, **options: Any) -> Experiment:

@@ -12,9 +12,9 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from arml.experiment.recipes import MEASURED
+from arml.algorithms import ALGORITHMS
 from arml.nn.networks import Conv4Options
-from arml.reproduce.places import NAMES, PLACES, experiment, frozen, varied
+from arml.reproduce.places import PLACES, experiment, frozen, varied
 from arml.reproduce.plan import Row, Table
 from arml.reproduce.scales import SCALES, Scale
 
@@ -33,17 +33,16 @@ BEYOND = ("llama", "platipus", "reptile", "versa", "first-order-maml", "anil")
 REPEATED = ("protonet", "maml", "mumomaml", "hsml", "arml-paper", "arml")
 """Whose training on the starter pictures at 1 shot is repeated: the paper's main claim, and the
 simplest method that it does not speak of."""
-INSIDE = ("mt-net", "mumomaml", "hsml", *ARML)
-"""What has something inside to show."""
 
 
 def method(place: str, algorithm: str, scale: Scale, **more: Any) -> Row:
     """The row of one algorithm in a main table."""
-    made = experiment(place, algorithm, scale)
-    paper = "arml" if algorithm in ARML else algorithm
-    expected = MEASURED.get(made.recipe, (None, None))[1]
-    explain = algorithm in INSIDE
-    return Row(NAMES[algorithm], made, paper, explain=explain, expected=expected, **more)
+    known, made = ALGORITHMS.known(algorithm), experiment(place, algorithm, scale)
+    # A shortened run has no score to expect.
+    whole = made.recipe == f"{place}/{algorithm}"
+    _, expected = known.measured.get(place, (None, None)) if whole else (None, None)
+    explain = bool(known.inside)
+    return Row(known.title, made, known.row, explain=explain, expected=expected, **more)
 
 
 def build(
@@ -82,7 +81,9 @@ def main(place: str, scale: Scale) -> Table:
         note = "Nothing is trained here: a model made the features, and it saw the training classes"
         rows.insert(len(METRIC), Row(FROZEN, frozen(place), note=note))
     about = "The methods of the paper's comparison, and ARML as text, code and we have it."
-    return build(scale, place, PLACES[place].title, about, rows, NAMES["arml-paper"], place)
+    return build(
+        scale, place, PLACES[place].title, about, rows, ALGORITHMS["arml-paper"].title, place
+    )
 
 
 ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -212,7 +213,7 @@ def normalisation(place: str, scale: Scale) -> Table:
         network = replace(made.network, normalisation="support")
         own = replace(made, recipe=f"{made.recipe}-inductive", network=network)
         row = replace(row, label=f"{row.label}, transductive", explain=False)
-        label = f"{NAMES[algorithm]}, inductive"
+        label = f"{ALGORITHMS[algorithm].title}, inductive"
         rows += [row, replace(row, label=label, experiment=own, paper="", expected=None)]
     about = (
         "Transductive: queries are normalised by their own batch, as in the paper. Inductive: by "

@@ -6,25 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+from arml.algorithms import ALGORITHMS
 from arml.experiment import Experiment
 
 PARTS = ("algorithm", "outer", "network")
 """The parts whose options can be searched. Those of the tasks are no choice: another task's score
 cannot be compared."""
-USUAL = (
-    "algorithm.inner_rate",
-    "algorithm.prior_rate",
-    "algorithm.mu",
-    "algorithm.mu_1",
-    "algorithm.mu_2",
-    "algorithm.kl_weight",
-    "algorithm.eta",
-    "algorithm.scale",
-    "algorithm.auxiliary",
-    "outer.outer_rate",
-)
-"""Step sizes and weights of losses: those that an algorithm has are searched by default, from a
-tenth of the recipe's value to ten times it."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +44,11 @@ class Dimension:
 
 
 def usual(experiment: Experiment) -> tuple[Dimension, ...]:
-    """The dimensions that are searched where none is named."""
+    """The dimensions that are searched if none is named: the step sizes and weights that the method
+    names, and the outer rate, each from a tenth of its value to ten times it."""
+    own = ALGORITHMS.of(experiment.algorithm).tune or ()
     found = []
-    for path in USUAL:
+    for path in (*(f"algorithm.{name}" for name in own), "outer.outer_rate"):
         part, _, name = path.partition(".")
         value = getattr(getattr(experiment, part), name, 0)
         if value:

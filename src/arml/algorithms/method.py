@@ -1,0 +1,94 @@
+"""The registry's entry of a method: all that the library knows about it, in the method's own file.
+
+A module of this folder names its entries in `METHODS`; nothing else lists methods.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+from arml.core.episodes import Problem
+from arml.core.learner import MethodOptions
+from arml.core.registry import Entry
+
+Changes = Mapping[str, Mapping[str, Any]]
+"""What an experiment has otherwise, by its part: `algorithm`, `tasks`, `network`, `outer`, or
+`experiment` for its own numbers."""
+KINDS = ("regression", "classification")
+
+
+class Cost(NamedTuple):
+    """Training time on one CPU core, for plans."""
+
+    step: float = 0.005
+    """Seconds a step of 2-D regression in batches of 25."""
+    images: float = 1.0
+    """A step on images, relative to MAML's."""
+
+
+class Variant(NamedTuple):
+    """One more recipe of a method."""
+
+    setting: str
+    """The data set, by the first part of a recipe's name."""
+    about: str
+    changes: Changes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(Entry):
+    """One method: a name, options for each problem, and what tables, plans and tests need."""
+
+    title: str = ""
+    """What tables call it; the name if empty."""
+    paper: str = ""
+    """Where it was published."""
+    year: int = 9999
+    """The year of that; lists are in this order."""
+    row: str = ""
+    """Its row in the tables of ARML's paper; empty if it has none."""
+    preset: Callable[[Problem], MethodOptions] | None = None
+    """Its options for a problem; the class's defaults if None."""
+    kinds: tuple[str, ...] = KINDS
+    """The kinds of problems that it is made for; it refuses others."""
+    settings: Mapping[str, Changes] = field(default_factory=dict)
+    """What its experiments have otherwise than others', by a trait of the setting, such as
+    `regression`, `images`, or the setting's name."""
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    """More recipes, by the second part of their names."""
+    measured: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """By setting, minutes on a CPU and the test score of the recipe (`results/`)."""
+    cost: Callable[[Any], Cost] = lambda options: Cost()
+    """What these options cost."""
+    inside: str | Callable[..., dict[str, Any]] = ""
+    """What `arml explain` shows of a learner: one of `explain.LOOKS`, or a function
+    `(learner, tasks, *, n, chunk)` that returns plain data; empty for nothing."""
+    tune: tuple[str, ...] | None = None
+    """Step sizes and weights that `arml tune` searches if no option is named; if None, the
+    `inner_rate` if there is one."""
+    descends: bool | Callable[[Problem], bool] = True
+    """Whether it adapts by gradient steps."""
+    dead: tuple[str, ...] = ()
+    """Meta-parameters that no gradient reaches at the first step, as the beginnings of their
+    paths."""
+    exceptions: Mapping[str, str] = field(default_factory=dict)
+    """Contract tests that do not hold, by name (`test_...`), each with the reason."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.preset is None:
+            object.__setattr__(self, "preset", lambda problem: self.options_class())
+        if self.tune is None:
+            known = {f.name for f in fields(self.options_class)}
+            object.__setattr__(self, "tune", ("inner_rate",) if "inner_rate" in known else ())
+        object.__setattr__(self, "title", self.title or self.name)
+
+    def options(self, problem: Problem) -> Any:
+        """Its options for a problem."""
+        assert self.preset is not None
+        return self.preset(problem)
+
+    @property
+    def description(self) -> str:
+        """One line for lists."""
+        return self.about

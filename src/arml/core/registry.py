@@ -1,0 +1,144 @@
+"""Registries: what an experiment may name, the package's own entries and those of others.
+
+An entry brings everything that the library needs to know about one method, one kind of tasks or one
+network. Entries of others come from installed packages (entry points) and from plug-in files; both
+are read when a registry is first asked.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from typing import Any, Generic, TypeVar
+
+from arml.core.plugins import Source, entry_points, load_plugins, source_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One entry of a registry."""
+
+    name: str
+    """What recipes and commands call it."""
+    options_class: type
+    """Its options: a frozen dataclass with `check` and `build`, whose fields have defaults."""
+    about: str = ""
+    """One line for lists; the first sentence of the options' docstring if empty."""
+    kind: str = ""
+    """What files call its options; the name if empty."""
+
+    def __post_init__(self) -> None:
+        cls = self.options_class
+        if not (isinstance(cls, type) and is_dataclass(cls)):
+            raise ValueError(f"{self.name!r}: expected options as a dataclass, got {cls!r}")
+        for method in ("check", "build"):
+            if not callable(getattr(cls, method, None)):
+                raise ValueError(f"{self.name!r}: {cls.__name__} needs the method {method}")
+        bare = [f.name for f in fields(cls) if f.default is f.default_factory is MISSING]
+        if bare:
+            raise ValueError(
+                f"{self.name!r}: the option {bare[0]} of {cls.__name__} needs a default"
+            )
+        text = " ".join((cls.__doc__ or "").split()).partition(". ")[0].rstrip(".")
+        object.__setattr__(self, "about", self.about or f"{text}.")
+        object.__setattr__(self, "kind", self.kind or self.name)
+
+    @property
+    def source(self) -> Source | None:
+        """Where it comes from; None for the package's own."""
+        return source_of(self.options_class)
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class Registry(Mapping[str, E], Generic[E]):
+    """Entries by name, in the order of their registration.
+
+    **Arguments**
+
+    - `part`: `method`, `tasks` or `network`; its entry points are of the group `arml.methods`,
+      `arml.tasks` or `arml.networks`.
+    - `entry`: makes an entry of the keywords `name` and `options_class` and what else it takes.
+    """
+
+    def __init__(self, part: str, entry: Callable[..., E], own: Iterable[E] = ()) -> None:
+        self.part, self.entry = part, entry
+        self._own = {known.name: known for known in own}
+        self._others: dict[str, E] = {}
+        self._read = False
+
+    def _entries(self) -> dict[str, E]:
+        if not self._read:
+            self._read = True  # first, as what is loaded asks registries too
+            for name, found in entry_points(f"arml.{self.part.rstrip('s')}s"):
+                self.add(found if isinstance(found, Entry) else self.make(name, found))
+        load_plugins()
+        return {**self._own, **self._others}
+
+    def __getitem__(self, name: str) -> E:
+        return self._entries()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries())
+
+    def __len__(self) -> int:
+        return len(self._entries())
+
+    def make(self, name: str, options: type, **about: Any) -> E:
+        """The entry of that name for a class of options."""
+        return self.entry(name=name, options_class=options, **about)
+
+    def add(self, entry: Any) -> None:
+        """Register an entry. One of the same name is replaced, unless it is the package's own.
+
+        **Raises** `ValueError` in one line.
+        """
+        if entry.name in self._own:
+            raise ValueError(f"arml has a {self.part} {entry.name!r} of its own: choose a new name")
+        taken = next((e for e in self._own.values() if e.kind == entry.kind), None)
+        if taken is not None and taken.options_class is not entry.options_class:
+            raise ValueError(f"arml has options {entry.kind!r} of its own: choose a new kind")
+        self._others[entry.name] = entry
+
+    def remove(self, name: str) -> None:
+        """Forget an entry that `add` registered."""
+        del self._others[name]
+
+    def known(self, name: str) -> E:
+        """The entry of that name.
+
+        **Raises** `ValueError` with the nearest names for another.
+        """
+        found = self._entries()
+        if name not in found:
+            raise ValueError(f"unknown {self.part} {name!r}{nearest(name, found)}")
+        return found[name]
+
+    def of(self, options: Any) -> E:
+        """The entry whose options these are.
+
+        **Raises** `ValueError` for options that are not registered.
+        """
+        for entry in self._entries().values():
+            if entry.options_class is type(options):
+                return entry
+        name = type(options).__name__
+        raise ValueError(
+            f"expected options of a registered {self.part}, got {name}: call "
+            f"arml.register({self.part!r}, NAME, {name}) first"
+        )
+
+    def class_of(self, kind: str) -> type | None:
+        """The options that files call `kind`; None for an unknown one."""
+        return next((e.options_class for e in self._entries().values() if e.kind == kind), None)
+
+    def kinds(self) -> tuple[str, ...]:
+        """What files may call options."""
+        return tuple(dict.fromkeys(entry.kind for entry in self._entries().values()))
+
+
+def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
+    """The names that are most like an unknown one, as the end of a message."""
+    close = get_close_matches(name, list(known), n, 0.5)
+    words = " or ".join(map(repr, close))
+    return f"; did you mean {words}?" if close else ": `arml list` names all of them"

@@ -1,0 +1,102 @@
+"""The parts of an experiment that files name, each with its registry; and `register`, which adds
+one's own method, tasks or network."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arml.algorithms import ALGORITHMS
+from arml.core.episodes import Problem
+from arml.core.registry import Entry, Registry
+from arml.nn.networks import Conv4Options, MLPOptions
+from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
+from arml.tasks.vectors import VectorsOptions
+from arml.training.step import OuterOptions
+
+REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)
+IMAGES = Problem("classification", (28, 28, 3), 5, shots=1, queries=15)
+STARTER = Problem("classification", (32, 32, 3), 5, shots=1, queries=15)
+VECTORS = Problem("classification", (512,), 5, shots=1, queries=15)
+BENCHMARK = Problem("classification", (84, 84, 3), 5, shots=1, queries=15)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFamily(Entry):
+    """One kind of tasks."""
+
+    usual: Problem | None = None
+    """The problem of its default options; found by building them if None."""
+    network: str = ""
+    """The network of its recipes; if empty, `conv4` on images and `mlp` on vectors."""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of its default options."""
+        if self.usual is not None:
+            return self.usual
+        found: Problem = self.options_class().build(Path(os.devnull)).train.problem
+        return found
+
+
+def _tasks(name: str, options_class: type, usual: Problem) -> TaskFamily:
+    return TaskFamily(name=name, options_class=options_class, usual=usual)
+
+
+TASKS: Registry[TaskFamily] = Registry(
+    "tasks",
+    TaskFamily,
+    [
+        _tasks("functions", FunctionsOptions, REGRESSION),
+        _tasks("folders", FoldersOptions, IMAGES),
+        _tasks("starter", StarterOptions, STARTER),
+        _tasks("prepared", StoreOptions, BENCHMARK),
+        _tasks("vectors", VectorsOptions, VECTORS),
+    ],
+)
+NETWORKS: Registry[Entry] = Registry(
+    "network",
+    Entry,
+    [
+        Entry(name="mlp", options_class=MLPOptions),
+        Entry(name="conv4", options_class=Conv4Options),
+    ],
+)
+PARTS: dict[str, Registry[Any]] = {
+    "algorithm": ALGORITHMS,
+    "network": NETWORKS,
+    "tasks": TASKS,
+    "outer": Registry("outer", Entry, [Entry(name="adam", options_class=OuterOptions)]),
+}
+"""By the name of the experiment's field."""
+WORDS: dict[str, Registry[Any]] = {
+    "method": ALGORITHMS,
+    "algorithm": ALGORITHMS,
+    "tasks": TASKS,
+    "network": NETWORKS,
+}
+"""What `register` calls them."""
+
+
+def register(part: str, name: str, options: type, **about: Any) -> None:
+    """Add a method, a kind of tasks or a network of one's own.
+
+    A method has a recipe `SETTING/NAME` for each setting that it is made for from then on, and
+    tasks are a setting `NAME` with a recipe for each method. The command line finds what a file
+    registers by `--plugin FILE.py`, and what a package names as an entry point of the group
+    `arml.methods`, `arml.tasks` or `arml.networks`.
+
+    **Arguments**
+
+    - `part`: `method`, `tasks` or `network`.
+    - `options`: a frozen dataclass whose fields have defaults, with `check()` and `build`:
+      `build(net, problem, *, key)` of a method returns a `MetaLearner`, `build(split, *, progress)`
+      of tasks `Splits`, and `build(problem, *, key)` of a network the network.
+    - `about`: more of what `Method`, `TaskFamily` or `Entry` has, such as `kinds`, `settings`,
+      `network` or `about`.
+
+    **Raises** `ValueError` in one line for options that lack something, or a name that is taken.
+    """
+    if part not in WORDS:
+        raise ValueError(f"expected to register a method, tasks or network, got {part!r}")
+    WORDS[part].add(WORDS[part].make(name, options, **about))

@@ -1,0 +1,59 @@
+"""Ways to look inside a learner, by what a method's entry in the registry calls them."""
+
+from typing import Any, Protocol, runtime_checkable
+
+from arml.core.episodes import TaskDistribution
+from arml.explain.graph import found_in
+from arml.explain.interventions import interventions
+from arml.explain.nearest import nearest
+from arml.explain.others import codes, masks, tree
+from arml.results.folder import RunError
+
+Found = tuple[dict[str, Any], dict[str, bytes]]
+"""Plain data, and images by the names of their files."""
+
+
+@runtime_checkable
+class Look(Protocol):
+    """Looks inside a learner on its first `n` test tasks, `chunk` at once."""
+
+    def __call__(
+        self, learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, intervene: bool
+    ) -> Found: ...
+
+
+def graph(learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, intervene: bool) -> Found:
+    """ARML's meta-knowledge graph, with interventions on it and, for images, the nearest ones."""
+    encoder = learner.encode
+    if encoder.graph is None:
+        raise RunError(
+            "expected a meta-knowledge graph of one or more vertices, got a run with vertices 0; "
+            "name a run of ARML that was trained with vertices"
+        )
+    found = found_in(encoder, encoder.graph, tasks, n=n, chunk=chunk)
+    if intervene:
+        found["interventions"] = interventions(learner, tasks, n=n, chunk=chunk)
+    if len(tasks.problem.features) != 3:
+        return found, {}
+    entries, strips = nearest(encoder, tasks, n=n, chunk=chunk)
+    names = [f"nearest-V{i}.png" for i in range(len(strips))]
+    found["nearest"] = {"images": entries, "files": names}
+    return found, dict(zip(names, strips, strict=True))
+
+
+def of_tree(learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, **_: Any) -> Found:
+    """HSML's tree of clusters."""
+    return tree(learner.encode, tasks, n=n, chunk=chunk), {}
+
+
+def of_codes(learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, **_: Any) -> Found:
+    """MUMOMAML's task codes."""
+    return codes(learner, tasks, n=n, chunk=chunk), {}
+
+
+def of_masks(learner: Any, tasks: TaskDistribution, **_: Any) -> Found:
+    """MT-Net's masks, which no task changes."""
+    return masks(learner), {}
+
+
+LOOKS: dict[str, Look] = {"graph": graph, "tree": of_tree, "codes": of_codes, "masks": of_masks}
