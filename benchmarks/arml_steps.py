@@ -17,6 +17,7 @@ from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.experiment.recipes import recipe
+from arml.experiment.scoring import parameters
 from arml.nn.networks import Conv4Options
 from arml.results.machine import cores
 from arml.tasks.functions import functions_2d
@@ -110,9 +111,8 @@ def main() -> None:
         else:
             tasks = functions_2d()
         steps, first, learner = of_recipe(name, tasks, dispatch)
-    arrays = jax.tree.leaves(eqx.filter(learner, eqx.is_inexact_array))
     facts = {"jax": jax.__version__, "device": jax.devices()[0].device_kind}
-    facts["parameters"] = sum(array.size for array in arrays)
+    facts["parameters"] = parameters(learner)
     serve(steps, each=dispatch, compile_and_first_step_seconds=first, **facts)
 
 

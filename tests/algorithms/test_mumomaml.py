@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arml.algorithms.maml import MAMLOptions
-from arml.algorithms.mumomaml import MUMOMAMLOptions, mumomaml
+from arml.algorithms.mumomaml import ImageEncoder, MUMOMAMLOptions, mumomaml
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import adaptable
 from arml.core.learner import Conditioned
@@ -186,6 +186,30 @@ def test_the_lstm_in_loops(layers):
     sequence = np.random.default_rng(4).normal(size=(5, 3))
     code = eqx.filter_jit(lstm)(jnp.asarray(sequence, jnp.float32))
     np.testing.assert_allclose(code, lstm_in_loops(lstm, sequence), rtol=1e-4, atol=1e-6)
+
+
+def image_code(encode: ImageEncoder, pictures: np.ndarray) -> np.ndarray:
+    """The image encoder in double precision: in each block a 3x3 window at every pixel,
+    normalisation by the set's own statistics, the largest of each 2x2 square, and ReLU."""
+    x = np.float64(pictures)
+    for block in encode.blocks:
+        kernel = np.float64(block.layer.kernel)
+        padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+        z = np.einsum("nhwcij,ijco->nhwo", windows, kernel) + np.float64(block.layer.bias)
+        z = (z - z.mean(axis=(0, 1, 2))) / np.sqrt(z.var(axis=(0, 1, 2)) + 1e-3)
+        n, h, w, o = z.shape
+        z = z.reshape(n, h // 2, 2, w // 2, 2, o).max(axis=(2, 4))
+        x = np.maximum(z + np.float64(block.offset.value), 0)
+    units = dense(encode.dense, x.mean(axis=(1, 2)))
+    assert np.any(units < 0)  # where the ReLU shows
+    return np.maximum(units, 0).mean(axis=0)
+
+
+def test_the_image_encoder_by_hand():
+    encode, support = perturbed(learner(IMAGES).encode), task(IMAGES).support
+    code = eqx.filter_jit(encode)(support)[0]
+    np.testing.assert_allclose(code, image_code(encode, support.x), rtol=1e-3, atol=1e-5)
 
 
 def test_the_lstm_starts_as_pytorchs():

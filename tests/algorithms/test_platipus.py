@@ -18,6 +18,7 @@ from arml.nn.networks import Conv4Options, MLPOptions
 KEY = jax.random.key(0)
 REGRESSION = Problem("regression", (3,), 1, 6, 5)
 CLASSES = Problem("classification", (3,), 3, 2, 2)
+LOG_SIGMA, LOG_V, GAMMA_P, GAMMA_Q = -3.0, -4.5, 0.02, 0.005
 BOTH = pytest.mark.parametrize("problem", [REGRESSION, CLASSES], ids=["regression", "classes"])
 
 
@@ -34,7 +35,17 @@ def doubled(tree: Any) -> Any:
 def built(problem: Problem, **options: Any) -> PLATIPUS:
     net = MLPOptions(hidden=(4,), init="he").build(problem, key=jax.random.key(1))
     options = {"inner_rate": 0.03, "inner_steps": 2, "samples": 3, **options}
-    return doubled(PLATIPUSOptions(**options).build(net, problem, key=KEY))
+    return unequal(doubled(PLATIPUSOptions(**options).build(net, problem, key=KEY)))
+
+
+def unequal(ours: PLATIPUS) -> PLATIPUS:
+    """With constants that differ, so that none can stand in another's place."""
+    log_sigma, log_v = (
+        jax.tree.map(lambda a, log_sd=log_sd: jnp.full_like(a, log_sd), ours.log_v)
+        for log_sd in (LOG_SIGMA, LOG_V)
+    )
+    rates = {"gamma_p": jnp.array(GAMMA_P), "gamma_q": jnp.array(GAMMA_Q)}
+    return replace(ours, log_sigma=log_sigma, log_v=log_v, **rates)
 
 
 def task(problem: Problem) -> Task:
@@ -132,13 +143,14 @@ def test_the_loss_written_out(problem):
     def moved(net: Any, examples: Examples, rate: float) -> Any:
         return jax.tree.map(lambda p, g: p - rate * g, net, jax.grad(loss)(net, examples))
 
-    mu_q, mu_p = (moved(ours.net, examples, 0.01) for examples in (on.query, on.support))
+    mu_q, mu_p = moved(ours.net, on.query, GAMMA_Q), moved(ours.net, on.support, GAMMA_P)
     phi = draw(mu_q, ours.log_v, key=key)
     for _ in range(2):
         phi = moved(phi, on.support, 0.03)
     factor = 1 / (2 * 0.2**2) if problem is REGRESSION else 1.0
+    v, sigma2 = np.exp(2 * LOG_V), np.exp(2 * LOG_SIGMA)
     kl = sum(
-        np.sum((np.asarray(a) - np.asarray(b)) ** 2) / (2 * np.exp(-4.0) ** 2)
+        np.sum(np.log(sigma2 / v) + (v + (np.asarray(a) - np.asarray(b)) ** 2) / sigma2 - 1) / 2
         for a, b in zip(*map(jax.tree.leaves, (mu_q, mu_p)), strict=True)
     )
     expected = factor * loss(phi, on.query) + 0.01 * kl
@@ -163,7 +175,7 @@ def test_samples_come_from_the_prior_that_has_seen_the_support_set():
     on, ours = task(REGRESSION), built(REGRESSION, inner_steps=0, samples=4)
     mu = ours.net
     gradient = jax.grad(lambda net: ours.loss(net(on.support.x), on.support.y))(mu)
-    mu_p = jax.tree.map(lambda m, g: m - 0.01 * g, mu, gradient)
+    mu_p = jax.tree.map(lambda m, g: m - GAMMA_P * g, mu, gradient)
     thetas = [draw(mu_p, ours.log_sigma, key=k) for k in jax.random.split(KEY, 4)]
     expected = np.mean([theta(on.query.x) for theta in thetas], axis=0)
     predicted = ours.adapt(on.support, key=KEY).predict(on.query.x)

@@ -12,6 +12,7 @@ import pytest
 from arml.algorithms.reptile import Reptile, ReptileOptions, minibatches
 from arml.core.episodes import Examples, Task
 from arml.core.inner import GradientDescent
+from arml.experiment.scoring import parameters
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
 from arml.training.step import OuterOptions, make_step, start
@@ -49,6 +50,12 @@ def test_the_inner_loop_is_adam_with_beta_1_of_zero():
             updates, state = adam.update(gradient, state)
             net = optax.apply_updates(net, updates)
     assert_equal(ours.descend(on, KEY)[0], net)
+
+
+@pytest.mark.parametrize("moments", ["fresh", "carried"])
+def test_the_moments_that_adam_carries_are_not_learned_numbers(moments):
+    ours = reptile(moments=moments)
+    assert parameters(ours) == sum(a.size for a in jax.tree.leaves(ours.net))
 
 
 def test_carried_moments_go_on_where_they_were():

@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from arml.algorithms.reptile import SecondMoment
 from arml.core.calibration import expected_error, temperature
 from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner
@@ -242,6 +243,8 @@ def floor(experiment: Experiment) -> float | None:
 
 
 def parameters(learner: Any) -> int:
-    """How many numbers the outer loop learns."""
-    learned = eqx.filter(learner, eqx.is_inexact_array)
+    """How many numbers the outer loop learns; Reptile's Adam has moments that it only carries."""
+    learned = eqx.filter(
+        learner, eqx.is_inexact_array, is_leaf=lambda node: isinstance(node, SecondMoment)
+    )
     return sum(leaf.size for leaf in jax.tree.leaves(learned))
