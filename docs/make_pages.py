@@ -51,7 +51,7 @@ def page(module: str, names: list[str]) -> str:
     meaning = docstrings(cls)
     for field in dataclasses.fields(cls):
         flag = field.name.replace("_", "-")
-        lines.append(f"| `--{flag}` | `{field.default}` | {meaning[field.name]} |")
+        lines.append(f"| `--algorithm.{flag}` | `{field.default}` | {meaning[field.name]} |")
     file = module.replace(".", "/")
     lines += ["", f"Source: [`src/{file}.py`](../../src/{file}.py). This page is made from it by"]
     lines += ["`python docs/make_pages.py`."]

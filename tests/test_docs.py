@@ -36,7 +36,16 @@ PAGES = sorted(
 )
 SMALL = [
     *("--steps", "4", "--interval", "2", "--batch", "2", "--chunk", "2", "--validate-every", "4"),
-    *("--checkpoint-every", "4", "--validation-tasks", "4", "--hidden", "8", "--inner-steps", "1"),
+    *(
+        "--checkpoint-every",
+        "4",
+        "--validation-tasks",
+        "4",
+        "--network.hidden",
+        "8",
+        "--inner-steps",
+        "1",
+    ),
 ]
 PARSING = ("adapt", "app", "data", "features", "options", "reproduce", "show")
 LONG = (

@@ -20,8 +20,8 @@ from arml.experiment.scoring import FLOORS
 from arml.results.folder import read_json, read_result
 
 PACE = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
-SMALL = f"{PACE} --batch 4 --hidden 8 --inner-steps 1 --chunk 10".split()
-ARML = [*SMALL, *["--width", "4", "--vertices", "3", "--summary", "mlp", "--algorithm-hidden"]]
+SMALL = f"{PACE} --batch 4 --network.hidden 8 --inner-steps 1 --chunk 10".split()
+ARML = [*SMALL, *["--width", "4", "--vertices", "3", "--summary", "mlp", "--algorithm.hidden"]]
 RESULTS = Path(__file__).parents[2] / "results"
 
 
@@ -96,9 +96,17 @@ def test_list_and_help_for_people(capsys):
 def test_help_of_a_recipe_lists_its_options(capsys):
     assert main(["train", "regression2d/arml", "--help"]) == 0
     said = capsys.readouterr().out
-    for option in ("--run", "--inner-rate", "--vertices", "--hidden", "--algorithm-hidden"):
-        assert option in said
-    assert "Tasks of one outer step." in said
+    for words in ("--run", "--steps", "Tasks of one outer step.", "--algorithm. inner-rate"):
+        assert words in said
+    assert "--help-all" in said
+    assert "--recipe" not in said
+    assert said.count("\n") < 40
+    assert main(["train", "regression2d/arml", "--help-all"]) == 0
+    said = capsys.readouterr().out
+    for option in ("inner-rate", "vertices", "hidden"):
+        assert f"--algorithm.{option}" in said
+    assert "--network.hidden" in said
+    assert "Number of soft clusters." in said
     assert "--recipe" not in said
 
 
@@ -236,13 +244,25 @@ def test_explaining_maml_says_that_there_is_nothing_to_show(maml, tmp_path, caps
         ("train --run regression2d/maml nosuch", "unknown recipe 'nosuch'"),
         ("train --run regression2d/maml", "expected a recipe, got none"),
         ("train nosuch --run regression2d/maml", "unknown recipe 'nosuch'"),
-        ("train regression2d/maml", "expected --run PATH, got none"),
-        ("train regression2d/maml --run R --inner-rat 1", "did you mean --inner-rate?"),
+        ("train regression2d/maml", "expected --run PATH, got none: give it"),
+        ("train regression2d/maml --run R --inner-rat 1", "unknown option --inner-rat; did you"),
+        ("train regression2d/maml --run R --inner-rat 1", "mean --algorithm.inner-rate?"),
+        ("train regression2d/arml --run R --hidden 8", "got --hidden, which is the name of both"),
+        ("train regression2d/arml --run R --tasks.hidden 8", "unknown option --tasks.hidden"),
+        ("train regression2d/maml --run R --hidden 8 x", "--network.hidden [INT [INT ...]], got"),
+        ("train regression2d/maml --run R --steps", "expected a value after --steps, got none"),
+        ("train regression2d/maml --run R --steps 1.5", "expected --steps INT, got '1.5'"),
+        ("evaluate", "expected FOLDER, got none: give it"),
+        ("adapt", "expected LEARNER and --support PATH, got none: give them"),
+        ("evaluate R S", "unexpected argument S"),
         ("train regression2d/maml --run R --inner-rate -1", "inner_rate must be 0 or more, got -1"),
         ("train regression2d/maml --run R --inner-rate fast", "'fast'"),
         ("train regression2d/maml --run R --outer-rate -1", "outer_rate must be above 0, got -1"),
         ("train regression2d/maml --run R --steps 0", "steps must be at least 1, got 0"),
-        ("train regression2d/maml --run R --init odd", "'authors', 'he'"),
+        (
+            "train regression2d/maml --run R --init odd",
+            "--network.init to be one of authors, he, got 'odd'",
+        ),
         ("train regression2d/maml --run R --shots 0", "shots must be 1 or more, got 0"),
         ("train folders/maml --run R", "give --data FOLDER_OR_ZIP..."),
         ("train folders/maml --run R --data nowhere", "nowhere"),

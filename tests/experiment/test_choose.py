@@ -87,7 +87,7 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     assert main(["features", str(data), "--out", str(features)]) == 0  # by the model that ships
     given[2] = str(features)
     small = ["--inner-steps", "1", "--width", "4", "--batch", "1", "--validation-tasks", "1",
-             "--hidden", "4", "--steps", "1", "--interval", "1", "--checkpoint-every", "1",
+             "--network.hidden", "4", "--steps", "1", "--interval", "1", "--checkpoint-every", "1",
              "--validate-every", "1"]  # fmt: skip
     assert main([*given, *small]) == 0
     said = capsys.readouterr().out

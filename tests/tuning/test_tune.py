@@ -95,7 +95,8 @@ def test_the_flags_of_an_experiment_make_it_again(tmp_path):
     changed = chosen(replace(base, steps=7), {**values, "algorithm.first_order": True})
     words = flags(base, changed)
     assert words == shlex.split(
-        "--steps 7 --hidden 8 4 --clip 1.0 --inner-rate 0.0123 --first-order"
+        "--steps 7 --network.hidden 8 4 --outer.clip 1.0 --algorithm.inner-rate 0.0123 "
+        "--algorithm.first-order"
     )
     assert flags(base, base) == []
 
@@ -135,7 +136,7 @@ def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monke
     assert best["split"] == "validation"
     # The command is of the recipe's own length, with the values that were found.
     assert best["command"] in said
-    assert f"--inner-rate {best['values']['algorithm.inner_rate']}" in best["command"]
+    assert f"--algorithm.inner-rate {best['values']['algorithm.inner_rate']}" in best["command"]
     assert "--steps" not in best["command"]
     # Nothing is left to do.
     assert main(command) == 0
@@ -209,7 +210,7 @@ def test_a_shape_leads_to_an_experiment_and_back():
         base = recipe(name)
         given = reshaped(base, shots=7, queries=4)
         assert reshaped(given, shots=base.tasks.shots, queries=base.tasks.queries) == base
-        assert flags(base, given) == ["--shots", "7", "--queries", "4"]
+        assert flags(base, given) == ["--tasks.shots", "7", "--tasks.queries", "4"]
 
 
 @pytest.mark.parametrize("name", ["art-multi/arml-paper", "regression2d/meta-sgd", "features/arml"])

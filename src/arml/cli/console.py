@@ -3,7 +3,9 @@
 import contextlib
 import io
 import json
+import re
 import signal
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +42,7 @@ class UsageError(ValueError):
 
 
 def parse(kind: type, arguments: Sequence[str], *, prog: str) -> Any:
-    """An instance of the dataclass `kind` from command-line arguments; nested names are flat.
+    """An instance of the dataclass `kind` from command-line arguments, as tyro reads them.
 
     **Raises** `UsageError` in one line, and `SystemExit(0)` after `--help`.
     """
@@ -51,32 +53,44 @@ def parse(kind: type, arguments: Sequence[str], *, prog: str) -> Any:
                 kind,
                 args=list(arguments),
                 prog=prog,
-                config=(tyro.conf.OmitArgPrefixes, tyro.conf.DisallowNone),
+                config=(tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName),
             )
     except SystemExit as end:
         if not end.code:
             raise
-        raise UsageError(f"{_one_line(said.getvalue())}; `{prog} --help` lists all") from None
+        raise UsageError(f"{_one_line(said.getvalue())}; see `{prog} --help`") from None
 
 
 def _one_line(box: str) -> str:
-    """Tyro's message, which it draws as a titled box of several lines, in ASCII without sides."""
-    lines = box.splitlines()[1:]
+    """Tyro's message in one line. Tyro draws a box: a title, the message, and what it is about.
+    Names of options are indented by four, and their descriptions by eight."""
+    # Where the output is not UTF-8, the box has no sides.
+    inside = [re.sub(r"^│|│$|[╰╯]", "", line).rstrip(" ─-") for line in box.splitlines()[1:]]
     parts: list[list[str]] = [[]]
-    for line in filter(None, (line.strip(" │╰╯") for line in lines)):
-        if not line.strip("─-"):
-            parts.append([])
-        else:
+    for line in textwrap.dedent("\n".join(inside)).splitlines():
+        if line.strip():
             parts[-1].append(line)
+        else:
+            parts.append([])
     parts = [part for part in parts if part] or [["the options cannot be read"]]
-    text = " ".join(parts[0])
+    message, about = parts[0], [line for part in parts[1:] for line in part]
+    text = " ".join(line.strip() for line in message)
     if text.startswith("Missing from"):
-        text = "expected " + " and ".join(line for line in parts[0] if line.startswith("--"))
-        return f"{text}, got none: give it"
-    close = [line for part in parts[1:] for line in part if line.startswith("--")]
-    if close and parts[1][0].startswith("Perhaps"):
-        text += "; did you mean " + " or ".join(" ".join(line.split()[:1]) for line in close[:3])
-        text += "?"
+        names = [line.strip() for line in message if re.match(" {4}[^ ]", line)]
+        return f"expected {' and '.join(names)}, got none: give {'them' if names[1:] else 'it'}"
+    named = [line.strip() for line in about if re.match(" {4}[^ ]", line)]
+    if found := re.match(r"Error parsing ([^ ]+): .*?(\[.*\]|'[^']*')$", text):
+        expected = next((line for line in named if line.startswith(found[1])), found[1])
+        return f"expected {expected}, got {found[2].strip('[]')}"
+    if found := re.match(r"invalid choice ('.*') for argument '(.*)'. .* one of \((.*)\)", text):
+        return f"expected {found[2]} to be one of {found[3].replace(chr(39), '')}, got {found[1]}"
+    if found := re.match(r"Missing value for argument '(.*)'", text):
+        return f"expected a value after {found[1]}, got none"
+    if found := re.match(r"Unrecognized options: ([^ ,]+)", text):
+        kind = "unknown option" if found[1].startswith("-") else "unexpected argument"
+        close = [line.split()[0].rstrip(",") for line in named if line.startswith("--")][:3]
+        hint = f"; did you mean {' or '.join(close)}?" if close and "Perhaps" in about[0] else ""
+        return f"{kind} {found[1]}{hint}"
     return text.rstrip(".")
 
 

@@ -1,126 +1,169 @@
-"""The options of a recipe's experiment as flags of a command, and back."""
+"""The options of a recipe's experiment as options of a command, and back.
+
+An option of a part is spelled as tyro spells it, `--algorithm.inner-rate`. The part may be left out
+where no other part has an option of that name: `--inner-rate`.
+"""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from tyro.conf import Suppress, arg
 
-from arml.cli.console import parse
-from arml.experiment import Experiment
+from arml.cli.console import UsageError, parse
+from arml.experiment import PARTS, Experiment
 from arml.experiment.recipes import RECIPES, reshaped
 
 Field = tuple[str, Any] | tuple[str, Any, Any]
 """The name of an option, its annotated type, and its default if it has one."""
 
+SHOWN = ("run", "trials", "search", "data", "minutes", "seeds", "steps", "batch", "seed")
+"""The options that `--help` describes; `--help-all` describes all of them."""
+
 
 def read(
     experiment: Experiment, fields: Sequence[Field], about: str, words: Sequence[str], *, prog: str
 ) -> tuple[Any, Experiment]:
-    """The options of a command, and the recipe's experiment with those of its own that are given.
+    """The options of a command, and the recipe's experiment with the options that are given.
 
-    The defaults of its algorithm are those for tasks of the ways, shots and queries that are given.
+    The defaults of the algorithm are those for tasks of the given ways, shots and queries.
+
+    **Raises** `UsageError` in one line, and `SystemExit(0)` after the help.
     """
+    whole = "--help-all" in words
+    words = ["--help"] if whole else spelled_out(words, experiment, fields)
+    if {"-h", "--help"} & {*words} and not whole:
+        try:
+            parse(_kind(experiment, fields, about, SHOWN), ["--help"], prog=prog)
+        finally:
+            print(_others(experiment, fields))
 
     def once(experiment: Experiment) -> tuple[Any, Experiment]:
-        kind, back = taken(experiment, fields, about)
-        options = parse(kind, words, prog=prog)
-        return options, back(options.experiment)
+        options = parse(_kind(experiment, fields, about), words, prog=prog)
+        values = {f.name: getattr(options.experiment, f.name) for f in _fields(experiment)}
+        return options, dataclasses.replace(experiment, **values)
 
     options, given = once(experiment)
     shape = _shape(given)
-    if shape == _shape(experiment) or min(shape.values()) < 1:  # the latter are refused later
+    # A number below one is refused when the experiment is checked.
+    if shape == _shape(experiment) or min(shape.values()) < 1:
         return options, given
     return once(reshaped(experiment, **shape))
 
 
-def taken(
-    experiment: Experiment, fields: Sequence[Field], about: str
-) -> tuple[type, Callable[[Any], Experiment]]:
-    """The options of a command, with a recipe's values for those of its experiment; and the way
-    back to an experiment.
+def _kind(
+    experiment: Experiment, fields: Sequence[Field], about: str, shown: Sequence[str] | None = None
+) -> type:
+    """A dataclass that tyro reads: the command's own options and the experiment with the recipe's
+    values. The help leaves out all options but those in `shown`, if it is given."""
 
-    Names of nested options are flat: where two parts have one of the same name, the algorithm's
-    gets a prefix.
-    """
-    doubled = _doubled(experiment)
-    algorithm = _annotated(
-        experiment.algorithm, {n: arg(name=f"algorithm-{n.replace('_', '-')}") for n in doubled}
+    def hint(name: str, kind: Any) -> Any:
+        hidden = name == "recipe" or (shown is not None and name not in shown)
+        return Annotated[kind, Suppress] if hidden else kind
+
+    # A part is annotated as a protocol, and tyro needs the class of its options.
+    parts = {part: type(getattr(experiment, part)) for part in PARTS}
+    typed = dataclasses.make_dataclass(
+        "Experiment",
+        [
+            (f.name, hint(f.name, parts.get(f.name, f.type)), _default(getattr(experiment, f.name)))
+            for f in _fields(experiment)
+        ],
+        bases=(type(experiment),),
+        frozen=True,
+        namespace={"__doc__": "The experiment."},
     )
-    default = _annotated(dataclasses.replace(experiment, algorithm=algorithm), {"recipe": Suppress})
-    every: list[Any] = [
-        *(_field(*field) for field in fields),
-        # Any, so that each part is parsed as the type of its default.
-        ("experiment", Any, dataclasses.field(default=default)),
+    own: list[Any] = [
+        (name, hint(name, kind), *map(_default, default)) for name, kind, *default in fields
     ]
-    every.sort(key=lambda field: len(field) == 3)  # those that must be given come first
-    kind = dataclasses.make_dataclass("Options", every, namespace={"__doc__": about})
-
-    def back(parsed: Any) -> Experiment:
-        parsed = _as(type(experiment), parsed)
-        return dataclasses.replace(
-            parsed, algorithm=_as(type(experiment.algorithm), parsed.algorithm)
-        )
-
-    return kind, back
+    own.append(("experiment", Annotated[typed, arg(name="")], _default(typed(**vars(experiment)))))
+    own.sort(key=lambda field: len(field) == 3)  # those without a default come first
+    return dataclasses.make_dataclass("Options", own, namespace={"__doc__": about})
 
 
-def _field(name: str, hint: Any, *default: Any) -> tuple[Any, ...]:
-    return (name, hint, *(dataclasses.field(default=value) for value in default))
+def _fields(options: Any) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(options)
 
 
-def _doubled(experiment: Experiment) -> set[str]:
-    """The algorithm's options that another part has too."""
-    names = {
-        field.name
-        for part in (experiment, experiment.tasks, experiment.network, experiment.outer)
-        for field in dataclasses.fields(part)
-    }
-    return {field.name for field in dataclasses.fields(experiment.algorithm)} & names
+def _default(value: Any) -> Any:
+    return dataclasses.field(default=value)
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def spelled_out(
+    words: Sequence[str], experiment: Experiment, fields: Sequence[Field] = ()
+) -> list[str]:
+    """The words of a command line, each option of a part with the name of its part.
+
+    **Raises** `UsageError` for a name that several parts have.
+    """
+    plain = {_flag(name) for name in (*(f[0] for f in fields), *(vars(experiment)))}
+    parts: dict[str, list[str]] = {}
+    for part in PARTS:
+        for field in _fields(getattr(experiment, part)):
+            name = _flag(field.name)
+            parts.setdefault(name, []).append(f"{part}.{name}")
+            parts.setdefault(f"no-{name}", []).append(f"{part}.no-{name}")
+
+    def one(word: str) -> str:
+        name, *value = word.split("=", 1)
+        name = _flag(name.removeprefix("--"))
+        if not word.startswith("--") or name in plain or name not in parts:
+            return word
+        if len(parts[name]) > 1:
+            full = " or ".join(f"--{path}" for path in parts[name])
+            raise UsageError(f"expected {full}, got --{name}, which is the name of both: name one")
+        return "=".join([f"--{parts[name][0]}", *value])
+
+    return [one(word) for word in words]
+
+
+def _others(experiment: Experiment, fields: Sequence[Field]) -> str:
+    """The options that the short help does not describe, by part."""
+    own = [name for name, *_ in fields] + [f.name for f in _fields(experiment)]
+    own = [name for name in own if name not in (*SHOWN, *PARTS, "recipe")]
+    groups = {"the run": own}
+    groups |= {p: [f.name for f in _fields(getattr(experiment, p))] for p in PARTS}
+    lines = ["More options (--help-all describes them):"]
+    for group, names in groups.items():
+        prefix = "--" if group == "the run" else f"--{group}."
+        line = f"  {prefix:12}"
+        for name in map(_flag, names):
+            if len(line) + len(name) > 98:
+                lines.append(line)
+                line = " " * 14
+            line += f" {name}"
+        lines.append(line)
+    lines.append(
+        "`algorithm.`, `tasks.` and the like may be left out where one part has the name: "
+        "--inner-rate"
+    )
+    return "\n".join(lines)
 
 
 def flags(recipe: Experiment, experiment: Experiment) -> list[str]:
     """The options on the command line that make `experiment` of its `recipe`."""
-    # Given these shots and ways, the defaults of the algorithm are those for them.
+    # With the shots and ways of the experiment come the algorithm's defaults for them.
     fitted = reshaped(recipe, **_shape(experiment)).algorithm
     recipe = dataclasses.replace(recipe, algorithm=fitted)
-    doubled, words = _doubled(recipe), []
+    words = []
     for part in ("", "tasks", "network", "outer", "algorithm"):
         before, after = ((getattr(e, part) if part else e) for e in (recipe, experiment))
-        for field in dataclasses.fields(after):
+        prefix = f"{part}." if part else ""
+        for field in _fields(after):
             old, new = getattr(before, field.name), getattr(after, field.name)
             if old == new or dataclasses.is_dataclass(new):
                 continue
-            prefix = "algorithm-" if part == "algorithm" and field.name in doubled else ""
-            name = prefix + field.name.replace("_", "-")
+            name = _flag(field.name)
             if isinstance(new, bool):
-                words.append(f"--{name}" if new else f"--no-{name}")
+                words.append(f"--{prefix}{name}" if new else f"--{prefix}no-{name}")
             else:
-                words += [f"--{name}", *map(str, new if isinstance(new, tuple) else (new,))]
+                words.append(f"--{prefix}{name}")
+                words += map(str, new if isinstance(new, tuple) else (new,))
     return words
-
-
-def _annotated(options: Any, marks: dict[str, Any]) -> Any:
-    """The same options as a subclass whose fields have marks for the parser."""
-    values = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
-    hints = {f.name: f.type for f in dataclasses.fields(options)}
-    fields = [
-        (name, Annotated[hints[name], mark], dataclasses.field(default=values[name]))
-        for name, mark in marks.items()
-    ]
-    kind = dataclasses.make_dataclass(
-        type(options).__name__,
-        fields,
-        bases=(type(options),),
-        frozen=True,
-        kw_only=True,
-        namespace={"__doc__": type(options).__doc__},
-    )
-    return kind(**values)
-
-
-def _as(kind: type, options: Any) -> Any:
-    return kind(**{f.name: getattr(options, f.name) for f in dataclasses.fields(kind)})
 
 
 def _shape(experiment: Experiment) -> dict[str, int]:
@@ -129,12 +172,12 @@ def _shape(experiment: Experiment) -> dict[str, int]:
 
 
 def recipe_at(words: Sequence[str]) -> int | None:
-    """Where the recipe stands: first, or after options; the value of --run is none."""
+    """The index of the recipe: first, or after options. The value of --run is not a recipe."""
     if words and not words[0].startswith("-"):
         return 0
     for i, word in enumerate(words):
         if word in RECIPES and words[i - 1] != "--run":
             return i
     after = words.index("--run") + 2 if "--run" in words else len(words)
-    # A recipe that is not known, which is said when it is looked up.
+    # An unknown recipe, which the look-up reports.
     return after if after < len(words) and not words[after].startswith("-") else None

@@ -64,12 +64,14 @@ that suit them: what is chosen is said, and every option can be given. The recip
 
 
 def _values(words: Sequence[str], option: str) -> list[str]:
-    """What is given to an option: the words up to the next one."""
+    """The values of an option of the tasks: the words up to the next option."""
     for i, word in enumerate(words):
-        if word.startswith(f"{option}="):
-            return [word.partition("=")[2]]
-        if word == option:
-            return list(takewhile(lambda value: not value.startswith("--"), words[i + 1 :]))
+        name, equals, value = word.partition("=")
+        if name not in (f"--{option}", f"--tasks.{option}"):
+            continue
+        if equals:
+            return [value]
+        return list(takewhile(lambda value: not value.startswith("--"), words[i + 1 :]))
     return []
 
 
@@ -88,7 +90,7 @@ def _chosen(rest: list[str], data: Sequence[str]) -> tuple[Experiment, list[str]
             raise UsageError(f"expected --minutes as a number, got {value!r}") from None
     fixed = {}
     for name in CHOSEN:
-        value = " ".join(_values(rest, f"--{name}"))
+        value = " ".join(_values(rest, name))
         # What is no number is refused where all options are read.
         if value.isdecimal():
             fixed[name] = int(value)
@@ -99,7 +101,7 @@ def train_command(arguments: Sequence[str]) -> int:
     """Meta-train a recipe in a folder; the same command again resumes"""
     rest = list(arguments)
     place = recipe_at(rest)
-    if place is None and (data := _values(rest, "--data")):
+    if place is None and (data := _values(rest, "data")):
         experiment, lines = _chosen(rest, data)
     elif place is None:
         if {"-h", "--help"} & {*rest}:
