@@ -16,6 +16,8 @@ Differences
   cites. The authors' code normalises by row, so that the edges between vertices reach nothing.
 - `paper`: E and F are two layers "with 40 neurons"; they have the ReLU that the base network has,
   which the paper describes in the same words. The authors' code has one linear layer for both.
+- Ablation IV (`vertices=0`) loses the links of ablation III, too: links only steer the messages of
+  the super-graph, and the first code q is made of the prototypes alone.
 - The number of soft clusters is not in the text; two, as in its figure and in the code.
 """
 
@@ -72,7 +74,7 @@ class ARMLOptions(InnerOptions):
     links: Literal["relations", "none"] = "relations"
     """Edges between prototypes: learned relations, or none (III)."""
     vertices: int = 6
-    """Vertices of the meta-knowledge graph; 0 removes the graph (IV)."""
+    """Vertices of the meta-knowledge graph; 0 removes the graph, and with it the links (IV)."""
     propagation: Literal["gcn", "sage", "gat"] = "gcn"
     """Message passing on the super-graph."""
     normalise: Literal["row", "symmetric"] = "symmetric"

@@ -20,6 +20,9 @@ Differences
 - The distance is the code's, not squared; `metric="squared"` is ProtoNet's.
 - The embedding is the base network without its head, not a ResNet-12. Its blocks pool before they
   are scaled and shifted, and apply ReLU last.
+- ARML's paper gives its TADAM the embedding E of ARML: two convolutions and two dense layers. Here
+  TADAM has ProtoNet's body, so that the two differ in TADAM's own parts alone. Its numbers cannot
+  be compared with the paper's as those of one network.
 - It is trained as the other methods are: Adam, 4 tasks of images with as many queries of each
   class, no decay of weights, on images no bound on gradients. The authors have SGD with momentum
   and a rate that falls in steps from .1, 2 tasks, 32 queries of any class, a decay of 5e-4 and
