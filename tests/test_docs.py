@@ -47,7 +47,7 @@ SMALL = [
         "1",
     ),
 ]
-PARSING = ("adapt", "app", "data", "features", "options", "reproduce", "show")
+PARSING = ("adapt", "app", "data", "features", "listing", "options", "reproduce", "show")
 LONG = (
     *("folders/", "runs/mine", "my-learner", "starter/", "arml app", "arml data prepare"),
     *("arml evaluate", "arml explain", "arml report", "runs/maml"),
@@ -218,6 +218,10 @@ def made(*arguments: str) -> None:
 
 def test_the_pages_of_the_methods_are_those_of_their_docstrings():
     made("docs/make_pages.py", "--check")
+
+
+def test_the_scores_that_are_listed_are_those_of_the_results():
+    made("docs/make_measured.py", "--check")
 
 
 def test_the_site_is_built_and_asks_nothing_of_other_machines(tmp_path):

@@ -1,6 +1,7 @@
 """The command line, from outside: what it prints, what it writes, what it refuses."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -86,11 +87,32 @@ def test_list_as_json_names_everything(capsys):
 
 def test_list_and_help_for_people(capsys):
     assert main(["list"]) == 0
-    assert main([]) == 0
-    assert main(["train", "--help"]) == 0
     said = capsys.readouterr().out
-    assert "regression2d/arml-official" in said
-    assert "usage: arml COMMAND" in said
+    assert "regression2d-wide" in said
+    assert "first-order-maml" in said
+    assert said.count("\n") < 50
+    assert main([]) == 0
+    assert "usage: arml COMMAND" in capsys.readouterr().out
+    assert main(["train", "--help"]) == 0
+    assert capsys.readouterr().out.count("\n") < 40
+
+
+def test_a_setting_a_method_and_a_recipe_are_listed_with_their_scores(capsys):
+    shown = {}
+    for what in ("starter", "maml", "regression2d/maml", "omniglot"):
+        assert main(["list", what]) == 0
+        shown[what] = capsys.readouterr().out
+        assert shown[what].count("\n") < 30
+        assert main(["list", what, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert all(what in (e["name"], e["setting"], e["method"]) for e in found["recipes"])
+    # The score of the laptop study, and the setting and method that it belongs to.
+    assert re.search(r"starter/maml +69\.2% ", shown["starter"])
+    assert re.search(r"starter/maml +69\.2% ", shown["maml"])
+    assert "regression2d/maml  1.12  5 min" in shown["regression2d/maml"]
+    assert "arml train starter/" in shown["starter"]
+    assert "1,623 handwritten characters" in shown["omniglot"]
+    assert "did you mean maml" in refused(capsys, "list", "mamll")
 
 
 def test_help_of_a_recipe_lists_its_options(capsys):

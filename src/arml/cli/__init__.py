@@ -11,7 +11,10 @@ from importlib import import_module
 from arml.cli.console import INTERRUPTED, UsageError
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "list": ("arml.cli.show:list_command", "List algorithms, recipes and data sets"),
+    "list": (
+        "arml.cli.listing:list_command",
+        "List settings, methods and data sets; `arml list starter` shows one",
+    ),
     "data": ("arml.cli.data:data_command", "List, prepare, verify or show benchmark data sets"),
     "features": (
         "arml.cli.features:features_command",

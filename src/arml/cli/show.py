@@ -1,4 +1,4 @@
-"""`arml list`, `evaluate`, `explain` and `report`: what there is, and what runs came to."""
+"""`arml evaluate`, `explain` and `report`: the scores of runs, and what they learned."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,89 +11,6 @@ from rich.text import Text
 from tyro.conf import Positional
 
 from arml.cli.console import parse, print_json, say, scoring
-
-
-@dataclass(frozen=True)
-class ListOptions:
-    """List the algorithms, recipes and data sets."""
-
-    json: bool = False
-    """Print JSON."""
-
-
-def catalogue() -> dict[str, list[dict[str, Any]]]:
-    """What there is: algorithms, recipes and data sets, each with a one-line description."""
-    from arml.algorithms import ALGORITHMS
-    from arml.experiment import TASKS
-    from arml.experiment.recipes import RECIPES
-
-    recipes = [
-        {
-            "name": name,
-            "description": recipe.description,
-            "minutes": recipe.minutes,
-            **({} if recipe.expected is None else {"expected": recipe.expected}),
-            "command": f"arml train {name}{_data(recipe.make())} --run runs/{name}",
-        }
-        for name, recipe in RECIPES.items()
-    ]
-    return {
-        "algorithms": _described({name: known.description for name, known in ALGORITHMS.items()}),
-        "recipes": recipes,
-        "datasets": [
-            *_described({name: family.about for name, family in TASKS.items()}),
-            *_prepared(),
-        ],
-    }
-
-
-def _prepared() -> list[dict[str, Any]]:
-    """The benchmarks' data sets, which `arml data` knows more of."""
-    from arml.cli.data import entries
-
-    return [
-        {"name": entry["name"], "description": entry["about"], "here": entry["here"]}
-        for entry in entries()
-    ]
-
-
-def _data(experiment: Any) -> str:
-    """What a recipe's command needs besides a folder for the run."""
-    from arml.tasks.options import FoldersOptions
-    from arml.tasks.vectors import VectorsOptions
-
-    if isinstance(experiment.tasks, VectorsOptions):
-        return " --data FEATURES..."
-    return " --data FOLDER_OR_ZIP..." if isinstance(experiment.tasks, FoldersOptions) else ""
-
-
-def _described(texts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each name with the first sentence of its text."""
-    return [
-        {"name": name, "description": " ".join(text.split()).partition(". ")[0].rstrip(".") + "."}
-        for name, text in texts.items()
-    ]
-
-
-def list_command(arguments: Sequence[str]) -> int:
-    """List algorithms, recipes and data sets"""
-    options: ListOptions = parse(ListOptions, arguments, prog="arml list")
-    found = catalogue()
-    if options.json:
-        print_json(found)
-        return 0
-    console = Console()
-    for title, entries in found.items():
-        table = Table(title=title, title_justify="left", title_style="bold", box=None)
-        table.add_column(no_wrap=True, style="cyan")
-        table.add_column()
-        for entry in entries:
-            minutes = entry.get("minutes")
-            took = f" About {minutes:g} min on a CPU." if minutes else ""
-            here = {"yes": " It is here."}.get(entry.get("here", ""), "")
-            table.add_row(Text(entry["name"]), Text(entry["description"] + took + here))
-        console.print(table)
-    return 0
 
 
 @dataclass(frozen=True)

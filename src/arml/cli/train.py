@@ -16,7 +16,7 @@ from arml.cli.console import INTERRUPTED, Display, Stop, TensorBoard, UsageError
 from arml.cli.options import Field, read, recipe_at
 from arml.experiment import Experiment, run
 from arml.experiment.folder import check_claim
-from arml.experiment.recipes import RECIPES, recipe
+from arml.experiment.recipes import recipe
 from arml.results.folder import load_run
 from arml.training import checkpoint
 from arml.training.devices import own_cores, sharing
@@ -56,10 +56,13 @@ FIELDS: tuple[Field, ...] = (
 TRAIN_HELP = """usage: arml train RECIPE --run DIR [OPTIONS]
        arml train --data FOLDER... --run DIR [--minutes MINUTES] [OPTIONS]
 
-Meta-train a recipe in a folder; the same command again resumes. `arml train RECIPE --help` lists
-the options of a recipe, `arml list` the recipes. Without a recipe, ARML is trained on your own
-pictures (one folder a class; each FOLDER or zip is a family) or on features of them, with options
-that suit them: what is chosen is said, and every option can be given. The recipes:
+Meta-train a recipe in a folder; the same command again resumes.
+
+  RECIPE            a setting and a method, such as starter/maml: `arml list` shows them all, and
+                    `arml train RECIPE --help` the options of one
+  --data FOLDER...  instead of a recipe, folders or zips of your own pictures with one folder for
+                    each class, or folders that `arml features` wrote: ARML is trained with options
+                    that suit the data. The command prints each choice; every option can be given.
 """
 
 
@@ -105,7 +108,7 @@ def train_command(arguments: Sequence[str]) -> int:
         experiment, lines = _chosen(rest, data)
     elif place is None:
         if {"-h", "--help"} & {*rest}:
-            print(TRAIN_HELP + "\n".join(f"  {known}" for known in RECIPES))
+            print(TRAIN_HELP, end="")
             return 0
         raise UsageError(
             "expected a recipe, got none: `arml train RECIPE --run DIR`, or "

@@ -1,0 +1,212 @@
+"""`arml list`: settings, methods, recipes and data sets, on one screen each."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from tyro.conf import Positional
+
+from arml.cli.console import UsageError, parse, print_json, say
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """List the settings, methods and data sets, or the recipes of one.
+
+    A recipe is a setting and a method: `arml train starter/maml --run DIR`.
+    """
+
+    what: Positional[str | None] = None
+    """A setting (starter), a method (maml) or a recipe (starter/maml); all if not given."""
+    json: bool = False
+    """Print JSON."""
+
+
+def list_command(arguments: Sequence[str]) -> int:
+    """List settings, methods and data sets, or the recipes of one"""
+    options: ListOptions = parse(ListOptions, arguments, prog="arml list")
+    found = catalogue()
+    if options.what is not None:
+        found = selected(found, options.what)
+    if options.json:
+        print_json(found)
+        return 0
+    console = Console()
+    if options.what is None:
+        _print_all(console, found)
+    else:
+        _print_selected(console, found)
+    return 0
+
+
+def catalogue() -> dict[str, list[dict[str, Any]]]:
+    """Everything that can be named: each entry has a name and a one-line description."""
+    from arml.algorithms import ALGORITHMS
+    from arml.cli.data import entries
+    from arml.experiment import TASKS
+    from arml.experiment.recipes import RECIPES
+    from arml.experiment.settings import PROBLEMS
+
+    scores = measured()
+    recipes = []
+    for name, recipe in RECIPES.items():
+        setting, _, method = name.partition("/")
+        known = scores.get(setting, {})
+        score = known.get("scores", {}).get(method)
+        about: dict[str, Any] = {
+            "name": name,
+            "setting": setting,
+            "method": method,
+            "description": recipe.description,
+            "where": recipe.setting.description,
+            "about": recipe.description.removeprefix(f"{recipe.setting.description}. "),
+            "minutes": recipe.minutes,
+            "command": f"arml train {name}{_data(recipe.make())} --run runs/{name}",
+        }
+        if recipe.expected is not None:
+            about["expected"] = recipe.expected
+        if score is not None:
+            about["measured"] = {k: known[k] for k in ("metric", "steps", "tasks", "protocol")}
+            about["measured"]["score"] = score
+        recipes.append(about)
+    return {
+        "settings": [
+            {"name": name, "description": f"{setting.description}."}
+            for name, setting in PROBLEMS.items()
+        ],
+        "algorithms": _described({name: known.about for name, known in ALGORITHMS.items()}),
+        "recipes": recipes,
+        "datasets": [
+            *_described({name: kind.about for name, kind in TASKS.items()}),
+            *(
+                {"name": entry["name"], "description": entry["about"], "here": entry["here"]}
+                for entry in entries()
+            ),
+        ],
+    }
+
+
+def measured() -> dict[str, Any]:
+    """Scores of the methods by setting, as `docs/make_measured.py` read them from `results/`."""
+    text = files("arml").joinpath("data/measured.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def selected(found: dict[str, list[dict[str, Any]]], what: str) -> dict[str, list[dict[str, Any]]]:
+    """The recipes of a setting or method, or one recipe; and the entries of that name.
+
+    **Raises** `UsageError` with the nearest names for an unknown one.
+    """
+    recipes = [r for r in found["recipes"] if what in (r["name"], r["setting"], r["method"])]
+    named = {
+        kind: [entry for entry in some if entry["name"] == what]
+        for kind, some in found.items()
+        if kind != "recipes"
+    }
+    if not recipes and not any(named.values()):
+        known = {entry["name"] for some in found.values() for entry in some}
+        close = get_close_matches(what, sorted(known), 3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise UsageError(
+            f"expected a setting, a method, a recipe or a data set, got {what!r}{hint}; "
+            "`arml list` names them"
+        )
+    return {**named, "recipes": recipes}
+
+
+def _data(experiment: Any) -> str:
+    """The data that a recipe's command needs."""
+    from arml.tasks.options import FoldersOptions
+    from arml.tasks.vectors import VectorsOptions
+
+    if isinstance(experiment.tasks, VectorsOptions):
+        return " --data FEATURES..."
+    return " --data FOLDER_OR_ZIP..." if isinstance(experiment.tasks, FoldersOptions) else ""
+
+
+def _described(texts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each name with the first sentence of its text."""
+    return [
+        {"name": name, "description": " ".join(text.split()).partition(". ")[0].rstrip(".") + "."}
+        for name, text in texts.items()
+    ]
+
+
+def _table(console: Console, title: str, rows: Sequence[Sequence[str]]) -> None:
+    """Rows of a name, numbers and a text, which is cut where the terminal ends."""
+    style: Any = {"title_justify": "left", "title_style": "bold", "box": None}
+    table = Table(title=title, show_header=False, expand=True, **style)
+    table.add_column(no_wrap=True, style="cyan", min_width=max(len(row[0]) for row in rows))
+    for place in range(1, len(rows[0]) - 1):
+        width = max(len(row[place]) for row in rows)
+        table.add_column(no_wrap=True, justify="right", min_width=width)
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def _print_all(console: Console, found: dict[str, list[dict[str, Any]]]) -> None:
+    _table(
+        console,
+        "Settings: `arml list SETTING` shows its recipes and their scores",
+        [(entry["name"], entry["description"]) for entry in found["settings"]],
+    )
+    _table(
+        console,
+        "Methods: `arml list METHOD` shows its recipes; `arml train SETTING/METHOD --run DIR` "
+        "trains one",
+        [(entry["name"], entry["description"]) for entry in found["algorithms"]],
+    )
+    prepared = [entry for entry in found["datasets"] if "here" in entry]
+    here = [entry["name"] for entry in prepared if entry["here"] == "yes"]
+    names = ", ".join(entry["name"] for entry in prepared)
+    say(console, f"Data sets (`arml data list`): {names}")
+    say(console, f"Prepared here: {', '.join(here) or 'none'}")
+
+
+def _print_selected(console: Console, found: dict[str, list[dict[str, Any]]]) -> None:
+    for kind in ("settings", "algorithms", "datasets"):
+        for entry in found[kind]:
+            say(console, f"{entry['name']}: {entry['description']}")
+    recipes = found["recipes"]
+    if not recipes:
+        return
+    settings = {r["setting"] for r in recipes}
+    rows = [
+        (r["name"], _score(r), _minutes(r), r["about"] if len(settings) == 1 else r["where"])
+        for r in recipes
+    ]
+    # A column without an entry is left out.
+    full = [i for i in range(4) if any(row[i] for row in rows)]
+    _table(console, "", [[row[i] for i in full] for row in rows])
+    for how in sorted({_how(r["measured"]) for r in recipes if "measured" in r}):
+        say(console, how)
+    say(console, f"Train one: {recipes[0]['command']}")
+
+
+def _score(recipe: dict[str, Any]) -> str:
+    known = recipe.get("measured")
+    if known is not None:
+        percent = known["metric"] == "accuracy"
+        return f"{100 * known['score']:.1f}%" if percent else f"{known['score']:.3g}"
+    return f"{recipe['expected']:.3g}" if "expected" in recipe else ""
+
+
+def _minutes(recipe: dict[str, Any]) -> str:
+    return f"{recipe['minutes']:g} min" if recipe["minutes"] else ""
+
+
+def _how(known: dict[str, Any]) -> str:
+    kind = "Accuracy" if known["metric"] == "accuracy" else "Mean squared error"
+    return (
+        f"{kind} on {known['tasks']:,} test tasks after {known['steps']:,} steps "
+        f"({known['protocol'].partition(', ')[0]}); minutes: the recipe's training on a CPU"
+    )
