@@ -26,20 +26,22 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
-from arml.core.checks import at_least
+from arml.algorithms.conditioned import ConditionedOptions
+from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Problem
-from arml.core.inner import InnerOptions
-from arml.core.learner import Conditioned, Network
+from arml.core.learner import Conditioned, Network, the_inputs
 from arml.core.losses import loss_of
 from arml.nn import graphs, prototypes
 from arml.nn.embeddings import (
+    BodyFeatures,
     InputEmbedding,
     PairEmbedding,
     image_embedding,
     linear_units,
     pooled_embedding,
+    the_inputs_themselves,
 )
 from arml.nn.modulation import (
     FiLM,
@@ -61,14 +63,19 @@ from arml.nn.summaries import (
     mlp_autoencoder,
     squared_frobenius,
 )
+from arml.nn.templates import templates
 
 
 @dataclass(frozen=True, kw_only=True)
-class ARMLOptions(InnerOptions):
+class ARMLOptions(ConditionedOptions):
     """ARML's slots. The defaults are what `official` and `paper` share on 2-D regression."""
 
-    structure: Literal["classes", "clusters", "mean", "samples"] = "clusters"
-    """What a prototype is: a class, a soft cluster, the mean of all (I), a sample (II)."""
+    reads: Literal["inputs", "features"] = "inputs"
+    """What is embedded: inputs, by an embedding of its own, or the base network's features as they
+    are."""
+    structure: Literal["classes", "clusters", "mean", "samples", "spread"] = "clusters"
+    """What a prototype is: a class, a soft cluster, the mean of all (I), a sample (II), or, as one
+    prototype a task, the share of each feature's variance that lies between classes."""
     clusters: int = 2
     """Number of soft clusters."""
     links: Literal["relations", "none"] = "relations"
@@ -80,7 +87,7 @@ class ARMLOptions(InnerOptions):
     normalise: Literal["row", "symmetric"] = "symmetric"
     """Normalisation of the GCN's adjacency."""
     layers: int = 1
-    """Layers of message passing."""
+    """Layers of message passing; 0, with templates, to read without."""
     summary: Literal["gru", "mlp"] = "gru"
     """Autoencoders of the prototypes: recurrent, or element by element (VI)."""
     sequence: Literal["prototypes", "samples", "labelled prototypes"] = "prototypes"
@@ -90,9 +97,11 @@ class ARMLOptions(InnerOptions):
     mu_1: float = 0.01
     """Weight of the second reconstruction, L_t; 0 for ablation V."""
     mu_2: float = 0.01
-    """Weight of the first reconstruction, L_q; 0 for ablation V."""
-    gate: Literal["sigmoid", "tanh", "film"] = "sigmoid"
-    """Modulation of the initialisation; tanh is VIII, film is IX."""
+    """Weight of the first reconstruction, L_q; 0 for ablation V. With templates, of the prototypes'
+    surprise at the vertices."""
+    gate: Literal["sigmoid", "tanh", "film", "templates"] = "sigmoid"
+    """Modulation of the initialisation; tanh is VIII, film is IX. With templates each vertex owns
+    a FiLM of all units, the task's reading blends them, and there is no autoencoder."""
     granularity: Literal["parameter", "filter", "unit"] = "parameter"
     """One gate a parameter, one shared within a filter (VII), or one a hidden unit, before its
     activation and not on weights: batch normalisation undoes what scales a filter."""
@@ -114,9 +123,9 @@ class ARMLOptions(InnerOptions):
     """Embedding of images: the authors' network, or filters pooled over the picture."""
     window: int = 3
     """Window of the authors' image embedding's convolutions."""
-    vertex_init: Literal["glorot", "normal"] = "glorot"
-    """Vertices as the authors' (Glorot-uniform, as single rows), or standard normal: as large as
-    pooled embeddings."""
+    vertex_init: Literal["glorot", "normal", "middle"] = "glorot"
+    """Vertices as the authors' (Glorot-uniform, as single rows), standard normal: as large as
+    pooled embeddings, or close together around one half, in the middle of shares."""
     message_init: Literal["authors", "glorot"] = "glorot"
     """Weights of the message passing: the authors' truncated normal of 1, or Glorot's."""
 
@@ -124,19 +133,25 @@ class ARMLOptions(InnerOptions):
         """The learner, with freshly drawn weights, for the base network `net`."""
         self.check_problem(problem)
         keys = dict(zip(KEYS, jax.random.split(key, len(KEYS)), strict=True))
-        code = self.width * (2 if self.vertices else 1)
-        modulate = self.modulation(net, code, keys)
+        learned, head = self.headed(net, problem)
+        code = (
+            self.vertices if self.gate == "templates" else self.width * (2 if self.vertices else 1)
+        )
+        modulate = self.modulation(learned, code, keys)
         return Conditioned(
-            net=net,
-            encode=self.encoder(problem, keys),
+            net=learned,
+            encode=self.encoder(net, problem, keys),
             modulate=modulate,
-            # For the modulated network's structure, which learned rates have, too.
-            inner=self.descent(modulate(net, jnp.zeros(code, jnp.float32))),
+            inner=self.inner(net, modulate(learned, jnp.zeros(code, jnp.float32))),
             loss=loss_of(problem),
+            look=the_inputs if self.reads == "inputs" else BodyFeatures(),
+            head=head,
         )
 
     def modulation(self, net: Network, code: int, keys: dict[str, PRNGKeyArray]) -> Any:
         """What tailors the initialisation `net` by a code of `code` numbers."""
+        if self.gate == "templates":
+            return templates(net, code)
         if self.granularity == "unit":
             act = {"sigmoid": sigmoid_gate, "tanh": tanh_gate, "film": film}[self.gate]
             return unit_modulation(net, code, act, scale=code**-0.5, key=keys["gate"])
@@ -150,18 +165,22 @@ class ARMLOptions(InnerOptions):
 
     def check(self) -> None:
         """Refuse options that mean nothing."""
-        self.check_inner()
-        at_least(self, ("clusters", "layers", "width", "window", "hidden"), 1)
-        at_least(self, ("vertices", "mu_1", "mu_2"), 0)
+        self.check_conditioned()
+        at_least(self, ("clusters", "width", "window", "hidden"), 1)
+        at_least(self, ("vertices", "layers", "mu_1", "mu_2"), 0)
+        has_templates = self.gate == "templates"
+        at_least(self, ("vertices" if has_templates else "layers",), 1)
         at_least(self, ("gamma_r", "gamma_o", "gamma_s"), 0, strict=True)
 
     def check_problem(self, problem: Problem) -> None:
         """Refuse options that cannot be built for `problem`."""
-        if self.structure == "classes" and problem.kind != "classification":
+        if self.structure in ("classes", "spread") and problem.kind != "classification":
             raise ValueError(
                 "class prototypes need classification tasks, and these are regression: "
                 "use the structure clusters, mean or samples"
             )
+        if self.reads == "features":
+            classes_only("reading the network's features", problem)
         if self.sequence == "labelled prototypes" and self.structure != "classes":
             raise ValueError(
                 "labelled prototypes need one prototype a class: use the structure classes, "
@@ -173,21 +192,27 @@ class ARMLOptions(InnerOptions):
                 f"{self.structure}: use clusters, or leave own_values out"
             )
 
-    def encoder(self, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
+    def encoder(self, net: Network, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
         """The task encoder."""
-        width = self.width
+        reads_features, reading_is_code = self.reads == "features", self.gate == "templates"
+        width = prototypes.units(net.body, problem.features) if reads_features else self.width
         error = {"mean": mean_square, "frobenius": squared_frobenius}[self.error]
         summary: Any = {"gru": gru_autoencoder, "mlp": mlp_autoencoder}[self.summary]
         labels = problem.outputs if self.sequence == "labelled prototypes" else 0
         structure: Any = {
             "classes": prototypes.ClassMeans(problem.outputs),
+            "spread": prototypes.Spread(problem.outputs),
             "clusters": prototypes.SoftClusters(linear(width, self.clusters, key=keys["clusters"])),
             "mean": prototypes.sample_mean,
             "samples": prototypes.each_sample,
         }[self.structure]
         has_graph = self.vertices > 0
         return Relational(
-            embed=self.embedding(problem, key=keys["embed"]),
+            embed=(
+                the_inputs_themselves
+                if reads_features
+                else self.embedding(problem, key=keys["embed"])
+            ),
             embed_values=(
                 self.embedding(problem, key=jax.random.fold_in(keys["embed"], 1))
                 if self.own_values
@@ -195,10 +220,16 @@ class ARMLOptions(InnerOptions):
             ),
             structure=structure,
             sequence=SEQUENCES[self.sequence],
-            summarise=summary(width + labels, width, error=error, key=keys["summary"]),
-            graph=self.graph(keys) if has_graph else None,
+            summarise=(
+                None
+                if reading_is_code
+                else summary(width + labels, self.width, error=error, key=keys["summary"])
+            ),
+            graph=self.graph(width, keys) if has_graph else None,
             summarise_reading=(
-                summary(width, width, error=error, key=keys["reading"]) if has_graph else None
+                summary(width, self.width, error=error, key=keys["reading"])
+                if has_graph and not reading_is_code
+                else None
             ),
             mu_1=self.mu_1,
             mu_2=self.mu_2,
@@ -216,27 +247,31 @@ class ARMLOptions(InnerOptions):
         activation = {"none": linear_units, "relu": jax.nn.relu}[self.activation]
         return (PairEmbedding if paired else InputEmbedding)(net, activation)
 
-    def graph(self, keys: dict[str, PRNGKeyArray]) -> graphs.MetaKnowledgeGraph:
-        """The meta-knowledge graph."""
-        width = self.width
-        init: Any = {"glorot": glorot, "normal": jax.random.normal}[self.vertex_init]
+    def graph(self, width: int, keys: dict[str, PRNGKeyArray]) -> graphs.MetaKnowledgeGraph:
+        """The meta-knowledge graph, whose vertices have `width` numbers."""
+        init: Any = {"glorot": glorot, "normal": jax.random.normal, "middle": near_the_middle}[
+            self.vertex_init
+        ]
         rows = jax.random.split(keys["vertices"], self.vertices)
         relate: Any = graphs.unlinked
-        if self.links == "relations":
+        connect: Any = graphs.unlinked
+        if self.layers:  # messages travel along links
+            connect = graphs.Relations(linear(width, 1, key=keys["connect"]), self.gamma_o)
+        if self.layers and self.links == "relations":
             relate = graphs.Relations(linear(width, 1, key=keys["relate"]), self.gamma_r)
         return graphs.MetaKnowledgeGraph(
             vertices=jnp.concatenate([init(k, (1, width), jnp.float32) for k in rows]),
             relate=relate,
-            connect=graphs.Relations(linear(width, 1, key=keys["connect"]), self.gamma_o),
+            connect=connect,
             propagate=tuple(
-                self.message_passing(k) for k in jax.random.split(keys["propagate"], self.layers)
+                self.message_passing(width, k)
+                for k in jax.random.split(keys["propagate"], self.layers)
             ),
             gamma_s=self.gamma_s,
         )
 
-    def message_passing(self, key: PRNGKeyArray) -> graphs.MessagePassing:
+    def message_passing(self, width: int, key: PRNGKeyArray) -> graphs.MessagePassing:
         """One layer of message passing."""
-        width = self.width
         init = {"authors": truncated_normal(1.0), "glorot": glorot}[self.message_init]
         key_dense, key_source, key_target = jax.random.split(key, 3)
         if self.propagation == "sage":
@@ -249,6 +284,12 @@ class ARMLOptions(InnerOptions):
             return graphs.GAT(dense, source, target)
         normalise = {"row": graphs.by_row, "symmetric": graphs.symmetric}[self.normalise]
         return graphs.GCN(dense, normalise)
+
+
+def near_the_middle(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
+    """Around one half: vertices that start together part along what tells the tasks apart, where
+    those that start far apart leave all tasks to the nearest one."""
+    return 0.5 + 0.05 * jax.random.normal(key, shape, dtype)
 
 
 KEYS = (

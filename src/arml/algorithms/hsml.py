@@ -28,10 +28,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.algorithms.conditioned import ConditionedOptions
 from arml.algorithms.method import Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import InnerOptions, usual_rate
+from arml.core.inner import usual_rate
 from arml.core.learner import Conditioned, Embedding, Encoder, Network
 from arml.core.losses import loss_of
 from arml.nn.embeddings import InputEmbedding, PairEmbedding, image_embedding
@@ -80,7 +81,7 @@ class TreeEncoder(Encoder):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HSMLOptions(InnerOptions):
+class HSMLOptions(ConditionedOptions):
     """HSML. The defaults are the authors' on their regression of 1-D functions."""
 
     clusters: tuple[int, ...] = (4, 2)
@@ -98,7 +99,7 @@ class HSMLOptions(InnerOptions):
 
     def check(self) -> None:
         """Refuse options that mean nothing."""
-        self.check_inner()
+        self.check_conditioned()
         if not self.clusters:
             raise ValueError("clusters must name at least one level, got none: give (4, 2), say")
         at_least(self, ("clusters", "embedding", "width", "window"), 1)
@@ -116,12 +117,14 @@ class HSMLOptions(InnerOptions):
             tree=cluster_tree(self.width, self.clusters, spread=self.spread, key=key_tree),
             mu=self.mu,
         )
+        learned, head = self.headed(net, problem)
         return Conditioned(
-            net=net,
+            net=learned,
             encode=encode,
-            modulate=Gate(stacked(net, 2 * self.width, key=key_gate)),
+            modulate=Gate(stacked(learned, 2 * self.width, key=key_gate)),
             inner=self.descent(net),
             loss=loss_of(problem),
+            head=head,
         )
 
     def embed(self, problem: Problem, *, key: PRNGKeyArray) -> Any:

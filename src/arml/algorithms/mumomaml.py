@@ -31,10 +31,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.algorithms.conditioned import ConditionedOptions
 from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import InnerOptions, Shared, usual_rate
+from arml.core.inner import Shared, usual_rate
 from arml.core.learner import Conditioned, Encoder, Network
 from arml.core.losses import loss_of
 from arml.nn.modulation import film, sigmoid_gate, softmax_attention, unit_modulation
@@ -85,7 +86,7 @@ def image_encoder(channels: int, filters: int, width: int, *, key: PRNGKeyArray)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MUMOMAMLOptions(InnerOptions):
+class MUMOMAMLOptions(ConditionedOptions):
     """MUMOMAML."""
 
     modulation: Literal["sigmoid", "film", "softmax"] = "sigmoid"
@@ -99,7 +100,7 @@ class MUMOMAMLOptions(InnerOptions):
 
     def check(self) -> None:
         """Refuse options that mean nothing."""
-        self.check_inner()
+        self.check_conditioned()
         at_least(self, ("width", "layers", "filters"), 1)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:
@@ -107,13 +108,14 @@ class MUMOMAMLOptions(InnerOptions):
         key_encode, key_modulate = jax.random.split(key)
         code = self.width * (1 if len(problem.features) == 3 else 2)
         modulate = unit_modulation(net, code, MODULATIONS[self.modulation], key=key_modulate)
+        learned, head = self.headed(net, problem)
         return Conditioned(
-            net=net,
+            net=learned,
             encode=self.encoder(problem, key=key_encode),
             modulate=modulate,
-            # For the modulated network's structure, which learned rates have, too.
-            inner=self.descent(modulate(net, jnp.zeros(code, jnp.float32))),
+            inner=self.inner(net, modulate(learned, jnp.zeros(code, jnp.float32))),
             loss=loss_of(problem),
+            head=head,
         )
 
     def encoder(self, problem: Problem, *, key: PRNGKeyArray) -> Any:

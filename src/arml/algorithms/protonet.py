@@ -13,34 +13,55 @@ Differences
 - The outer rate is the other methods', constant or falling as a cosine; the authors halve theirs
   every 2,000 episodes.
 - Normalisation is that of the base network; the authors' code keeps running averages.
+- The distances may have a scale, constant or learned, as in TADAM. Without one the softmax of wide
+  features is nearly certain at first, and its gradient small.
+- The distances may be those of Simple CNAPS, in which the spread of a class counts
+  (`arml.nn.covariance`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 import equinox as eqx
-from jaxtyping import Array, PRNGKeyArray
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Cost, Method, Variant
-from arml.core.checks import classes_only
+from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
+from arml.nn.covariance import covariances, inverses, mahalanobis
 from arml.nn.networks import Body
 from arml.nn.prototypes import among, class_means, squared_distances
 
+Metric = Literal["squared", "mahalanobis"]
+
 
 class ProtoNet(MetaLearner):
-    """logits_k = -||f(x) - c_k||^2, with f the body and c_k the mean of f over class k."""
+    """logits_k = -s ||f(x) - c_k||^2, with f the body and c_k the mean of f over class k; or
+    the Mahalanobis distance in the place of the squared one."""
 
     body: Body
+    scale: float | Float[Array, ""]
+    """s."""
+    metric: Metric = eqx.field(static=True)
     ways: int = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         embed = self.body.given(support.x)
-        means, present = class_means(embed(support.x), support.y, self.ways)  # Eq. (1)
-        return Adapted(lambda x: among(present, -squared_distances(embed(x), means)))  # Eq. (2)
+        features = embed(support.x)
+        means, present = class_means(features, support.y, self.ways)  # Eq. (1)
+        distances = squared_distances
+        if self.metric == "mahalanobis":
+            precisions = inverses(covariances(features, support.y, self.ways))
+            distances = partial(mahalanobis, precisions=precisions)
+        return Adapted(
+            lambda x: among(present, -self.scale * distances(embed(x), means))  # Eq. (2)
+        )
 
     def embedding(self) -> Callable[[Array], Embedding]:
         return self.body.given
@@ -48,15 +69,29 @@ class ProtoNet(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoNetOptions:
-    """ProtoNet has none: all that it learns is the base network's body."""
+    """ProtoNet's metric: all else that it learns is the base network's body."""
+
+    scale: float = 1.0
+    """Scale of the squared distances; the paper has none."""
+    learn_scale: bool = False
+    """Learn the scale, from `scale` on."""
+    metric: Metric = "squared"
+    """The squared distance, or the regularised Mahalanobis distance, for two shots or more."""
 
     def check(self) -> None:
-        """There is nothing to refuse."""
+        """Raise `ValueError` if an option is out of range."""
+        at_least(self, ("scale",), 0, strict=True)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoNet:
-        """The learner; the body of `net` holds its only weights, so the key goes unused."""
+        """The learner; the body of `net` holds its weights, so the key goes unused."""
         classes_only("ProtoNet", problem)
-        return ProtoNet(body=net.body, ways=problem.outputs, loss=loss_of(problem))
+        return ProtoNet(
+            body=net.body,
+            scale=jnp.asarray(self.scale, jnp.float32) if self.learn_scale else self.scale,
+            metric=self.metric,
+            ways=problem.outputs,
+            loss=loss_of(problem),
+        )
 
 
 METHODS = (

@@ -14,6 +14,7 @@ Differences
   take N dimensions away, as in the authors' code.
 - Classes that a task does not have take no reference vector and no dimension.
 - The embedding is the base network without its head, not a ResNet-12 with dropout.
+- The distances may have a scale, constant or learned, as ProtoNet's may.
 - It is trained as the other methods are: on as many ways as at test, 15 queries a class, at their
   rate. The authors train on 20 ways with 8 queries, decay the weights by 5e-4 and divide the rate
   by ten after 40,000 episodes.
@@ -28,7 +29,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from arml.algorithms.method import Cost, Method
-from arml.core.checks import classes_only
+from arml.core.checks import at_least, classes_only
 from arml.core.compilation import unbatched
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
@@ -40,12 +41,14 @@ Project = Callable[[Float[Array, "n d"]], Float[Array, "n d"]]
 
 
 class TapNet(MetaLearner):
-    """logits_k = -||(f(x) - phi_k) M||^2, with M a basis of the null space of the differences
+    """logits_k = -s ||(f(x) - phi_k) M||^2, with M a basis of the null space of the differences
     between the references and the class means."""
 
     body: Body
     references: Float[Array, "ways d"]
     """Phi: one vector a class of a training task."""
+    scale: float | Float[Array, ""]
+    """s."""
     loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
@@ -69,7 +72,11 @@ class TapNet(MetaLearner):
         references = self.references[choose(means, present)]
         project = projection(differences(references, means, present), present)
         centres = project(references)
-        return Adapted(lambda x: among(present, -squared_distances(project(embed(x)), centres)))
+
+        def predict(x: Float[Array, "m *features"]) -> Float[Array, "m ways"]:
+            return among(present, -self.scale * squared_distances(project(embed(x)), centres))
+
+        return Adapted(predict)
 
     def embedding(self) -> Callable[[Array], Embedding]:
         return self.body.given
@@ -121,10 +128,16 @@ def projection(errors: Float[Array, "ways d"], present: Bool[Array, " ways"]) ->
 
 @dataclass(frozen=True, kw_only=True)
 class TapNetOptions:
-    """TapNet has none: its references have the dimension of the base network's features."""
+    """TapNet's metric: its references have the dimension of the base network's features."""
+
+    scale: float = 1.0
+    """Scale of the squared distances; the paper has none."""
+    learn_scale: bool = False
+    """Learn the scale, from `scale` on."""
 
     def check(self) -> None:
-        """There is nothing to refuse."""
+        """Raise `ValueError` if an option is out of range."""
+        at_least(self, ("scale",), 0, strict=True)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TapNet:
         """The learner with the body of `net`; references are drawn as a linear layer's weights, of
@@ -137,7 +150,12 @@ class TapNetOptions:
                 f"{ways} classes: widen the network, or lower the ways"
             )
         references = jax.nn.initializers.lecun_normal()(key, (d, ways), jnp.float32).T
-        return TapNet(body=net.body, references=references, loss=loss_of(problem))
+        return TapNet(
+            body=net.body,
+            references=references,
+            scale=jnp.asarray(self.scale, jnp.float32) if self.learn_scale else self.scale,
+            loss=loss_of(problem),
+        )
 
 
 METHODS = (

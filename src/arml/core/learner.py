@@ -85,10 +85,21 @@ class Encoder(eqx.Module):
         return None
 
 
+def the_inputs(net: Network, support: Examples) -> Examples:
+    """The encoder reads the support set itself."""
+    return support
+
+
+def the_learned_head(net: Network, support: Examples) -> Network:
+    """The task starts from the head that the network has."""
+    return net
+
+
 class Conditioned(MetaLearner):
     """Encode the support set, modulate the shared initialisation with the code, descend.
 
-    MUMOMAML, HSML, ARML and every ablation are this class with other components.
+    MUMOMAML, HSML, ARML and every ablation are this class with other components. `look` says what
+    the encoder reads of the support set, `head` with which head the task starts.
     """
 
     net: Network
@@ -96,17 +107,21 @@ class Conditioned(MetaLearner):
     modulate: Callable[[Network, Float[Array, " code"]], Network]
     inner: GradientDescent
     loss: Loss = eqx.field(static=True)
+    look: Callable[[Network, Examples], Examples] = the_inputs
+    head: Callable[[Network, Examples], Network] = the_learned_head
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        code, penalty = self.encode(support)
-        start = self.modulate(self.net, code)
+        code, penalty = self.encode(self.look(self.net, support))
+        start = self.head(self.modulate(self.net, code), support)
         adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
         return Adapted(adapted.given(support.x), penalty)
 
     def embedding(self) -> Callable[[Array], Embedding] | None:
         """The encoder's, which does not depend on the support set."""
+        if self.look is not the_inputs:  # the encoder reads what the network makes of them
+            return lambda support_x: self.net.body.given(support_x)
         embed = self.encode.embedding() if isinstance(self.encode, Encoder) else None
         return None if embed is None else lambda support_x: embed
 
     def coding(self) -> Callable[[Examples], Float[Array, " code"]]:
-        return lambda support: self.encode(support)[0]
+        return lambda support: self.encode(self.look(self.net, support))[0]

@@ -10,6 +10,7 @@ from arml.algorithms import ALGORITHMS
 from arml.core.episodes import Problem
 from arml.core.registry import Entry, Registry
 from arml.nn.networks import Conv4Options, MLPOptions
+from arml.tasks.conflict import ConflictOptions
 from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
 from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
@@ -17,6 +18,7 @@ from arml.training.step import OuterOptions
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)
 IMAGES = Problem("classification", (28, 28, 3), 5, shots=1, queries=15)
 STARTER = Problem("classification", (32, 32, 3), 5, shots=1, queries=15)
+CONFLICT = Problem("classification", (32, 32, 3), 5, shots=5, queries=15)
 VECTORS = Problem("classification", (512,), 5, shots=1, queries=15)
 BENCHMARK = Problem("classification", (84, 84, 3), 5, shots=1, queries=15)
 
@@ -50,6 +52,7 @@ TASKS: Registry[TaskFamily] = Registry(
         _tasks("functions", FunctionsOptions, REGRESSION),
         _tasks("folders", FoldersOptions, IMAGES),
         _tasks("starter", StarterOptions, STARTER),
+        _tasks("starter-conflict", ConflictOptions, CONFLICT),
         _tasks("prepared", StoreOptions, BENCHMARK),
         _tasks("vectors", VectorsOptions, VECTORS),
     ],

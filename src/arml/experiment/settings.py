@@ -10,6 +10,7 @@ from arml.core.episodes import Problem
 from arml.experiment.options import Experiment
 from arml.experiment.parts import (
     BENCHMARK,
+    CONFLICT,
     IMAGES,
     NETWORKS,
     REGRESSION,
@@ -19,6 +20,7 @@ from arml.experiment.parts import (
     TaskFamily,
 )
 from arml.nn.networks import Conv4Options, MLPOptions
+from arml.tasks.conflict import ConflictOptions
 from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
 from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
@@ -149,6 +151,12 @@ OWN: dict[str, Setting] = {
             STARTER,
             "The pictures in the package, also blurred and in pencil, nine families",
             small_images("starter-art", StarterOptions(art=True)),
+            SMALL,
+        ),
+        Setting(
+            CONFLICT,
+            "The pictures in the package under two questions each, six families",
+            small_images("starter-conflict", ConflictOptions()),
             SMALL,
         ),
         Setting(

@@ -1,6 +1,7 @@
 """Embeddings E of a task's samples: `Examples -> [n, d]`."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,6 +19,19 @@ Activation = Callable[[Array], Array]
 def linear_units(x: Array) -> Array:
     """No activation."""
     return x
+
+
+class BodyFeatures(eqx.Module):
+    """The base network's own features in the place of the inputs: its encoder is as good as the
+    network is. No gradient goes back through them."""
+
+    def __call__(self, net: Any, support: Examples) -> Examples:
+        return Examples(jax.lax.stop_gradient(net.body(support.x)), support.y)
+
+
+def the_inputs_themselves(support: Examples) -> Float[Array, "n d"]:
+    """No embedding: the inputs are features already."""
+    return support.x
 
 
 class PairEmbedding(eqx.Module):

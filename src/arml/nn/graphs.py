@@ -131,6 +131,15 @@ class MetaKnowledgeGraph(eqx.Module):
         difference = (prototypes[:, None] - self.vertices[None]) / self.gamma_s
         return jax.nn.softmax(-jnp.sum(jnp.square(difference), axis=-1) / 2, axis=1)  # Eq. (6)
 
+    def surprise(self, prototypes: Float[Array, "prototypes d"]) -> Float[Array, ""]:
+        """The negative log-likelihood of the prototypes under a mixture of Gaussians of standard
+        deviation gamma_s around the vertices, without its constant; the mean over prototypes. Its
+        gradient is that of soft k-means: a vertex moves towards the prototypes that read it."""
+        difference = (prototypes[:, None] - self.vertices[None]) / self.gamma_s
+        exponents = -jnp.sum(jnp.square(difference), axis=-1) / 2
+        mixture = jax.nn.logsumexp(exponents, axis=1) - jnp.log(len(self.vertices))
+        return -jnp.mean(mixture)
+
     def __call__(self, prototypes: Float[Array, "prototypes d"]) -> Reading:
         links = self.links(prototypes)
         adjacency = jnp.block(

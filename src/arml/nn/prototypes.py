@@ -56,6 +56,24 @@ class SoftClusters(eqx.Module):
         return self.assignment(e).T @ f  # Eq. (3)
 
 
+class Spread(eqx.Module):
+    """One prototype a task: of each feature, the share of its variance that lies between classes
+    (the correlation ratio, from 0 to 1). It shows which features tell the classes apart. Class
+    means alone cannot show this; it takes the spread within classes, so two shots or more."""
+
+    ways: int = eqx.field(static=True)
+
+    def __call__(
+        self, e: Float[Array, "n d"], f: Float[Array, "n d"], y: Int[Array, " n"]
+    ) -> Float[Array, "1 d"]:
+        means, _ = class_means(e, y, self.ways)
+        within = jnp.mean(jnp.square(e - means[y]), axis=0)
+        total = jnp.var(e, axis=0)
+        # A feature that hardly varies at all has no share.
+        least = 0.01 * jnp.mean(total) + 1e-12
+        return ((total - within) / (total + least))[None]
+
+
 def sample_mean(
     e: Float[Array, "n d"], f: Float[Array, "n d"], y: Shaped[Array, "n *targets"]
 ) -> Float[Array, "1 d"]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -24,17 +25,19 @@ class Trace(NamedTuple):
     prototypes: Float[Array, "prototypes d"]
     reading: Reading | None
     raw: Float[Array, " code"]
-    """q, the code of the task before it reads."""
+    """q, the code of the task before it reads; its reading a, where that is the code."""
     enriched: Float[Array, " code"] | None
     """t, the code of what it read."""
     penalties: tuple[Float[Array, ""], Float[Array, ""] | float]
-    """L_q and L_t."""
+    """L_q and L_t; the prototypes' surprise at the vertices, where the reading is the code."""
 
 
 class Relational(Encoder):
     """ARML's task encoder: embed, structure, read the meta-knowledge graph, summarise.
 
-    `sequence` chooses what the first autoencoder reads: the prototypes, or the samples.
+    `sequence` chooses what the first autoencoder reads: the prototypes, or the samples. Without
+    autoencoders (`summarise` is None) the code is the reading itself, for templates: how much the
+    task's prototypes read each vertex, on average. The vertices then stand where prototypes are.
     """
 
     embed: Callable[[Examples], Float[Array, "n d"]]
@@ -43,7 +46,7 @@ class Relational(Encoder):
     """F of Eq. (3); None where it is E."""
     structure: Structure
     sequence: Callable[[Array, Array], Float[Array, "m features"]] = eqx.field(static=True)
-    summarise: Summary
+    summarise: Summary | None
     graph: MetaKnowledgeGraph | None
     summarise_reading: Summary | None
     mu_1: float
@@ -54,12 +57,22 @@ class Relational(Encoder):
         embeddings = self.embed(support)
         values = embeddings if self.embed_values is None else self.embed_values(support)
         prototypes = self.structure(embeddings, values, support.y)  # Eq. (2), (3)
+        if self.summarise is None:
+            return self._read(embeddings, prototypes)
         raw, loss_q = self.summarise(self.sequence(embeddings, prototypes))  # Eq. (8)
         if self.graph is None or self.summarise_reading is None:
             return Trace(embeddings, prototypes, None, raw, None, (loss_q, 0.0))
         reading = self.graph(prototypes)  # Eq. (4) to (7)
         enriched, loss_t = self.summarise_reading(reading.prototypes)  # Eq. (9)
         return Trace(embeddings, prototypes, reading, raw, enriched, (loss_q, loss_t))
+
+    def _read(self, embeddings: Float[Array, "n d"], prototypes: Float[Array, "k d"]) -> Trace:
+        assert self.graph is not None
+        reading = self.graph(prototypes)
+        links = self.graph.links(reading.prototypes) if self.graph.propagate else reading.links
+        surprise = self.graph.surprise(jax.lax.stop_gradient(prototypes))
+        code = jnp.mean(links, axis=0)  # Eq. (6)
+        return Trace(embeddings, prototypes, reading, code, None, (surprise, 0.0))
 
     def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""]]:
         trace = self.trace(support)

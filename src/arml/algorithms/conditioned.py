@@ -1,0 +1,40 @@
+"""Options of every conditioned method: the inner loop, and the head that a task starts from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from arml.core.checks import at_least, classes_only
+from arml.core.episodes import Examples, Problem
+from arml.core.inner import GradientDescent, InnerOptions
+from arml.core.learner import Network, the_learned_head
+from arml.nn.heads import headless, prototype_head
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionedOptions(InnerOptions):
+    """The inner loop and the head of a conditioned method."""
+
+    head: Literal["learned", "prototypes"] = "learned"
+    """Head that a task starts from: one that all tasks share, or the task's own prototypes."""
+    head_scale: float = 0.05
+    """Scale of the distances to prototypes, from which it is learned on."""
+
+    def check_conditioned(self) -> None:
+        """Raise `ValueError` if an option is out of range."""
+        self.check_inner()
+        at_least(self, ("head_scale",), 0, strict=True)
+
+    def headed(
+        self, net: Network, problem: Problem
+    ) -> tuple[Network, Callable[[Network, Examples], Network]]:
+        """The network as it is learned, and what gives it the head that a task starts from."""
+        if self.head == "learned":
+            return net, the_learned_head
+        classes_only("a head of prototypes", problem)
+        return headless(net), prototype_head(self.head_scale, problem.outputs)
+
+    def inner(self, net: Network, modulated: Any) -> GradientDescent:
+        """The inner loop for a network like `net` once it is modulated."""
+        # Learned rates have the structure of what descends: the modulated body, and a head.
+        return self.descent(replace(modulated, head=net.head))

@@ -1,0 +1,81 @@
+"""Proto-MAML: MAML whose head starts, for each task, from the task's prototypes. Before the first
+inner step it is ProtoNet; then body and head descend together. The prototypes are part of what the
+outer loop differentiates, so the body learns to start well and to descend well.
+
+[1] Triantafillou et al., Meta-Dataset: A Dataset of Datasets for Learning to Learn from Few
+    Examples, ICLR 2020, section 3.
+[2] The authors' code, google-research/meta-dataset (TensorFlow 1).
+
+Differences
+- The distances have a scale s, so that w_k = 2 s c_k and b_k = -s |c_k|^2. It is learned from .05
+  on; the paper has 1.
+- The gradient is of second order, as in MAML here; the paper's is of first order.
+- The inner rate is that of the other methods, on mean losses; the paper searches for rate and
+  steps.
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+from jaxtyping import PRNGKeyArray
+
+from arml.algorithms.method import Cost, Method
+from arml.core.checks import at_least, classes_only
+from arml.core.episodes import Examples, Problem
+from arml.core.inner import GradientDescent, InnerOptions, usual_rate
+from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.losses import loss_of
+from arml.nn.heads import PrototypeHead, headless, prototype_head
+
+
+class ProtoMAML(MetaLearner):
+    """theta' = theta - rate * grad L_support(theta), repeated, from a head made of prototypes."""
+
+    net: Network
+    """The body; a task makes the head."""
+    head: PrototypeHead
+    inner: GradientDescent
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        start = self.head(self.net, support)
+        adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
+        return Adapted(adapted.given(support.x))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtoMAMLOptions(InnerOptions):
+    """Proto-MAML."""
+
+    scale: float = 0.05
+    """Scale of the squared distances, from which it is learned on."""
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is out of range."""
+        self.check_inner()
+        at_least(self, ("scale",), 0, strict=True)
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoMAML:
+        """The learner; `net` holds its weights but those of the head, so the key goes unused."""
+        classes_only("Proto-MAML", problem)
+        return ProtoMAML(
+            net=headless(net),
+            head=prototype_head(self.scale, problem.outputs),
+            inner=self.descent(net),
+            loss=loss_of(problem),
+        )
+
+
+METHODS = (
+    Method(
+        name="proto-maml",
+        title="Proto-MAML",
+        options_class=ProtoMAMLOptions,
+        about="Proto-MAML: MAML whose head starts from the task's prototypes.",
+        paper="Triantafillou et al., ICLR 2020",
+        year=2020,
+        preset=lambda problem: ProtoMAMLOptions(inner_rate=usual_rate(problem)),
+        kinds=("classification",),
+        cost=lambda options: Cost(images=1.1),
+    ),
+)

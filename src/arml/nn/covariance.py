@@ -1,0 +1,69 @@
+"""Distances in which the spread of a class counts: the regularised Mahalanobis distance.
+
+d_k(f) = (f - c_k)^T Q_k^-1 (f - c_k), Q_k = l_k S_k + (1 - l_k) S + I, l_k = n_k / (n_k + 1): here
+S_k is the covariance of class k, S that of all the task's examples. Directions in which the
+examples of a class differ count for less.
+
+[1] Bateni, Goyal, Masrani, Wood and Sigal, Improved Few-Shot Visual Classification, CVPR 2020
+    (Simple CNAPS). Equation numbers are this paper's.
+
+Differences
+- One example has no covariance: for a class of one shot Q_k is the identity, the plain distance.
+  The paper takes S for it, whose largest directions are those that tell the classes apart.
+- Covariances divide by the number of examples, so that a class of any size has one.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from arml.core.compilation import unbatched
+from arml.nn.prototypes import class_means
+
+
+@jax.custom_jvp
+def inverse(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """The inverse; its derivatives are products of itself."""
+    return unbatched(jnp.linalg.inv)(matrix)
+
+
+@inverse.defjvp
+def _inverse_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    inverted = inverse(primals[0])
+    return inverted, -inverted @ tangents[0] @ inverted
+
+
+def inverses(matrices: Float[Array, "ways d d"]) -> Float[Array, "ways d d"]:
+    """The inverse of each matrix."""
+    return jax.vmap(inverse)(matrices)
+
+
+def covariances(
+    features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
+) -> Float[Array, "ways d d"]:
+    """Q_k of each class. Eq. (2)."""
+    n, d = features.shape
+    member = jax.nn.one_hot(y, ways, axis=0, dtype=features.dtype)
+    count = jnp.sum(member, axis=1)
+    means, _ = class_means(features, y, ways)
+    away = features - jnp.mean(features, axis=0)
+    task = away.T @ away / n
+
+    def of_class(weights: Array, size: Array, mean: Array) -> Array:
+        apart = features - mean
+        own = (weights[:, None] * apart).T @ apart / jnp.maximum(size, 1)
+        share = size / (size + 1)
+        known = share * own + (1 - share) * task  # Eq. (2)
+        return jnp.where(size > 1, known, 0) + jnp.eye(d, dtype=features.dtype)
+
+    return jax.vmap(of_class)(member, count, means)
+
+
+def mahalanobis(
+    x: Float[Array, "n d"],
+    means: Float[Array, "ways d"],
+    precisions: Float[Array, "ways d d"],
+) -> Float[Array, "n ways"]:
+    """d_k of each query, with the precisions Q_k^-1."""
+    away = x[:, None] - means[None]
+    return jnp.sum(jnp.einsum("nkd,kde->nke", away, precisions) * away, axis=-1)

@@ -1,0 +1,49 @@
+"""Heads made of a task's prototypes: the linear classifier that is the nearest class mean.
+
+-s |f - c_k|^2 = 2 s c_k . f - s |c_k|^2 - s |f|^2, and the last term is the same for every class.
+So the head of weights w_k = 2 s c_k and biases b_k = -s |c_k|^2 has ProtoNet's softmax before the
+first inner step, where a head that all tasks share knows nothing of the classes.
+
+[1] Triantafillou et al., Meta-Dataset: A Dataset of Datasets for Learning to Learn from Few
+    Examples, ICLR 2020, section 3 (Proto-MAML).
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from arml.core.episodes import Examples
+from arml.nn.networks import Linear
+from arml.nn.prototypes import ABSENT, class_means
+
+
+class PrototypeHead(eqx.Module):
+    """Gives a network the head that its features of the support set make."""
+
+    scale: float | Float[Array, ""]
+    """s: a float is a constant, an array is learned."""
+    ways: int = eqx.field(static=True)
+
+    def __call__(self, net: Any, support: Examples) -> Any:
+        means, present = class_means(net.body(support.x), support.y, self.ways)
+        biases = -self.scale * jnp.sum(jnp.square(means), axis=1)
+        head = Linear(2 * self.scale * means.T, jnp.where(present, biases, ABSENT))
+        return replace(net, head=head)
+
+
+def to_be_made(features: Float[Array, "*n units"]) -> Float[Array, "*n outputs"]:
+    """In the place of a head that each task makes."""
+    raise AssertionError("a network without a head predicts nothing")
+
+
+def headless(net: Any) -> Any:
+    """The network without its head, which a task's prototypes will make: nothing learns it."""
+    return replace(net, head=to_be_made)
+
+
+def prototype_head(scale: float, ways: int) -> PrototypeHead:
+    """The head with a learned scale, from `scale` on."""
+    return PrototypeHead(jnp.asarray(scale, jnp.float32), ways)

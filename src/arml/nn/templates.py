@@ -1,0 +1,49 @@
+"""Templates: every vertex of the meta-knowledge graph owns a modulation of the base network, and a
+task blends them by how much it reads each vertex.
+
+h <- h (1 + sum_v a_v Gamma_v) + sum_v a_v B_v after each normalisation, with a the task's reading
+(the mean over its prototypes of Eq. 6); a vertex has one number of Gamma and one of B for each
+unit. All start at zero: the base network is as it is until the templates have learned something.
+
+The idea is that of FLUTE [1], whose templates belong to named data sets. Here they belong to
+vertices, and nobody names the families.
+
+[1] Triantafillou, Larochelle, Zemel and Dumoulin, Learning a Universal Template for Few-shot
+    Dataset Generalization, ICML 2021.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from arml.core.inner import Shared
+from arml.nn.networks import Film
+
+
+class Templates(eqx.Module):
+    """Gamma and B, `[vertices, units]` for each block."""
+
+    scales: tuple[Float[Array, "vertices _"], ...]
+    shifts: tuple[Float[Array, "vertices _"], ...]
+
+    def __call__(self, net: Any, reading: Float[Array, " vertices"]) -> Any:
+        films = tuple(
+            Film(Shared(1 + reading @ scale), Shared(reading @ shift))
+            for scale, shift in zip(self.scales, self.shifts, strict=True)
+        )
+        return eqx.tree_at(
+            lambda net: tuple(block.film for block in net.body.blocks),
+            net,
+            films,
+            is_leaf=lambda node: node is None,
+        )
+
+
+def templates(net: Any, vertices: int) -> Templates:
+    """The templates of `vertices` vertices for the blocks of `net`, all zero."""
+    zeros = tuple(
+        jnp.zeros((vertices, block.layer.bias.size), jnp.float32) for block in net.body.blocks
+    )
+    return Templates(zeros, zeros)

@@ -1,0 +1,157 @@
+"""`starter-conflict`: the package's pictures under two questions each, in six families."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import UInt8
+
+from arml.core.episodes import Problem
+from arml.datasets.folders import ImageFamily
+from arml.datasets.splits import PARTS, Split
+from arml.datasets.starter import SIZE, load_starter
+from arml.tasks.options import Progress, Splits, check_episodes, ways_of
+from arml.tasks.questions import QuestionEpisodes, Source, styles_of
+
+QUESTIONS: dict[str, tuple[str, bool, bool]] = {
+    f"{name}-{question}": (name, texture, style)
+    for name, content, texture in (
+        ("glyphs", "character", False),
+        ("icons", "concept", False),
+        ("textures", "material", True),
+    )
+    for question, style in ((content, False), ("style", True))
+}
+"""Each family's pictures, whether these are textures, and whether it asks for their style."""
+
+
+@dataclass(frozen=True)
+class ConflictOptions:
+    """Image episodes from the starter pictures under conflicting questions: what is shown, or in
+    which style."""
+
+    shots: int = 5
+    """Support images a class."""
+    ways: int = 5
+    """Classes of a task."""
+    train_ways: int = 0
+    """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
+    queries: int = 15
+    """Query images a class."""
+    families: tuple[str, ...] = ()
+    """The families that tasks are drawn from; none for all six."""
+
+    @property
+    def size(self) -> int:
+        """Pixels a side of an image."""
+        return SIZE
+
+    def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
+        """The tasks of the published split: nothing is written."""
+        self.check()
+        pictures, parts = load_starter()
+        train, validation, test = (
+            question_episodes(
+                pictures,
+                parts,
+                part=part,
+                names=self.families or tuple(QUESTIONS),
+                ways=ways_of(self, part),
+                shots=self.shots,
+                queries=self.queries,
+            )
+            for part in PARTS
+        )
+        return Splits(train, validation, test, {family.name: family.digest for family in pictures})
+
+    def check(self) -> None:
+        """Raise `ValueError` for options that are out of range, before any data is read."""
+        check_episodes(self)
+        for name in self.families:
+            if name not in QUESTIONS:
+                raise ValueError(
+                    f"expected families of {', '.join(QUESTIONS)}, got {name!r}; choose among them"
+                )
+        if len(set(self.families)) < len(self.families):
+            raise ValueError(
+                f"expected each family once, got {', '.join(self.families)}; leave repetitions out"
+            )
+
+
+def question_episodes(
+    pictures: list[ImageFamily],
+    split: Split,
+    *,
+    part: str,
+    names: tuple[str, ...],
+    ways: int,
+    shots: int,
+    queries: int,
+) -> QuestionEpisodes:
+    """Tasks of the families `names` (keys of `QUESTIONS`) over one part of the classes.
+
+    **Raises** `ValueError` in one line where the pictures or classes of a part are too few.
+    """
+    by_name = {family.name: family for family in pictures}
+    each = int(pictures[0].counts[0])
+    styles = styles_of(part)
+    if shots + queries > each:
+        raise ValueError(
+            f"expected at most {each} shots and queries of a class, got {shots} + {queries}; lower "
+            "one of them"
+        )
+    pieces: list[UInt8[np.ndarray, "n size size"]] = []
+    places: dict[str, tuple[int, int]] = {}
+    for name, texture, _ in (QUESTIONS[name] for name in names):
+        if name not in places:
+            shown = _of_part(by_name[name], split[name][part])
+            places[name] = sum(map(len, pieces)), len(shown) // each
+            pieces.append(shown if texture else dark_on_light(shown))
+    numbers = [len(styles) if style else places[name][1] for name, _, style in _asked(names)]
+    fewest = min(
+        [*numbers, *(classes * each // (shots + queries) for _, classes in places.values())]
+    )
+    if fewest < ways:
+        raise ValueError(
+            f"expected at least {ways} {part} classes for {ways}-way tasks, got {fewest}; lower "
+            "the ways"
+        )
+    return QuestionEpisodes(
+        families=names,
+        problem=Problem("classification", (SIZE, SIZE, 3), ways, shots, queries, sum(numbers)),
+        each=each,
+        pixels=jnp.asarray(np.concatenate(pieces)),
+        sources=Source(
+            jnp.asarray([places[name][0] for name, _, _ in _asked(names)]),
+            jnp.asarray([places[name][1] for name, _, _ in _asked(names)]),
+            jnp.asarray([texture for _, texture, _ in _asked(names)]),
+        ),
+        asks_style=jnp.asarray([style for _, _, style in _asked(names)]),
+        first_class=jnp.asarray(np.cumsum(numbers) - numbers),
+        styles=jnp.asarray(styles),
+    )
+
+
+def _asked(names: tuple[str, ...]) -> list[tuple[str, bool, bool]]:
+    return [QUESTIONS[name] for name in names]
+
+
+def _of_part(family: ImageFamily, classes: object) -> UInt8[np.ndarray, "n size size"]:
+    """The grey pictures of those classes."""
+    wanted = set(classes)  # type: ignore[call-overload]
+    chosen = [i for i, name in enumerate(family.classes) if name in wanted]
+    first = family.first
+    return np.concatenate(
+        [family.images[first[i] : first[i] + family.counts[i], ..., 0] for i in chosen]
+    )
+
+
+def dark_on_light(
+    pictures: UInt8[np.ndarray, "n size size"],
+) -> UInt8[np.ndarray, "n size size"]:
+    """The pictures with dark ink on light paper: a tenth of the starter's drawings are the other
+    way round. The border of a drawing is paper."""
+    border = np.concatenate([pictures[:, [0, -1]], pictures[:, :, [0, -1]].swapaxes(1, 2)], axis=1)
+    dark = np.median(border, axis=(1, 2)) < 128
+    return np.where(dark[:, None, None], 255 - pictures, pictures)

@@ -1,0 +1,38 @@
+"""The head of prototypes is the nearest class mean."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from arml.core.episodes import Examples, Problem
+from arml.nn.heads import headless, prototype_head
+from arml.nn.networks import MLPOptions
+from arml.nn.prototypes import ABSENT
+
+KEY = jax.random.key(0)
+PROBLEM = Problem("classification", (4,), 3, 2, 5)
+
+
+def support(y: list[int]) -> Examples:
+    return Examples(jax.random.normal(KEY, (len(y), 4)), jnp.asarray(y))
+
+
+@pytest.mark.parametrize("scale", [0.05, 2.0])
+def test_its_softmax_is_that_of_the_scaled_distances(scale):
+    """Against distances in float64, example by example."""
+    net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))
+    given = support([2, 0, 1, 1, 0, 2, 2])
+    x = jax.random.normal(jax.random.key(1), (6, 4))
+    ours = jax.nn.softmax(prototype_head(scale, 3)(net, given)(x))
+    f, c = np.asarray(net.body(given.x), np.float64), np.asarray(net.body(x), np.float64)
+    means = [f[np.asarray(given.y) == k].mean(axis=0) for k in range(3)]
+    away = np.exp([[-scale * np.sum((row - mean) ** 2) for mean in means] for row in c])
+    np.testing.assert_allclose(ours, away / away.sum(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
+
+
+def test_classes_that_a_task_lacks_take_no_part():
+    net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))
+    logits = prototype_head(0.5, 4)(net, support([0, 2, 2]))(jnp.ones((2, 4)))
+    assert np.all(logits[:, jnp.array([1, 3])] <= ABSENT / 2)
+    np.testing.assert_array_equal(jax.nn.softmax(logits)[:, jnp.array([1, 3])], 0)
