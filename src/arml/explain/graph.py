@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 from arml.core.episodes import Task, TaskDistribution
 from arml.explain.tasks import by_family, each_test_task, finite
 from arml.nn.graphs import MetaKnowledgeGraph
-from arml.nn.prototypes import ClassMeans, SoftClusters, sample_mean
+from arml.nn.prototypes import ClassMeans, SoftClusters, Spread, sample_mean
 from arml.nn.relational import Relational
 
 
@@ -69,6 +69,8 @@ def prototype_names(structure: Any, count: int) -> list[str]:
     """What each prototype stands for. Classes and samples are numbered within their task."""
     if structure is sample_mean:
         return ["all samples"]
+    if type(structure) is Spread:
+        return ["spread"]
     kinds: dict[type, str] = {ClassMeans: "class", SoftClusters: "cluster"}
     kind = kinds.get(type(structure), "sample")
     return [f"{kind} {i}" for i in range(count)]

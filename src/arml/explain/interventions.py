@@ -8,6 +8,7 @@ what the trained learner uses, not what another one could do without.
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
@@ -16,6 +17,7 @@ from arml.core.episodes import TaskDistribution
 from arml.core.learner import Conditioned
 from arml.core.losses import score_of
 from arml.nn.graphs import MetaKnowledgeGraph, Relations
+from arml.nn.templates import Templates
 from arml.report.statistics import Comparison, difference_of, holm
 from arml.training.evaluate import Scores, evaluate
 
@@ -28,7 +30,8 @@ def without(graph: MetaKnowledgeGraph, kept: Int[Array, " kept"]) -> MetaKnowled
 def unlinked(graph: MetaKnowledgeGraph) -> MetaKnowledgeGraph:
     """The graph without links between its vertices."""
     # A sigmoid of minus infinity, near enough: the same structure, so the same program.
-    assert isinstance(graph.connect, Relations)
+    if not isinstance(graph.connect, Relations):
+        return graph
     dense = graph.connect.dense
     silent = eqx.tree_at(
         lambda d: (d.weight, d.bias),
@@ -48,8 +51,8 @@ def interventions(
     and for each family.
     """
 
-    def scored(graph: MetaKnowledgeGraph) -> Scores:
-        changed = eqx.tree_at(lambda m: m.encode.graph, learner, graph)
+    def scored(graph: MetaKnowledgeGraph, modulate: Any = learner.modulate) -> Scores:
+        changed = eqx.tree_at(lambda m: (m.encode.graph, m.modulate), learner, (graph, modulate))
         return evaluate(changed, tasks, split="test", n=n, chunk=chunk)
 
     graph = learner.encode.graph  # type: ignore[attr-defined]
@@ -58,11 +61,12 @@ def interventions(
     sign = 1 if metric == "mse" else -1
     count = len(graph.vertices)
     removed = [scored(unlinked(graph))]
-    if count > 1:
-        removed += [
-            scored(without(graph, jnp.asarray([j for j in range(count) if j != i])))
-            for i in range(count)
-        ]
+    for i in range(count if count > 1 else 0):
+        kept = jnp.asarray([j for j in range(count) if j != i])
+        modulate = learner.modulate
+        if isinstance(modulate, Templates):  # a vertex owns a row
+            modulate = jax.tree.map(lambda rows, kept=kept: rows[kept], modulate)
+        removed.append(scored(without(graph, kept), modulate))
     named = {"all": np.ones(n, bool)}
     named |= {name: whole.families == i for i, name in enumerate(tasks.families)}
     found = [

@@ -1,12 +1,19 @@
 """Ways to look inside a learner, by what a method's entry in the registry calls them."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-from arml.core.episodes import TaskDistribution
+import equinox as eqx
+from jaxtyping import PRNGKeyArray
+
+from arml.core.episodes import Examples, Problem, Task, TaskDistribution
+from arml.core.learner import the_inputs
 from arml.explain.graph import found_in
 from arml.explain.interventions import interventions
 from arml.explain.nearest import nearest
 from arml.explain.others import codes, masks, tree
+from arml.nn.prototypes import units
 from arml.results.folder import RunError
 
 Found = tuple[dict[str, Any], dict[str, bytes]]
@@ -30,15 +37,37 @@ def graph(learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, interven
             "expected a meta-knowledge graph of one or more vertices, got a run with vertices 0; "
             "name a run of ARML that was trained with vertices"
         )
-    found = found_in(encoder, encoder.graph, tasks, n=n, chunk=chunk)
+    seen = tasks if learner.look is the_inputs else as_features(learner, tasks)
+    found = found_in(encoder, encoder.graph, seen, n=n, chunk=chunk)
     if intervene:
         found["interventions"] = interventions(learner, tasks, n=n, chunk=chunk)
-    if len(tasks.problem.features) != 3:
+    if len(seen.problem.features) != 3:
         return found, {}
     entries, strips = nearest(encoder, tasks, n=n, chunk=chunk)
     names = [f"nearest-V{i}.png" for i in range(len(strips))]
     found["nearest"] = {"images": entries, "files": names}
     return found, dict(zip(names, strips, strict=True))
+
+
+class Seen(TaskDistribution):
+    """The tasks with support sets as the encoder of a learner sees them: features, not pictures."""
+
+    families: tuple[str, ...] = eqx.field(static=True)
+    problem: Problem = eqx.field(static=True)
+    tasks: TaskDistribution
+    look: Callable[[Any, Examples], Examples]
+    net: Any
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        task = self.tasks.sample(key)
+        return task._replace(support=self.look(self.net, task.support))
+
+
+def as_features(learner: Any, tasks: TaskDistribution) -> Seen:
+    """The tasks as the encoder of a learner sees them that reads its network's features."""
+    width = units(learner.net.body, tasks.problem.features)
+    problem = replace(tasks.problem, features=(width,))
+    return Seen(tasks.families, problem, tasks, learner.look, learner.net)
 
 
 def of_tree(learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, **_: Any) -> Found:

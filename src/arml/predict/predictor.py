@@ -205,7 +205,7 @@ class Predictor:
         learner = self.portable.learner
         if not isinstance(learner, Conditioned) or not isinstance(learner.encode, Relational):
             return None
-        return _trace(learner.encode, self._support())
+        return _trace(learner, self._support())
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the learner's, and `support.safetensors`.
@@ -276,5 +276,6 @@ def load_predictor(folder: Path | str) -> Predictor:
 
 
 @short
-def _trace(encode: Relational, support: Examples) -> Trace:
-    return encode.trace(support)
+def _trace(learner: Conditioned, support: Examples) -> Trace:
+    assert isinstance(learner.encode, Relational)
+    return learner.encode.trace(learner.look(learner.net, support))
