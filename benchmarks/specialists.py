@@ -114,7 +114,10 @@ def scores(folder: Path, cell: Cell, *, tasks: int) -> dict[str, Any]:
         for name, one in learners.items():
             values = evaluate(one, split.validation, split="validation", n=tasks, chunk=1).values
             key = f"{family}, {name}" if name else family
-            found[key] = {"mean": float(values.mean()), "values": np.round(values, 3).tolist()}
+            found[key] = {
+                "mean": float(values.mean()),
+                "values": " ".join(f"{v:.3f}" for v in values),
+            }
     return {
         "families": found,
         "readings": {family: np.round(r, 3).tolist() for family, r in readings.items()},
