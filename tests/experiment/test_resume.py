@@ -202,23 +202,80 @@ def cut(checkpoint):
             path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def test_a_truncated_checkpoint_is_named_and_the_one_before_it_serves(copy, whole, capsys):
+def flip(checkpoint):
+    """Alter one bit in the middle of each file that holds arrays."""
+    for path in (checkpoint / "default").glob("**/d/*"):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+
+
+def forget(checkpoint):
+    """Remove the digests, as if an older version had written it."""
+    path = checkpoint / "_CHECKPOINT_METADATA"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "custom_metadata": None}))
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("damage", [cut, flip, forget])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_serves(copy, whole, capsys, damage):
     newest = copy / "checkpoints" / str(STEPS)
-    cut(newest)
+    damage(newest)
+    # A score of another step than the last must not be taken for one of the whole run.
     assert main(["evaluate", str(copy)]) == 2
-    assert f"{newest} cannot be read" in capsys.readouterr().err
-    shutil.rmtree(newest)
+    assert f"the checkpoint {newest} " in capsys.readouterr().err
+    assert train(copy) == 0
+    said = capsys.readouterr().err
+    assert said.startswith(f"arml: warning: the checkpoint {newest} ")
+    assert f"going on from the checkpoint of step {STEPS - 20}" in said
+    assert_same_run(whole, copy)
+    assert [path.name for path in (copy / "damaged").iterdir()] == [str(STEPS)]
+
+
+def test_a_run_of_which_no_checkpoint_can_be_read_is_not_begun_anew(copy, capsys):
+    before = (copy / "metrics.jsonl").read_bytes()
+    for checkpoint in (copy / "checkpoints").glob("[0-9]*"):
+        flip(checkpoint)
+    assert "no other checkpoint is left" in refused(capsys, copy)
+    assert (copy / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew(copy, capsys, older):
+    before = (copy / "metrics.jsonl").read_bytes()
+    shutil.rmtree(copy / "checkpoints")
+    if older:
+        (copy / "manifest.json").unlink()
+    assert "its checkpoints are gone" in refused(capsys, copy)
+    assert (copy / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_run_of_an_older_version_has_no_digests_and_goes_on(copy, whole):
+    shutil.rmtree(copy / "checkpoints" / str(STEPS))
+    forget(copy / "checkpoints" / str(STEPS - 20))
+    (copy / "manifest.json").unlink()
     assert train(copy) == 0
     assert_same_run(whole, copy)
 
 
-def test_an_unfinished_run_with_a_truncated_checkpoint_is_not_trained_on(copy, capsys):
-    before = (copy / "metrics.jsonl").read_bytes()
+def test_the_checkpoint_of_another_network_is_refused(copy, capsys):
+    """Orbax alone would load its arrays whatever their shapes."""
+    path = copy / "config.json"
+    path.write_text(path.read_text().replace('"hidden": [\n        8', '"hidden": [\n        9'))
+    assert main(["evaluate", str(copy)]) == 2
+    assert "is of another learner: expected " in capsys.readouterr().err
+    for checkpoint in (copy / "checkpoints").glob("[0-9]*"):
+        forget(checkpoint)
+    (copy / "manifest.json").unlink()
+    assert main(["evaluate", str(copy)]) == 2
+    assert "is of another learner: expected " in capsys.readouterr().err
     shutil.rmtree(copy / "checkpoints" / str(STEPS))
-    newest = copy / "checkpoints" / str(STEPS - 20)
-    cut(newest)
-    assert f"{newest} cannot be read" in refused(capsys, copy)
-    assert (copy / "metrics.jsonl").read_bytes() == before
+    assert "is of another learner: expected " in refused(capsys, copy, "--hidden", "9")
+
+
+@pytest.mark.parametrize("place", ["/", ""])
+def test_a_place_that_is_no_folder_of_its_own_is_refused(capsys, place):
+    assert "expected a folder of the run's own" in refused(capsys, place)
 
 
 def test_a_run_without_checkpoints_says_so(copy, capsys):

@@ -3,10 +3,12 @@
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 from arml.cli.console import INTERRUPTED, UsageError
 
@@ -90,8 +92,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     complain = partial(print, file=sys.stderr)
+
+    def warn(message: Warning | str, *about: Any, **more: Any) -> None:
+        complain(f"arml: warning: {' '.join(str(message).split())}")
+
     try:
-        return dispatch([argument for argument in given if argument != "--debug"])
+        with warnings.catch_warnings():
+            warnings.showwarning = warn
+            return dispatch([argument for argument in given if argument != "--debug"])
     except SystemExit as end:
         return int(end.code or 0)
     except KeyboardInterrupt:

@@ -42,7 +42,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     options: EvaluateOptions = parse(EvaluateOptions, arguments, prog="arml evaluate")
     from arml.experiment.scoring import difference, score
     from arml.report.tables import terminal_table
-    from arml.results.folder import write_json
+    from arml.results.folder import write_json, write_result
     from arml.training.devices import own_cores
 
     console = Console()
@@ -70,7 +70,8 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     usual = options.split == "test" and options.steps is None and options.against is None
     out = options.out or (options.folder / "result.json" if usual else None)
     if out is not None:
-        write_json(out, result)
+        # Beside a file of the user's own, no other is wanted.
+        (write_result if out.parent == options.folder else write_json)(out, result)
     if options.json:
         print_json(result)
         return 0

@@ -15,7 +15,7 @@ from tyro.conf import arg
 from arml.cli.console import INTERRUPTED, Display, Stop, TensorBoard, UsageError, say
 from arml.cli.options import Field, read, recipe_at
 from arml.experiment import Experiment, run
-from arml.experiment.folder import check_claim
+from arml.experiment.folder import check_claim, check_place
 from arml.experiment.recipes import recipe
 from arml.results.folder import load_run
 from arml.training import checkpoint
@@ -132,13 +132,14 @@ def train_command(arguments: Sequence[str]) -> int:
         )
     with together():
         experiment.check()
+        check_place(folder)
         check_claim(experiment, folder)
 
     # One process speaks for all of a run.
     console = Console(quiet=not leads())
     for line in lines:
         say(console, line)
-    if alone() and checkpoint.latest(folder / "checkpoints") == experiment.steps:
+    if alone() and _is_trained(experiment, folder):
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
         _finish(console, folder)
         return 0
@@ -176,6 +177,13 @@ def train_command(arguments: Sequence[str]) -> int:
     if leads():
         _finish(console, folder)
     return 0
+
+
+def _is_trained(experiment: Experiment, folder: Path) -> bool:
+    """Whether the newest checkpoint is the last one, and can be read."""
+    place = folder / "checkpoints"
+    done = checkpoint.latest(place) == experiment.steps
+    return done and checkpoint.is_sound(place, experiment.steps)
 
 
 @contextlib.contextmanager

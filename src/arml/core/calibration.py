@@ -36,8 +36,10 @@ def expected_error(
 def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -> float:
     """The T for which softmax(logits / T) has the least mean cross-entropy, from 0.05 to 20.
 
-    The cross-entropy is convex in 1/T, so a golden-section search over log T finds it.
+    The cross-entropy is convex in 1/T, so a bounded search over log T finds it.
     """
+    from scipy.optimize import minimize_scalar  # here, so that nobody else waits for its import
+
     logits = logits.astype(np.float64)
 
     def cross_entropy(log_t: float) -> float:
@@ -45,11 +47,6 @@ def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -
         z = z - z.max(axis=1, keepdims=True)
         return float(np.mean(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y]))
 
-    low, high, ratio = np.log(0.05), np.log(20.0), (5**0.5 - 1) / 2
-    while high - low > 1e-4:
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        if cross_entropy(left) < cross_entropy(right):
-            high = right
-        else:
-            low = left
-    return float(np.exp((low + high) / 2))
+    bounds = (np.log(0.05), np.log(20.0))
+    found = minimize_scalar(cross_entropy, bounds=bounds, options={"xatol": 1e-5})
+    return float(np.exp(found.x))

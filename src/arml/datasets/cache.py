@@ -9,23 +9,18 @@ import io
 import itertools
 import json
 import os
-import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from arml.results.files import atomically, checksum
+
 
 def default_folder() -> Path:
     """`$ARML_CACHE`, or `~/.cache/arml`."""
     return Path(os.environ.get("ARML_CACHE") or Path.home() / ".cache" / "arml")
-
-
-def checksum(content: Any) -> str:
-    """SHA-256 of a JSON value, whatever the order of its keys."""
-    text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load(folder: Path, key: str) -> tuple[dict[str, Any], np.ndarray] | None:
@@ -77,18 +72,3 @@ def store(
             f"{folder}: the cache of decoded images cannot be written ({error.strerror or error}); "
             "free some space, or set ARML_CACHE to another folder"
         ) from error
-
-
-def atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Write a file under another name beside it, to the disk, and only then rename it."""
-    # Not `tempfile`: its files are for one user only, and a cache or a split may be shared.
-    temporary = path.with_name(f"{path.stem[:16]}-{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

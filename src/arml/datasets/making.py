@@ -5,7 +5,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -14,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from arml.datasets.cache import checksum
 from arml.datasets.decode import decode, quiet
 from arml.datasets.layouts.reading import Box, Classes
 from arml.datasets.members import open_members
 from arml.datasets.store import Array, Progress
-from arml.results.files import RunError, read_json, write_json
+from arml.results.files import RunError, checksum, read_json, write_json
 from arml.results.machine import cores
 
 CHUNK = 256
@@ -125,9 +123,6 @@ def make(folder: Path, job: Job, size: int, plan: str, progress: Progress | None
     finally:
         for array in arrays.values():
             array.close()
-        with suppress(OSError):
-            (folder / ".lock").unlink(missing_ok=True)
-            folder.rmdir()  # only if nothing is left in it
 
 
 def _done(journal: Path, plan: str) -> int:

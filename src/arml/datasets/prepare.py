@@ -23,7 +23,8 @@ from arml.datasets.making import Job, finished, make, plan_of, shown
 from arml.datasets.published import published, select
 from arml.datasets.splits import PARTS
 from arml.datasets.store import INDEX, Progress, open_store, place, write_index
-from arml.results.files import alone, write_json
+from arml.results.files import write_json
+from arml.results.lock import alone
 
 
 def prepare(

@@ -12,10 +12,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from arml.datasets.cache import checksum
 from arml.datasets.layouts.reading import Classes
 from arml.datasets.splits import PARTS
-from arml.results.files import RunError, read_json
+from arml.results.files import RunError, checksum, read_json
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from arml.datasets.cache import atomically, checksum
 from arml.datasets.folders import ImageFamily
+from arml.results.files import atomically, checksum
 
 PARTS = ("train", "validation", "test")
 FRACTIONS = (0.64, 0.16, 0.20)

@@ -15,11 +15,11 @@ import cv2
 import numpy as np
 from jaxtyping import UInt8
 
-from arml.datasets.cache import checksum
 from arml.datasets.decode import quiet
 from arml.datasets.filters import FILTERS
 from arml.datasets.folders import ImageFamily
 from arml.datasets.splits import PARTS, Split
+from arml.results.files import checksum
 
 SIZE = 32
 """Pixels a side of a picture."""

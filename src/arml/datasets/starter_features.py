@@ -5,10 +5,10 @@ import os
 import tempfile
 from pathlib import Path
 
-from arml.datasets.cache import checksum, default_folder
+from arml.datasets.cache import default_folder
 from arml.datasets.extractor import DEFAULT, Extractor
 from arml.datasets.vectors import INDEX, STARTER, Pictures, Progress, opened, write_features
-from arml.results.files import RunError
+from arml.results.files import RunError, checksum
 
 
 def starter_features(progress: Progress | None = None) -> Path:

@@ -16,10 +16,10 @@ from typing import IO, Any
 import numpy as np
 from jaxtyping import UInt8
 
-from arml.datasets.cache import checksum, default_folder
+from arml.datasets.cache import default_folder
 from arml.datasets.folders import ImageFamily
 from arml.datasets.splits import PARTS
-from arml.results.files import RunError, read_json, write_json
+from arml.results.files import RunError, checksum, read_json, write_json
 
 FORMAT = 1
 INDEX = "index.json"

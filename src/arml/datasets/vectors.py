@@ -17,13 +17,13 @@ import numpy as np
 from jaxtyping import UInt8
 
 from arml.datasets.archive import open_source
-from arml.datasets.cache import checksum
 from arml.datasets.decode import decode, quiet, resize
 from arml.datasets.extractor import Extractor
 from arml.datasets.folders import ImageFamily, family_name
 from arml.datasets.splits import Split
 from arml.datasets.starter import load_starter
-from arml.results.files import RunError, alone, read_json, write_json
+from arml.results.files import RunError, checksum, read_json, write_json
+from arml.results.lock import alone
 
 FORMAT = 1
 INDEX, VECTORS, NOTE = "features.json", "vectors.npy", "part.json"
@@ -130,7 +130,7 @@ def _write(
     key, total = content["key"], sum(pictures.counts)
     partial = folder / f"{VECTORS}.part"
     header = _header((total, extractor.dimension))
-    done = _kept(folder, key, len(header), 4 * extractor.dimension)
+    done, digest = _kept(folder, key, header, 4 * extractor.dimension)
     try:
         with partial.open("r+b" if done else "wb") as file:
             file.write(header)
@@ -138,33 +138,46 @@ def _write(
             file.truncate()
             while done < total:
                 last = min(done + CHUNK, total)
-                file.write(extractor(pictures.read(done, last, extractor.size)).tobytes())
+                some = extractor(pictures.read(done, last, extractor.size)).tobytes()
+                file.write(some)
+                digest.update(some)
                 file.flush()
                 os.fsync(file.fileno())
                 done = last
                 # After the vectors are on the disk: what is noted is there.
-                write_json(folder / NOTE, {"key": key, "rows": done})
+                note = {"key": key, "rows": done, "sha256": digest.hexdigest()}
+                write_json(folder / NOTE, note)
                 progress(pictures.name, done, total)
-        digest = _digest(partial)
         os.replace(partial, folder / VECTORS)
     except OSError as error:
         raise RunError(
             f"could not write {folder}: {error.strerror or error}; free some space or check its "
             "permissions, and run the same command again to go on"
         ) from error
-    whole = {**content, "vectors": digest}
+    whole = {**content, "vectors": digest.hexdigest()}
     write_json(folder / INDEX, {**whole, "sha256": checksum(whole)})
     (folder / NOTE).unlink(missing_ok=True)
 
 
-def _kept(folder: Path, key: str, header: int, each: int) -> int:
-    """Vectors of an unfinished family that are on the disk, of `each` bytes."""
-    partial = folder / f"{VECTORS}.part"
+def _kept(folder: Path, key: str, header: bytes, each: int) -> tuple[int, "hashlib._Hash"]:
+    """Vectors of an unfinished family that are on the disk as they were written, of `each` bytes,
+    and the SHA-256 of the file up to there. Altered ones are made again."""
+    partial, none = folder / f"{VECTORS}.part", (0, hashlib.sha256(header))
     if not partial.is_file() or not (folder / NOTE).is_file():
-        return 0
-    note = read_json(folder / NOTE)
-    rows = int(note["rows"]) if note.get("key") == key else 0
-    return rows if partial.stat().st_size >= header + rows * each else 0
+        return none
+    try:
+        note = read_json(folder / NOTE)
+    except RunError:
+        return none
+    rows = note.get("rows")
+    if note.get("key") != key or not isinstance(rows, int) or rows < 0:
+        return none
+    digest, left = hashlib.sha256(), len(header) + rows * each
+    with partial.open("rb") as file:
+        while left > 0 and (some := file.read(min(left, 2**20))):
+            digest.update(some)
+            left -= len(some)
+    return (rows, digest) if digest.hexdigest() == note.get("sha256") else none
 
 
 def _header(shape: tuple[int, int]) -> bytes:

@@ -5,18 +5,14 @@ after evaluation, `result.json`. A step depends on the seed and its own number a
 run is the same run, bit for bit.
 """
 
+from arml.experiment.loaded import Portable, Trained, load, load_learner, problem_of
 from arml.experiment.options import Experiment, from_json, to_json
 from arml.experiment.parts import NETWORKS, PARTS, TASKS, register
 from arml.experiment.running import (
     NotFiniteError,
-    Portable,
-    Trained,
     Watch,
     build,
     fresh,
-    load,
-    load_learner,
-    problem_of,
     run,
 )
 

@@ -5,8 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from arml.experiment.options import Experiment, absolute, from_json, to_json
-from arml.results.folder import FORMAT, RunError, load_run, write_json
+from arml.results.folder import (
+    FORMAT,
+    RunError,
+    read_config,
+    read_metrics,
+    truncate_metrics,
+    write_json,
+)
+from arml.results.manifest import check_sealed, noted, seal, unseal
 from arml.tasks.options import Splits
+from arml.training import checkpoint
 from arml.training.provenance import provenance
 
 
@@ -21,6 +30,43 @@ def differences(old: Any, new: Any, name: str = "") -> list[str]:
     return [] if old == new else [f"{name} {old!r} -> {new!r}"]
 
 
+def check_place(folder: Path) -> None:
+    """Refuse what can be nobody's run folder."""
+    whole = folder.resolve() == Path(folder.resolve().anchor)
+    # An empty name is that of the present folder.
+    if whole or (folder == Path() and not (folder / "config.json").is_file()):
+        raise RunError(
+            f"expected a folder of the run's own, got {str(folder)!r}: name a new folder, as in "
+            "--run runs/mine"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"expected a folder for the run, got the file {folder}: name another")
+
+
+def take_up(experiment: Experiment, folder: Path, like: Any) -> tuple[int, Any] | None:
+    """The step and the state of the newest sound checkpoint, with the metrics cut back to there;
+    None for a folder in which no checkpoint was ever saved.
+
+    **Raises** `RunError` if the checkpoints are lost, or the metrics were altered.
+    """
+    path = folder / "metrics.jsonl"
+    check_sealed(path)
+    found = checkpoint.restore_newest(folder / "checkpoints", like)
+    if found is None:
+        steps = [record["step"] for record in read_metrics(path)]
+        # A process that is killed as it saves the first checkpoint leaves metrics up to there.
+        if noted(folder, checkpoint.NOTE) or max(steps, default=0) > experiment.checkpoint_every:
+            raise RunError(
+                f"{folder} has been trained in, but its checkpoints are gone: restore them, or "
+                "delete the folder to start anew"
+            )
+    unseal(folder, path.name)
+    truncate_metrics(path, found[0] if found else 0)
+    if path.exists():
+        seal(folder, path.name)
+    return found
+
+
 def check_claim(experiment: Experiment, folder: Path) -> None:
     """Refuse a folder that holds a run with other options, before any data is read."""
     path = folder / "config.json"
@@ -32,7 +78,7 @@ def check_claim(experiment: Experiment, folder: Path) -> None:
             )
         return
     # Read as options and not as text: one that this version added has its default there.
-    old = to_json(from_json(load_run(folder).config.get("experiment"), str(path)))
+    old = to_json(from_json(read_config(folder).get("experiment"), str(path)))
     _refuse(folder, differences(_plain(old), _plain(to_json(absolute(experiment)))))
 
 
@@ -40,7 +86,7 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
     """Make the folder this experiment's, or check that its data is what it was."""
     path = folder / "config.json"
     if path.exists():
-        _refuse(folder, differences(load_run(folder).config.get("sources"), splits.sources, "data"))
+        _refuse(folder, differences(read_config(folder).get("sources"), splits.sources, "data"))
         return
     config = {
         "format": FORMAT,

@@ -1,8 +1,8 @@
-"""`run` carries an experiment out in a folder and takes it up where it stopped; `load` reads it."""
+"""`run` carries an experiment out in a folder and takes it up where it stopped."""
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,16 @@ from jaxtyping import PRNGKeyArray
 from arml.core.compilation import ONCE, jit
 from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
-from arml.core.novelty import Novelty
-from arml.experiment.folder import check_claim, claim, differences
-from arml.experiment.options import Experiment, absolute, fingerprint, from_json, steadier
-from arml.results.folder import RunError, append_metric, load_run, summarise, truncate_metrics
+from arml.experiment.folder import check_claim, check_place, claim, take_up
+from arml.experiment.options import Experiment, absolute, fingerprint, steadier
+from arml.results.folder import RunError, append_metric, summarise
+from arml.results.lock import Hold, alone
+from arml.results.manifest import seal
 from arml.tasks.options import Progress, Splits
 from arml.tasks.stream import prefetched
 from arml.training import checkpoint
 from arml.training.devices import at_once, everywhere, mesh_of, own_parts, share
-from arml.training.evaluate import Split, evaluate
+from arml.training.evaluate import evaluate
 from arml.training.processes import any_of, attended, check_same, leads, of_leader, together
 from arml.training.step import Record, TrainState, make_interval, make_step, start, task_keys
 
@@ -58,7 +59,7 @@ def fresh(experiment: Experiment, problem: Problem) -> _Clocked:
     return _Clocked(jit(_start, ONCE)(experiment, problem), np.zeros(()))
 
 
-def _like(experiment: Experiment, problem: Problem) -> _Clocked:
+def like_of(experiment: Experiment, problem: Problem) -> _Clocked:
     """What a checkpoint of the experiment holds, with shapes in the place of arrays."""
     return _Clocked(eqx.filter_eval_shape(_start, experiment, problem), np.zeros(()))
 
@@ -99,28 +100,40 @@ def run(
     another run, a full disk, or a loss that is not finite.
     """
     folder = Path(folder)
+    with ExitStack() as stack:
+        with together():
+            experiment.check()
+            check_place(folder)
+            held = stack.enter_context(alone(folder)) if leads() else None
+        return _run(experiment, folder, held, watch, stop, progress, devices)
+
+
+def _run(
+    experiment: Experiment,
+    folder: Path,
+    held: Hold | None,
+    watch: Watch,
+    stop: Callable[[], bool],
+    progress: Progress | None,
+    devices: int,
+) -> int:
+    """`run` in a folder that the process which leads has `held`."""
     metrics, checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
     with together():
-        experiment.check()
         mesh = mesh_of(devices)
         chunk = at_once(experiment.chunk, share(mesh, experiment.batch))
         experiment = absolute(experiment)
         check_claim(experiment, folder)
         splits = _splits(experiment, folder, progress)
         problem = splits.train.problem
-        like = _like(experiment, problem)  # before a folder is claimed: it refuses what cannot be
+        like = like_of(experiment, problem)  # before a folder is claimed: it refuses what cannot be
         if not experiment.steps and checkpoint.named(like.state.learner):
             raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
-        saved = None
+        found = None
         if leads():
             claim(experiment, splits, folder, devices=mesh.size if mesh else 1)
-            saved = checkpoint.latest(checkpoints)
-        if saved is None:
-            now = fresh(experiment, problem)
-        else:
-            now = checkpoint.restore(checkpoints, saved, like)
-        if leads():
-            truncate_metrics(metrics, saved or 0)
+            found = take_up(experiment, folder, like)
+        saved, now = found or (None, fresh(experiment, problem))
     check_same("options", (fingerprint(experiment), experiment.seed, devices))
     check_same("data", splits.sources)
     now = of_leader(now)
@@ -168,12 +181,14 @@ def run(
             stopping = any_of(stop())
             if last or stopping or done % experiment.checkpoint_every == 0:
                 with together():
-                    if leads():
+                    if held is not None:
+                        held.check()
                         seconds = np.asarray(before + time.monotonic() - begun)
                         checkpoint.save(checkpoints, done, _Clocked(state, seconds))
+                        seal(folder, metrics.name)
             if stopping:
                 break
-    if saved is None and not experiment.steps:
+    if held is not None and saved is None and not experiment.steps:
         checkpoint.save(checkpoints, 0, now)
     return done
 
@@ -204,97 +219,3 @@ def _check_finite(
         f"the loss is not finite at step {done + first + 1}, {where}; {good}; "
         f"{steadier(experiment)}, in a new folder"
     )
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A run, loaded for use."""
-
-    experiment: Experiment
-    learner: MetaLearner
-    splits: Splits
-    step: int
-    seconds: float
-    made: dict[str, Any] | None = None
-    """Commit, versions and device of the training; None for a run of before they were noted."""
-
-    def tasks(self, split: Split) -> Any:
-        """The task distribution of a split."""
-        return getattr(self.splits, split)
-
-
-@dataclass(frozen=True)
-class Portable:
-    """A meta-trained learner and what it needs to be used: not the data that it was trained on."""
-
-    experiment: Experiment
-    learner: MetaLearner
-    problem: Problem
-    families: tuple[str, ...]
-    temperature: float = 1.0
-    """Divides the logits, so that probabilities are calibrated on validation tasks."""
-    trained: dict[str, Any] | None = None
-    """Step, commit, versions and device of the training, where they were noted."""
-    inputs: dict[str, Any] | None = None
-    """The frozen model that made its inputs of pictures, if one did."""
-    novelty: Novelty | None = None
-    """How far a task may be from what meta-training saw; None where it has not been measured."""
-
-
-def load_learner(folder: Path | str) -> Portable:
-    """The learner of a run folder at its newest checkpoint; the data may be gone.
-
-    **Raises** `RunError` as `load` does.
-    """
-    folder = Path(folder)
-    config, experiment, saved = _opened(folder)
-    if not isinstance(config.get("problem"), dict):  # an older run, which needs its data for it
-        run = load(folder)
-        tasks = run.splits.train
-        return Portable(run.experiment, run.learner, tasks.problem, tasks.families)
-    problem = problem_of(config["problem"])
-    now = checkpoint.restore(folder / "checkpoints", saved, _like(experiment, problem))
-    made = config.get("made")
-    return Portable(
-        experiment,
-        now.state.learner,
-        problem,
-        tuple(config["families"]),
-        inputs=config.get("inputs"),
-        trained={"step": saved, **(made if isinstance(made, dict) else {})},
-    )
-
-
-def problem_of(value: Mapping[str, Any]) -> Problem:
-    """The problem that JSON holds."""
-    return Problem(**{**value, "features": tuple(value["features"])})
-
-
-def _opened(folder: Path) -> tuple[Mapping[str, Any], Experiment, int]:
-    """The configuration of a run, its experiment, and the step of its newest checkpoint."""
-    config = load_run(folder).config
-    experiment = from_json(config.get("experiment"), str(folder / "config.json"))
-    saved = checkpoint.latest(folder / "checkpoints")
-    if saved is None:
-        raise RunError(
-            f"expected a checkpoint in {folder}, found none: `arml train` with this folder makes "
-            "one"
-        )
-    return config, experiment, saved
-
-
-def load(folder: Path | str) -> Trained:
-    """The learner of a run folder at its newest checkpoint.
-
-    **Raises** `RunError` if the folder is no run, has no checkpoint, is damaged, or its data has
-    changed.
-    """
-    folder = Path(folder)
-    config, experiment, saved = _opened(folder)
-    splits: Splits = experiment.tasks.build(folder / "split.json")
-    changed = differences(config.get("sources"), splits.sources, "data")
-    if changed:
-        raise RunError(f"{folder}: the data has changed: {'; '.join(changed)}; restore it")
-    now = checkpoint.restore(folder / "checkpoints", saved, _like(experiment, splits.train.problem))
-    made = config.get("made") if isinstance(config.get("made"), dict) else None
-    return Trained(experiment, now.state.learner, splits, saved, float(now.seconds), made)

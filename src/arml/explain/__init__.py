@@ -16,6 +16,7 @@ from arml.explain.tasks import IMAGES_AT_ONCE
 from arml.report.explained import captioned
 from arml.report.style import save
 from arml.results.folder import FORMAT, RunError, write_bytes, write_json
+from arml.results.manifest import sealed
 
 __all__ = ["explain"]
 
@@ -70,7 +71,8 @@ def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True
     for name, figure, _, _ in figures:
         files += save(figure, out / name)
     # Last: it says that the others are there.
-    write_json(files[0], explained)
+    with sealed(files[0]):
+        write_json(files[0], explained)
     return files
 
 

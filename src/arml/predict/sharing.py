@@ -24,7 +24,7 @@ import numpy as np
 from arml.core.learner import MetaLearner
 from arml.core.novelty import Novelty
 from arml.experiment import Portable, build, from_json, problem_of, to_json
-from arml.results.folder import RunError, read_json, write_bytes, write_json
+from arml.results.files import RunError, checksum, read_json, write_bytes, write_json
 from arml.training.checkpoint import is_array, named
 from arml.training.provenance import provenance
 
@@ -129,7 +129,7 @@ def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
             f"{folder}: expected format {FORMAT} or earlier, got {content.get('format')}: use a "
             "later version of arml"
         )
-    if stated != checksum(content):
+    if stated not in (checksum(content), _old_checksum(content)):
         raise RunError(f"{folder / CONFIG} was altered or cut short: get the learner again")
     experiment = from_json(content["experiment"], str(folder / CONFIG))
     problem = problem_of(content["problem"])
@@ -157,8 +157,8 @@ def _novelty(folder: Path, stated: Mapping[str, Any] | None) -> Novelty | None:
     return Novelty(bank, stated["support"], stated["query"])
 
 
-def checksum(content: Mapping[str, Any]) -> str:
-    """SHA-256 of JSON content, whatever its order."""
+def _old_checksum(content: Mapping[str, Any]) -> str:
+    """The checksum that version 0.1.0 wrote, of the same content with other separators."""
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -14,8 +14,8 @@ from arml.experiment.scoring import same_tasks, score
 from arml.explain import explain
 from arml.reproduce.plan import is_done, is_scored, suffix
 from arml.reproduce.variants import VARIANTS
-from arml.results.files import alone
-from arml.results.folder import write_json, write_scores
+from arml.results.folder import write_result, write_scores
+from arml.results.lock import alone
 from arml.results.worker import Message, Send
 from arml.training import checkpoint
 
@@ -99,4 +99,4 @@ def _score(unit: Mapping[str, Any], out: Path, watch: Watch, stop: Callable[[], 
         end = suffix(scored)
         write_scores(folder / f"scores{end}.npz", *found.scores, same_tasks(found))
         # Last: a result says that the scores are there.
-        write_json(folder / f"result{end}.json", found.result)
+        write_result(folder / f"result{end}.json", found.result)

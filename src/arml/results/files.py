@@ -6,13 +6,14 @@ one. JSON has no NaN and no infinity: a number that is not finite is written as 
 
 import contextlib
 import errno
+import hashlib
 import json
 import math
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -54,28 +55,48 @@ def _cannot_write(path: Path, error: OSError) -> RunError:
     )
 
 
+def atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
+    """Write a file under another name beside it, to the disk, and only then rename it: what was
+    there is replaced as a whole or stays.
+
+    **Raises:** `OSError`.
+    """
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a device or another special file"
+        raise OSError(errno.EINVAL, f"it is {kind}, and no file that can be replaced")
+    # In the same folder, because a rename is atomic only within one file system; and not by
+    # `tempfile`, whose files are for one user only: a cache or a split may be shared.
+    temporary = path.with_name(f".{path.name[:64]}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync_folder(path.parent)
+
+
 def write_bytes(path: Path | str, data: bytes) -> None:
     """Write a whole file atomically, making its folder if need be.
 
     **Raises:** `RunError` if it cannot be written; then the old file, if any, is as it was.
     """
     path = Path(path)
-    # In the same folder, because a rename is atomic only within one file system.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, OSError):
-            raise _cannot_write(path, error) from error
-        raise
-    _sync_folder(path.parent)
+        atomically(path, lambda file: file.write(data))
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def checksum(content: Any) -> str:
+    """SHA-256 of a JSON value, whatever the order of its keys."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:
@@ -207,28 +228,3 @@ def truncate_metrics(path: Path | str, step: int) -> None:
     kept = [line + b"\n" for line, record in _metric_lines(path) if record["step"] <= step]
     if path.exists():
         write_bytes(path, b"".join(kept))
-
-
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Refuse a second process that would write in the same folder at the same time.
-
-    **Raises:** `ValueError`.
-    """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(
-                f"{folder}: another process is at work here; wait for it, or stop it"
-            ) from None
-        try:
-            yield
-        finally:
-            (folder / ".lock").unlink(missing_ok=True)

@@ -26,6 +26,7 @@ from arml.results.files import (
     write_text,
 )
 from arml.results.intervals import Score, paired, summarise
+from arml.results.manifest import check_sealed, sealed
 
 __all__ = [
     "FORMAT",
@@ -37,6 +38,7 @@ __all__ = [
     "append_metric",
     "load_run",
     "paired",
+    "read_config",
     "read_json",
     "read_metrics",
     "read_result",
@@ -46,6 +48,7 @@ __all__ = [
     "truncate_metrics",
     "write_bytes",
     "write_json",
+    "write_result",
     "write_scores",
     "write_text",
 ]
@@ -165,6 +168,7 @@ def read_result(path: Path | str) -> Result:
     **Raises:** `RunError` if it is absent, damaged, of another format version, or lacks a field.
     """
     path = Path(path)
+    check_sealed(path)
     value = read_json(path)
     _check_format(value, path)
     value = {"commit": None, "floor": None, **value}
@@ -190,6 +194,12 @@ def read_result(path: Path | str) -> Result:
     return cast(Result, value)
 
 
+def write_result(path: Path | str, result: Mapping[str, Any]) -> None:
+    """Write a `result.json`, and its digest in the folder's manifest."""
+    with sealed(Path(path)):
+        write_json(path, result)
+
+
 class TaskScores(NamedTuple):
     """One score per task, the index of the task's family, and which tasks they are."""
 
@@ -204,7 +214,8 @@ def write_scores(path: Path | str, values: np.ndarray, families: np.ndarray, tas
     buffer = io.BytesIO()
     scores, own = np.asarray(values, np.float32), np.asarray(families, np.uint8)
     np.savez_compressed(buffer, values=scores, families=own, tasks=np.array(tasks))
-    write_bytes(path, buffer.getvalue())
+    with sealed(Path(path)):
+        write_bytes(path, buffer.getvalue())
 
 
 def read_scores(path: Path | str) -> TaskScores:
@@ -212,6 +223,7 @@ def read_scores(path: Path | str) -> TaskScores:
 
     **Raises:** `RunError` if it is absent or damaged.
     """
+    check_sealed(path)
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
             return TaskScores(found["values"], found["families"], str(found["tasks"]))
@@ -220,11 +232,10 @@ def read_scores(path: Path | str) -> TaskScores:
         raise RunError(f"{found}; score the run again") from error
 
 
-def load_run(folder: Path | str) -> Run:
-    """Read a run folder.
+def read_config(folder: Path | str) -> dict[str, Any]:
+    """Read the `config.json` of a run folder.
 
-    **Raises:** `RunError` if it is no run folder, or one of its files is damaged or of another
-    format version.
+    **Raises:** `RunError` if there is none, or it is damaged or of another format version.
     """
     folder = Path(folder)
     if not (folder / "config.json").is_file():
@@ -235,14 +246,28 @@ def load_run(folder: Path | str) -> Run:
         )
     config = read_json(folder / "config.json")
     _check_format(config, folder / "config.json")
-    result, explain = folder / "result.json", folder / "explain" / "explain.json"
+    return config
+
+
+def load_run(folder: Path | str) -> Run:
+    """Read a run folder.
+
+    **Raises:** `RunError` if it is no run folder, or one of its files is damaged, of another format
+    version, or has changed since it was written.
+    """
+    folder = Path(folder)
+    config = read_config(folder)
+    metrics, result = folder / "metrics.jsonl", folder / "result.json"
+    explain = folder / "explain" / "explain.json"
+    for path in (metrics, result, explain):
+        check_sealed(path)
     explained = read_json(explain) if explain.exists() else None
     if explained is not None:
         _check_format(explained, explain)
     return Run(
         folder=folder,
         config=config,
-        metrics=read_metrics(folder / "metrics.jsonl"),
+        metrics=read_metrics(metrics),
         result=read_result(result) if result.exists() else None,
         explain=explained,
     )

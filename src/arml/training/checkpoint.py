@@ -1,12 +1,19 @@
-"""Checkpoints of a run: the training state, saved whole or not at all, by Orbax."""
+"""Checkpoints of a run: the training state, saved whole or not at all, by Orbax.
+
+Orbax notices files that are cut short, but not all that are altered. So each checkpoint carries the
+shape, the type and the SHA-256 of its arrays, which are verified when it is read. Checkpoints of
+earlier versions have none of these.
+"""
 
 import contextlib
+import hashlib
 import logging
 import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +22,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arml.results.folder import RunError
+from arml.results.files import RunError, checksum
+from arml.results.manifest import noted, seal
 
 KEEP = 2
 """Checkpoints that stay: the newest, and one more in case."""
+NOTE = "checkpoints"
+"""Name in the run's manifest: the SHA-256 of the description of each checkpoint's arrays."""
+DAMAGED = "damaged"
+"""Folder of a run in which damaged checkpoints are put aside."""
+
+
+class DamagedError(RunError):
+    """A checkpoint that was cut short or altered."""
 
 
 def _manager(folder: Path) -> Any:
@@ -79,9 +95,18 @@ def save(folder: Path, step: int, state: Any) -> None:
     import orbax.checkpoint as ocp
 
     arrays = {name: np.asarray(leaf) for name, leaf in named(state).items()}
+    described = _described(arrays)
     try:
         with _quiet_threads(), contextlib.closing(_manager(folder)) as manager:
-            manager.save(step, args=ocp.args.StandardSave(arrays), force=True)
+            manager.save(
+                step,
+                args=ocp.args.StandardSave(arrays),
+                force=True,
+                custom_metadata={"arrays": described},
+            )
+        known = noted(folder.parent, NOTE) or {}
+        kept = {str(each): known[str(each)] for each in _steps(folder) if str(each) in known}
+        seal(folder.parent, **{NOTE: {**kept, str(step): checksum(described)}})
     except (OSError, ValueError) as error:
         raise RunError(
             f"could not write the checkpoint of step {step} in {folder}: {_brief(error)}; earlier "
@@ -90,35 +115,139 @@ def save(folder: Path, step: int, state: Any) -> None:
         ) from error
 
 
+def _described(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Shape, type and digest of each array, in the types of JSON."""
+    return {
+        name: [list(array.shape), str(array.dtype), hashlib.sha256(array.tobytes()).hexdigest()]
+        for name, array in arrays.items()
+    }
+
+
+def _steps(folder: Path) -> list[int]:
+    found = [int(p.name) for p in folder.glob("[0-9]*") if p.name.isdigit() and p.is_dir()]
+    return sorted(found, reverse=True)
+
+
 def latest(folder: Path) -> int | None:
     """The step of the newest whole checkpoint, or None."""
-    steps = [int(p.name) for p in folder.glob("[0-9]*") if p.name.isdigit() and p.is_dir()]
-    return max(steps, default=None)
+    return max(_steps(folder), default=None)
 
 
 def restore(folder: Path, step: int, like: Any) -> Any:
     """`like`, of which the arrays' shapes are enough, with those of the checkpoint of `step`.
 
-    **Raises** `RunError` if the checkpoint is damaged or belongs to another learner.
+    **Raises** `DamagedError` if the checkpoint was cut short or altered, and `RunError` if it
+    belongs to another learner.
     """
+    expected = named(like)
+    arrays = _read(folder, step, expected)
+    state, static = eqx.partition(like, is_array)
+    leaves = [jnp.asarray(arrays[name]) for name in expected]
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(state), leaves), static)
+
+
+def restore_newest(folder: Path, like: Any) -> tuple[int, Any] | None:
+    """The step and the state of the newest checkpoint that is not damaged; None without any.
+
+    Damaged ones that are newer are put aside, in the folder `damaged` of the run, with a warning.
+
+    **Raises** `DamagedError` if all are damaged, and `RunError` as `restore`.
+    """
+    damaged: list[DamagedError] = []
+    for step in _steps(folder):
+        try:
+            state = restore(folder, step, like)
+        except DamagedError as error:
+            damaged.append(error)
+            continue
+        for bad in (each for each in _steps(folder) if each > step):
+            _put_aside(folder, bad)
+        if damaged:
+            warnings.warn(
+                f"{damaged[0]}; going on from the checkpoint of step {step}, the damaged one is "
+                f"now in {folder.parent / DAMAGED}",
+                stacklevel=2,
+            )
+        return step, state
+    if damaged:
+        raise DamagedError(
+            f"{damaged[0]}, and no other checkpoint is left: restore it, or delete the run "
+            "folder to start anew"
+        )
+    return None
+
+
+def is_sound(folder: Path, step: int) -> bool:
+    """Whether the checkpoint of `step` can be read and its digests, if it has any, are right."""
+    try:
+        _read(folder, step, None)
+    except RunError:
+        return False
+    return True
+
+
+def _put_aside(folder: Path, step: int) -> None:
+    aside = folder.parent / DAMAGED
+    aside.mkdir(exist_ok=True)
+    place, again = aside / str(step), 1
+    while place.exists():
+        place, again = aside / f"{step}-{again}", again + 1
+    (folder / str(step)).rename(place)
+
+
+def _read(folder: Path, step: int, expected: Mapping[str, Any] | None) -> Mapping[str, np.ndarray]:
+    """The arrays of a checkpoint, as NumPy's, of which the names, shapes and types are `expected`
+    (None for any) and the digests right."""
     import orbax.checkpoint as ocp
 
-    expected = {
-        name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in named(like).items()
+    place = folder / str(step)
+    with _reading(place), contextlib.closing(_manager(folder)) as manager:
+        stated = (manager.metadata(step).custom_metadata or {}).get("arrays")
+    known = noted(folder.parent, NOTE) or {}
+    if str(step) in known and checksum(stated) != known[str(step)]:
+        raise DamagedError(f"the checkpoint {place} was altered: its digests are others")
+    if expected is not None and stated is not None:
+        _check_like(place, stated, expected)
+    # Placeholders of no memory.
+    targets = expected and {
+        name: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
+        for name, leaf in expected.items()
     }
+    with _reading(place), contextlib.closing(_manager(folder)) as manager:
+        found = manager.restore(step, args=ocp.args.StandardRestore(targets))
+        arrays = {name: np.asarray(found[name]) for name in expected or found}
+    described = _described(arrays)
+    if stated is not None and stated != described:
+        raise DamagedError(f"the checkpoint {place} was altered: its arrays are not as saved")
+    if expected is not None:
+        _check_like(place, described, expected)
+    return arrays
+
+
+@contextlib.contextmanager
+def _reading(place: Path) -> Iterator[None]:
     try:
-        with contextlib.closing(_manager(folder)) as manager:
-            arrays = manager.restore(step, args=ocp.args.StandardRestore(expected))
+        with _quiet_threads():
+            yield
     except Exception as error:
+        raise DamagedError(f"the checkpoint {place} cannot be read ({_brief(error)})") from error
+
+
+def _check_like(place: Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    wanted = {name: [list(leaf.shape), str(leaf.dtype)] for name, leaf in expected.items()}
+    given = {name: about[:2] for name, about in found.items()}
+    odd = sorted(name for name in {*wanted, *given} if wanted.get(name) != given.get(name))
+    if odd:
+        name = odd[0]
         raise RunError(
-            f"the checkpoint {folder / str(step)} cannot be read ({_brief(error)}): expected the "
-            "state of this run; delete that folder to go on from the one before it, or the whole "
-            "run folder to start anew"
-        ) from error
-    state, static = eqx.partition(like, is_array)
-    structure = jax.tree.structure(state)
-    leaves = [jnp.asarray(arrays[name]) for name in expected]
-    return eqx.combine(jax.tree.unflatten(structure, leaves), static)
+            f"the checkpoint {place} is of another learner: expected {name} as "
+            f"{_shown(wanted.get(name))}, got {_shown(given.get(name))}; restore the "
+            "run's own config.json and checkpoints, or train in a new folder"
+        )
+
+
+def _shown(about: Any) -> str:
+    return "no array" if about is None else f"{about[1]}{about[0]}"
 
 
 def _brief(error: BaseException) -> str:

@@ -18,8 +18,8 @@ from typing import Any, Literal
 from arml.experiment import Experiment, to_json
 from arml.experiment.folder import differences
 from arml.experiment.options import absolute
-from arml.results.files import alone
 from arml.results.folder import RunError, read_json, write_json
+from arml.results.lock import alone
 from arml.results.worker import Message
 from arml.results.workers import carry_out, processes
 from arml.tasks.options import FunctionsOptions

@@ -1,0 +1,108 @@
+"""Digests of what a run writes beside its checkpoints, in one `manifest.json` a folder.
+
+The writer seals a file once it is whole; who draws a page or a table checks it. Files that only
+grow (`metrics.jsonl`) are sealed up to their length at that moment: what is added later is no
+change. A folder of an older version has no manifest, and a file that was never sealed is accepted.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from arml.results.files import RunError, read_json, write_json
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+
+
+def seal(folder: Path, *names: str, **more: Any) -> None:
+    """Note the digests of files that have just been written in `folder`, and `more` values."""
+
+    def add(files: dict[str, Any]) -> None:
+        for name in names:
+            size = (folder / name).stat().st_size
+            files[name] = {"bytes": size, "sha256": _digest(folder / name, size)}
+
+    _edit(folder, add, more)
+
+
+def unseal(folder: Path, *names: str) -> None:
+    """Forget files, before they are changed."""
+    if (folder / MANIFEST).exists():
+        _edit(folder, lambda files: [files.pop(name, None) for name in names], {})
+
+
+@contextmanager
+def sealed(path: Path) -> Iterator[None]:
+    """Seal the file that is written within the block."""
+    unseal(path.parent, path.name)
+    yield
+    seal(path.parent, path.name)
+
+
+def noted(folder: Path, name: str) -> Any:
+    """A value that was noted beside the digests; None if there is none."""
+    return _read(folder).get(name)
+
+
+def check_sealed(path: Path | str) -> None:
+    """Refuse a file that has changed since it was sealed, or is gone.
+
+    **Raises** `RunError`.
+    """
+    path = Path(path)
+    known = _read(path.parent).get("files", {}).get(path.name)
+    if known is None:
+        return
+    found = path.stat().st_size if path.is_file() else -1
+    grows = path.suffix == ".jsonl"
+    same = found >= known["bytes"] if grows else found == known["bytes"]
+    if same and _digest(path, known["bytes"]) == known["sha256"]:
+        return
+    what = "is gone" if found < 0 else "has changed"
+    raise RunError(
+        f"{path} {what} since it was written (the SHA-256 in {MANIFEST} is of other content): "
+        f"restore it, make it again, or delete {path.parent / MANIFEST} to use it as it is"
+    )
+
+
+def _edit(folder: Path, change: Callable[[dict[str, Any]], Any], more: dict[str, Any]) -> None:
+    # A run may be scored while it is trained on.
+    with FileLock(folder / ".manifest.lock", timeout=60):
+        content = {"format": FORMAT, "files": {}, **_read(folder), **more}
+        change(content["files"])
+        write_json(folder / MANIFEST, content)
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not path.exists():
+        return {}
+    content = read_json(path)
+    files = content.get("files")
+    sound = isinstance(files, dict) and all(
+        isinstance(one, dict)
+        and isinstance(one.get("bytes"), int)
+        and isinstance(one.get("sha256"), str)
+        for one in files.values()
+    )
+    if content.get("format") != FORMAT or not sound:
+        raise RunError(
+            f"expected digests of format {FORMAT} in {path}, got something else: restore the "
+            "file, or delete it to use the files beside it as they are"
+        )
+    return content
+
+
+def _digest(path: Path, size: int) -> str:
+    """SHA-256 of the first `size` bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while size and (part := file.read(min(size, 2**20))):
+            digest.update(part)
+            size -= len(part)
+    return digest.hexdigest()
