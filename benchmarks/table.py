@@ -216,6 +216,23 @@ def devices(value: dict[str, Any]) -> str:
     return f"{rows(head, body)}\n\n{caption(value)}"
 
 
+def divergence(value: dict[str, Any]) -> str:
+    """How many trainings of each recipe kept a finite loss."""
+    body = []
+    for name in dict.fromkeys(row["recipe"] for row in value["results"]):
+        found = [row for row in value["results"] if row["recipe"] == name]
+        bad = [row for row in found if row["first_bad_step"] is not None]
+        ends = ", ".join(
+            f"seed {row['seed']} at step {row['first_bad_step']}"
+            + (f" ({row['family']})" if row["family"] else "")
+            for row in bad
+        )
+        steps = min(row["steps"] for row in found)
+        body.append([f"`{name}`", str(len(found)), f"{steps:,}", str(len(bad)), ends])
+    head = ["recipe", "seeds", "steps", "diverged", "first step that is not finite"]
+    return f"{rows(head, body)}\n\n{caption(value)}"
+
+
 BLOCKS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "ratios": (("regression2d", "conv4"), ratios),
     "before": (("before",), before),
@@ -226,6 +243,7 @@ BLOCKS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "sampling": (("sampling-quick",), sampling),
     "predictions": (("predict",), predictions),
     "roofline": (("roofline",), roofline),
+    "divergence": (("divergence",), divergence),
 }
 """Each block of the README, the results that it is of, and how they are drawn."""
 
