@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from arml.algorithms import ALGORITHMS
+    from arml.core.checks import Options
     from arml.core.episodes import Examples, Problem, Task, TaskDistribution
-    from arml.core.inner import GradientDescent, with_steps
-    from arml.core.learner import Adapted, Conditioned, MetaLearner
+    from arml.core.inner import GradientDescent, InnerOptions, with_steps
+    from arml.core.learner import Adapted, Conditioned, Loss, MetaLearner
+    from arml.core.losses import loss_of
     from arml.experiment import Experiment, register, run
     from arml.experiment.recipes import RECIPES, recipe
     from arml.experiment.scoring import score
+    from arml.nn.networks import Linear, linear
+    from arml.nn.parts import network
     from arml.predict.estimators import FewShotClassifier as FewShotClassifier
     from arml.predict.estimators import FewShotRegressor as FewShotRegressor
     from arml.predict.predictor import FewShotLearner, Predictor, load, load_predictor
@@ -25,9 +29,13 @@ _HOMES = {
     "arml.predict.estimators": ("FewShotClassifier", "FewShotRegressor"),
     "arml.training.evaluate": ("Scores",),
     "arml.experiment": ("Experiment", "register", "run"),
-    "arml.core.inner": ("GradientDescent", "with_steps"),
-    "arml.core.learner": ("Adapted", "Conditioned", "MetaLearner"),
+    "arml.core.checks": ("Options",),
+    "arml.core.losses": ("loss_of",),
+    "arml.core.inner": ("GradientDescent", "InnerOptions", "with_steps"),
+    "arml.core.learner": ("Adapted", "Conditioned", "Loss", "MetaLearner"),
     "arml.predict.predictor": ("FewShotLearner", "Predictor", "load", "load_predictor"),
+    "arml.nn.networks": ("Linear", "linear"),
+    "arml.nn.parts": ("network",),
     "arml.experiment.recipes": ("RECIPES", "recipe"),
     "arml.experiment.scoring": ("score",),
 }
@@ -42,15 +50,22 @@ __all__ = [
     "Experiment",
     "FewShotLearner",
     "GradientDescent",
+    "InnerOptions",
+    "Linear",
+    "Loss",
     "MetaLearner",
+    "Options",
     "Predictor",
     "Problem",
     "Scores",
     "Task",
     "TaskDistribution",
     "__version__",
+    "linear",
     "load",
     "load_predictor",
+    "loss_of",
+    "network",
     "recipe",
     "register",
     "run",

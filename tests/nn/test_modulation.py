@@ -1,5 +1,6 @@
 """Gates and FiLM: cut in the right order, broadcast over the right axes, and neutral when asked."""
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -101,8 +102,10 @@ def test_each_array_starts_with_its_own_fan():
 @pytest.mark.parametrize("modulation", [film, sigmoid_gate, tanh_gate, softmax_attention])
 def test_units_are_modulated_by_the_scaled_code(net, modulation):
     key = jax.random.key(1)
-    small = unit_modulation(net, 5, modulation, scale=0.5, key=key)(net, jnp.asarray(CODE))
-    whole = unit_modulation(net, 5, modulation, key=key)(net, jnp.asarray(CODE) / 2)
+    features = (2,) if len(net.body.blocks) == 1 else (16, 16, 1)
+    made = partial(unit_modulation, net, 5, modulation, features=features, key=key)
+    small = made(scale=0.5)(net, jnp.asarray(CODE))
+    whole = made()(net, jnp.asarray(CODE) / 2)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), small, whole)
     assert all(block.film is not None for block in small.body.blocks)
     # It is the units that are modulated: the weights, which a task adapts, are as they were.

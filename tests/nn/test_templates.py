@@ -13,6 +13,7 @@ from arml.nn.prototypes import Spread
 from arml.nn.templates import templates
 
 KEY = jax.random.key(0)
+SHAPES = {"conv4": (16, 16, 1), "mlp": (4,)}
 
 
 def network(kind: str):
@@ -31,15 +32,15 @@ def filled(empty, key=KEY):
 @pytest.mark.parametrize("kind", ["conv4", "mlp"])
 def test_at_first_the_network_is_as_it_is(kind):
     net = network(kind)
-    x = jax.random.normal(KEY, (3, *((16, 16, 1) if kind == "conv4" else (4,))))
-    tailored = templates(net, 3)(net, jnp.array([0.2, 0.5, 0.3]))
+    x = jax.random.normal(KEY, (3, *SHAPES[kind]))
+    tailored = templates(net, 3, features=SHAPES[kind])(net, jnp.array([0.2, 0.5, 0.3]))
     np.testing.assert_allclose(tailored(x), net(x), rtol=1e-6)
 
 
 def test_a_reading_of_one_vertex_is_its_own_film():
     """Against the formula of two layers in float64."""
     net = network("mlp")
-    all_templates = filled(templates(net, 2))
+    all_templates = filled(templates(net, 2, features=(4,)))
     tailored = all_templates(net, jnp.array([0.0, 1.0]))
     x = jax.random.normal(KEY, (3, 4))
     h = np.asarray(x, np.float64)
@@ -54,9 +55,9 @@ def test_a_reading_of_one_vertex_is_its_own_film():
 @pytest.mark.parametrize("kind", ["conv4", "mlp"])
 def test_equal_templates_make_the_reading_irrelevant(kind):
     net = network(kind)
-    one = filled(templates(net, 1))
+    one = filled(templates(net, 1, features=SHAPES[kind]))
     both = jax.tree.map(lambda a: jnp.concatenate([a, a]), one)
-    x = jax.random.normal(KEY, (3, *((16, 16, 1) if kind == "conv4" else (4,))))
+    x = jax.random.normal(KEY, (3, *SHAPES[kind]))
     for reading in ([0.0, 1.0], [0.7, 0.3]):
         ours = both(net, jnp.array(reading))(x)
         np.testing.assert_allclose(ours, one(net, jnp.ones(1))(x), rtol=1e-4, atol=1e-5)

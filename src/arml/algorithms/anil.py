@@ -20,6 +20,7 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
+from arml.nn.parts import with_body
 
 
 class ANIL(MetaLearner):
@@ -44,12 +45,9 @@ class ANIL(MetaLearner):
 class ANILOptions(InnerOptions):
     """ANIL, with one rate for the head or one learned for each of its parameters."""
 
-    def check(self) -> None:
-        """Refuse options that mean nothing."""
-        self.check_inner()
-
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ANIL:
         """The learner; `net` holds its only weights, so the key goes unused."""
+        net = with_body(net, "ANIL")
         return ANIL(net=net, inner=self.descent(net.head), loss=loss_of(problem))
 
 

@@ -57,12 +57,7 @@ from arml.nn.modulation import (
 )
 from arml.nn.networks import glorot, linear, mlp, truncated_normal
 from arml.nn.relational import SEQUENCES, Relational
-from arml.nn.summaries import (
-    gru_autoencoder,
-    mean_square,
-    mlp_autoencoder,
-    squared_frobenius,
-)
+from arml.nn.summaries import gru_autoencoder, mean_square, mlp_autoencoder, squared_frobenius
 from arml.nn.templates import templates
 
 
@@ -137,7 +132,7 @@ class ARMLOptions(ConditionedOptions):
         code = (
             self.vertices if self.gate == "templates" else self.width * (2 if self.vertices else 1)
         )
-        modulate = self.modulation(learned, code, keys)
+        modulate = self.modulation(learned, code, problem, keys)
         return Conditioned(
             net=learned,
             encode=self.encoder(net, problem, keys),
@@ -148,13 +143,16 @@ class ARMLOptions(ConditionedOptions):
             head=head,
         )
 
-    def modulation(self, net: Network, code: int, keys: dict[str, PRNGKeyArray]) -> Any:
+    def modulation(
+        self, net: Network, code: int, problem: Problem, keys: dict[str, PRNGKeyArray]
+    ) -> Any:
         """What tailors the initialisation `net` by a code of `code` numbers."""
         if self.gate == "templates":
-            return templates(net, code)
+            return templates(net, code, features=problem.features)
         if self.granularity == "unit":
             act = {"sigmoid": sigmoid_gate, "tanh": tanh_gate, "film": film}[self.gate]
-            return unit_modulation(net, code, act, scale=code**-0.5, key=keys["gate"])
+            scale, key, features = code**-0.5, keys["gate"], problem.features
+            return unit_modulation(net, code, act, features=features, scale=scale, key=key)
         granularity = {"parameter": each_parameter, "filter": each_filter}[self.granularity]
         dense = stacked(net, code, granularity=granularity, key=keys["gate"])
         if self.gate == "film":
@@ -165,7 +163,7 @@ class ARMLOptions(ConditionedOptions):
 
     def check(self) -> None:
         """Refuse options that mean nothing."""
-        self.check_conditioned()
+        super().check()
         at_least(self, ("clusters", "width", "window", "hidden"), 1)
         at_least(self, ("vertices", "layers", "mu_1", "mu_2"), 0)
         has_templates = self.gate == "templates"

@@ -50,6 +50,7 @@ from arml.core.inner import GradientDescent, InnerOptions, join, split, usual_ra
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn.ensembles import Combine, combine_of
+from arml.nn.parts import with_body
 
 LAMBDA, GAMMA = (2.0, 2.0), (2.0, 0.2)
 """Shape and rate of the precisions' Gamma priors: of the weights, and of the noise."""
@@ -231,13 +232,13 @@ class BMAMLOptions(InnerOptions):
 
     def check(self) -> None:
         """Refuse options that mean nothing."""
-        self.check_inner()
+        super().check()
         at_least(self, ("particles", "leader_steps"), 1)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> BMAML:
         """The learner; `net` is its first particle, and the key draws the others."""
         head = self.acts == "head"
-        weights, rest = split(net.head if head else net)
+        weights, rest = split(with_body(net, "BMAML of heads").head if head else net)
         others = jax.random.split(key, self.particles)[1:]
         drawn = [weights, *(redrawn(weights, key=k) for k in others)]
         gamma = jnp.array(math.log(NOISE)) if problem.kind == "regression" else None

@@ -9,6 +9,7 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions
 from arml.core.learner import Network, the_learned_head
 from arml.nn.heads import headless, prototype_head
+from arml.nn.parts import with_body
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +21,9 @@ class ConditionedOptions(InnerOptions):
     head_scale: float = 0.05
     """Scale of the distances to prototypes, from which it is learned on."""
 
-    def check_conditioned(self) -> None:
+    def check(self) -> None:
         """Raise `ValueError` if an option is out of range."""
-        self.check_inner()
+        super().check()
         at_least(self, ("head_scale",), 0, strict=True)
 
     def headed(
@@ -32,9 +33,12 @@ class ConditionedOptions(InnerOptions):
         if self.head == "learned":
             return net, the_learned_head
         classes_only("a head of prototypes", problem)
+        net = with_body(net, "a head of prototypes")
         return headless(net), prototype_head(self.head_scale, problem.outputs)
 
     def inner(self, net: Network, modulated: Any) -> GradientDescent:
         """The inner loop for a network like `net` once it is modulated."""
         # Learned rates have the structure of what descends: the modulated body, and a head.
+        if self.head == "learned":
+            return self.descent(modulated)
         return self.descent(replace(modulated, head=net.head))

@@ -99,7 +99,7 @@ class HSMLOptions(ConditionedOptions):
 
     def check(self) -> None:
         """Refuse options that mean nothing."""
-        self.check_conditioned()
+        super().check()
         if not self.clusters:
             raise ValueError("clusters must name at least one level, got none: give (4, 2), say")
         at_least(self, ("clusters", "embedding", "width", "window"), 1)

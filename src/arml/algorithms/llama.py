@@ -32,10 +32,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.inner import GradientDescent, InnerOptions, usual_rate
+from arml.core.inner import GradientDescent, InnerOptions, adaptable, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn import curvature
+from arml.nn.parts import layers, with_body
 
 LogDet = Callable[[curvature.Layer, float], Float[Array, ""]]
 
@@ -95,7 +96,7 @@ class LLAMAOptions(InnerOptions):
 
     def check(self) -> None:
         """Refuse options that mean nothing."""
-        self.check_inner()
+        super().check()
         at_least(self, ("eta",), 0)
         at_least(self, ("precision",), 0, strict=True)
 
@@ -109,8 +110,15 @@ class LLAMAOptions(InnerOptions):
             "regression": curvature.gaussian_root,
             "classification": curvature.categorical_root,
         }
+        body = with_body(net, "LLAMA")
+        inside = sum(len(jax.tree.leaves(adaptable(layer))) for layer in layers(body))
+        if inside < len(jax.tree.leaves(adaptable(body))):
+            raise ValueError(
+                "LLAMA needs all adapted weights in layers that arml.linear or Convolution makes, "
+                "for it has their curvature: build the network of these"
+            )
         return LLAMA(
-            net=net,
+            net=body,
             inner=self.descent(net),
             eta=self.eta,
             precision=self.precision,

@@ -45,10 +45,6 @@ class MAML(MetaLearner):
 class MAMLOptions(InnerOptions):
     """MAML, first-order MAML and Meta-SGD."""
 
-    def check(self) -> None:
-        """Refuse options that mean nothing."""
-        self.check_inner()
-
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MAML:
         """The learner; `net` holds its only weights, so the key goes unused."""
         return MAML(net=net, inner=self.descent(net), loss=loss_of(problem))

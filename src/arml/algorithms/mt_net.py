@@ -18,7 +18,6 @@ Differences
 """
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,30 +31,41 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, Shared, adaptable, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
+from arml.nn.networks import Convolution, Linear
+from arml.nn.parts import is_layer, layers, with_layers
 
 
 class Warped(eqx.Module):
     """T(W x + b), T square and shared by all tasks: on images a 1x1 convolution."""
 
-    layer: Callable[[Array], Array]
+    layer: Linear | Convolution
     warp: Shared
 
     def __call__(self, x: Float[Array, "n *features"]) -> Float[Array, "n *space units"]:
         return self.layer(x) @ self.warp.value
 
 
-def layers_of(net: Network) -> tuple[Any, ...]:
-    """The linear maps of a network, inputs first: each block's, and the head."""
-    return (*(block.layer for block in net.body.blocks), net.head)
+def is_warped(node: Any) -> bool:
+    """Whether it is a layer of the network with its T."""
+    return isinstance(node, Warped)
+
+
+def layers_of(net: Network) -> list[Any]:
+    """The layers of a network, with their T where they have one."""
+    return layers(net, lambda node: is_warped(node) or is_layer(node))
 
 
 def warped(net: Network) -> Network:
     """`net` with each layer followed by a T that starts as the identity."""
-    layers = tuple(
-        Warped(layer, Shared(jnp.eye(layer.bias.size, dtype=layer.bias.dtype)))
-        for layer in layers_of(net)
-    )
-    return eqx.tree_at(layers_of, net, layers)
+    found = layers(net)
+    if not found:
+        raise ValueError(
+            "MT-Net needs a network with layers that arml.linear or Convolution makes, got "
+            f"{type(net).__name__} without any: build it of these"
+        )
+    eyes = [jnp.eye(layer.bias.size, dtype=layer.bias.dtype) for layer in found]
+    pairs = zip(found, map(Shared, eyes), strict=True)
+    return with_layers(net, (Warped(layer, warp) for layer, warp in pairs))
 
 
 def draw_mask(logits: Float[Array, " units"], *, key: PRNGKeyArray) -> Float[Array, " units"]:
@@ -82,12 +92,16 @@ class MTNet(MetaLearner):
         rate broadcasts against its kernel, weight and bias."""
         keys = jax.random.split(key, len(self.logits))
         part = adaptable(self.net)
-        masks = [draw_mask(z, key=k) for z, k in zip(self.logits, keys, strict=True)]
-        layers = tuple(
+        drawn = [draw_mask(z, key=k) for z, k in zip(self.logits, keys, strict=True)]
+        masked = [
             jax.tree.map(lambda p, mask=mask: mask, layer)
-            for layer, mask in zip(layers_of(part), masks, strict=True)
+            for layer, mask in zip(layers_of(part), drawn, strict=True)
+        ]
+        # Every task adapts what is in no layer.
+        ones = jax.tree.map(
+            lambda p: p if is_warped(p) else jnp.ones_like(p), part, is_leaf=is_warped
         )
-        masks = eqx.tree_at(layers_of, part, layers)
+        masks = with_layers(ones, masked, is_warped)
         rate = self.inner.rate
         if isinstance(rate, float | int):
             return jax.tree.map(lambda mask: rate * mask, masks)
@@ -102,10 +116,6 @@ class MTNet(MetaLearner):
 @dataclass(frozen=True, kw_only=True)
 class MTNetOptions(InnerOptions):
     """MT-Net."""
-
-    def check(self) -> None:
-        """Refuse options that mean nothing."""
-        self.check_inner()
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MTNet:
         """The learner. It adds no random weights, so the key goes unused: each T is the identity,

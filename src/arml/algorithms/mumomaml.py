@@ -100,14 +100,15 @@ class MUMOMAMLOptions(ConditionedOptions):
 
     def check(self) -> None:
         """Refuse options that mean nothing."""
-        self.check_conditioned()
+        super().check()
         at_least(self, ("width", "layers", "filters"), 1)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:
         """The learner, with freshly drawn weights, for the base network `net`."""
         key_encode, key_modulate = jax.random.split(key)
         code = self.width * (1 if len(problem.features) == 3 else 2)
-        modulate = unit_modulation(net, code, MODULATIONS[self.modulation], key=key_modulate)
+        act = MODULATIONS[self.modulation]
+        modulate = unit_modulation(net, code, act, features=problem.features, key=key_modulate)
         learned, head = self.headed(net, problem)
         return Conditioned(
             net=learned,

@@ -141,7 +141,7 @@ class PLATIPUSOptions(InnerOptions):
 
     def check(self) -> None:
         """Refuse options that mean nothing."""
-        self.check_inner()
+        super().check()
         at_least(self, ("prior_rate", "kl_weight"), 0)
         at_least(self, ("samples",), 1)
         at_least(self, ("noise",), 0, strict=True)

@@ -26,6 +26,7 @@ from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn.heads import PrototypeHead, headless, prototype_head
+from arml.nn.parts import with_body
 
 
 class ProtoMAML(MetaLearner):
@@ -52,14 +53,14 @@ class ProtoMAMLOptions(InnerOptions):
 
     def check(self) -> None:
         """Raise `ValueError` if an option is out of range."""
-        self.check_inner()
+        super().check()
         at_least(self, ("scale",), 0, strict=True)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoMAML:
         """The learner; `net` holds its weights but those of the head, so the key goes unused."""
         classes_only("Proto-MAML", problem)
         return ProtoMAML(
-            net=headless(net),
+            net=headless(with_body(net, "Proto-MAML")),
             head=prototype_head(self.scale, problem.outputs),
             inner=self.descent(net),
             loss=loss_of(problem),

@@ -29,12 +29,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Cost, Method, Variant
-from arml.core.checks import at_least, classes_only
+from arml.core.checks import Options, at_least, classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn.covariance import covariances, inverses, mahalanobis
 from arml.nn.networks import Body
+from arml.nn.parts import with_body
 from arml.nn.prototypes import among, class_means, squared_distances
 
 Metric = Literal["squared", "mahalanobis"]
@@ -68,7 +69,7 @@ class ProtoNet(MetaLearner):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProtoNetOptions:
+class ProtoNetOptions(Options):
     """ProtoNet's metric: all else that it learns is the base network's body."""
 
     scale: float = 1.0
@@ -86,7 +87,7 @@ class ProtoNetOptions:
         """The learner; the body of `net` holds its weights, so the key goes unused."""
         classes_only("ProtoNet", problem)
         return ProtoNet(
-            body=net.body,
+            body=with_body(net, "ProtoNet").body,
             scale=jnp.asarray(self.scale, jnp.float32) if self.learn_scale else self.scale,
             metric=self.metric,
             ways=problem.outputs,

@@ -30,7 +30,7 @@ Differences
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import equinox as eqx
@@ -45,6 +45,7 @@ from arml.core.inner import Shared
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import cross_entropy, loss_of
 from arml.nn.networks import Body, Film, Linear, linear
+from arml.nn.parts import filmed, widths, with_body
 from arml.nn.prototypes import among, class_means, squared_distances, units
 
 
@@ -116,8 +117,7 @@ class TADAM(MetaLearner):
             Film(Shared(1 + gamma_0 * h(code)), Shared(beta_0 * g(code)))
             for (h, g), gamma_0, beta_0 in zip(self.ten, self.gamma_0, self.beta_0, strict=True)
         )
-        blocks = zip(self.body.blocks, films, strict=True)
-        return replace(self.body, blocks=tuple(replace(block, film=film) for block, film in blocks))
+        return filmed(self.body, films)
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The query loss, plus the auxiliary one where the training classes are known."""
@@ -160,7 +160,7 @@ class TADAMOptions:
         """The learner with the body of `net`; it starts as a ProtoNet, for gamma_0 and beta_0 are
         zero."""
         classes_only("TADAM", problem)
-        body: Body = net.body
+        body = with_body(net, "TADAM").body
         code = units(body, problem.features)
         head_key, *keys = jax.random.split(key, 1 + len(body.blocks))
         ten = []
@@ -182,21 +182,6 @@ class TADAMOptions:
             metric=self.metric,
             loss=loss_of(problem),
         )
-
-
-def widths(body: Body, features: tuple[int, ...]) -> list[int]:
-    """How many units each block has, which its film scales and shifts: the last axis of its
-    output."""
-
-    def outputs(x: Array) -> list[Array]:
-        found = []
-        for block in body.blocks:
-            x, _ = block(x)
-            found.append(x)
-        return found
-
-    one = jax.ShapeDtypeStruct((1, *features), jnp.float32)
-    return [output.shape[-1] for output in jax.eval_shape(outputs, one)]
 
 
 METHODS = (

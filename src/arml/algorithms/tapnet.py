@@ -29,12 +29,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from arml.algorithms.method import Cost, Method
-from arml.core.checks import at_least, classes_only
+from arml.core.checks import Options, at_least, classes_only
 from arml.core.compilation import unbatched
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn.networks import Body
+from arml.nn.parts import with_body
 from arml.nn.prototypes import among, class_means, squared_distances, units
 
 Project = Callable[[Float[Array, "n d"]], Float[Array, "n d"]]
@@ -127,7 +128,7 @@ def projection(errors: Float[Array, "ways d"], present: Bool[Array, " ways"]) ->
 
 
 @dataclass(frozen=True, kw_only=True)
-class TapNetOptions:
+class TapNetOptions(Options):
     """TapNet's metric: its references have the dimension of the base network's features."""
 
     scale: float = 1.0
@@ -143,7 +144,8 @@ class TapNetOptions:
         """The learner with the body of `net`; references are drawn as a linear layer's weights, of
         variance 1/D, as in the authors' code."""
         classes_only("TapNet", problem)
-        ways, d = problem.outputs, units(net.body, problem.features)
+        body = with_body(net, "TapNet").body
+        ways, d = problem.outputs, units(body, problem.features)
         if d <= ways:
             raise ValueError(
                 f"TapNet needs features of more dimensions than there are classes, got {d} for "
@@ -151,7 +153,7 @@ class TapNetOptions:
             )
         references = jax.nn.initializers.lecun_normal()(key, (d, ways), jnp.float32).T
         return TapNet(
-            body=net.body,
+            body=body,
             references=references,
             scale=jnp.asarray(self.scale, jnp.float32) if self.learn_scale else self.scale,
             loss=loss_of(problem),

@@ -43,6 +43,7 @@ from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn.networks import MLP, Body, mlp
+from arml.nn.parts import with_body
 from arml.nn.prototypes import among, class_means, units
 
 
@@ -198,10 +199,11 @@ class VERSAOptions:
         self, net: Network, problem: Problem, *, key: PRNGKeyArray
     ) -> VERSA | VERSARegression:
         """The learner with the body of `net`."""
-        d, loss = units(net.body, problem.features), loss_of(problem)
+        body = with_body(net, "VERSA").body
+        d, loss = units(body, problem.features), loss_of(problem)
         if problem.kind == "classification":
             return VERSA(
-                body=net.body,
+                body=body,
                 amortise=amortised(d, d, 1, self.width, bias=False, key=key),
                 ways=problem.outputs,
                 samples=self.samples,
@@ -209,7 +211,7 @@ class VERSAOptions:
             )
         phi_key, head_key = jax.random.split(key)
         return VERSARegression(
-            body=net.body,
+            body=body,
             phi=mlp((d + problem.outputs, self.width, self.width), key=phi_key),
             amortise=amortised(self.width, d, problem.outputs, self.width, bias=True, key=head_key),
             log_noise=jnp.zeros((), jnp.float32),

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from arml.cli.console import INTERRUPTED, UsageError
+from arml.core.plugins import announce
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": (
@@ -58,14 +59,16 @@ def _help() -> str:
     rows = "\n".join(f"  {name:10}{what}" for name, (_, what) in COMMANDS.items())
     return (
         "usage: arml COMMAND [OPTIONS]\n\nFew-shot meta-learning on heterogeneous tasks.\n\n"
-        f"commands:\n{rows}\n\n`arml COMMAND --help` lists a command's options. --debug, anywhere, "
-        "shows the traceback of an\nerror; --version says the version."
+        f"commands:\n{rows}\n\n`arml COMMAND --help` lists a command's options. Every command "
+        "takes --plugin FILE.py,\nwhich adds the methods, tasks and networks that the file "
+        "registers, and --debug, which shows\nthe traceback of an error. --version prints the "
+        "version."
     )
 
 
 def dispatch(arguments: Sequence[str]) -> int:
     """Carry out one command; returns the exit status."""
-    name, *rest = arguments or ["--help"]
+    name, *rest = without_plugins(arguments) or ["--help"]
     if name in ("-h", "--help"):
         print(_help())
         return 0
@@ -85,6 +88,21 @@ def dispatch(arguments: Sequence[str]) -> int:
     module, _, function = COMMANDS[name][0].partition(":")
     status: int = getattr(import_module(module), function)(rest)
     return status
+
+
+def without_plugins(arguments: Sequence[str]) -> list[str]:
+    """The arguments without each `--plugin FILE.py`, whose files are announced."""
+    left, words = [], iter(arguments)
+    for word in words:
+        option, equals, file = word.partition("=")
+        if option != "--plugin":
+            left.append(word)
+            continue
+        file = file if equals else next(words, "")
+        if not file or file.startswith("-"):
+            raise UsageError("expected a file after --plugin, got none: --plugin FILE.py")
+        announce(file)
+    return left
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,7 +1,8 @@
 """The options of a recipe's experiment as options of a command, and back.
 
 An option of a part is spelled as tyro spells it, `--algorithm.inner-rate`. The part may be left out
-where no other part has an option of that name: `--inner-rate`.
+where no other part has an option of that name: `--inner-rate`. `--network NAME` chooses another
+network.
 """
 
 import dataclasses
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 from tyro.conf import Suppress, arg
 
 from arml.cli.console import UsageError, parse
-from arml.experiment import PARTS, Experiment
+from arml.experiment import NETWORKS, PARTS, Experiment
 from arml.experiment.recipes import RECIPES, reshaped
 
 Field = tuple[str, Any] | tuple[str, Any, Any]
@@ -30,6 +31,7 @@ def read(
 
     **Raises** `UsageError` in one line, and `SystemExit(0)` after the help.
     """
+    experiment, words = _with_network(experiment, words)
     whole = "--help-all" in words
     words = ["--help"] if whole else spelled_out(words, experiment, fields)
     if {"-h", "--help"} & {*words} and not whole:
@@ -49,6 +51,19 @@ def read(
     if shape == _shape(experiment) or min(shape.values()) < 1:
         return options, given
     return once(reshaped(experiment, **shape))
+
+
+def _with_network(experiment: Experiment, words: Sequence[str]) -> tuple[Experiment, Sequence[str]]:
+    """The experiment with the network that `--network NAME` names, and the other words."""
+    given = list(words)
+    for i, word in enumerate(words):
+        option, equals, name = word.partition("=")
+        if option == "--network":
+            name = name if equals else " ".join(words[i + 1 : i + 2])
+            del given[i : i + (1 if equals else 2)]
+            options = NETWORKS.known(name).options_class()
+            return _with_network(dataclasses.replace(experiment, network=options), given)
+    return experiment, given
 
 
 def _kind(
@@ -152,6 +167,9 @@ def flags(recipe: Experiment, experiment: Experiment) -> list[str]:
     words = []
     for part in ("", "tasks", "network", "outer", "algorithm"):
         before, after = ((getattr(e, part) if part else e) for e in (recipe, experiment))
+        if part == "network" and type(before) is not type(after):
+            words += ["--network", NETWORKS.of(after).name]
+            before = NETWORKS.of(after).options_class()
         prefix = f"{part}." if part else ""
         for field in _fields(after):
             old, new = getattr(before, field.name), getattr(after, field.name)

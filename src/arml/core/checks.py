@@ -5,6 +5,14 @@ from collections.abc import Iterable
 from typing import Any
 
 
+class Options:
+    """The options of a method, of tasks or of a network: subclasses are frozen dataclasses whose
+    fields have defaults, with a method `build`."""
+
+    def check(self) -> None:
+        """Raise `ValueError` in one line if an option is invalid."""
+
+
 def at_least(
     options: Any, names: Iterable[str], least: int | float, *, strict: bool = False
 ) -> None:

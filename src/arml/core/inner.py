@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from arml.core.checks import at_least
+from arml.core.checks import Options, at_least
 from arml.core.episodes import Problem
 
 
@@ -126,7 +126,7 @@ def usual_rate(problem: Problem) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InnerOptions:
+class InnerOptions(Options):
     """The inner loop as data: the options that every gradient-based algorithm shares."""
 
     inner_rate: float = 0.001
@@ -158,6 +158,6 @@ class InnerOptions:
             remat=self.remat,
         )
 
-    def check_inner(self) -> None:
-        """Refuse rates and step counts that mean nothing."""
+    def check(self) -> None:
+        """Raise `ValueError` in one line for an invalid rate or number of steps."""
         at_least(self, ("inner_rate", "inner_steps", "inner_clip", "inner_bound"), 0)

@@ -32,7 +32,9 @@ class Entry:
             raise ValueError(f"{self.name!r}: expected options as a dataclass, got {cls!r}")
         for method in ("check", "build"):
             if not callable(getattr(cls, method, None)):
-                raise ValueError(f"{self.name!r}: {cls.__name__} needs the method {method}")
+                raise ValueError(
+                    f"{self.name!r}: {cls.__name__} needs the method {method}: see arml.Options"
+                )
         bare = [f.name for f in fields(cls) if f.default is f.default_factory is MISSING]
         if bare:
             raise ValueError(

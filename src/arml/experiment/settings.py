@@ -1,7 +1,7 @@
 """Settings: a data set with all that the experiments on it share but the method."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -56,7 +56,10 @@ def changed(experiment: Experiment, changes: Changes) -> Experiment:
     own = dict(changes.get("experiment", {}))
     for part, options in changes.items():
         if part != "experiment":
-            own[part] = replace(getattr(experiment, part), **options)
+            old = getattr(experiment, part)
+            # A network of one's own may have no such option.
+            known = {field.name for field in fields(old)}
+            own[part] = replace(old, **{k: v for k, v in options.items() if k in known})
     return replace(experiment, **own)
 
 

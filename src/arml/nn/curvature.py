@@ -13,7 +13,6 @@ each example has a gradient of its own.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,6 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from arml.core.compilation import unbatched
+from arml.nn import parts
 from arml.nn.networks import BaseNetwork, Convolution
 
 Root = Callable[[Float[Array, "n outputs"]], Float[Array, "k n outputs"]]
@@ -52,55 +52,50 @@ class Layer(NamedTuple):
 
 
 class _Tapped(eqx.Module):
-    """A layer that shows its inputs and outputs to `see`, and adds `tap` to its outputs: the
-    gradient in `tap` is the gradient in the outputs."""
+    """Layer number `index`, which shows its inputs and outputs to `see`, and adds `tap` to its
+    outputs: the gradient in `tap` is the gradient in the outputs."""
 
     layer: Callable[[Array], Array]
     tap: Array | float
-    see: Callable[[Array, Array], None] = eqx.field(static=True)
+    index: int = eqx.field(static=True)
+    see: Callable[[int, Array, Array], None] = eqx.field(static=True)
 
     def __call__(self, x: Array) -> Array:
         z = self.layer(x)
-        self.see(x, z)
+        self.see(self.index, x, z)
         return z + self.tap
-
-
-def _layers(net: BaseNetwork) -> list[Any]:
-    return [*(block.layer for block in net.body.blocks), net.head]
 
 
 def _run(
     net: BaseNetwork, x: Array, statistics: tuple[Any, ...], taps: list[Any]
 ) -> tuple[Array, list[Array], list[Array]]:
     """The outputs, and each layer's inputs and outputs."""
-    inputs: list[Array] = []
-    outputs: list[Array] = []
+    seen: dict[int, tuple[Array, Array]] = {}
 
-    def see(x: Array, z: Array) -> None:
-        inputs.append(x)
-        outputs.append(z)
+    def see(index: int, x: Array, z: Array) -> None:
+        if index in seen:
+            raise ValueError("the curvature needs each layer of the network to be used once")
+        seen[index] = x, z
 
-    *blocks, head = (_Tapped(*pair, see) for pair in zip(_layers(net), taps, strict=True))
-    body = replace(net.body, blocks=tuple(map(_with_layer, net.body.blocks, blocks)))
-    return head(body.run(x, statistics)[0]), inputs, outputs
-
-
-def _with_layer(block: Any, layer: _Tapped) -> Any:
-    return replace(block, layer=layer)
+    every = enumerate(zip(parts.layers(net), taps, strict=True))
+    tapped = parts.with_layers(net, [_Tapped(layer, tap, i, see) for i, (layer, tap) in every])
+    outputs = tapped.head(tapped.body.run(x, statistics)[0])
+    pairs = [seen[i] for i in range(len(taps))]
+    return outputs, [x for x, _ in pairs], [z for _, z in pairs]
 
 
 def layers(
     net: BaseNetwork, x: Float[Array, "n *features"], statistics: tuple[Any, ...], root: Root
 ) -> list[Layer]:
     """What the layers of `net` read and what gradients they see, on the inputs `x`, in the order of
-    the blocks, and then the head's.
+    the blocks, and then the head's. Each must be used once.
 
     **Arguments**
 
     - `statistics`: each block's statistics, from `net.body.run`.
     - `root`: the likelihood, as the root of its Fisher information.
     """
-    untapped = [0.0] * len(_layers(net))
+    untapped = [0.0] * len(parts.layers(net))
     shapes = jax.eval_shape(lambda: _run(net, x, statistics, untapped)[2])
     taps = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
 
@@ -112,7 +107,7 @@ def layers(
     gradients = jax.vmap(lambda r: pull(r)[0])(root(outputs))
     return [
         Layer(_rows(layer, read), g.reshape(*g.shape[:2], -1, g.shape[-1]))
-        for layer, read, g in zip(_layers(net), inputs, gradients, strict=True)
+        for layer, read, g in zip(parts.layers(net), inputs, gradients, strict=True)
     ]
 
 

@@ -6,6 +6,7 @@ of them share one gate. `UnitModulation` acts on hidden units, before their acti
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.core.inner import Shared, adaptable, join, split
-from arml.nn.networks import Film, Initialiser, Linear, glorot, linear, uniform
+from arml.nn.networks import BaseNetwork, Film, Initialiser, Linear, glorot, linear, uniform
+from arml.nn.parts import filmed, widths, with_body
 
 Shape = tuple[int, ...]
 Granularity = Callable[[Shape], Shape]
@@ -140,14 +142,9 @@ class UnitModulation(eqx.Module):
     modulation: Callable[[Array], Film] = eqx.field(static=True)
     scale: float = eqx.field(static=True, default=1.0)
 
-    def __call__(self, net: Any, code: Float[Array, " code"]) -> Any:
+    def __call__(self, net: BaseNetwork, code: Float[Array, " code"]) -> BaseNetwork:
         films = tuple(self.modulation(layer(self.scale * code)) for layer in self.layers)
-        return eqx.tree_at(
-            lambda net: tuple(block.film for block in net.body.blocks),
-            net,
-            films,
-            is_leaf=lambda node: node is None,
-        )
+        return replace(net, body=filmed(net.body, films))
 
 
 def unit_modulation(
@@ -155,15 +152,16 @@ def unit_modulation(
     code: int,
     modulation: Callable[[Array], Film],
     *,
+    features: tuple[int, ...],
     scale: float = 1.0,
     key: PRNGKeyArray,
 ) -> UnitModulation:
     """Layers from a code of `code` numbers to each block's tau; small, so that all units start
-    much alike."""
-    blocks = net.body.blocks
+    much alike. `features` is the shape of one input."""
+    units = widths(with_body(net, "a modulation of units").body, features)
     each = 2 if modulation is film else 1
     layers = tuple(
-        linear(code, each * block.layer.bias.size, init=uniform(code**-0.5), key=k)
-        for block, k in zip(blocks, jax.random.split(key, len(blocks)), strict=True)
+        linear(code, each * n, init=uniform(code**-0.5), key=k)
+        for n, k in zip(units, jax.random.split(key, len(units)), strict=True)
     )
     return UnitModulation(layers, modulation, scale)

@@ -12,6 +12,7 @@ vertices, and nobody names the families.
     Dataset Generalization, ICML 2021.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -19,7 +20,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from arml.core.inner import Shared
-from arml.nn.networks import Film
+from arml.nn.networks import BaseNetwork, Film
+from arml.nn.parts import filmed, widths, with_body
 
 
 class Templates(eqx.Module):
@@ -28,22 +30,17 @@ class Templates(eqx.Module):
     scales: tuple[Float[Array, "vertices _"], ...]
     shifts: tuple[Float[Array, "vertices _"], ...]
 
-    def __call__(self, net: Any, reading: Float[Array, " vertices"]) -> Any:
+    def __call__(self, net: BaseNetwork, reading: Float[Array, " vertices"]) -> BaseNetwork:
         films = tuple(
             Film(Shared(1 + reading @ scale), Shared(reading @ shift))
             for scale, shift in zip(self.scales, self.shifts, strict=True)
         )
-        return eqx.tree_at(
-            lambda net: tuple(block.film for block in net.body.blocks),
-            net,
-            films,
-            is_leaf=lambda node: node is None,
-        )
+        return replace(net, body=filmed(net.body, films))
 
 
-def templates(net: Any, vertices: int) -> Templates:
-    """The templates of `vertices` vertices for the blocks of `net`, all zero."""
-    zeros = tuple(
-        jnp.zeros((vertices, block.layer.bias.size), jnp.float32) for block in net.body.blocks
-    )
+def templates(net: Any, vertices: int, *, features: tuple[int, ...]) -> Templates:
+    """The templates of `vertices` vertices for the blocks of `net`, all zero; `features` is the
+    shape of one input."""
+    body = with_body(net, "a modulation by templates").body
+    zeros = tuple(jnp.zeros((vertices, n), jnp.float32) for n in widths(body, features))
     return Templates(zeros, zeros)

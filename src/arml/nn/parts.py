@@ -1,0 +1,117 @@
+"""A base network from parts of one's own, and what methods find in any base network.
+
+`network` makes one of blocks and a head. A block is any function of a whole set, `[n, ...] ->
+[n, ...]`; a method that modulates units (MUMOMAML, TADAM, ARML on pictures) then acts on what the
+block returns. MT-Net and LLAMA act on the `Linear` and `Convolution` layers inside, wherever they
+are.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from arml.nn.networks import BaseNetwork, Body, Convolution, Linear
+
+Film = Callable[[Array], Array]
+
+
+class Plain(eqx.Module):
+    """A block that normalises with no statistics; `film`, if any, acts on what it returns."""
+
+    block: Callable[[Array], Array]
+    film: Film | None = None
+
+    def __call__(self, x: Array, statistics: None = None) -> tuple[Array, None]:
+        y = self.block(x)
+        return (y if self.film is None else self.film(y)), None
+
+
+class Filmed(eqx.Module):
+    """A block without a place of its own for `film`, which acts on what the block returns."""
+
+    block: Any
+    film: Film
+
+    def __call__(self, x: Array, statistics: Any = None) -> tuple[Array, Any]:
+        y, statistics = self.block(x, statistics)
+        return self.film(y), statistics
+
+
+def network(blocks: Iterable[Callable[[Array], Array]], head: Callable[[Array], Array]) -> Any:
+    """A base network from functions of a whole set, which every method can use.
+
+    **Arguments**
+
+    - `blocks`: one after the other they make the features `[n, *features] -> [n, ...]`, which are
+      flattened. Equinox modules whose arrays are the parameters.
+    - `head`: from features to outputs, `[n, d] -> [n, outputs]`: `arml.linear`, so that all methods
+      find its weights.
+    """
+    return BaseNetwork(Body(tuple(map(Plain, blocks)), "batch"), head)
+
+
+def filmed(body: Body, films: Iterable[Film]) -> Body:
+    """The body with a modulation in each block: before the activation where the block has a place
+    for it, and otherwise of what the block returns."""
+
+    def one(block: Any, film: Film) -> Any:
+        own = any(field.name == "film" for field in fields(block))
+        return replace(block, film=film) if own else Filmed(block, film)
+
+    pairs = zip(body.blocks, films, strict=True)
+    return replace(body, blocks=tuple(one(block, film) for block, film in pairs))
+
+
+def widths(body: Body, features: tuple[int, ...]) -> list[int]:
+    """How many units each block has, which its film scales and shifts: the last axis of its
+    output."""
+
+    def outputs(x: Array) -> list[Array]:
+        found = []
+        for block in body.blocks:
+            x, _ = block(x)
+            found.append(x)
+        return found
+
+    one = jax.ShapeDtypeStruct((1, *features), jnp.float32)
+    return [output.shape[-1] for output in jax.eval_shape(outputs, one)]
+
+
+def with_body(net: Any, method: str) -> BaseNetwork:
+    """The network, which has a body and a head.
+
+    **Raises** `ValueError` in one line for another.
+    """
+    if not isinstance(net, BaseNetwork):
+        raise ValueError(
+            f"{method} needs a network with a body and a head, got {type(net).__name__}: make it "
+            "with arml.network(blocks, head)"
+        )
+    return net
+
+
+N = TypeVar("N")
+
+
+def is_layer(node: Any) -> bool:
+    """Whether it is a linear map of a whole set with one bias a unit."""
+    return isinstance(node, Linear | Convolution)
+
+
+def layers(net: Any, is_leaf: Callable[[Any], bool] = is_layer) -> list[Any]:
+    """The layers of a network, in the order of its fields."""
+    return [node for node in jax.tree.leaves(net, is_leaf=is_leaf) if is_leaf(node)]
+
+
+def with_layers(net: N, given: Iterable[Any], is_leaf: Callable[[Any], bool] = is_layer) -> N:
+    """The network with others in the places of its layers."""
+    others = iter(given)
+    made: N = jax.tree.map(
+        lambda node: next(others) if is_leaf(node) else node, net, is_leaf=is_leaf
+    )
+    return made

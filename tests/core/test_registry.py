@@ -1,0 +1,147 @@
+"""Registries: what may be registered, how it is found, and what is said of what is not."""
+
+import sys
+from dataclasses import dataclass, fields
+
+import pytest
+
+import arml
+from arml.algorithms import ALGORITHMS, Method
+from arml.algorithms.maml import MAMLOptions
+from arml.core import plugins
+from arml.core.registry import Registry
+from arml.experiment.parts import NETWORKS, PARTS, TASKS
+from arml.experiment.recipes import RECIPES, recipe
+
+OPTIONS = '''
+from dataclasses import dataclass
+import arml
+
+@dataclass(frozen=True)
+class {name}Options(arml.InnerOptions):
+    """A method of a test. It is MAML."""
+
+    def build(self, net, problem, *, key):
+        return arml.ALGORITHMS["maml"].options(problem).build(net, problem, key=key)
+'''
+
+
+@dataclass(frozen=True)
+class ToyOptions(arml.InnerOptions):
+    """A toy. It does nothing."""
+
+    def build(self, net, problem, *, key):
+        raise NotImplementedError
+
+
+@pytest.fixture
+def _toy():
+    arml.register("method", "toy", ToyOptions, kinds=("regression",))
+    yield
+    ALGORITHMS.remove("toy")
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_method_has_recipes_as_soon_as_it_is_registered():
+    assert RECIPES["regression2d/toy"].description.endswith("A toy.")
+    assert isinstance(recipe("regression2d/toy").algorithm, ToyOptions)
+    assert "regression2d-wide/toy" in list(RECIPES)
+    assert "starter/toy" not in RECIPES
+    # Registered again, as a notebook's cell does that is run twice.
+    arml.register("method", "toy", ToyOptions)
+    assert "starter/toy" in RECIPES
+
+
+def test_an_unknown_name_gets_the_nearest_ones_in_a_short_line():
+    for known, name in ((ALGORITHMS.known, "mmal"), (recipe, "starter/mmal")):
+        with pytest.raises(ValueError, match=r"did you mean '.*maml'") as error:
+            known(name)
+        assert len(str(error.value)) < 120
+    with pytest.raises(ValueError, match="`arml list` names all"):
+        recipe("zzzzzzzzz")
+
+
+@dataclass(frozen=True)
+class NoBuild(arml.Options):
+    size: int = 1
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "options", "says"),
+    [
+        ("method", "maml", ToyOptions, "arml has a method 'maml' of its own"),
+        ("network", "toy", NoBuild, "NoBuild needs the method build"),
+        ("tasks", "toy", int, "expected options as a dataclass"),
+        ("model", "toy", ToyOptions, "expected to register a method, tasks or network"),
+    ],
+)
+def test_what_cannot_be_registered_is_refused_in_one_line(part, name, options, says):
+    with pytest.raises(ValueError, match=says):
+        arml.register(part, name, options)
+
+
+def test_options_need_defaults():
+    @dataclass(frozen=True)
+    class Bare(arml.Options):
+        size: int
+
+        def build(self, problem, *, key):
+            raise NotImplementedError
+
+    with pytest.raises(ValueError, match="the option size of Bare needs a default"):
+        arml.register("network", "bare", Bare)
+
+
+def test_an_installed_package_brings_a_method_by_an_entry_point(tmp_path, monkeypatch):
+    (tmp_path / "somebodys.py").write_text(OPTIONS.format(name="Theirs"))
+    about = tmp_path / "somebodys-1.2.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys\nVersion: 1.2\n")
+    (about / "top_level.txt").write_text("somebodys\n")
+    (about / "RECORD").write_text("somebodys.py,,\n")
+    entries = "[arml.methods]\ntheirs = somebodys:TheirsOptions\n"
+    (about / "entry_points.txt").write_text(entries)
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins._distributions.cache_clear()
+    found = Registry("method", Method)
+    assert list(found) == ["theirs"]
+    assert found["theirs"].about == "A method of a test."
+    assert found["theirs"].source == ("somebodys", "1.2")
+    # One that cannot be loaded is named.
+    (about / "entry_points.txt").write_text("[arml.methods]\nbad = somebodys:Missing\n")
+    with pytest.raises(ValueError, match="could not load 'bad' of somebodys: AttributeError"):
+        list(Registry("method", Method))
+    monkeypatch.delitem(sys.modules, "somebodys")
+    plugins._distributions.cache_clear()
+
+
+def test_a_plugin_that_fails_is_one_line(tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("import nothing_of_that_name\n")
+    with pytest.raises(ValueError, match=r"could not load the plug-in .*broken.py: ModuleNotFound"):
+        plugins.load_plugin(broken)
+    assert "broken" not in sys.modules
+    with pytest.raises(ValueError, match=r"expected a plug-in file at nowhere.py, found none"):
+        plugins.announce("nowhere.py")
+
+
+def test_the_settings_of_methods_name_options_that_there_are():
+    known = {
+        part: {f.name for entry in registry.values() for f in fields(entry.options_class)}
+        for part, registry in PARTS.items()
+    }
+    for method in ALGORITHMS.values():
+        known["algorithm"] = {f.name for f in fields(method.options_class)}
+        for changes in (*method.settings.values(), *(v.changes for v in method.variants.values())):
+            for part, options in changes.items():
+                assert part == "experiment" or {*options} <= known[part], (method.name, part)
+
+
+def test_every_entry_is_complete():
+    for method in ALGORITHMS.values():
+        assert method.title != method.name, method.name
+        assert method.paper, method.name
+        assert 2000 < method.year < 2100, method.name
+        assert {*(method.tune or ())} <= {f.name for f in fields(method.options_class)}
+    assert ALGORITHMS.of(MAMLOptions()).name == "maml"
+    assert {entry.source for registry in (TASKS, NETWORKS) for entry in registry.values()} == {None}
