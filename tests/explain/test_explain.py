@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from arml import experiment
 from arml.algorithms.arml import KEYS, ARMLOptions
@@ -24,8 +25,8 @@ from arml.core.losses import mse
 from arml.experiment.recipes import recipe
 from arml.explain import explain, looked
 from arml.explain.graph import default_threshold, read, read_tasks
-from arml.explain.interventions import unlinked, without
-from arml.explain.tasks import by_family
+from arml.explain.interventions import code_of, equal, other_codes, sign_test, unlinked, without
+from arml.explain.tasks import by_family, each_test_task
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.report.explained import captioned
 from arml.report.page import write_page
@@ -135,16 +136,53 @@ def test_a_removed_vertex_costs_what_it_costs_and_links_that_reach_nobody_cost_n
     assert found["vertices"][0]["all"]["mean"] == pytest.approx(loss.mean(), rel=1e-2, abs=1e-6)
     counts = [found["vertices"][0][name]["n"] for name in FAMILIES]
     assert counts == [(scored[0].families == i).sum() for i in range(len(FAMILIES))]
-    ps = [entry["p"] for row in [*found["vertices"], found["links"]] for entry in row.values()]
-    least = min(p for p in ps if p is not None)
-    adjusted = [e["adjusted"] for row in found["vertices"] for e in row.values()]
-    assert min(adjusted) == pytest.approx(min(1, least * len(ps)), rel=1e-6)
+    rows = [*found["vertices"], found["links"], *found["use"].values()]
+    for p, corrected in (("p", "adjusted"), ("p_sign", "adjusted_sign")):
+        entries = [entry for row in rows for entry in row.values()]
+        ps = [entry[p] for entry in entries if entry[p] is not None]
+        adjusted = [entry[corrected] for entry in entries if entry[p] is not None]
+        assert min(adjusted) == pytest.approx(min(1, min(ps) * len(ps)), rel=1e-6)
+
+
+def test_another_code_costs_what_it_costs(trained, files):
+    """By another route: an encoder that gives the same code to all."""
+    found = read_json(files[0])["interventions"]["use"]
+    assert set(found) == {"equal_vertices", "mean", "own_family", "other_family"}
+    learner, test = trained.learner, trained.splits.test
+    codes = np.asarray(each_test_task(code_of, learner, test, n=TASKS, chunk=25)[0])
+    mean = jnp.asarray(codes.mean(0))
+    same = eqx.tree_at(lambda m: m.encode, learner, lambda support: (mean, 0.0))
+    scored = [evaluate(one, test, split="test", n=TASKS, chunk=25) for one in (same, learner)]
+    loss = scored[0].values - scored[1].values
+    entry = found["mean"]["all"]
+    assert entry["mean"] == pytest.approx(loss.mean(), rel=1e-2, abs=1e-6)
+    assert entry["median"] == pytest.approx(np.median(loss), rel=1e-2, abs=1e-6)
+
+
+def test_a_code_is_replaced_by_the_next_tasks() -> None:
+    codes, families = np.arange(5.0)[:, None], np.array([0, 1, 0, 0, 1])
+    found = other_codes(codes, families)
+    np.testing.assert_array_equal(found["mean"], np.full((5, 1), 2.0))
+    assert found["own_family"].ravel().tolist() == [2, 4, 3, 0, 1]
+    assert found["other_family"].ravel().tolist() == [1, 2, 4, 4, 0]
+    assert set(other_codes(codes, np.zeros(5))) == {"mean", "own_family"}
+
+
+def test_the_sign_test_is_the_binomial_one() -> None:
+    losses = np.array([1.0, 2.0, -1.0, 0.0, 3.0, 4.0, 5.0, 0.1])
+    worse, p = sign_test(losses)
+    assert worse == 6 / 7
+    assert p == pytest.approx(binomtest(6, 7).pvalue)
+    assert sign_test(np.zeros(3)) == (None, None)
 
 
 def test_all_vertices_kept_is_the_graph_itself(trained):
     graph = trained.learner.encode.graph
     np.testing.assert_array_equal(without(graph, jnp.arange(VERTICES)).vertices, graph.vertices)
     assert np.max(unlinked(graph).connect(graph.vertices)) == 0
+    # Equal vertices are read alike.
+    links = equal(graph).links(graph.vertices)
+    np.testing.assert_allclose(links, 1 / VERTICES, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ OURS = Method(
     },
     measured={"regression2d": (7.0, 0.168)},
     # Each further layer of message passing takes 15% more.
-    cost=lambda options: Cost(0.005 * (1 + 0.15 * (options.layers - 1))),
+    cost=lambda options: Cost(0.012 * (1 + 0.15 * (options.layers - 1)), images=1.2),
     inside="graph",
     tune=("inner_rate", "mu_1", "mu_2"),
 )

@@ -272,6 +272,6 @@ METHODS = (
         row="bmaml",
         preset=bmaml,
         measured={"regression2d": (40.0, 2.58)},
-        cost=lambda options: Cost(0.033, images=5.0),
+        cost=lambda options: Cost(0.081, images=0.2),
     ),
 )

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.conditioned import ConditionedOptions
-from arml.algorithms.method import Method
+from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import usual_rate
@@ -159,6 +159,7 @@ METHODS = (
         row="hsml",
         preset=hsml,
         measured={"regression2d": (13.0, 0.205)},
+        cost=lambda options: Cost(0.012, images=1.2),
         inside="tree",
         tune=("inner_rate", "mu"),
     ),

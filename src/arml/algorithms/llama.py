@@ -139,7 +139,7 @@ METHODS = (
         row="llama",
         preset=lambda problem: LLAMAOptions(inner_rate=usual_rate(problem)),
         measured={"regression2d": (18.0, 1.02)},
-        cost=lambda options: Cost(0.015, images=3.0),
+        cost=lambda options: Cost(0.029, images=3.5),
         tune=("inner_rate", "eta"),
     ),
 )

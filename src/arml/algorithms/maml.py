@@ -60,7 +60,7 @@ MAML_METHOD = Method(
     row="maml",
     preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem)),
     measured={"regression2d": (5.0, 1.12), "regression2d-wide": (2.5, 1.64)},
-    cost=lambda options: Cost(0.0021),
+    cost=lambda options: Cost(0.0046),
 )
 METHODS = (
     MAML_METHOD,

@@ -147,7 +147,7 @@ METHODS = (
         row="mumomaml",
         preset=mumomaml,
         measured={"regression2d": (16.0, 0.248)},
-        cost=lambda options: Cost(0.0056),
+        cost=lambda options: Cost(0.013),
         inside="codes",
     ),
 )

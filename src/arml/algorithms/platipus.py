@@ -185,7 +185,7 @@ METHODS = (
         year=2018,
         row="platipus",
         preset=platipus,
-        cost=lambda options: Cost(0.006),
+        cost=lambda options: Cost(0.017, images=2.2),
         tune=("inner_rate", "prior_rate", "kl_weight"),
     ),
 )

@@ -121,7 +121,7 @@ METHODS = (
                 {"tasks": {"train_ways": 20}},
             ),
         },
-        cost=lambda options: Cost(images=0.2),
+        cost=lambda options: Cost(images=0.5),
         descends=False,
     ),
 )

@@ -164,6 +164,6 @@ METHODS = (
         row="reptile",
         settings={"any": {"outer": TOWARDS}},
         measured={"regression2d": (3.5, 2.59)},
-        cost=lambda options: Cost(0.003),
+        cost=lambda options: Cost(0.003, images=0.45),
     ),
 )

@@ -194,7 +194,7 @@ METHODS = (
         year=2018,
         row="tadam",
         kinds=("classification",),
-        cost=lambda options: Cost(images=0.2),
+        cost=lambda options: Cost(images=0.9),
         tune=("scale", "auxiliary"),
         descends=False,
         # Its output is multiplied by gamma_0 and beta_0, which start at zero: no gradient reaches

@@ -170,7 +170,7 @@ METHODS = (
         year=2019,
         row="tapnet",
         kinds=("classification",),
-        cost=lambda options: Cost(images=0.2),
+        cost=lambda options: Cost(images=0.6),
         descends=False,
     ),
 )

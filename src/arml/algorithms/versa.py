@@ -229,7 +229,7 @@ METHODS = (
         year=2019,
         row="versa",
         measured={"regression2d": (8.0, 0.300)},
-        cost=lambda options: Cost(0.0064, images=0.2),
+        cost=lambda options: Cost(0.007, images=0.6),
         descends=False,
     ),
 )

@@ -1,25 +1,41 @@
-"""Interventions on ARML's meta-knowledge graph: what each family loses when a vertex is taken out,
-and when the links between vertices are. A heat map says what is read; only this says what for.
+"""Interventions on ARML's meta-knowledge graph and on the code that it makes of a task: a heat map
+says what is read; only this says what for.
+
+Is a part *needed*? A vertex is taken out, or the links between vertices are cut. Is what is read
+*used*? All vertices are made equal (their mean), so that reading them tells nothing; or the task's
+whole code is replaced: by the mean code of all tasks, by that of the next task of its own family,
+or by that of the next task of another family. A code that can be replaced at no loss is not used.
 
 Nothing is trained again: the loss is that of a learner which relied on what is missing. It says
-what the trained learner uses, not what another one could do without.
+what the trained learner uses, not what another one could do without. Squared errors have heavy
+tails, so a few tasks may decide a mean: beside it stand the median and the share of tasks that are
+worse, with a sign test.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
+from scipy.special import bdtr
 
-from arml.core.episodes import TaskDistribution
+from arml.core.episodes import Task, TaskDistribution
 from arml.core.learner import Conditioned
 from arml.core.losses import score_of
+from arml.explain.tasks import each_test_task
 from arml.nn.graphs import MetaKnowledgeGraph, Relations
 from arml.nn.templates import Templates
 from arml.report.statistics import Comparison, difference_of, holm
-from arml.training.evaluate import Scores, evaluate
+from arml.results.files import plain
+
+Score = Callable[[Array, Array], Float[Array, ""]]
+
+CODES = ("mean", "own_family", "other_family")
+"""What replaces a task's code."""
 
 
 def without(graph: MetaKnowledgeGraph, kept: Int[Array, " kept"]) -> MetaKnowledgeGraph:
@@ -41,52 +57,117 @@ def unlinked(graph: MetaKnowledgeGraph) -> MetaKnowledgeGraph:
     return eqx.tree_at(lambda g: g.connect.dense, graph, silent)
 
 
+def equal(graph: MetaKnowledgeGraph) -> MetaKnowledgeGraph:
+    """The graph with the mean of its vertices in the place of each."""
+    mean = jnp.broadcast_to(graph.vertices.mean(0), graph.vertices.shape)
+    return eqx.tree_at(lambda g: g.vertices, graph, mean)
+
+
+def code_of(learner: Conditioned, task: Task) -> tuple[Float[Array, " code"], Int[Array, ""]]:
+    """The code of ONE task, and its family."""
+    return learner.coding()(task.support), task.family
+
+
+def score_with(
+    learner: Conditioned, task: Task, code: Float[Array, " code"], score: Score
+) -> Float[Array, ""]:
+    """The score on ONE task of the learner that is given `code` for it."""
+    told = eqx.tree_at(lambda m: m.encode, learner, lambda support: (code, 0.0))
+    # The key is not used: descent from a modulated initialisation draws nothing.
+    adapted = told.adapt(task.support, key=jax.random.key(0))
+    return score(adapted.predict(task.query.x), task.query.y)
+
+
 def interventions(
     learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int
 ) -> dict[str, Any]:
-    """The change of each test task's score by every removal, as a loss: above zero is worse.
+    """The change of each test task's score by every intervention, as a loss: above zero is worse.
 
-    **Returns** `tasks`, `metric`, `vertices` (one entry a vertex) and `links`; an entry has `mean`,
-    `ci95` (over tasks), `n`, `p` and `adjusted` (Holm's correction for all entries) for `all` tasks
-    and for each family.
+    **Returns** `tasks`, `metric`, `links` (cut), `vertices` (one entry a vertex taken out) and
+    `use` (`equal_vertices` and what replaces the code, `CODES`). An entry has, for `all` tasks and
+    for each family: `mean`, `ci95` (over tasks), `n`, `p`, `adjusted` (Holm's correction for all of
+    them), `median`, `worse` (the share of tasks that are worse, of those that change), `p_sign` and
+    `adjusted_sign`.
     """
-
-    def scored(graph: MetaKnowledgeGraph, modulate: Any = learner.modulate) -> Scores:
-        changed = eqx.tree_at(lambda m: (m.encode.graph, m.modulate), learner, (graph, modulate))
-        return evaluate(changed, tasks, split="test", n=n, chunk=chunk)
-
+    metric, score = score_of(tasks.problem)
+    look = partial(each_test_task, tasks=tasks, n=n, chunk=chunk)
+    scoring = partial(score_with, score=score)
     graph = learner.encode.graph  # type: ignore[attr-defined]
-    whole = scored(graph)
-    metric = score_of(tasks.problem)[0]
-    sign = 1 if metric == "mse" else -1
+
+    def coded(changed: MetaKnowledgeGraph, removed: int = -1) -> np.ndarray:
+        given = eqx.tree_at(lambda m: m.encode.graph, learner, changed)
+        found = np.asarray(look(code_of, given)[0])
+        if removed >= 0 and isinstance(learner.modulate, Templates):
+            # The code is how much each vertex is read, and its template weighs by that.
+            found = np.insert(found, removed, 0.0, axis=1)
+        return found
+
+    codes, families = look(code_of, learner)
     count = len(graph.vertices)
-    removed = [scored(unlinked(graph))]
-    for i in range(count if count > 1 else 0):
-        kept = jnp.asarray([j for j in range(count) if j != i])
-        modulate = learner.modulate
-        if isinstance(modulate, Templates):  # a vertex owns a row
-            modulate = jax.tree.map(lambda rows, kept=kept: rows[kept], modulate)
-        removed.append(scored(without(graph, kept), modulate))
-    named = {"all": np.ones(n, bool)}
-    named |= {name: whole.families == i for i, name in enumerate(tasks.families)}
-    found = [
-        difference_of(sign * (one.values - whole.values)[own].astype(np.float64))
-        for one in removed
-        for own in named.values()
-    ]
-    entries = list(map(_entry, holm(found)))
-    per = len(named)
-    rows = [
-        dict(zip(named, entries[i : i + per], strict=True)) for i in range(0, len(entries), per)
-    ]
-    return {"tasks": n, "metric": metric, "links": rows[0], "vertices": rows[1:]}
+    removals = [[j for j in range(count) if j != i] for i in range(count if count > 1 else 0)]
+    replaced = {"links": coded(unlinked(graph))}
+    replaced |= {f"V{i}": coded(without(graph, jnp.asarray(r)), i) for i, r in enumerate(removals)}
+    replaced |= {"equal_vertices": coded(equal(graph)), **other_codes(codes, families)}
 
+    def scored(given: np.ndarray) -> np.ndarray:
+        return np.asarray(look(scoring, learner, given=given), np.float64)
 
-def _entry(one: Comparison) -> dict[str, Any]:
+    whole, sign = scored(codes), 1 if metric == "mse" else -1
+    losses = {name: sign * (scored(given) - whole) for name, given in replaced.items()}
+    # A score that is no number is worse than any.
+    losses = {name: np.where(np.isnan(loss), np.inf, loss) for name, loss in losses.items()}
+    groups = {"all": np.ones(n, bool)}
+    groups |= {name: families == i for i, name in enumerate(tasks.families)}
+    entries = iter(_entries([loss[own] for loss in losses.values() for own in groups.values()]))
+    rows = {name: {group: next(entries) for group in groups} for name in losses}
     return {
-        "mean": one.mean,
-        "ci95": one.ci95,
-        "n": one.tasks,
-        "p": one.p,
-        "adjusted": one.adjusted,
+        "tasks": n,
+        "metric": metric,
+        "links": rows["links"],
+        "vertices": [rows[f"V{i}"] for i in range(len(removals))],
+        "use": {name: rows[name] for name in ("equal_vertices", *CODES) if name in rows},
     }
+
+
+def other_codes(codes: np.ndarray, families: np.ndarray) -> dict[str, np.ndarray]:
+    """What replaces the codes `[tasks, d]`; without `other_family` where there is one family only,
+    and `own_family` where a family has one task only."""
+    n = len(codes)
+    found = {"mean": np.broadcast_to(codes.mean(0), codes.shape)}
+    after = [(i + np.arange(1, n)) % n for i in range(n)]
+    for name, own in (("own_family", True), ("other_family", False)):
+        fitting = [after[i][(families[after[i]] == families[i]) == own] for i in range(n)]
+        if all(map(len, fitting)):
+            found[name] = codes[[some[0] for some in fitting]]
+    return found
+
+
+def _entries(losses: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+    """Mean and median of each, with their tests, corrected for how many there are."""
+    means = holm([difference_of(loss) for loss in losses])
+    signs = [sign_test(loss) for loss in losses]
+    adjusted = holm([Comparison(None, None, p, None, 0) for _, p in signs])
+    return [
+        {
+            "mean": mean.mean,
+            "ci95": mean.ci95,
+            "n": mean.tasks,
+            "p": mean.p,
+            "adjusted": mean.adjusted,
+            "median": plain(float(np.median(loss))) if len(loss) else None,
+            "worse": worse,
+            "p_sign": sign.p,
+            "adjusted_sign": sign.adjusted,
+        }
+        for mean, sign, (worse, _), loss in zip(means, adjusted, signs, losses, strict=True)
+    ]
+
+
+def sign_test(losses: np.ndarray) -> tuple[float | None, float | None]:
+    """The share above zero of those that are not zero, and the two-sided p of it being a half."""
+    changed = losses[losses != 0]
+    if not len(changed):
+        return None, None
+    worse = int((changed > 0).sum())
+    fewer = min(worse, len(changed) - worse)
+    return worse / len(changed), min(1.0, 2 * float(bdtr(fewer, len(changed), 0.5)))

@@ -9,37 +9,47 @@ import numpy as np
 from jaxtyping import Array
 
 from arml.core.compilation import short
-from arml.core.episodes import Task, TaskDistribution
+from arml.core.episodes import TaskDistribution
 from arml.results.folder import RunError
-from arml.training.evaluate import SEEDS
+from arml.training.evaluate import split_keys
 
 IMAGES_AT_ONCE = 8
 """Convolutions are unrolled over tasks on a CPU: more at once would compile for minutes."""
 
 
-Look = Callable[[Any, Task], Any]
-"""What is taken from ONE task, by a learner or a part of it."""
+Look = Callable[..., Any]
+"""What is taken from ONE task, by a learner or a part of it, and, where each task is given
+something, by that."""
 
 
-def chunks(look: Look, part: Any, tasks: TaskDistribution, *, n: int, chunk: int) -> Iterator[Any]:
+@short
+def _some(look: Look, part: Any, tasks: TaskDistribution, keys: Array, given: Any) -> Any:
+    def one(key: Array, own: Any) -> Any:
+        task = tasks.sample(jax.random.split(key)[0])
+        return look(part, task) if own is None else look(part, task, own)
+
+    return jax.vmap(one)(keys, given)
+
+
+def chunks(
+    look: Look, part: Any, tasks: TaskDistribution, *, n: int, chunk: int, given: Any = None
+) -> Iterator[Any]:
     """`look(part, task)` for the first `n` test tasks, those of the evaluation, `chunk` at a time,
-    as NumPy arrays with a leading axis of tasks."""
-
-    @short
-    def some(part: Any, tasks: TaskDistribution, keys: Array) -> Any:
-        return jax.vmap(lambda key: look(part, tasks.sample(jax.random.split(key)[0])))(keys)
-
-    key = jax.random.key(SEEDS["test"])
+    as NumPy arrays with a leading axis of tasks. `given` `[n, ...]` has something for each task,
+    which is then the third argument of `look`."""
     for first in range(0, n, chunk):
         # The last chunk is filled up, so that one compiled program serves all.
-        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(first, first + chunk))
-        found = jax.tree.map(np.asarray, some(part, tasks, keys))
-        yield jax.tree.map(lambda a, first=first: a[: n - first], found)
+        rows = np.minimum(np.arange(first, first + chunk), n - 1)
+        own = None if given is None else jnp.asarray(given[rows])
+        found = _some(look, part, tasks, split_keys("test", first, chunk), own)
+        yield jax.tree.map(lambda a, first=first: np.asarray(a)[: n - first], found)
 
 
-def each_test_task(look: Look, part: Any, tasks: TaskDistribution, *, n: int, chunk: int) -> Any:
-    """`look(part, task)` of the first `n` test tasks, stacked."""
-    found = chunks(look, part, tasks, n=n, chunk=chunk)
+def each_test_task(
+    look: Look, part: Any, tasks: TaskDistribution, *, n: int, chunk: int, given: Any = None
+) -> Any:
+    """`look` of the first `n` test tasks, stacked; arguments as of `chunks`."""
+    found = chunks(look, part, tasks, n=n, chunk=chunk, given=given)
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *found)
 
 

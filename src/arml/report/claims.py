@@ -1,11 +1,14 @@
-"""The paper's claims, each judged by paired differences on the same test tasks, and never by hand.
+"""The paper's claims, each judged from the files of a study, and never by hand.
 
-A claim that one method is better than another is *confirmed* where the difference goes its way, is
-more than chance over tasks after Holm's correction for all claims of its table, and has the same
-sign for every seed. It is *not confirmed* otherwise: the figures say whether the difference goes
-the other way or is too small to tell. A claim that more is no better is confirmed where the 95%
-interval leaves no room for a gain that matters. Where a table's data is not here it *cannot be
-tested here*, and where a run is missing it is *not yet run*.
+A claim that one method is better than another *holds* where the difference goes its way and is more
+than chance over training runs and tasks (`statistics.compare`), after Holm's correction for all
+claims of its group that the same table decides. It *does not hold* where the difference is more
+than chance and goes the other way. In all other cases the data *cannot tell*: the difference may be
+chance, a run failed, there are too few runs (then the figures are an indication, of these trained
+learners alone), nothing has run yet, or the table's data is not here. A claim that more is no
+better is tested in the same way against the smallest gain that matters.
+
+Claims about our own preset are no claims of the paper: they are a section of their own.
 
 [1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020.
 """
@@ -15,20 +18,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from arml.report.statistics import Comparison, compare, holm
-from arml.report.study import Study, StudyTable
-from arml.report.study_cells import difference, probability
+from arml.report.statistics import SEEDS, Comparison, holm
+from arml.report.study import Study, StudyTable, compared
+from arml.report.wording import figures
 
-CONFIRMED, NOT = "confirmed", "not confirmed"
+HOLDS, FAILS, UNCLEAR = "holds", "does not hold", "cannot tell"
+INDICATION, CHANCE, FAILED = "too few runs", "may be chance", "a run failed"
+NOT_YET, CANNOT = "not yet run", "needs the data"
+"""Why the data cannot tell."""
 MARGIN_ACCURACY, MARGIN_ERROR = 0.01, 0.05
-"""What is no better by a point of accuracy, or by a twentieth of the error, has saturated."""
-CANNOT, NOT_YET = "cannot be tested here", "not yet run"
+"""A gain of less than a point of accuracy, or a twentieth of the error, does not matter."""
 PAPER, OURS = "ARML, paper's text", "ARML, ours"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """`better` has the better score than each of `worse`."""
+    """`better` has the better score than `worse`."""
 
     group: str
     text: str
@@ -38,6 +43,11 @@ class Claim:
     equal: bool = False
     """The claim is instead that `better` is no worse than `worse`: saturation."""
 
+    @property
+    def ours(self) -> bool:
+        """Whether it is about our own preset, and not a claim of the paper."""
+        return self.better == OURS
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -46,14 +56,11 @@ class Verdict:
     claim: Claim
     table: str
     verdict: str
-    said: str
+    why: str = ""
+    """Why the data cannot tell."""
+    said: str = ""
     """The figures."""
     comparison: Comparison | None = None
-
-    @property
-    def seeds(self) -> int:
-        """How many both rows have."""
-        return len(self.comparison.by_seed) if self.comparison else 0
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
@@ -61,14 +68,17 @@ class Verdict:
         return {
             "group": self.claim.group,
             "claim": self.claim.text,
+            "of_the_paper": not self.claim.ours,
             "table": self.table,
             "verdict": self.verdict,
+            "why": self.why,
             "figures": self.said,
             "difference": None if found is None else found.mean,
             "ci95": None if found is None else found.ci95,
             "p_adjusted": None if found is None else found.adjusted,
             "tasks": None if found is None else found.tasks,
-            "by_seed": None if found is None else list(found.by_seed),
+            "runs": None if found is None else list(found.runs),
+            "failed": None if found is None else list(found.failed),
         }
 
 
@@ -106,11 +116,11 @@ INERT = "row-normalised, 1 layer (edges inert)"
 
 def _claims() -> list[Claim]:
     found = []
-    for arml in (PAPER, OURS):
-        group = f"{arml}, over other methods"
+    for arml, name in ((PAPER, "ARML (the paper's text)"), (OURS, "Our preset of ARML")):
         for other in (*METHODS, *METRIC):
             tables = tuple(t for t in (*MAIN, *REAL) if t not in WITHOUT.get(other, ()))
-            found.append(Claim(group, f"{arml}, is better than {other}", tables, arml, other))
+            text = f"{name} is better than {other}"
+            found.append(Claim(f"{name} against other methods", text, tables, arml, other))
     for label, part in PARTS.items():
         number = label.partition(".")[0]
         text = f"Ablation {number}: ARML gains from {part}"
@@ -138,19 +148,18 @@ CLAIMS = tuple(_claims())
 
 def judge(study: Study, claims: Iterable[Claim] = CLAIMS) -> list[Verdict]:
     """Every claim by every table that could tell, in order. The claims of one group that one table
-    decides are corrected for their number."""
-    verdicts: dict[tuple[str, str], list[Verdict]] = {}
+    decides are one family of Holm's."""
+    families: dict[tuple[str, str], list[Verdict]] = {}
     ordered = []
     for claim in claims:
         for name in claim.tables:
-            verdict = _look(study, claim, name)
             ordered.append((claim, name))
-            verdicts.setdefault((claim.group, name), []).append(verdict)
+            families.setdefault((claim.group, name), []).append(_look(study, claim, name))
     final: dict[tuple[Claim, str], Verdict] = {}
-    for some in verdicts.values():
-        known = [v for v in some if v.comparison is not None]
-        adjusted = holm([v.comparison for v in known if v.comparison is not None])
-        for verdict, comparison in zip(known, adjusted, strict=True):
+    for some in families.values():
+        known = [(v, v.comparison) for v in some if v.comparison is not None]
+        adjusted = holm([comparison for _, comparison in known])
+        for (verdict, _), comparison in zip(known, adjusted, strict=True):
             table = study.table(verdict.table)
             assert table is not None
             final[verdict.claim, verdict.table] = _decide(verdict.claim, table, comparison)
@@ -159,66 +168,65 @@ def judge(study: Study, claims: Iterable[Claim] = CLAIMS) -> list[Verdict]:
 
 
 def _look(study: Study, claim: Claim, name: str) -> Verdict:
-    """The paired difference `better - worse`, or why there is none."""
+    """The difference `better - worse`, tested against nothing or the margin; or why there is
+    none."""
     table = study.table(name)
     better, worse = (table.row(claim.better), table.row(claim.worse)) if table else (None, None)
-    if better is None or worse is None or not better.scores or not worse.scores:
-        failed = [f for row in (better, worse) if row for f in row.failures.values()]
-        if failed:
-            return Verdict(claim, name, NOT, f"a run failed: {failed[0]}")
-        if name not in LOCAL:
-            return Verdict(claim, name, CANNOT, "needs `arml data prepare` and a GPU")
-        return Verdict(claim, name, NOT_YET, "")
-    return Verdict(claim, name, "", "", compare(better.scores, worse.scores))
+    if table is None or better is None or worse is None or not better.any or not worse.any:
+        why = NOT_YET if name in LOCAL else CANNOT
+        return Verdict(claim, name, UNCLEAR, why)
+    return Verdict(
+        claim, name, "", comparison=compared(better, worse).tested(_margin(claim, table))
+    )
+
+
+def _margin(claim: Claim, table: StudyTable) -> float:
+    """The difference `better - worse` that the claim is tested against: none, or, where it is no
+    gain that is claimed, the smallest that matters."""
+    first, reference = table.first, table.row(claim.better)
+    if not claim.equal or first is None or reference is None:
+        return 0.0
+    if first["metric"] == "accuracy":
+        return -MARGIN_ACCURACY
+    return MARGIN_ERROR * (reference.mean or 0.0)
 
 
 def _decide(claim: Claim, table: StudyTable, found: Comparison) -> Verdict:
     first = table.first
-    assert first is not None
-    accuracy = first["metric"] == "accuracy"
-    if found.mean is None or found.ci95 is None:
-        return Verdict(claim, table.name, NOT, "a score is not finite", found)
-    # By how much `better` is ahead, whichever way the metric goes.
-    lead = found.mean if accuracy else -found.mean
+    accuracy = first is not None and first["metric"] == "accuracy"
+    said = figures(found, accuracy)
+
+    def verdict(kind: str, why: str = "", more: str = "") -> Verdict:
+        return Verdict(claim, table.name, kind, why, said + more, found)
+
+    failed, whole = found.failed
+    if failed and not found.runs[0] and not whole:
+        return verdict(FAILS)
+    if any(found.failed):
+        return verdict(UNCLEAR, FAILED)
+    if found.mean is None:
+        return verdict(UNCLEAR, CHANCE)
+    # By how much `better` is ahead of what the claim asks for, whichever way the metric goes.
+    ahead = (found.mean - _margin(claim, table)) * (1 if accuracy else -1)
+    if min(found.runs) < SEEDS:
+        if found.ci95 is None or abs(ahead) <= found.ci95:
+            return verdict(UNCLEAR, INDICATION, "; indicates nothing")
+        way = "that it holds" if ahead > 0 else "that it does not hold"
+        return verdict(UNCLEAR, INDICATION, f"; indicates {way}")
     if found.counts:
-        what = "better" if lead > 0 else "worse"
-        # A claim of saturation begins with the other of the two.
-        what = f"{claim.better} {what}" if claim.equal else what
-    else:
-        what = "the seeds disagree" if found.over_tasks else "no difference beyond chance"
-    holds = found.counts and lead > 0
-    if claim.equal:
-        # No difference is claimed: the interval must leave no room for one that matters.
-        reference = table.row(claim.better)
-        mean = reference.mean if reference else None
-        margin = MARGIN_ACCURACY if accuracy else MARGIN_ERROR * (mean or 0.0)
-        holds = lead > -margin + found.ci95
-        if not holds and not (found.counts and lead < 0):
-            what = "the interval leaves room for a difference that matters"
-    verdict = CONFIRMED if holds else NOT
-    return Verdict(claim, table.name, verdict, f"{figures(found, accuracy)}: {what}", found)
+        return verdict(HOLDS if ahead > 0 else FAILS)
+    return verdict(UNCLEAR, CHANCE)
 
 
 def counted(verdicts: Iterable[Verdict]) -> str:
     """How many there are of each, as a sentence."""
     verdicts = list(verdicts)
-    found = Counter(verdict.verdict for verdict in verdicts)
-    alone = sum(v.verdict == CONFIRMED and v.seeds == 1 for v in verdicts)
-    of_them = f" ({alone} of them by one seed)" if alone else ""
-    kinds = {CONFIRMED: of_them, NOT: "", NOT_YET: "", CANNOT: ""}
-    return ", ".join(f"{found[k]} {k}{more}" for k, more in kinds.items() if found[k]) + "."
-
-
-def figures(found: Comparison, accuracy: bool) -> str:
-    """A difference as text: mean, interval over tasks, adjusted p-value, tasks and seeds."""
-    if found.mean is None:
-        return "not finite"
-    scale, unit, digits = (100, " points", 2) if accuracy else (1, "", 3)
-    p = "" if found.adjusted is None else f", p {probability(found.adjusted)}"
-    seeds = ""
-    if len(found.by_seed) > 1:
-        each = ", ".join(f"{scale * one:+.{digits}f}" for one in found.by_seed)
-        seeds = f", by seed {each}"
-    else:
-        seeds = ", 1 seed"
-    return f"{difference(found, accuracy)}{unit}{p}, {found.tasks:,} tasks{seeds}"
+    kinds = Counter(verdict.verdict for verdict in verdicts)
+    whys = Counter(verdict.why for verdict in verdicts)
+    parts = [f"{whys[why]} {why}" for why in (CHANCE, INDICATION, FAILED, NOT_YET, CANNOT)]
+    parts = [part for part in parts if not part.startswith("0 ")]
+    of_them = f" ({', '.join(parts)})" if parts else ""
+    return (
+        f"{kinds[HOLDS]} hold, {kinds[FAILS]} do not, and of {kinds[UNCLEAR]} these data cannot "
+        f"tell{of_them}."
+    )

@@ -100,13 +100,16 @@ def _graph(explain: Mapping[str, Any]) -> list[Captioned]:
             (
                 "effects",
                 effect_figure(explain),
-                "What each family loses when a vertex, or all links between vertices, is removed",
-                "What each family loses when one vertex is taken out of the graph, and (last "
-                "column) when all links between vertices are: the change of its score on the same "
+                "What each family loses when a part of the graph is removed or replaced",
+                "What each family loses when one vertex is taken out of the graph (V), when all "
+                "links between vertices are cut, when all vertices are made equal, and when a "
+                "task's code is replaced by the mean code or by that of another task, of its own "
+                "family or of another: the change of its score on the same "
                 f"{explain['interventions']['tasks']:,} tasks, so that above zero is a loss. In "
-                "bold what is more than chance after Holm's correction for all cells. Nothing was "
-                "trained again, so this is what the learner relies on; without links every vertex "
-                "also has another degree, which a symmetric normalisation divides by.",
+                "bold what is more than chance after Holm's correction for all cells (the median "
+                "by a sign test). Nothing was trained again, so this is what the learner relies "
+                "on; without links every vertex also has another degree, which a symmetric "
+                "normalisation divides by.",
             )
         )
     return found

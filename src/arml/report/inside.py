@@ -28,36 +28,67 @@ def _cells(axes: Axes, values: np.ndarray, rows: list[str], columns: list[str]) 
     axes.spines[:].set_visible(False)
 
 
+USE = {
+    "equal_vertices": "equal\nvertices",
+    "mean": "mean\ncode",
+    "own_family": "own\nfamily's",
+    "other_family": "other\nfamily's",
+}
+"""Interventions that ask whether what is read is used; older files have none."""
+
+
+def effects(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of all interventions by a short name."""
+    named = {f"V{i}": entry for i, entry in enumerate(found["vertices"])}
+    used = found.get("use", {})
+    return (
+        named | {"links": found["links"]} | {USE[name]: used[name] for name in USE if name in used}
+    )
+
+
 @styled
 def effect_figure(explain: Mapping[str, Any]) -> Figure:
-    """What each family loses without a vertex, and without the links between vertices."""
+    """What each family loses by each intervention: the mean over its tasks and, below, the median
+    with the share of tasks that are worse, where the file has them."""
     found = explain["interventions"]
-    accuracy = found["metric"] == "accuracy"
-    scale = 100 if accuracy else 1
-    columns = [*(f"V{i}" for i in range(len(found["vertices"]))), "links"]
+    entries = effects(found)
     families = ["all", *explain["families"]]
-    entries = [*found["vertices"], found["links"]]
-    values = np.array(
-        [[scale * (e[name]["mean"] or 0.0) for e in entries] for name in families], np.float64
-    )
-    size = (0.78 * len(columns) + 2.4, 0.46 * len(families) + 1.1)
+    kinds = ["mean", *(["median"] if "median" in found["links"]["all"] else [])]
+    size = (0.78 * len(entries) + 2.4, len(kinds) * (0.46 * len(families) + 1.2))
     figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots()
-    # By the vertices: what all links are worth may be a thousand times as much.
-    most = max(float(np.abs(values[:, :-1]).max(initial=0.0)), 1e-9)
-    norm = TwoSlopeNorm(0.0, -most, most)
-    axes.imshow(values, cmap=DIVERGING, norm=norm, aspect="auto")
-    _cells(axes, values, families, columns)
-    for (i, j), value in np.ndenumerate(values):
-        entry = entries[j][families[i]]
-        half = f"\n±{scale * entry['ci95']:.2g}" if entry["ci95"] is not None else ""
-        counts = entry.get("adjusted") is not None and entry["adjusted"] < 0.05
-        text = "n/a" if entry["mean"] is None else f"{value:+.2g}{half}"
-        weight = "bold" if counts else "normal"
-        axes.text(j, i, text, ha="center", va="center", size=7.5, weight=weight, linespacing=1.1)
-    unit = "points of accuracy" if accuracy else "mean squared error"
-    axes.set_title(f"Loss without a vertex, or without links ({unit})", loc="left")
+    unit = "points of accuracy" if found["metric"] == "accuracy" else "mean squared error"
+    panels = np.atleast_1d(figure.subplots(len(kinds), 1))
+    for axes, kind in zip(panels, kinds, strict=True):
+        _effects(axes, kind, entries, families, 100 if found["metric"] == "accuracy" else 1)
+        more = ", and the share of tasks that are worse" if kind == "median" else " ± 95%"
+        axes.set_title(f"{kind.capitalize()} loss ({unit}){more}", loc="left")
     return figure
+
+
+def _effects(
+    axes: Axes, kind: str, entries: Mapping[str, Any], families: list[str], scale: int
+) -> None:
+    values = np.array(
+        [[scale * (e[name][kind] or 0.0) for e in entries.values()] for name in families],
+        np.float64,
+    )
+    # By the vertices: a code that is replaced may cost a thousand times as much.
+    vertices = [column for column, name in enumerate(entries) if name.startswith("V")]
+    most = max(float(np.abs(values[:, vertices]).max(initial=0.0)), 1e-9)
+    axes.imshow(values, cmap=DIVERGING, norm=TwoSlopeNorm(0.0, -most, most), aspect="auto")
+    _cells(axes, values, families, list(entries))
+    for (i, j), value in np.ndenumerate(values):
+        entry = list(entries.values())[j][families[i]]
+        test, more = "adjusted", ""
+        if kind == "median":
+            test = "adjusted_sign"
+            more = "" if entry["worse"] is None else f"\n{entry['worse']:.0%}"
+        elif entry["ci95"] is not None:
+            more = f"\n±{scale * entry['ci95']:.2g}"
+        counts = entry.get(test) is not None and entry[test] < 0.05
+        text = "n/a" if entry[kind] is None else f"{value:+.2g}{more}"
+        weight = "bold" if counts else "normal"
+        axes.text(j, i, text, ha="center", va="center", size=7, weight=weight, linespacing=1.1)
 
 
 @styled

@@ -1,10 +1,30 @@
-"""Paired comparisons of runs that were scored on the same tasks.
+"""Comparisons of methods over two sources of chance: the test tasks and the training runs (seeds).
 
-Two sources of chance are kept apart. *Tasks*: the scores of a method, averaged over its seeds, give
-one difference a task; its interval and its p-value say what other tasks would change. *Seeds*: the
-mean difference of each seed by itself, whose spread says what another training run would change.
+All methods are scored on the same tasks, and each has its own independent training runs, so tasks
+and methods are crossed and runs are nested in methods. The score of run s of method m on task t is
 
-[1] S. Holm, A Simple Sequentially Rejective Multiple Test Procedure. Scandinavian Journal of
+    y_mst = mu_m + task_t + (method x task)_mt + run_ms + (run x task)_mst,
+
+a mixed model. The difference of two methods' means has three sources of variance, each estimated
+from the data: the runs of a, the runs of b, and the differences of single tasks (the runs of a
+method averaged first, so that the tasks' common difficulty cancels),
+
+    V = s_a^2 / S_a + s_b^2 / S_b + s_d^2 / n,                                            (1)
+
+and (mean difference) / sqrt(V) has a t distribution with Satterthwaite's degrees of freedom [2]:
+Welch's test over the means of the runs, with the sampling of tasks as a third component. It counts
+(run x task) twice, so V is a little too large, never too small. Two other ways were simulated
+(`benchmarks/verdicts.py`): Welch's test alone ignores that other tasks would give another
+difference, and a hierarchical bootstrap is far too sure with three runs, because it draws from them
+with a variance that is (S - 1) / S of theirs.
+
+The variance of runs cannot be estimated from one run. A comparison with fewer than `SEEDS` runs of
+a method has an interval over tasks, which is about these trained learners, and no p-value [1].
+
+[1] X. Bouthillier et al., Accounting for Variance in Machine Learning Benchmarks. MLSys 2021.
+[2] F. E. Satterthwaite, An Approximate Distribution of Estimates of Variance Components.
+    Biometrics Bulletin 2, 1946.
+[3] S. Holm, A Simple Sequentially Rejective Multiple Test Procedure. Scandinavian Journal of
     Statistics 6, 1979.
 """
 
@@ -13,84 +33,140 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import stdtr, stdtrit
 
 from arml.results.folder import RunError, TaskScores
 
 LEVEL = 0.05
 """Below this adjusted p-value a difference counts."""
+SEEDS = 3
+"""A verdict on two methods needs as many training runs of each; fewer give an indication."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The mean of `a - b` over tasks. A number is None where it does not exist."""
+    """The mean of `a - b`. A number is None where it does not exist."""
 
     mean: float | None
     ci95: float | None
-    """Half-width over tasks, 1.96 s / sqrt(n)."""
+    """Half-width of the 95% interval: over runs and tasks, or over tasks if there is no p."""
     p: float | None
-    """Two-sided, of no difference, by the normal approximation over tasks."""
+    """Two-sided, of no difference."""
     adjusted: float | None
-    """The same after Holm's correction for all comparisons of its table."""
+    """The same after Holm's correction for all comparisons of its family."""
     tasks: int
-    by_seed: tuple[float, ...]
-    """The mean difference of each seed that both have; one of all where they share none."""
-
-    @property
-    def over_tasks(self) -> bool:
-        """Whether it is more than chance over tasks."""
-        return self.adjusted is not None and self.adjusted < LEVEL
+    runs: tuple[int, int] = (1, 1)
+    """How many finished runs of a and of b it is made of."""
+    failed: tuple[int, int] = (0, 0)
+    """How many others of each failed or have a score that is not finite."""
+    error: float | None = None
+    """The standard error of the mean."""
+    degrees: float = math.inf
+    """Its degrees of freedom."""
 
     @property
     def counts(self) -> bool:
-        """Whether it is more than chance over tasks, and every seed agrees on its sign."""
-        if self.mean is None or not self.over_tasks:
-            return False
-        return all(one * self.mean > 0 for one in self.by_seed)
+        """Whether it is more than chance."""
+        return self.mean is not None and self.adjusted is not None and self.adjusted < LEVEL
+
+    def tested(self, value: float) -> "Comparison":
+        """The same comparison, with the p-value of the difference being `value`."""
+        if self.p is None or self.mean is None or self.error is None:
+            return self
+        return replace(self, p=_p(self.mean - value, self.error, self.degrees))
 
 
-def compare(a: Mapping[int, TaskScores], b: Mapping[int, TaskScores]) -> Comparison:
-    """Compare two methods by the scores of their seeds.
+def compare(
+    a: Mapping[int, TaskScores],
+    b: Mapping[int, TaskScores],
+    *,
+    failed: tuple[int, int] = (0, 0),
+    same_runs: bool = False,
+) -> Comparison:
+    """Compare two methods by the scores of their runs, Eq. (1).
 
-    Seeds that only one has are left out; where they share none, all are averaged.
+    `failed` is how many runs of each have no scores; runs with a score that is not finite are added
+    to them. If any run failed there is no p-value: what is left of a method would be chosen by its
+    success. `same_runs` says that both are scores of the same trained learners, whose differences
+    are then taken run by run.
 
     **Raises** `RunError` if they were not scored on the same tasks.
     """
-    shared = sorted({*a} & {*b})
-    first = [a[s] for s in shared or a]
-    second = [b[s] for s in shared or b]
-    names = {s.tasks for s in (*first, *second)}
-    if len(names) != 1:
+    first, second = [dict(some) for some in (a, b)]
+    if same_runs:
+        shared = {*first} & {*second}
+        first, second = [{s: some[s] for s in shared} for some in (first, second)]
+    names = {scores.tasks for some in (first, second) for scores in some.values()}
+    if len(names) > 1:
         raise RunError("expected scores on the same tasks, got others; score all runs again")
-    n = min(len(s.values) for s in (*first, *second))
-    ours, theirs = (
-        np.stack([s.values[:n] for s in some]).astype(np.float64) for some in (first, second)
+    kept = [
+        {s: scores for s, scores in some.items() if np.isfinite(scores.values).all()}
+        for some in (first, second)
+    ]
+    lost = tuple(
+        known + len(some) - len(own)
+        for known, some, own in zip(failed, (first, second), kept, strict=True)
     )
-    differences = ours.mean(0) - theirs.mean(0)
-    each = (ours - theirs).mean(1) if shared else differences.mean(keepdims=True)
-    return difference_of(differences, tuple(map(float, each)))
+    counts = (len(kept[0]), len(kept[1]))
+    if not all(counts):
+        return Comparison(None, None, None, None, 0, counts, (lost[0], lost[1]))
+    n = min(len(scores.values) for own in kept for scores in own.values())
+    ours, theirs = [
+        np.stack([own[s].values[:n] for s in sorted(own)]).astype(np.float64) for own in kept
+    ]
+    if same_runs and not any(lost):
+        means = [(ours - theirs).mean(1)]
+    else:
+        means = [ours.mean(1), theirs.mean(1)]
+    over_tasks = difference_of(ours.mean(0) - theirs.mean(0))
+    found = replace(over_tasks, p=None, runs=counts, failed=(lost[0], lost[1]))
+    if min(counts) < SEEDS or any(lost) or found.error is None:
+        return found
+    return _over_runs(found, means)
 
 
-def difference_of(differences: np.ndarray, by_seed: tuple[float, ...] = ()) -> Comparison:
-    """The comparison that the differences of single tasks come to; not adjusted yet."""
+def _over_runs(found: Comparison, means: Sequence[np.ndarray]) -> Comparison:
+    """The comparison with its interval and p over the runs, whose means are given, and tasks."""
+    assert found.mean is not None
+    assert found.error is not None
+    parts = [(float(m.var(ddof=1)) / len(m), len(m) - 1) for m in means]
+    parts.append((found.error**2, found.tasks - 1))
+    variance = sum(part for part, _ in parts)  # Eq. (1)
+    error = math.sqrt(variance)
+    # Satterthwaite's [2].
+    spread = sum(part**2 / degrees for part, degrees in parts)
+    degrees = variance**2 / spread if spread > 0 else math.inf
+    half = error * float(stdtrit(degrees, 0.975)) if math.isfinite(degrees) else 1.96 * error
+    p = _p(found.mean, error, degrees)
+    return replace(found, ci95=half, p=p, error=error, degrees=degrees)
+
+
+def _p(mean: float, error: float, degrees: float) -> float:
+    """Two-sided: how likely so large a mean is where there is none."""
+    if error == 0.0:
+        # Every score is the same: equal, or different for certain.
+        return 1.0 if mean == 0.0 else 0.0
+    ratio = abs(mean) / error
+    if math.isinf(degrees):
+        return math.erfc(ratio / math.sqrt(2))
+    return float(2 * stdtr(degrees, -ratio))
+
+
+def difference_of(differences: np.ndarray) -> Comparison:
+    """The comparison that the differences of single tasks come to, over tasks alone: it is about
+    two trained learners. Not adjusted yet."""
     n = len(differences)
-    if not n:
-        return Comparison(None, None, None, None, 0, by_seed)
-    if not np.isfinite(differences).all():
-        return Comparison(None, None, None, None, n, by_seed)
+    if not n or not np.isfinite(differences).all():
+        return Comparison(None, None, None, None, n)
     mean = float(differences.mean())
     if n < 2:
-        return Comparison(mean, None, None, None, n, by_seed)
+        return Comparison(mean, None, None, None, n)
     error = float(differences.std(ddof=1)) / math.sqrt(n)
-    if error == 0.0:
-        # The same score on every task: equal, or different for certain.
-        p = 1.0 if mean == 0.0 else 0.0
-    else:
-        p = math.erfc(abs(mean) / error / math.sqrt(2))
-    return Comparison(mean, 1.96 * error, p, p, n, by_seed)
+    return Comparison(mean, 1.96 * error, _p(mean, error, math.inf), None, n, error=error)
 
 
 def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons with p-values adjusted for their number [1]; one without stays without."""
+    """The comparisons with p-values adjusted for their number [3]; one without stays without."""
     known = sorted((c.p, i) for i, c in enumerate(comparisons) if c.p is not None)
     adjusted, highest = {}, 0.0
     for rank, (p, i) in enumerate(known):

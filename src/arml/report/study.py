@@ -48,6 +48,11 @@ class StudyRow:
     failures: dict[int, str]
 
     @property
+    def any(self) -> bool:
+        """Whether a run has finished or failed."""
+        return bool(self.scores or self.failures)
+
+    @property
     def first(self) -> Result | None:
         """The result of the first seed that there is."""
         return self.results[min(self.results)] if self.results else None
@@ -162,13 +167,19 @@ def load_study(folder: Path) -> Study:
 def _table(folder: Path, name: str, entry: dict[str, Any]) -> StudyTable:
     rows = tuple(_row(folder, row) for row in entry["rows"])
     reference = next((row for row in rows if row.label == entry["reference"]), None)
-    others = [r for r in rows if r is not reference and r.scores]
+    others = [row for row in rows if row is not reference and row.scores]
     comparisons: dict[str, Comparison] = {}
     if reference is not None and reference.scores:
-        found = holm([compare(other.scores, reference.scores) for other in others])
+        found = holm([compared(other, reference) for other in others])
         comparisons = {row.label: one for row, one in zip(others, found, strict=True)}
     title, about, paper = (str(entry[key]) for key in ("title", "about", "paper"))
     return StudyTable(name, title, about, entry["reference"], paper, rows, comparisons)
+
+
+def compared(a: StudyRow, b: StudyRow) -> Comparison:
+    """`a - b`, over runs and tasks. Runs that failed are counted, not left out."""
+    failed = (len(a.failures), len(b.failures))
+    return compare(a.scores, b.scores, failed=failed, same_runs=a.run == b.run)
 
 
 def _row(folder: Path, entry: dict[str, Any]) -> StudyRow:

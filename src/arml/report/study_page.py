@@ -12,7 +12,8 @@ from importlib.resources import files
 from typing import Any
 
 from arml.report import study_cells as cells_of
-from arml.report.claims import CANNOT, CONFIRMED, NOT, Verdict, counted
+from arml.report import wording
+from arml.report.claims import CANNOT, FAILS, HOLDS, NOT_YET, UNCLEAR, Verdict, counted
 from arml.report.curves import learning_curves
 from arml.report.elements import code, document, image, scrolling, section, tag
 from arml.report.explained import captioned, explorer, graph_like
@@ -27,13 +28,16 @@ Files = dict[str, Any]
 NOTES = (
     "Every row of a table is scored on the same test tasks, which no choice was made on. A task "
     "gives one score.",
-    "± is the 95% interval over test tasks of the scores averaged over seeds (1.96 s / √n). It "
-    "says what other tasks would change. SD over seeds is the standard deviation of the runs' "
-    "means, and says what another training run would change.",
-    "The difference is the row minus the table's reference row, task by task. p is two-sided and "
-    "corrected by Holm's method for all differences of the table. A difference is called better or "
-    "worse where p is below 0.05 and every seed agrees on its sign; one seed says nothing about "
-    "another training run.",
+    "± of a score is the 95% interval over test tasks of the scores averaged over seeds "
+    "(1.96 s / √n). It says what other tasks would change. SD over seeds is the standard deviation "
+    "of the runs' means, and says what another training run would change.",
+    "The difference is the row minus the table's reference row. Where both have three runs or "
+    "more, its interval and p are over runs and tasks (Welch's test over the means of the runs, "
+    "with the differences of single tasks as a third source of variance), and p is corrected by "
+    "Holm's method for all differences of the table. With fewer runs the interval is over tasks "
+    "alone: it is about these trained learners, and no more than an indication of what other "
+    "training runs would give.",
+    "A run that failed counts: a row with one is never called better or worse.",
     "The paper's figures are printed there, for its own tasks, and were not measured here. Where "
     "it prints families only, their mean is shown, without an interval.",
     "The Bayes-optimal predictor knows the families and their priors: no learner can be expected "
@@ -74,32 +78,33 @@ def _item(text: str) -> str:
 
 
 def _claims(verdicts: Sequence[Verdict]) -> list[str]:
-    """A table for each group of claims, a column for each table that can decide them here."""
-    parts = [tag("p", counted(verdicts))]
-    for group in dict.fromkeys(v.claim.group for v in verdicts):
-        own = [v for v in verdicts if v.claim.group == group]
-        here = list(dict.fromkeys(v.table for v in own if v.verdict != CANNOT))
-        rows = []
-        for text in dict.fromkeys(v.claim.text for v in own):
-            found = {v.table: v for v in own if v.claim.text == text}
-            cells = "".join(_verdict(found.get(name)) for name in here)
-            head = tag("th", escape(text), scope="row", data_value=text)
-            rows.append(tag("tr", head + cells))
-        table = _head(["Claim", *here]) + tag("tbody", "\n".join(rows))
-        shown = scrolling(tag("table", table, class_="sortable claims"), group)
-        elsewhere = ", ".join(dict.fromkeys(v.table for v in own if v.verdict == CANNOT))
-        note = f"{CANNOT.capitalize()}: {elsewhere} (`arml data prepare`, and a GPU)."
-        parts += [tag("h3", escape(group)), shown]
-        parts += [tag("p", code(note), class_="soft")] if elsewhere else []
+    """The paper's claims in three groups, then those about our own preset."""
+    parts: list[str] = []
+    for ours, title in ((False, "The paper's claims"), (True, "Our own preset")):
+        own = [v for v in verdicts if v.claim.ours is ours]
+        if not own:
+            continue
+        parts += [tag("h3", title), tag("p", escape(counted(own)))]
+        for kind in (HOLDS, FAILS, UNCLEAR):
+            some = [v for v in own if v.verdict == kind and v.said]
+            if some:
+                parts += [tag("h4", kind.capitalize()), _verdicts(some)]
+        rest = dict.fromkeys(f"{v.table} ({v.why})" for v in own if v.why in (CANNOT, NOT_YET))
+        if rest:
+            parts.append(tag("p", escape(f"No figures: {', '.join(rest)}."), class_="soft"))
     return parts
 
 
-def _verdict(found: Verdict | None) -> str:
-    if found is None:
-        return tag("td", "", data_value="")
-    kind = {CONFIRMED: "confirmed", NOT: "not"}.get(found.verdict, "soft")
-    text = tag("span", found.verdict, class_=kind) + tag("small", escape(found.said))
-    return tag("td", text, data_value=found.verdict)
+def _verdicts(verdicts: Sequence[Verdict]) -> str:
+    rows = [
+        tag("th", escape(v.claim.text), scope="row", data_value=v.claim.text)
+        + _cell(v.table, None)
+        + tag("td", escape(v.said) + tag("small", v.why))
+        for v in verdicts
+    ]
+    body = "".join(tag("tr", row) for row in rows)
+    table = _head(["Claim", "Table", "Figures"]) + tag("tbody", body)
+    return scrolling(tag("table", table, class_="sortable claims"), "Claims")
 
 
 def _head(texts: Sequence[str]) -> str:
@@ -174,10 +179,10 @@ def _difference(table: StudyTable, row: StudyRow, metric: str) -> str:
     found = table.comparisons.get(row.label)
     if found is None or found.mean is None:
         return _cell("", None) + _cell("", None)
-    kind = cells_of.standing(found, metric)
-    text = escape(cells_of.difference(found, metric == "accuracy"))
-    text += tag("small", cells_of.verdict(found, metric))
-    p = _cell(cells_of.adjusted(found), found.adjusted)
+    kind = wording.standing(found, metric)
+    text = escape(wording.difference(found, metric == "accuracy"))
+    text += tag("small", wording.verdict(found, metric))
+    p = _cell(wording.adjusted(found), found.adjusted)
     return tag("td", text, class_=kind, data_value=f"{found.mean:.6g}") + p
 
 

@@ -1,43 +1,70 @@
 """The paper's claims and the tables behind them in a document, drawn from a study's files and never
 typed.
 
-`python -m arml.report.verdicts docs/reproduce.md results/laptop` redraws what is between the two
-pairs of markers of the document; `--check` only says whether it is up to date. A study that is not
+`python -m arml.report.verdicts docs/reproduce.md results/laptop` redraws what is between
+the markers of the document; `--check` only says whether it is up to date. A study that is not
 there yet leaves every claim untested.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from arml.report import study_cells as cells_of
-from arml.report.claims import CANNOT, counted, judge
+from arml.report import wording
+from arml.report.claims import (
+    CANNOT,
+    CHANCE,
+    FAILS,
+    HOLDS,
+    NOT_YET,
+    UNCLEAR,
+    Verdict,
+    counted,
+    judge,
+)
+from arml.report.inside import effects
 from arml.report.study import Study, StudyTable, load_study
 from arml.report.tables import METRIC_NAMES, interval, line_of, number, replace_block
-from arml.results.folder import RunError, write_text
+from arml.results.folder import RunError, read_json, write_text
 
-CLAIMS = ("<!-- claims:begin -->", "<!-- claims:end -->")
-TABLES = ("<!-- tables:begin -->", "<!-- tables:end -->")
+HEADINGS = {
+    HOLDS: "What holds",
+    FAILS: "What does not hold",
+    UNCLEAR: "What these data cannot tell",
+}
 
 
 def claims(study: Study) -> str:
-    """The counts of the verdicts, and a table for each group of claims."""
+    """The paper's claims in three groups under their counts, then those about our own preset."""
     verdicts = judge(study)
-    lines = [counted(verdicts)]
-    for group in dict.fromkeys(v.claim.group for v in verdicts):
-        own = [v for v in verdicts if v.claim.group == group]
-        lines += ["", f"### {group}", "", "| Claim | Table | Verdict | Figures |"]
-        lines += ["| --- | --- | --- | --- |"]
-        lines += [
-            line_of([v.claim.text, f"`{v.table}`", v.verdict, v.said])
-            for v in own
-            if v.verdict != CANNOT
-        ]
-        elsewhere = dict.fromkeys(f"`{v.table}`" for v in own if v.verdict == CANNOT)
-        if elsewhere:
-            lines += ["", f"{CANNOT.capitalize()}: {', '.join(elsewhere)}."]
-    return "\n".join(lines)
+    lines = []
+    for ours, title in (
+        (False, "The paper's claims"),
+        (True, "Our own preset, no claim of the paper"),
+    ):
+        own = [v for v in verdicts if v.claim.ours is ours]
+        lines += [f"### {title}", "", counted(own), ""]
+        for kind, heading in HEADINGS.items():
+            some = [v for v in own if v.verdict == kind and v.said]
+            lines += [f"#### {heading}", ""]
+            lines += [_verdicts(some) if some else "*None.*", ""]
+        rest = {why: [v.table for v in own if v.why == why] for why in (NOT_YET, CANNOT)}
+        for why, names in rest.items():
+            if names:
+                each = ", ".join(f"`{name}`" for name in dict.fromkeys(names))
+                lines += [f"No figures ({why}): {each}.", ""]
+    return "\n".join(lines).strip()
+
+
+def _verdicts(verdicts: Sequence[Verdict]) -> str:
+    lines = [["Claim", "Table", "Figures"], ["---"] * 3]
+    lines += [
+        [v.claim.text, f"`{v.table}`", v.said + (f" ({v.why})" if v.why == CHANCE else "")]
+        for v in verdicts
+    ]
+    return "\n".join(map(line_of, lines))
 
 
 def tables(study: Study) -> str:
@@ -60,9 +87,9 @@ def _table(table: StudyTable) -> str:
             cells = [
                 interval(row.mean, row.ci95, metric),
                 *([cells_of.paper(table, row)] if printed else []),
-                cells_of.difference(found, metric == "accuracy") if found else same,
-                cells_of.verdict(found, metric) if found else "",
-                cells_of.adjusted(found) if found else "",
+                wording.difference(found, metric == "accuracy") if found else same,
+                wording.verdict(found, metric) if found else "",
+                wording.adjusted(found) if found else "",
                 cells_of.seeds(row, metric),
                 *(number(row.family(name), metric) for name in table.first["families"]),
             ]
@@ -72,6 +99,102 @@ def _table(table: StudyTable) -> str:
         lines.append(floor + [""] * (len(head) - 2))
     drawn = "\n".join(map(line_of, lines))
     return f"### {table.title}\n\n{table.about} {cells_of.caption(table)}\n\n{drawn}"
+
+
+def rates(study: Study) -> str:
+    """How often rules find a difference where there is none, as `benchmarks/verdicts.py` found."""
+    path = study.folder / RATES
+    if not path.is_file():
+        return "*Not simulated.*"
+    found = read_json(path)["tables"]
+    rules = list(next(iter(found.values()))["equal"]["3"])
+    lines = [
+        ["Table", "Truth", "Runs of each", *rules],
+        ["---", "---", *["---:"] * (1 + len(rules))],
+    ]
+    truths = {"retrained": "one method, trained again", "equal": "two methods, equal in the mean"}
+    for name, entry in found.items():
+        for kind, truth in truths.items():
+            for runs, rate in entry[kind].items():
+                # With one run the rule gives no verdict.
+                cells = [f"{rate[r]:.0%}" if rate.get(r) else "–" for r in rules]
+                lines.append([f"`{name}`", truth, runs, *cells])
+    power = "; ".join(
+        f"`{name}` " + ", ".join(f"{p['2']:.0%} with {runs} runs" for runs, p in e["power"].items())
+        for name, e in found.items()
+    )
+    return (
+        "\n".join(map(line_of, lines))
+        + "\n\nHow often the verdicts' rule finds a difference of two standard deviations of a "
+        f"run: {power}."
+    )
+
+
+def interventions(study: Study) -> str:
+    """What each kind of intervention costs, for every explained learner that is kept."""
+    head = ["Learner", "Without", "Mean loss ± 95%", "p", "Median", "Tasks worse", "p (sign)"]
+    lines = [head, ["---", "---", *["---:"] * 5]]
+    for path in sorted((study.folder / "interventions").glob("*.json")):
+        found = read_json(path)["interventions"]
+        scale = 100 if found["metric"] == "accuracy" else 1
+        named = effects(found)
+        vertices = [name for name in named if name.startswith("V")]
+        worst = max(vertices, key=lambda name: named[name]["all"]["mean"] or 0.0, default="")
+        for name, entry in named.items():
+            if name in vertices and name != worst:
+                continue
+            every = entry["all"]
+            mean = "not finite" if every["mean"] is None else f"{scale * every['mean']:+.3g}"
+            half = "" if every["ci95"] is None else f" ± {scale * every['ci95']:.2g}"
+            what = f"{name}, of the vertices the most needed" if name == worst else NAMES[name]
+            lines.append(
+                [
+                    f"`{path.stem}`",
+                    what,
+                    mean + half,
+                    *(_p(every["adjusted"]),),
+                    "–" if every["median"] is None else f"{scale * every['median']:+.2g}",
+                    "–" if every["worse"] is None else f"{every['worse']:.0%}",
+                    _p(every["adjusted_sign"]),
+                ]
+            )
+    return "\n".join(map(line_of, lines))
+
+
+def _p(value: float | None) -> str:
+    return "–" if value is None else wording.probability(value).removeprefix("= ")
+
+
+NAMES = {
+    "links": "links between vertices",
+    "equal\nvertices": "differences between vertices (all made equal)",
+    "mean\ncode": "its code (the mean of all in its place)",
+    "own\nfamily's": "its code (that of another task of its family)",
+    "other\nfamily's": "its code (that of a task of another family)",
+}
+RATES = "false-positives.json"
+BLOCKS: dict[str, Callable[[Study], str]] = {
+    "claims": claims,
+    "tables": tables,
+    "rates": rates,
+    "interventions": interventions,
+}
+"""What a document may have between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
+
+
+def redrawn(text: str, study: Study) -> str:
+    """The document with all its blocks drawn again.
+
+    **Raises** `RunError` for a document without any.
+    """
+    found = [name for name in BLOCKS if f"<!-- {name}:begin -->" in text]
+    if not found:
+        names = ", ".join(f"<!-- {name}:begin -->" for name in BLOCKS)
+        raise RunError(f"expected one of {names} in the document, found none; add it and its end")
+    for name in found:
+        markers = (f"<!-- {name}:begin -->", f"<!-- {name}:end -->")
+        text = replace_block(text, BLOCKS[name](study), markers)
+    return text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,8 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.document.is_file():
             raise RunError(f"expected a file {options.document}, found none; check its name")
         old = options.document.read_text(encoding="utf-8")
-        new = replace_block(old, claims(study), CLAIMS)
-        new = replace_block(new, tables(study), TABLES)
+        new = redrawn(old, study)
         if options.check and new != old:
             command = f"python -m arml.report.verdicts {options.document} {options.study}"
             raise RunError(f"the claims or tables in {options.document} are stale; run `{command}`")

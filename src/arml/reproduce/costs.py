@@ -1,7 +1,8 @@
-"""How long a row takes: seconds on one core of a quiet machine, for plans and for the time left.
+"""How long a row takes: seconds on one core, for plans and for the time left.
 
-Measured on two cores of a server CPU with the paper's networks and batches; a step on images grows
-with the pixels and with the support set.
+The costs of methods are means of the laptop study's runs (`results/laptop`: two runs at a time on two
+shared cores of a server CPU); a machine that does nothing else is faster by up to a half. A step on
+images grows with the pixels and with the support set.
 """
 
 from typing import Any
@@ -23,7 +24,7 @@ def seconds(experiment: Experiment, *, tasks: int) -> float:
         return STARTING
     if size is None:
         return STARTING + experiment.steps * cost.step * experiment.batch / 25
-    step = (0.7 if options.shots == 1 else 2.5) * (size / 32) ** 2 * experiment.batch / 4
+    step = (0.8 if options.shots == 1 else 2.1) * (size / 32) ** 2 * experiment.batch / 4
     step *= cost.images
     # A task is scored with one forward pass a step and no outer gradient: a tenth of its training.
     scored = tasks + experiment.validation_tasks * experiment.steps / experiment.validate_every

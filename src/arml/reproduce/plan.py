@@ -142,11 +142,11 @@ def record(tables: Iterable[Table], scale: str, out: Path) -> None:
         )
     entries = dict(known["tables"])
     for table in tables:
-        entries[table.name] = _described(table, scale)
+        entries[table.name] = _described(table, scale, out)
     write_json(path, {"format": FORMAT, "scale": scale, "tables": entries})
 
 
-def _described(table: Table, scale: str) -> dict[str, Any]:
+def _described(table: Table, scale: str, out: Path) -> dict[str, Any]:
     return {
         "title": table.title,
         "about": table.about,
@@ -165,10 +165,16 @@ def _described(table: Table, scale: str) -> dict[str, Any]:
                 "steps": row.experiment.steps,
                 "expected": row.expected,
                 "minutes": round(seconds(row.experiment, tasks=table.tasks) / 60, 1),
-                "command": shlex.join(
-                    ("arml", "reproduce", table.name, "--scale", scale, "--rows", row.label)
-                ),
+                "command": command(table.name, scale, row.label, out),
             }
             for row in table.rows
         ],
     }
+
+
+def command(table: str, scale: str, row: str, out: Path) -> str:
+    """What runs one row into the study's folder, to be pasted as it is."""
+    given = {"--scale": scale, "--rows": row, "--out": out.as_posix()}
+    return shlex.join(
+        ("arml", "reproduce", table, *(word for pair in given.items() for word in pair))
+    )
