@@ -9,7 +9,7 @@ import pytest
 
 from arml.cli import main
 from arml.datasets.splits import part_sizes
-from arml.experiment.choose import choose
+from arml.experiment.choose import VECTORS, choose
 from arml.results.folder import load_run
 
 
@@ -43,11 +43,14 @@ def draw(folder: Path, counts: list[int], *, size: int = 40) -> Path:
 )
 def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
     counts = [min(count, 25) for count in counts]
-    experiment, why = choose([str(draw(tmp_path / "birds", counts, size=size))])
+    experiment, why, entrants = choose([str(draw(tmp_path / "birds", counts, size=size))])
+    assert experiment is entrants[0]
+    assert len({e.recipe for e in entrants}) == len(entrants) == 2
+    assert len({e.tasks for e in entrants}) == 1
     tasks = experiment.tasks
     assert (tasks.ways, tasks.shots, tasks.queries, tasks.size) == chosen
     assert min(part_sizes(len(counts), least=tasks.ways)) >= tasks.ways
-    assert 100 <= experiment.steps <= 5_000
+    assert 60 <= experiment.steps <= 5_000
     assert experiment.network.normalisation == "support"
     experiment.check()
     said = "\n".join(why)
@@ -57,11 +60,14 @@ def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
 
 def test_what_is_fixed_is_not_chosen(tmp_path):
     data = [str(draw(tmp_path / name, [12] * 12)) for name in ("birds", "cars")]
-    experiment, why = choose(data, fixed={"shots": 4, "steps": 7})
+    experiment, why, _ = choose(data, fixed={"shots": 4, "steps": 7})
     tasks = experiment.tasks
     assert (tasks.ways, tasks.shots, tasks.queries, experiment.steps) == (3, 4, 8, 7)
     assert not any(line.startswith("shots") for line in why)
     assert choose(data, minutes=3.0).experiment.steps < choose(data).experiment.steps
+    with pytest.raises(ValueError, match=r"minutes must be at least .* for 60 steps"):
+        choose(data, minutes=0.01)
+    assert choose(data, minutes=0.01, fixed={"steps": 7}).experiment.steps == 7
 
 
 def test_data_of_which_no_task_can_be_drawn_is_refused(tmp_path):
@@ -86,15 +92,17 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     features = tmp_path / "features"
     assert main(["features", str(data), "--out", str(features)]) == 0  # by the model that ships
     given[2] = str(features)
-    small = ["--inner-steps", "1", "--width", "4", "--batch", "1", "--validation-tasks", "1",
-             "--network.hidden", "4", "--steps", "1", "--interval", "1", "--checkpoint-every", "1",
-             "--validate-every", "1"]  # fmt: skip
+    small = ["--batch", "1", "--validation-tasks", "1", "--steps", "1", "--interval", "1",
+             "--checkpoint-every", "1", "--validate-every", "1"]  # fmt: skip
     assert main([*given, *small]) == 0
     said = capsys.readouterr().out
     assert "ways 2: birds has 7 classes" in said
     assert "28 vectors" in said
     config = load_run(tmp_path / "run").config
-    assert config["experiment"]["recipe"] == "features/arml"
+    for name in ("logistic regression on the inputs:", *(f"{name}:" for name in VECTORS)):
+        assert name in said
+    assert config["experiment"]["recipe"] in VECTORS
+    assert f"method {config['experiment']['recipe']}: the best of the race" in said
     assert config["experiment"]["tasks"]["ways"] == 2
     assert "starter set" in config["inputs"]["saw"]
     assert main([*given, *small]) == 0

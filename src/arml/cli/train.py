@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from tyro.conf import arg
@@ -21,6 +21,9 @@ from arml.results.folder import load_run
 from arml.training import checkpoint
 from arml.training.devices import own_cores, sharing
 from arml.training.processes import LostError, alone, join, leads, together
+
+if TYPE_CHECKING:
+    from arml.experiment.choose import Choice
 
 FIELDS: tuple[Field, ...] = (
     ("run", Annotated[Path, arg(help="Folder of the run; an unfinished one is resumed.")]),
@@ -61,8 +64,9 @@ Meta-train a recipe in a folder; the same command again resumes.
   RECIPE            a setting and a method, such as starter/maml: `arml list` shows them all, and
                     `arml train RECIPE --help` the options of one
   --data FOLDER...  instead of a recipe, folders or zips of your own pictures with one folder for
-                    each class, or folders that `arml features` wrote: ARML is trained with options
-                    that suit the data. The command prints each choice; every option can be given.
+                    each class, or folders that `arml features` wrote: the best of a few methods in
+                    a short race is trained, with options that suit the data. The command prints
+                    each choice; every option can be given.
 """
 
 
@@ -97,7 +101,41 @@ def _chosen(rest: list[str], data: Sequence[str]) -> tuple[Experiment, list[str]
         # What is no number is refused where all options are read.
         if value.isdecimal():
             fixed[name] = int(value)
-    return choose(data, fixed=fixed, minutes=minutes)
+    choice = choose(data, fixed=fixed, minutes=minutes)
+    folder = " ".join(_values(rest, "run"))
+    if not folder or {"-h", "--help", "--coordinator"} & {*rest}:
+        return choice.experiment, choice.why
+    return _winner(choice, Path(folder), minutes)
+
+
+def _winner(choice: "Choice", folder: Path, minutes: float) -> tuple[Experiment, list[str]]:
+    """The best of the entrants of a short race; of a run that is resumed, the one that it has."""
+    from arml.experiment.race import race
+
+    by_name = {entrant.recipe: entrant for entrant in choice.entrants}
+    if (folder / "config.json").exists():
+        known = load_run(folder).config["experiment"]["recipe"]
+        return by_name.get(known, choice.experiment), choice.why
+    console = Console()
+    for line in choice.why:
+        say(console, line)
+    say(console, f"race: {len(by_name)} methods, about {minutes / 20:.1f} min each")
+    steps = choice.experiment.steps
+    places = race(
+        choice.entrants,
+        seconds=3 * minutes,
+        least=min(20, max(1, steps)),
+        said=lambda place: say(
+            console,
+            f"  {place.name}: {place.score:.1%} ± {place.ci95:.1%} on validation classes, "
+            f"{place.steps} steps, {place.seconds:.0f} s",
+        ),
+    )
+    best = max(places[1:], key=lambda place: place.score)
+    line = f"method {best.name}: the best of the race; to choose yourself, `arml train RECIPE`"
+    if best.score < places[0].score:
+        line += f"; it is still below {places[0].name}"
+    return by_name[best.name], [line]
 
 
 def train_command(arguments: Sequence[str]) -> int:

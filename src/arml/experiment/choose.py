@@ -1,16 +1,18 @@
 """`arml train --data FOLDER...` without a recipe: an experiment that suits the data, and why.
 
-Every choice is one line, and gives way to what the user fixes.
+Every choice is one line, and gives way to what the user fixes. Which method suits the data shows in
+a short race between the entrants.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from arml.algorithms.protonet import ProtoNetOptions
 from arml.datasets.archive import open_source
 from arml.datasets.decode import quiet, shortest_side
 from arml.datasets.folders import family_name
@@ -22,9 +24,19 @@ from arml.tasks.options import FoldersOptions
 from arml.tasks.vectors import VectorsOptions
 
 WAYS, SHOTS, QUERIES, SIZE = 5, 5, 15, 32
+LEAST = 60
+"""Steps below which no method learns much."""
 SAMPLED = 48
 """Pictures of a family whose size is looked at."""
 MINUTES = 60.0
+PICTURES: dict[str, Any] = {
+    "folders/protonet": ProtoNetOptions(scale=0.05, learn_scale=True),
+    "folders/arml": None,
+}
+"""Who races on pictures, and options that are not the recipe's. In few steps metric methods come
+first (`results/laptop`)."""
+VECTORS = ("features/frozen-protonet", "features/protonet", "features/arml")
+"""Who races on frozen features: the nearest mean of these, which needs no training, is first."""
 CHOSEN = ("ways", "shots", "queries", "size", "steps")
 
 
@@ -42,13 +54,16 @@ class Choice(NamedTuple):
     """An experiment, and a line for each thing that was chosen."""
 
     experiment: Experiment
+    """The first of the entrants."""
     why: list[str]
+    entrants: tuple[Experiment, ...]
+    """Experiments that differ in their method only."""
 
 
 def choose(
     data: Sequence[str], *, fixed: Mapping[str, int] | None = None, minutes: float = MINUTES
 ) -> Choice:
-    """An experiment with ARML on one's own families.
+    """Experiments on one's own families, the likeliest to be good first.
 
     **Arguments**
 
@@ -56,7 +71,8 @@ def choose(
     - `fixed`: what is not to be chosen: `ways`, `shots`, `queries`, `size`, `steps`.
     - `minutes`: about what the training may take on one CPU core.
 
-    **Raises** `ValueError` in one line for data of which no tasks can be drawn.
+    **Raises** `ValueError` in one line for data of which no tasks can be drawn, or for too few
+    minutes.
     """
     if not minutes > 0:
         raise ValueError(f"minutes must be above 0, got {minutes:g}: raise it")
@@ -72,21 +88,33 @@ def choose(
     ways, shots, queries, why = _tasks(families, given)
     if any(vectors):
         tasks = VectorsOptions(data=tuple(data), ways=ways, shots=shots, queries=queries)
-        experiment = replace(recipe("features/arml"), tasks=tasks)
-        return Choice(experiment, [_about(families, "vectors"), *why])
+        recipes = (replace(recipe(name), tasks=tasks) for name in VECTORS)
+        # The nearest mean has nothing to train.
+        entrants = tuple(
+            replace(one, steps=given.get("steps", one.steps)) if one.steps else one
+            for one in recipes
+        )
+        return Choice(entrants[0], [_about(families, "vectors"), *why], entrants)
     size, reason = _size(families, given)
     steps, pace = _steps(ways * shots, ways * queries, size, minutes, given)
-    experiment = replace(
-        recipe("folders/arml"),
-        tasks=FoldersOptions(data=tuple(data), ways=ways, shots=shots, queries=queries, size=size),
-        network=Conv4Options(normalisation="support"),
-        steps=steps,
-        validate_every=200,
+    entrants = tuple(
+        replace(
+            recipe(name),
+            algorithm=algorithm or recipe(name).algorithm,
+            tasks=FoldersOptions(
+                data=tuple(data), ways=ways, shots=shots, queries=queries, size=size
+            ),
+            network=Conv4Options(normalisation="support"),
+            steps=steps,
+            validate_every=200,
+        )
+        for name, algorithm in PICTURES.items()
     )
     statistics = (
         "normalisation support: a prediction for a picture of yours will depend on no other query"
     )
-    return Choice(experiment, [_about(families, "pictures"), *why, reason, pace, statistics])
+    lines = [_about(families, "pictures"), *why, reason, pace, statistics]
+    return Choice(entrants[0], lines, entrants)
 
 
 def _survey(path: str) -> Family:
@@ -168,12 +196,17 @@ def _steps(
 ) -> tuple[int, str]:
     """Outer steps that take about so many minutes.
 
-    A step of ARML with four tasks takes about 0.05 s a support picture and 0.005 s a query picture
-    at 28 px on one core, and at 32 px what that predicts (`results/laptop`, starter tables).
+    A step of ProtoNet with four tasks takes about 0.005 s a picture of a task at 28 px on one core:
+    0.16 s on two for the 80 pictures of a 1-shot task (`benchmarks/results/methods.json`).
     """
-    seconds = (size / 28) ** 2 * (0.05 * support + 0.005 * query)
+    seconds = (size / 28) ** 2 * 0.005 * (support + query)
     wanted = minutes * 60 / seconds
-    steps = given.get("steps", int(min(5_000, max(100, round(wanted, -2)))))
+    if wanted < LEAST and "steps" not in given:
+        raise ValueError(
+            f"minutes must be at least {LEAST * seconds / 60:.1f} for {LEAST} steps on these "
+            f"pictures, got {minutes:g}: raise it, or give --steps"
+        )
+    steps = given.get("steps", int(min(5_000, round(wanted, -1))))
     took = steps * seconds / 60
     asked = "" if "steps" in given else "; --minutes and --steps change it"
     return steps, f"steps {steps:,}: about {took:.0f} min on one CPU core{asked}"
