@@ -43,10 +43,11 @@ def page(module: str, names: list[str]) -> str:
     doc = inspect.cleandoc(sys.modules[module].__doc__ or "")
     title, _, _ = doc.partition(":")
     lines = [f"# {title}", "", doc, "", "## By name", ""]
-    lines += ["| algorithm | what it is | recipes |", "|---|---|---|"]
+    lines += ["| algorithm | what it is | paper | recipes |", "|---|---|---|---|"]
     for name in names:
+        known = ALGORITHMS[name]
         recipes = ", ".join(f"`{r}`" for r in RECIPES if r.partition("/")[2] == name)
-        lines.append(f"| `{name}` | {ALGORITHMS[name].description} | {recipes} |")
+        lines.append(f"| `{name}` | {known.about} | {known.paper} | {recipes} |")
     lines += ["", "## Options", "", "| option | default | meaning |", "|---|---|---|"]
     meaning = docstrings(cls)
     for field in dataclasses.fields(cls):
@@ -71,7 +72,7 @@ def pages() -> dict[str, str]:
             link = f"[`{name}`]({module.rpartition('.')[2]}.md)"
             kinds = ("regression", "classification")
             marks = " | ".join("yes" if k in ALGORITHMS[name].kinds else "" for k in kinds)
-            lines.append(f"| {link} | {ALGORITHMS[name].description} | {marks} |")
+            lines.append(f"| {link} | {ALGORITHMS[name].about} | {marks} |")
     made["README.md"] = "\n".join([*lines, ""])
     return made
 

@@ -88,7 +88,7 @@ def cases(kind: str, only: tuple[str, ...] = ()) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _declared(request):
+def declared(request):
     """Skips a check that the method's entry says does not hold, with its reason."""
     if "case" in request.fixturenames:
         reason = request.getfixturevalue("case").exceptions.get(request.node.originalname)

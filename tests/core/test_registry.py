@@ -12,6 +12,10 @@ from arml.core import plugins
 from arml.core.registry import Registry
 from arml.experiment.parts import NETWORKS, PARTS, TASKS
 from arml.experiment.recipes import RECIPES, recipe
+from arml.explain import looked
+from arml.report.explained import captioned
+from arml.results.files import RunError
+from arml.tasks.functions import functions_2d
 
 OPTIONS = '''
 from dataclasses import dataclass
@@ -78,6 +82,26 @@ class NoBuild(arml.Options):
 def test_what_cannot_be_registered_is_refused_in_one_line(part, name, options, says):
     with pytest.raises(ValueError, match=says):
         arml.register(part, name, options)
+
+
+def test_a_method_of_ones_own_says_what_is_inside():
+    def inside(learner, tasks, *, n, chunk):
+        return {"learner": learner, "tasks": n}
+
+    try:
+        for given in (inside, "nothing such"):
+            arml.register("method", "toy", ToyOptions, inside=given)
+            if given is inside:
+                found = looked(ToyOptions(), "r")(
+                    "L", functions_2d(), n=3, chunk=1, intervene=False
+                )
+                assert found == ({"kind": "own", "learner": "L", "tasks": 3}, {})
+                assert captioned(found[0]) == []
+            else:
+                with pytest.raises(RunError, match="to be a function or one of graph, tree"):
+                    looked(ToyOptions(), "r")
+    finally:
+        ALGORITHMS.remove("toy")
 
 
 def test_options_need_defaults():

@@ -87,8 +87,3 @@ class Method(Entry):
         """Its options for a problem."""
         assert self.preset is not None
         return self.preset(problem)
-
-    @property
-    def description(self) -> str:
-        """One line for lists."""
-        return self.about

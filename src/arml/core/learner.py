@@ -6,7 +6,7 @@ task axis: the axis is added once, by the training step and by the evaluation.
 
 import abc
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -63,13 +63,29 @@ class MetaLearner(eqx.Module):
 
 @runtime_checkable
 class MethodOptions(Protocol):
-    """What the options of every method have: a frozen dataclass with these two."""
+    """The options of a method: a frozen dataclass with these two."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def check(self) -> None:
         """Raise `ValueError` in one line if an option is invalid."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MetaLearner:
         """The learner, with fresh weights beside those of the base network `net`."""
+        ...
+
+
+@runtime_checkable
+class NetworkOptions(Protocol):
+    """The options of a base network: a frozen dataclass with these two."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def check(self) -> None:
+        """Raise `ValueError` in one line if an option is invalid."""
+
+    def build(self, problem: Problem, *, key: PRNGKeyArray) -> Network:
+        """The network with its initial weights."""
         ...
 
 

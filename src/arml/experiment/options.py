@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from arml.algorithms.maml import MAMLOptions
 from arml.core.checks import at_least
+from arml.core.learner import MethodOptions, NetworkOptions
 from arml.core.plugins import Source
 from arml.datasets.vectors import STARTER
 from arml.experiment.parts import PARTS
@@ -25,10 +26,10 @@ class Experiment:
     """One meta-training run. A recipe fills it; the command line may change any of it."""
 
     recipe: str
-    algorithm: Any = field(default_factory=MAMLOptions)
+    algorithm: MethodOptions = field(default_factory=MAMLOptions)
     """Options of the method, registered in `PARTS`, as those of the tasks and the network are."""
     tasks: Any = field(default_factory=FunctionsOptions)
-    network: Any = field(default_factory=MLPOptions)
+    network: NetworkOptions = field(default_factory=MLPOptions)
     outer: OuterOptions = field(default_factory=OuterOptions)
     steps: int = 70_000
     """Outer steps; 0 for a learner that has nothing to learn."""

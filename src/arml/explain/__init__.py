@@ -89,10 +89,15 @@ def looked(options: Any, recipe: str) -> Look:
             f"name a run of {others}"
         )
     if isinstance(known.inside, str):
+        if known.inside not in LOOKS:
+            raise RunError(
+                f"expected the inside of {known.name} to be a function or one of "
+                f"{', '.join(LOOKS)}, got {known.inside!r}: change its entry"
+            )
         return LOOKS[known.inside]
     own = known.inside
 
     def look(learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, **_: Any) -> Found:
-        return own(learner, tasks, n=n, chunk=chunk), {}
+        return {"kind": "own", **own(learner, tasks, n=n, chunk=chunk)}, {}
 
     return look

@@ -27,12 +27,12 @@ def graph_like(explain: Mapping[str, Any]) -> bool:
 
 
 def captioned(explain: Mapping[str, Any]) -> list[Captioned]:
-    """All figures of an explanation."""
+    """All figures of an explanation; none for a kind that is not the package's own."""
     kind = explain.get("kind", "graph")
     if kind == "graph":
         return _graph(explain)
-    drawn = {"tree": _tree, "codes": _codes, "masks": _masks}[kind]
-    return [drawn(explain)]
+    drawn = {"tree": _tree, "codes": _codes, "masks": _masks}.get(kind)
+    return [] if drawn is None else [drawn(explain)]
 
 
 def alike(explain: Mapping[str, Any]) -> bool:

@@ -169,7 +169,8 @@ def propagation(place: str, scale: Scale) -> Table:
 def mu(place: str, scale: Scale) -> Table:
     """The weights of the two reconstructions."""
     base = experiment(place, "arml-paper", scale, side=True)
-    one, two = base.algorithm.mu_1, base.algorithm.mu_2
+    algorithm: Any = base.algorithm
+    one, two = algorithm.mu_1, algorithm.mu_2
     pairs = {
         "both as in the code": (one, two),
         "both x 0.1": (one / 10, two / 10),
