@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,6 +81,14 @@ def test_a_loops_operations_count_as_often_as_it_turns(beside):
     assert turned(11) - turned(10) >= 2
 
 
+@contextmanager
+def optimised():
+    """Programs are compiled as users' are: `conftest.py` turns the optimisations off."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
 @pytest.mark.slow
 def test_ten_seeds_of_arml_keep_a_finite_loss(beside):
     """Their inner steps overflowed before the inner gradients were bounded: a quadratic surface
@@ -87,7 +96,8 @@ def test_ten_seeds_of_arml_keep_a_finite_loss(beside):
     import divergence
 
     train = divergence.trainer(recipe("regression2d/arml"))
-    with jax.numpy_dtype_promotion("standard"):  # optax adds a float to an integer count
+    # Optax adds a float to an integer count. Elsewhere the tests' time goes into the compiler.
+    with jax.numpy_dtype_promotion("standard"), optimised():
         assert [train(seed, 2_000) for seed in range(10)] == [None] * 10
 
 

@@ -13,6 +13,9 @@ Differences
   default. Its other one has distances on every level.
 - Each sample's label stands beside its embedding as a one-hot vector; the code's comes out
   inverted, zero at the class and one elsewhere.
+- Support sets of pictures and vectors come in order of class, in training and at test; which class
+  is first is drawn for each task. The authors shuffle the samples. The recurrent code depends on
+  the order.
 - All support samples are read; the authors' 5-shot runs read the first ten.
 - Vectors to be classified, which the authors do not have, are embedded linearly, as their
   regression's pairs are.
