@@ -85,7 +85,9 @@ def _only_parsed(monkeypatch):
         monkeypatch.setattr(import_module(f"arml.cli.{name}"), "parse", stop)
     # Without a recipe the data are looked at, and a page's are not there.
     own = recipe("folders/arml"), []
-    monkeypatch.setattr(import_module("arml.cli.train"), "_chosen", lambda rest, data: own)
+    monkeypatch.setattr(
+        import_module("arml.cli.training_options"), "chosen", lambda rest, data: own
+    )
 
 
 @pytest.mark.usefixtures("_only_parsed")

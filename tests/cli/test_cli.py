@@ -161,7 +161,7 @@ def test_training_a_finished_run_again_changes_nothing(maml, capsys):
     assert (maml / "metrics.jsonl").read_bytes() == before
     said = capsys.readouterr().out
     assert "already trained for 20 steps" in said
-    assert "validation score" in said
+    assert "mean squared error" in said
     assert "next: arml evaluate" in said
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from arml.cli import main
-from arml.cli.console import Display, Stop
+from arml.cli.progress import Display
 from arml.experiment import load
 from arml.experiment.scoring import score
 
@@ -87,17 +87,6 @@ def refused(capsys, folder, *more):
     assert said.startswith("arml: error: ")
     assert said.count("\n") == 1
     return said
-
-
-def test_the_first_signal_asks_and_the_second_ends():
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before, stop = signal.getsignal(number), Stop()
-        with stop.listening():
-            assert not stop()
-            os.kill(os.getpid(), number)
-            assert stop()
-            assert signal.getsignal(number) is signal.SIG_DFL
-        assert signal.getsignal(number) is before
 
 
 def test_a_stopped_run_resumes_bit_for_bit(whole, tmp_path, monkeypatch, capsys):

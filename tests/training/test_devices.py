@@ -63,7 +63,7 @@ import os, signal, sys
 from dataclasses import replace
 from pathlib import Path
 from arml.cli import main
-from arml.cli.console import Display
+from arml.cli.progress import Display
 from arml.experiment import run
 from arml.training.processes import join
 from test_devices import EXPERIMENT

@@ -10,7 +10,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from arml.cli.console import INTERRUPTED, UsageError
+from arml.cli.errors import UsageError
+from arml.cli.stopping import INTERRUPTED
 from arml.core.plugins import announce
 
 COMMANDS: dict[str, tuple[str, str]] = {

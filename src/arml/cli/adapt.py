@@ -12,7 +12,8 @@ import numpy as np
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import UsageError, parse, say
+from arml.cli.console import parse, say
+from arml.cli.errors import UsageError
 from arml.results.files import write_text
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import UsageError, parse, say
+from arml.cli.console import parse, say
+from arml.cli.errors import UsageError
 
 SHIPPED = {"pictures": "starter", "functions": "regression2d"}
 """The learner of each tab where none is named; a tab without one is not shown."""

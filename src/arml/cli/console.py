@@ -1,30 +1,20 @@
-"""The terminal: options in, progress out, and a run that can be stopped without losing it."""
+"""The terminal: options are read, and text, JSON and TensorBoard events are written."""
 
 import contextlib
 import io
 import json
 import re
-import signal
 import textwrap
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from arml.cli.errors import UsageError
 from arml.results.files import plain
-
-INTERRUPTED = 130
-"""The exit status of a command that was interrupted."""
-
-PLAIN_SECONDS = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
 
 
 def say(console: Console, text: str) -> None:
@@ -35,10 +25,6 @@ def say(console: Console, text: str) -> None:
 def print_json(value: Any) -> None:
     """Print `value` as JSON and nothing else."""
     print(json.dumps(plain(value), indent=2, ensure_ascii=False))
-
-
-class UsageError(ValueError):
-    """A command line that cannot be understood."""
 
 
 def parse(kind: type, arguments: Sequence[str], *, prog: str) -> Any:
@@ -92,103 +78,6 @@ def _one_line(box: str) -> str:
         hint = f"; did you mean {' or '.join(close)}?" if close and "Perhaps" in about[0] else ""
         return f"{kind} {found[1]}{hint}"
     return text.rstrip(".")
-
-
-class Stop:
-    """Turns the first Ctrl-C (or SIGTERM) into a wish to stop; the second ends the program."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __call__(self) -> bool:
-        return self.asked
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
-        # The next one takes effect at once, even within compiled code.
-        signal.signal(number, signal.SIG_DFL)
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Listen for the two signals; outside the main thread, where one cannot, do nothing."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = [signal.signal(number, self._ask) for number in numbers]
-        try:
-            yield
-        finally:
-            for number, handler in zip(numbers, before, strict=True):
-                signal.signal(number, handler)
-
-
-def _number(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.4g}"
-
-
-class Display:
-    """Shows a run as it goes: a bar on a terminal, a plain line every ten seconds elsewhere."""
-
-    def __init__(self, console: Console, steps: int) -> None:
-        self.console, self.steps = console, steps
-        self.loss = self.validation = ""
-        self.begun: tuple[float, int] | None = None
-        self.spoken = 0.0
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:,.0f}/{task.total:,.0f} {task.fields[said]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self.task = self.bar.add_task("compiling", total=steps, said="")
-
-    def reading(self, what: str, done: int, total: int) -> None:
-        """Images are being decoded."""
-        self.bar.update(self.task, description=f"reading {what}", completed=done, total=total)
-
-    def watch(self, step: int, record: Mapping[str, float]) -> None:
-        """Step `step` is done."""
-        if not record:
-            # Before the first step: what follows is compiling.
-            self.bar.reset(self.task, total=self.steps, completed=step, description="compiling")
-            if self.bar.disable and step:
-                self.console.print(f"resuming at step {step:,}", highlight=False)
-            return
-        now = time.monotonic()
-        if "loss" in record:
-            self.loss = f"loss {_number(record['loss'])}"
-        if "validation" in record:
-            self.validation = f"validation {_number(record['validation'])}"
-        rate = 0.0
-        if self.begun is None:
-            # The first interval compiled: its time says nothing about the others'.
-            self.begun = (now, step)
-        else:
-            rate = (step - self.begun[1]) / max(now - self.begun[0], 1e-9)
-        pace = f"{rate:.3g}/s" if rate else ""
-        said = "  ".join(filter(None, (pace, self.loss, self.validation)))
-        self.bar.update(self.task, completed=step, description="training", said=said)
-        if self.bar.disable and (now - self.spoken > PLAIN_SECONDS or step == self.steps):
-            self.spoken = now
-            left = f"  {(self.steps - step) / rate:.0f} s left" if rate else ""
-            text = f"step {step:,} of {self.steps:,}  {said}{left}"
-            self.console.print(text, highlight=False, soft_wrap=True)
-
-
-@contextlib.contextmanager
-def scoring() -> Iterator[Callable[[int, int], None]]:
-    """A function that shows how many tasks are scored, on the error stream and only if it is a
-    terminal: the output may be read by a program."""
-    console = Console(stderr=True)
-    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task("scoring", total=None)
-    with bar:
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 class TensorBoard:

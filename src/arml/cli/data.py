@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, arg
 
-from arml.cli.console import UsageError, parse, print_json, say
+from arml.cli.console import parse, print_json, say
+from arml.cli.errors import UsageError
 
 HELP = """usage: arml data ACTION [OPTIONS]
 

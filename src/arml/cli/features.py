@@ -9,8 +9,10 @@ from pathlib import Path
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import INTERRUPTED, UsageError, parse, say
+from arml.cli.console import parse, say
 from arml.cli.data import shown
+from arml.cli.errors import UsageError
+from arml.cli.stopping import INTERRUPTED
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional
 
-from arml.cli.console import UsageError, parse, print_json, say
+from arml.cli.console import parse, print_json, say
+from arml.cli.errors import UsageError
 
 
 @dataclass(frozen=True)

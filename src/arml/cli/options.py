@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from tyro.conf import Suppress, arg
 
-from arml.cli.console import UsageError, parse
+from arml.cli.console import parse
+from arml.cli.errors import UsageError
 from arml.experiment import NETWORKS, PARTS, Experiment
 from arml.experiment.recipes import RECIPES, reshaped
 

@@ -16,7 +16,9 @@ from rich.table import Table as Grid
 from rich.text import Text
 from tyro.conf import Positional
 
-from arml.cli.console import INTERRUPTED, Stop, UsageError, parse, say
+from arml.cli.console import parse, say
+from arml.cli.errors import UsageError
+from arml.cli.stopping import INTERRUPTED, Stop
 from arml.datasets.starter_features import starter_features_ready
 from arml.datasets.store import open_store, place
 from arml.report.paper import overall

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional
 
-from arml.cli.console import parse, print_json, say, scoring
+from arml.cli.console import parse, print_json, say
+from arml.cli.progress import scoring
 
 
 @dataclass(frozen=True)

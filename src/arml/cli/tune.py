@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import arg
 
-from arml.cli.console import INTERRUPTED, Stop, UsageError, say
+from arml.cli.console import say
+from arml.cli.errors import UsageError
 from arml.cli.options import Field, flags, read, recipe_at
+from arml.cli.stopping import INTERRUPTED, Stop
 from arml.experiment import Experiment
 from arml.experiment.recipes import recipe
 from arml.results.folder import write_json

@@ -1,0 +1,189 @@
+"""Progress of a training and of a scoring, from the first second on."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+PLAIN_SECONDS = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `3 min` or `1.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class Quality:
+    """How a validation score is called: `accuracy 0.66 on validation tasks (chance 0.20)`."""
+
+    def __init__(self, kind: str, ways: int = 0) -> None:
+        self.name = "accuracy" if kind == "classification" else "mean squared error"
+        self.chance = f" (chance {1 / ways:.2f})" if kind == "classification" and ways else ""
+
+    def said(self, mean: float | None, half: float | None = None) -> str:
+        """The score, with half of its 95% interval if given."""
+        value = _number(mean) + ("" if half is None or mean is None else f" ± {_number(half)}")
+        return f"{self.name} {value} on validation tasks{self.chance}"
+
+
+def _number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.3g}"
+
+
+class Display:
+    """Shows a training: a bar on a terminal, and a plain line every ten seconds elsewhere.
+
+    Before the first steps are done, most of the time is compilation. The display then shows how
+    long that has taken, and how long it is expected to take.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        steps: int,
+        *,
+        quality: Quality | None = None,
+        starting: float = 0.0,
+    ) -> None:
+        self.console, self.steps = console, steps
+        self.quality = quality or Quality("regression")
+        self.loss = self.validation = ""
+        self.born = self.phased = time.monotonic()
+        self.starting = starting
+        """Seconds that compilation and the first steps are expected to take; 0 if unknown."""
+        self.started: float | None = None
+        """Seconds that they took."""
+        self.first: tuple[float, int] | None = None
+        self.reached = 0
+        self.spoken = self.born
+        self.phase = "compiling"
+        self.over = threading.Event()
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[said]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task("starting", total=None, said="")
+
+    def __enter__(self) -> "Display":
+        self.bar.start()
+        self.ticker = threading.Thread(target=self._tick, daemon=True)
+        self.ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.ticker.join()
+        self.bar.stop()
+
+    def _tick(self) -> None:
+        while not self.over.wait(0.5):
+            if self.phase == "compiling":
+                self._show_compiling()
+
+    def _show_compiling(self) -> None:
+        """Until the first steps are done."""
+        took = time.monotonic() - self.phased
+        expected = f" of about {duration(self.starting)}" if took < self.starting else ""
+        late = f" (expected {duration(self.starting)})" if not expected and self.starting else ""
+        text = f"compiling and making the first steps: {duration(took)}{expected}{late}"
+        self.bar.update(
+            self.task,
+            description="compiling",
+            total=self.starting or None,
+            completed=min(took, 0.99 * self.starting),
+            said=f"{duration(took)}{expected}{late}",
+        )
+        self._say(text)
+
+    def _say(self, text: str, *, always: bool = False) -> None:
+        """A plain line where there is no terminal, ten seconds after the last one at least."""
+        now = time.monotonic()
+        if self.bar.disable and (always or now - self.spoken > PLAIN_SECONDS):
+            self.spoken = now
+            self.console.print(text, highlight=False, soft_wrap=True)
+
+    def reading(self, what: str, done: int, total: int) -> None:
+        """Images are being decoded."""
+        self.phase = f"reading {what}"
+        said = f"{done:,}/{total:,}"
+        self.bar.update(
+            self.task, description=self.phase, completed=done, total=total or None, said=said
+        )
+        self._say(f"reading {what}: {said}")
+
+    def watch(self, step: int, record: Mapping[str, float]) -> None:
+        """Step `step` is done."""
+        now = time.monotonic()
+        self.reached = step
+        if not record:
+            # Before the first step: the run compiles next.
+            self.phase, self.phased = "compiling", now
+            if step:
+                self.bar.console.print(f"resuming at step {step:,}", highlight=False)
+            return
+        if "loss" in record:
+            self.loss = f"loss {_number(record['loss'])}"
+        if "validation" in record:
+            self.validation = self.quality.said(record["validation"])
+        rate = 0.0
+        if self.first is None:
+            # The first interval compiled: its time is not that of the others.
+            self.phase, self.first = "training", (now, step)
+            self.started = now - self.phased
+            self.bar.reset(self.task, total=self.steps, description="training")
+        else:
+            rate = (step - self.first[1]) / max(now - self.first[0], 1e-9)
+        pace = f"{rate:.3g} steps/s" if rate else ""
+        said = ", ".join(filter(None, (pace, self.loss, self.validation)))
+        at = f"{step:,}/{self.steps:,} {said}"
+        self.bar.update(self.task, completed=step, description="training", said=at)
+        left = f", {duration((self.steps - step) / rate)} left" if rate else ""
+        text = f"step {step:,} of {self.steps:,}: {said}{left}"
+        self._say(text, always=step == self.steps)
+
+
+@contextlib.contextmanager
+def scoring() -> Iterator[Callable[[int, int], None]]:
+    """A function that shows how many tasks are scored, on the standard error stream because a
+    program may read the output: a bar on a terminal, and a line every ten seconds elsewhere."""
+    console = Console(stderr=True)
+    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task("scoring", total=None)
+    spoken, begun = time.monotonic(), time.monotonic()
+    over = threading.Event()
+    state: dict[str, Any] = {"text": "loading and compiling"}
+
+    def tick() -> None:
+        nonlocal spoken
+        while not over.wait(0.5):
+            now = time.monotonic()
+            if bar.disable and now - spoken > PLAIN_SECONDS:
+                spoken = now
+                text = f"{state['text']} ({duration(now - begun)})"
+                console.print(text, highlight=False, soft_wrap=True)
+
+    def watch(done: int, total: int) -> None:
+        bar.update(task, completed=done, total=total)
+        state["text"] = f"scored {done:,} of {total:,} tasks"
+
+    ticker = threading.Thread(target=tick, daemon=True)
+    ticker.start()
+    try:
+        with bar:
+            yield watch
+    finally:
+        over.set()
+        ticker.join()

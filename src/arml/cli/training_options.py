@@ -1,0 +1,216 @@
+"""The command line of `arml train`: a recipe or the user's own data, and its options."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from rich.console import Console
+from tyro.conf import arg
+
+from arml.cli.console import say
+from arml.cli.errors import UsageError
+from arml.cli.options import Field, read, recipe_at
+from arml.cli.progress import duration
+from arml.cli.waiting import pace
+from arml.experiment import Experiment
+from arml.experiment.recipes import recipe
+from arml.results.folder import load_run
+from arml.tasks.options import FoldersOptions
+
+if TYPE_CHECKING:
+    from arml.experiment.choose import Choice
+
+FIELDS: tuple[Field, ...] = (
+    ("run", Annotated[Path, arg(help="Folder of the run; an unfinished one is resumed.")]),
+    (
+        "minutes",
+        Annotated[
+            float | None,
+            arg(help="Train for as many steps as take about so long on one CPU core."),
+        ],
+        None,
+    ),
+    (
+        "seeds",
+        Annotated[
+            int,
+            arg(help="Train so many seeds side by side, in the folders RUN/seed-0, RUN/seed-1 ..."),
+        ],
+        1,
+    ),
+    (
+        "tensorboard",
+        Annotated[bool, arg(help="Write TensorBoard events to the run's folder tensorboard.")],
+        False,
+    ),
+    (
+        "devices",
+        Annotated[
+            int,
+            arg(
+                help="Devices of each process that share the tasks of a step. 0 takes the CPU "
+                "cores for images, as many as share the tasks evenly, and one device otherwise."
+            ),
+        ],
+        0,
+    ),
+    (
+        "coordinator",
+        Annotated[
+            str | None,
+            arg(
+                help="HOST:PORT of process 0, if several processes make one run; `auto` lets JAX "
+                "find it."
+            ),
+        ],
+        None,
+    ),
+    ("processes", Annotated[int | None, arg(help="How many processes make the run.")], None),
+    ("process", Annotated[int | None, arg(help="Which of them this is, from 0.")], None),
+)
+"""The options that are not part of the experiment: where and how it is run."""
+LEAST = 100
+"""Steps of the shortest training that --minutes makes."""
+
+TRAIN_HELP = """usage: arml train RECIPE --run DIR [OPTIONS]
+       arml train --data FOLDER... --run DIR [--minutes MINUTES] [OPTIONS]
+
+Meta-train a recipe in a folder; the same command again resumes.
+
+  RECIPE            a setting and a method, such as starter/maml: `arml list` shows them all, and
+                    `arml train RECIPE --help` the options of one
+  --data FOLDER...  instead of a recipe, folders or zips of your own pictures with one folder for
+                    each class, or folders that `arml features` wrote: the best of a few methods in
+                    a short race is trained, with options that suit the data. The command prints
+                    each choice; every option can be given.
+"""
+
+
+def _values(words: Sequence[str], option: str) -> list[str]:
+    """The values of an option of the tasks: the words up to the next option."""
+    for i, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name not in (f"--{option}", f"--tasks.{option}"):
+            continue
+        if equals:
+            return [value]
+        return list(takewhile(lambda value: not value.startswith("--"), words[i + 1 :]))
+    return []
+
+
+def chosen(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[str]]:
+    """An experiment for the user's own data, and a line for each choice."""
+    from arml.experiment.choose import CHOSEN, MINUTES, choose
+
+    given = " ".join(_values(words, "minutes")) or MINUTES
+    try:
+        minutes = float(given)
+    except ValueError:
+        raise UsageError(f"expected --minutes as a number, got {given!r}") from None
+    fixed = {}
+    for name in CHOSEN:
+        value = " ".join(_values(words, name))
+        # Other words are refused when all options are read.
+        if value.isdecimal():
+            fixed[name] = int(value)
+    choice = choose(data, fixed=fixed, minutes=minutes)
+    folder = " ".join(_values(words, "run"))
+    if not folder or {"-h", "--help", "--help-all", "--coordinator"} & {*words}:
+        return choice.experiment, choice.why
+    return _winner(choice, Path(folder), minutes)
+
+
+def _winner(choice: "Choice", folder: Path, minutes: float) -> tuple[Experiment, list[str]]:
+    """The best of the entrants of a short race; of a run that is resumed, the one that it has."""
+    from arml.experiment.race import race
+
+    by_name = {entrant.recipe: entrant for entrant in choice.entrants}
+    if (folder / "config.json").exists():
+        known = load_run(folder).config["experiment"]["recipe"]
+        return by_name.get(known, choice.experiment), choice.why
+    console = Console()
+    for line in choice.why:
+        say(console, line)
+    say(console, f"race: {len(by_name)} methods, about {minutes / 20:.1f} min each")
+    steps = choice.experiment.steps
+    places = race(
+        choice.entrants,
+        seconds=3 * minutes,
+        least=min(20, max(1, steps)),
+        said=lambda place: say(
+            console,
+            f"  {place.name}: {place.score:.1%} ± {place.ci95:.1%} on validation classes, "
+            f"{place.steps} steps, {place.seconds:.0f} s",
+        ),
+    )
+    best = max(places[1:], key=lambda place: place.score)
+    line = f"method {best.name}: the best of the race; to choose yourself, `arml train RECIPE`"
+    if best.score < places[0].score:
+        line += f"; it is still below {places[0].name}"
+    return by_name[best.name], [line]
+
+
+def within(experiment: Experiment, minutes: float) -> tuple[Experiment, str]:
+    """The experiment with as many steps as take so long on one CPU core, and a line about it.
+
+    **Raises** `UsageError` if that is too short for `LEAST` steps.
+    """
+    start, step = pace(experiment)
+    every = experiment.interval
+    steps = int((60 * minutes - start) / step) // every * every
+    least = -(-LEAST // every) * every
+    if steps < least:
+        needed = math.ceil((start + least * step) / 6) / 10
+        raise UsageError(
+            f"expected --minutes of at least {needed:g}, which is {least} steps of this recipe on "
+            f"one CPU core, got {minutes:g}: raise it, or give --steps"
+        )
+    steps = min(steps, experiment.steps)
+    took = duration(start + steps * step)
+    return replace(experiment, steps=steps), f"steps {steps:,}: about {took} on one CPU core"
+
+
+class Command(NamedTuple):
+    """What a command line asks for."""
+
+    options: Any
+    """The options of `FIELDS`, by name."""
+    experiment: Experiment
+    lines: list[str]
+    """To be printed: what was chosen for the user."""
+
+
+def read_command(arguments: Sequence[str]) -> Command | None:
+    """Read the arguments of `arml train`; None after the general help.
+
+    **Raises** `UsageError` in one line, and `SystemExit(0)` after the help of a recipe.
+    """
+    rest = list(arguments)
+    place = recipe_at(rest)
+    if place is None and (data := _values(rest, "data")):
+        experiment, lines = chosen(rest, data)
+    elif place is None:
+        if {"-h", "--help"} & {*rest}:
+            print(TRAIN_HELP, end="")
+            return None
+        raise UsageError(
+            "expected a recipe, got none: `arml train RECIPE --run DIR`, or "
+            "`arml train --data FOLDER... --run DIR` for your own pictures; `arml list` names the "
+            "recipes"
+        )
+    else:
+        experiment, lines = recipe(rest.pop(place)), list[str]()
+    own = place is None
+    about = f"Meta-train the recipe {experiment.recipe}; the same command again resumes."
+    prog = f"arml train {experiment.recipe}"
+    options, experiment = read(experiment, FIELDS, about, rest, prog=prog)
+    if options.minutes is not None:
+        if _values(rest, "steps"):
+            raise UsageError("expected --minutes or --steps, got both: leave one out")
+        if not (own and isinstance(experiment.tasks, FoldersOptions)):
+            experiment, line = within(experiment, options.minutes)
+            lines.append(line)
+    return Command(options, experiment, lines)

@@ -1,0 +1,59 @@
+"""How long the first steps of a run take, as earlier runs of the same options took."""
+
+import contextlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from arml.datasets.cache import default_folder
+from arml.experiment import Experiment
+from arml.experiment.options import fingerprint
+from arml.reproduce.costs import seconds
+from arml.results.folder import write_json
+
+MOST = 500
+"""Entries that are kept."""
+
+
+def _place() -> Path:
+    return default_folder() / "first-steps.json"
+
+
+def _known() -> dict[str, float]:
+    try:
+        found = json.loads(_place().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    known = isinstance(found, dict) and all(isinstance(v, int | float) for v in found.values())
+    return found if known else {}
+
+
+def _key(experiment: Experiment, devices: int) -> str:
+    return f"{fingerprint(experiment)}-{devices}"
+
+
+def expected(experiment: Experiment, devices: int = 1) -> float:
+    """Seconds from the start of compilation to the end of the first interval of steps: as long as
+    the last time, or else by a table."""
+    known = _known().get(_key(experiment, devices))
+    if known is not None:
+        return float(known)
+    start, step = pace(experiment)
+    return start + experiment.interval * step
+
+
+def note(experiment: Experiment, took: float, devices: int = 1) -> None:
+    """Remember how long it took; a cache that cannot be written is not an error."""
+    known = _known()
+    known.pop(_key(experiment, devices), None)
+    known[_key(experiment, devices)] = round(took, 1)
+    with contextlib.suppress(OSError, ValueError):
+        _place().parent.mkdir(parents=True, exist_ok=True)
+        write_json(_place(), dict(list(known.items())[-MOST:]))
+
+
+def pace(experiment: Experiment) -> tuple[float, float]:
+    """Seconds to start, and seconds for a step with its share of validation, on one CPU core."""
+    one, two = (seconds(replace(experiment, steps=n), tasks=0) for n in (1_000, 2_000))
+    step = (two - one) / 1_000
+    return one - 1_000 * step, step

@@ -1,0 +1,163 @@
+"""Waiting: Ctrl-C is answered at once, and progress shows from the first second."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import jax
+import pytest
+from rich.console import Console
+
+from arml.cli import main, progress
+from arml.cli.progress import Display, Quality, scoring
+from arml.cli.stopping import Stop
+from arml.cli.training_options import read_command
+from arml.cli.waiting import expected, note, pace
+from arml.experiment.recipes import recipe
+
+TINY = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
+TINY += " --batch 4 --network.hidden 8 --inner-steps 1 --chunk 10"
+BUSY = """
+import hashlib, sys
+from arml.cli.stopping import Stop
+from arml.cli.training_options import read_command
+stop = Stop("stopping soon")
+with stop.listening():
+    print("ready", flush=True)
+    # Minutes within one call of C, as compilation is: no handler of Python's runs.
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 300_000_000)
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _optax_promotes():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def test_ctrl_c_is_answered_within_a_call_of_c_and_the_second_ends_the_program():
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == "\n"
+    assert process.stderr.readline() == (
+        "arml: stopping soon; press Ctrl-C again to stop at once\n"
+    )
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[1] == "\narml: stopped\n"
+    assert process.returncode == 130
+
+
+def test_the_first_signal_asks_and_the_handlers_are_restored(capfd):
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before, stop = signal.getsignal(number), Stop("stopping soon")
+        with stop.listening():
+            assert not stop()
+            os.kill(os.getpid(), number)
+            assert stop()
+        assert signal.getsignal(number) is before
+        assert "stopping soon; press Ctrl-C again" in capfd.readouterr().err
+
+
+def test_compilation_is_estimated_by_a_table_and_then_by_the_last_time(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path))
+    small, images = recipe("regression2d/maml"), recipe("starter/maml")
+    assert 0 < expected(small) < expected(images)
+    note(images, 12.0, devices=2)
+    assert expected(images, devices=2) == 12
+    assert expected(replace(images, seed=7), devices=2) == 12  # the same programs
+    assert expected(images, devices=1) != 12
+    (tmp_path / "first-steps.json").write_text("{")
+    assert expected(images, devices=2) != 12
+    start, step = pace(small)
+    assert pace(replace(small, batch=50))[1] == pytest.approx(2 * step)
+    assert start > 0
+
+
+def test_progress_shows_compilation_and_names_the_score(monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    text = io.StringIO()
+    display = Display(
+        Console(file=text, width=200), 20, quality=Quality("classification", 5), starting=60.0
+    )
+    with display:
+        display.watch(0, {})
+        time.sleep(1.2)
+        display.watch(10, {"loss": 1.5})
+        assert display.started > 1
+        time.sleep(0.05)
+        display.watch(20, {"loss": 1.25, "validation": 0.66})
+    lines = text.getvalue().splitlines()
+    assert lines[0].startswith("compiling and making the first steps: 1 s of about 60 s")
+    assert lines[-2].startswith("step 10 of 20: loss 1.5")
+    assert "loss 1.25, accuracy 0.66 on validation tasks (chance 0.20), 0 s left" in lines[-1]
+    assert Quality("regression").said(1.25, 0.5) == "mean squared error 1.25 ± 0.5 on " + (
+        "validation tasks"
+    )
+    assert "accuracy not finite" in Quality("classification", 2).said(None)
+
+
+def test_scoring_reports_where_there_is_no_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    with scoring() as watch:
+        time.sleep(0.7)
+        watch(300, 1000)
+        time.sleep(0.7)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("loading and compiling (1 s)\n")
+    assert "scored 300 of 1,000 tasks (1 s)\n" in said.err
+
+
+def test_minutes_are_kept_or_refused_with_the_least(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    given = ["train", "regression2d/maml", "--run", str(tmp_path / "run")]
+    assert main([*given, "--minutes", "0.1"]) == 2
+    said = capsys.readouterr().err
+    assert "expected --minutes of at least 0.5, which is 100 steps of this recipe" in said
+    assert main([*given, "--minutes", "1", "--steps", "7"]) == 2
+    assert "expected --minutes or --steps, got both" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    options, experiment, (line,) = read_command([*given[1:], "--minutes", "2"])
+    start, step = pace(experiment)
+    assert start + experiment.steps * step == pytest.approx(120, rel=0.05)
+    assert experiment.steps % experiment.interval == 0
+    assert line == f"steps {experiment.steps:,}: about 2 min on one CPU core"
+    assert options.run == tmp_path / "run"
+    # Never more than the recipe has.
+    assert read_command([*given[1:], "--minutes", "999"]).experiment.steps == 70_000
+
+
+def test_seeds_are_trained_side_by_side_and_resumed(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "runs"
+    command = ["train", "regression2d/maml", "--run", str(folder), *TINY.split()]
+    assert main([*command[:3], str(tmp_path / "one"), *TINY.split(), "--seed", "1"]) == 0
+    capsys.readouterr()
+    assert main([*command, "--seeds", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "training 2 of 2 seeds" in said
+    assert "seed-1: mean squared error" in said
+    assert "2 seeds: mean " in said
+
+    def metrics(run):
+        return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+    for one, other in zip(metrics(tmp_path / "one"), metrics(folder / "seed-1"), strict=True):
+        assert other == pytest.approx(one, rel=1e-5)
+    assert metrics(folder / "seed-0") != metrics(folder / "seed-1")
+    before = (folder / "seed-0" / "metrics.jsonl").stat().st_mtime_ns
+    assert main([*command, "--seeds", "2"]) == 0
+    assert "training" not in capsys.readouterr().out
+    assert (folder / "seed-0" / "metrics.jsonl").stat().st_mtime_ns == before
+    assert main([*command, "--seeds", "2", "--shots", "3"]) == 2
+    assert "seed-0 holds another run" in capsys.readouterr().err
+    for words in (["--seeds", "0"], ["--seeds", "2", "--devices", "2"]):
+        assert main([*command, *words]) == 2
