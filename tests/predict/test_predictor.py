@@ -329,11 +329,34 @@ def test_the_columns_of_a_query_go_by_their_names(functions, tmp_path, capsys):
     assert answers[0] == answers[1]
     for text, said in (
         ("a,c\n1,2\n", "expected the columns of the support table, a, b, got a, c"),
-        ("a,b\n1,nan\n", "expected finite queries"),
+        ("a,b\n1,nan\n", "expected a number in column 'b' of row 2, got 'nan'"),
+        ("a,b\n1,0_5.0\n", "expected a number in column 'b' of row 2, got '0_5.0'"),
+        ("a,b\n1,1e99\n", "expected finite queries"),
+        ("a,b,a\n1,2,3\n", "expected a name of its own for each column, got 'a' twice"),
     ):
         query.write_text(text)
         assert main([*given, "--target", "height"]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_kept_predictor_knows_the_columns_of_its_table(functions, tmp_path, capsys):
+    support, query = tmp_path / "support.csv", tmp_path / "query.csv"
+    support.write_text("a,height,b\n1,3,2\n2,1,0.5\n")
+    given = ["adapt", str(functions), "--support", str(support), "--target", "height"]
+    assert main([*given, "--save", str(tmp_path / "kept")]) == 0
+    capsys.readouterr()
+    answers = []
+    for text in ("a,b\n1,2\n3,4\n", "b,a\n2,1\n4,3\n", "b,height,a\n\n2,9,1\n\n4,9,3\n"):
+        query.write_text(text)
+        assert main(["predict", str(tmp_path / "kept"), str(query)]) == 0
+        answers.append(list(csv.reader(capsys.readouterr().out.splitlines())))
+    assert answers[0] == answers[1]
+    # Blank lines are counted, as an editor counts them, and not read.
+    assert [row[0] for row in answers[2]] == ["row", "3", "5"]
+    assert [row[1:] for row in answers[2]] == [row[1:] for row in answers[0]]
+    query.write_text("a,c\n1,2\n")
+    assert main(["predict", str(tmp_path / "kept"), str(query)]) == 2
+    assert "expected the columns of the support table, a, b" in capsys.readouterr().err
 
 
 def test_temperature_finds_the_scale_of_calibrated_logits():

@@ -13,6 +13,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 import arml
 from arml.cli import main
+from arml.predict.inference import check_fit
 from arml.predict.predictor import FewShotLearner
 from arml.predict.sharing import SHIPPED, locate, shipped
 from arml.results.folder import RunError
@@ -98,3 +99,31 @@ def test_a_table_is_fitted_by_name_on_the_command_line(tmp_path, monkeypatch, ca
     np.testing.assert_allclose(heights, [1, 2, 3, 4], atol=0.8)
     assert main(["adapt", "regression", "--support", "few.csv", "--save", "kept"]) == 2
     assert "one that ships (regression2d, starter)" in capsys.readouterr().err
+
+
+def test_more_examples_than_in_training_do_not_make_it_worse():
+    """Prototypes of a regression task are sums over its examples: they must not grow with them."""
+    learner, rng = arml.load("regression2d"), np.random.default_rng(0)
+    queries = rng.uniform(0, 5, (200, 2))
+    error = {}
+    for n in (10, 50, 1000):
+        x = rng.uniform(0, 5, (n, 2))
+        predictor = learner.adapt(x, np.sin(x[:, 0]))
+        error[n] = np.mean(np.square(predictor.predict(queries) - np.sin(queries[:, 0])))
+    assert error[50] < 0.5
+    assert error[1000] < 0.5
+
+
+def test_who_does_not_fit_its_own_examples_says_so():
+    y = np.sin(np.arange(10.0))[:, None]
+    check_fit(0.5 * y, y)
+    with pytest.warns(UserWarning, match="does not fit the 10 examples"):
+        check_fit(-2 * y, y)
+    with pytest.raises(ValueError, match="scale them to its range"):
+        check_fit(y * np.inf, y)
+
+
+def test_texts_and_numbers_as_labels_are_not_one():
+    pictures = np.zeros((2, 28, 28, 3), np.uint8)
+    with pytest.raises(ValueError, match="all texts or all numbers"):
+        arml.load("starter").adapt(pictures, [1, "1"])

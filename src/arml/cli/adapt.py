@@ -53,7 +53,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
     place, note = locate(options.learner)
     if note is not None:
         say(Console(stderr=True), note)
-    learner, columns = load(place), None
+    learner = load(place)
     table = options.support.suffix.lower() == ".csv"
     eye = None if table else _eye(learner, options.model)
     if eye is not None:
@@ -69,15 +69,15 @@ def adapt_command(arguments: Sequence[str]) -> int:
                 f"{', '.join(rows.columns)}: name one of these with --target"
             )
         _check_columns(options.support, rows.x)
-        columns = rows.columns
         y: Sequence[float] | Sequence[str]
         regression = learner.problem.kind == "regression"
         texts = rows.target
         y = [_number(text, options.support) for text in texts] if regression else texts
         predictor = learner.adapt(rows.x, y)
+        predictor.columns, predictor.target = rows.columns, options.target
     _describe(predictor, Console(stderr=True))
     if options.query:
-        _answer(predictor, eye, options.query, options.target, options.out, columns)
+        _answer(predictor, eye, options.query, options.target, options.out)
     if options.save is not None:
         predictor.save(options.save)
         say(Console(stderr=True), f"the predictor is kept in {options.save}")
@@ -93,7 +93,7 @@ class PredictOptions:
     query: Positional[tuple[Path, ...]]
     """Images, folders (searched to their depths), or one CSV file."""
     target: str | None = None
-    """Column of the CSV file to leave out."""
+    """Column of the CSV file to leave out, unless it is the one that `arml adapt` was told."""
     model: Path | None = None
     """The ONNX model of a learner on frozen features, unless it is the one that ships."""
     out: Path | None = None
@@ -108,7 +108,8 @@ def predict_command(arguments: Sequence[str]) -> int:
     predictor = load_predictor(options.predictor)
     table = [path.suffix.lower() for path in options.query] == [".csv"]
     eye = None if table else _eye(predictor, options.model)
-    _answer(predictor, eye, options.query, options.target, options.out)
+    target = options.target or predictor.target
+    _answer(predictor, eye, options.query, target, options.out)
     return 0
 
 
@@ -167,12 +168,13 @@ def _eye(owner: Any, model: Path | None) -> Eye | None:
 
 
 def _number(text: str, path: Path) -> float:
-    try:
-        return float(text)
-    except ValueError:
+    from arml.datasets.own import NUMBER
+
+    if not NUMBER.fullmatch(text.strip()):
         raise ValueError(
             f"{path}: expected numbers to predict, got {text!r}: choose another --target"
-        ) from None
+        )
+    return float(text)
 
 
 def _check_columns(path: Path, x: np.ndarray) -> None:
@@ -209,11 +211,10 @@ def _answer(
     query: Sequence[Path],
     target: str | None,
     out: Path | None,
-    columns: Sequence[str] | None = None,
 ) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    rows = _rows(predictor, eye, query, target, columns)
+    rows = _rows(predictor, eye, query, target)
     writer.writerows(rows)
     if out is None:
         sys.stdout.write(text.getvalue())
@@ -239,7 +240,6 @@ def _rows(
     eye: Eye | None,
     query: Sequence[Path],
     target: str | None,
-    columns: Sequence[str] | None,
 ) -> Iterator[list[Any]]:
     from arml.datasets.own import decoded, image_files, read_table
 
@@ -253,9 +253,9 @@ def _rows(
             raise UsageError(f"expected one CSV file as the query, got {len(query)}: give one")
         table = read_table(query[0], target=target)
         x = table.x
-        if columns is not None:
-            x = _in_order(x, table.columns, columns, query[0])
-        batches, names, first = (each for each in [x]), range(2, len(x) + 2), "row"
+        if predictor.columns is not None:
+            x = _in_order(x, table.columns, predictor.columns, query[0])
+        batches, names, first = (each for each in [x]), table.lines, "row"
     if predictor.classes is None:
         yield [first, "prediction"]
         for name, value in zip(names, _each(predictor.predict(b) for b in batches), strict=True):

@@ -1,6 +1,7 @@
 """A user's own few examples: labelled pictures or a table to learn from, and what to predict."""
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,9 @@ from jaxtyping import Float, UInt8
 from arml.datasets.archive import SUFFIXES, is_junk, open_source
 from arml.datasets.decode import decode, quiet
 
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
+
 
 class Table(NamedTuple):
     """The columns of numbers of a CSV file, and one more by name."""
@@ -19,6 +23,8 @@ class Table(NamedTuple):
     columns: tuple[str, ...]
     target: list[str] | None
     """The target column's texts; None if the file has no such column."""
+    lines: list[int]
+    """The line of the file at which each row begins; the header is on line 1."""
 
 
 def labelled_images(
@@ -80,20 +86,21 @@ def read_table(path: Path, *, target: str | None = None) -> Table:
 
     **Raises** `ValueError` in one line for a file that is no such table.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: expected a CSV file in UTF-8, got: {error}") from error
-    rows = [row for row in rows if any(cell.strip() for cell in row)]
+    lines, rows = _lines(path)
     if len(rows) < 2:
         raise ValueError(f"{path}: expected a header and one or more rows, got {len(rows)} rows")
     header = [name.strip() for name in rows[0]]
-    for number, row in enumerate(rows[1:], 2):
+    for name in header:
+        if header.count(name) > 1:
+            raise ValueError(
+                f"{path}: expected a name of its own for each column, got {name!r} twice: rename "
+                "or remove one"
+            )
+    for line, row in zip(lines[1:], rows[1:], strict=True):
         if len(row) != len(header):
             raise ValueError(
                 f"{path}: expected {len(header)} cells a row as in the header, got {len(row)} in "
-                f"row {number}"
+                f"row {line}"
             )
     place = header.index(target) if target in header else None
     columns = tuple(name for i, name in enumerate(header) if i != place)
@@ -101,12 +108,28 @@ def read_table(path: Path, *, target: str | None = None) -> Table:
     for number, row in enumerate(rows[1:]):
         cells = [cell for i, cell in enumerate(row) if i != place]
         for column, cell in enumerate(cells):
-            try:
-                x[number, column] = float(cell)
-            except ValueError:
+            if not NUMBER.fullmatch(cell.strip()):
                 raise ValueError(
-                    f"{path}: expected a number in column {columns[column]!r} of row {number + 2}, "
-                    f"got {cell!r}; remove the column or fill it"
-                ) from None
+                    f"{path}: expected a number in column {columns[column]!r} of row "
+                    f"{lines[number + 1]}, got {cell!r}; remove the column or fill it"
+                )
+            with np.errstate(over="ignore"):  # what is too large is refused later, as infinity
+                x[number, column] = float(cell)
     labels = None if place is None else [row[place].strip() for row in rows[1:]]
-    return Table(x, columns, labels)
+    return Table(x, columns, labels, lines[1:])
+
+
+def _lines(path: Path) -> tuple[list[int], list[list[str]]]:
+    """The rows of a CSV file that are not blank, and the lines at which they begin, from 1."""
+    lines, rows, line = [], [], 1
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, strict=True)
+            for row in reader:
+                if any(cell.strip() for cell in row):
+                    lines.append(line)
+                    rows.append(row)
+                line = reader.line_num + 1
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: expected a CSV file in UTF-8, got: {error}") from error
+    return lines, rows

@@ -41,10 +41,13 @@ class SoftClusters(eqx.Module):
     """Sums of the embeddings F, weighted by an assignment that is learned from E. Eq. (3).
 
     Weighted sums, not means: the prototypes grow with the number of shots, as in the paper's
-    formula and in the authors' code.
+    formula and in the authors' code. A learner that is used with more examples than in its training
+    meets prototypes of a size that it never saw, and diverges; `most` bounds them.
     """
 
     assign: Linear
+    most: int | None = eqx.field(static=True, default=None)
+    """Of more samples than these, the sums are scaled to those of so many."""
 
     def assignment(self, e: Float[Array, "n d"]) -> Float[Array, "n prototypes"]:
         """Each sample's weights over the clusters; rows sum to one."""
@@ -53,7 +56,8 @@ class SoftClusters(eqx.Module):
     def __call__(
         self, e: Float[Array, "n d"], f: Float[Array, "n d"], y: Shaped[Array, "n *targets"]
     ) -> Float[Array, "prototypes d"]:
-        return self.assignment(e).T @ f  # Eq. (3)
+        sums = self.assignment(e).T @ f  # Eq. (3)
+        return sums if self.most is None or len(e) <= self.most else sums * (self.most / len(e))
 
 
 class Spread(eqx.Module):

@@ -1,6 +1,7 @@
 """Adapt once, compile once, and predict for any number of inputs."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,23 +15,47 @@ from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
 from arml.nn.networks import Body
+from arml.nn.prototypes import SoftClusters
 
 CHUNK = 64
 """Queries predicted at once; fewer are filled up, so that one compiled program serves all."""
 
 
-def inductive(learner: MetaLearner) -> MetaLearner:
-    """The same learner with normalisation by the support set's statistics alone."""
+def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
+    """The same learner as it is used outside of training: normalisation takes the statistics of the
+    support set alone, and nothing grows with more examples than the `support` of training."""
 
     def change(node: Any) -> Any:
-        return dataclasses.replace(node, normalisation="support") if _is_body(node) else node
+        if isinstance(node, Body):
+            return dataclasses.replace(node, normalisation="support")
+        return dataclasses.replace(node, most=support) if isinstance(node, SoftClusters) else node
 
-    changed: MetaLearner = jax.tree.map(change, learner, is_leaf=_is_body)
+    changed: MetaLearner = jax.tree.map(change, learner, is_leaf=_is_changed)
     return changed
 
 
-def _is_body(node: Any) -> bool:
-    return isinstance(node, Body)
+def _is_changed(node: Any) -> bool:
+    return isinstance(node, Body | SoftClusters)
+
+
+def check_fit(predicted: np.ndarray, y: np.ndarray) -> None:
+    """Warn of a regression that fits its own examples worse than zero would.
+
+    **Raises** `ValueError` if it is not finite.
+    """
+    if not np.all(np.isfinite(predicted)):
+        raise ValueError(
+            "expected predictions that are finite, got NaN or infinity: the examples are far "
+            "from those that the learner was trained on; scale them to its range"
+        )
+    error, size = float(np.mean(np.square(predicted - y))), float(np.mean(np.square(y)))
+    if error > size + float(np.mean(np.var(y, axis=0))):
+        warnings.warn(
+            f"the learner does not fit the {len(y)} examples: their mean squared error is "
+            f"{error:.3g}, where zero as the answer makes {size:.3g}; do not trust its "
+            "predictions. Scale inputs and targets to the range of its training",
+            stacklevel=2,
+        )
 
 
 @short

@@ -63,6 +63,11 @@ def checked_labels(y: Any, problem: Problem, n: int) -> tuple[np.ndarray, np.nda
     if any(label is None or label is np.ma.masked or _differs(label) for label in labels):
         raise ValueError("expected a label for every input, got NaN or None: drop these rows")
     if labels.dtype == object:
+        if len({isinstance(label, str) for label in labels}) > 1:
+            raise ValueError(
+                "expected labels that are all texts or all numbers, got both, as in 1 and '1': "
+                "make them alike"
+            )
         labels = np.asarray(labels.tolist())  # the type of what it holds
     if labels.dtype.kind not in "biufU":
         labels = np.asarray([str(label) for label in labels])

@@ -29,7 +29,7 @@ from arml.experiment import load as load_run
 from arml.nn.relational import Relational, Trace
 from arml.predict.embedding import embeds, measured_novelty, query_vectors
 from arml.predict.embedding import vectors as task_vectors
-from arml.predict.inference import adapted_function, by_chunks, floats, inductive
+from arml.predict.inference import adapted_function, by_chunks, check_fit, floats, inductive
 from arml.predict.inputs import checked_inputs, checked_labels, checked_targets
 from arml.predict.pickling import packed, unpacked
 from arml.predict.sharing import SUPPORT, WEIGHTS, locate, read_arrays, read_learner, write_learner
@@ -41,7 +41,8 @@ class FewShotLearner:
     """A meta-trained learner, ready for tasks of one's own."""
 
     def __init__(self, portable: Portable) -> None:
-        self.portable = dataclasses.replace(portable, learner=inductive(portable.learner))
+        inside = inductive(portable.learner, _examples(portable))
+        self.portable = dataclasses.replace(portable, learner=inside)
 
     @property
     def problem(self) -> Problem:
@@ -80,6 +81,13 @@ class FewShotLearner:
         return self  # it never changes, and scikit-learn copies parameters often
 
 
+def _examples(portable: Portable) -> int | None:
+    """The examples of a support set in meta-training; None where the tasks do not say."""
+    shots = getattr(portable.experiment.tasks, "shots", None)
+    several = portable.problem.outputs if portable.problem.kind == "classification" else 1
+    return shots * several if isinstance(shots, int) else None
+
+
 class Predictor:
     """A learned task. `classes` are its labels in order; None for regression."""
 
@@ -93,6 +101,10 @@ class Predictor:
     ) -> None:
         self.portable, self.x, self.y, self.classes, self._flat = portable, x, y, classes, flat
         self._function: Callable[[Array], Array] | None = None
+        self.columns: tuple[str, ...] | None = None
+        """The names of a table's columns of inputs, in order, where it was made from a table."""
+        self.target: str | None = None
+        """The name of the column that it learned to predict."""
 
     def __reduce__(self) -> Any:
         return unpacked, (load_predictor, packed(self.save))
@@ -113,6 +125,8 @@ class Predictor:
             self._function = adapted_function(
                 self.portable.learner, self._support(), problem.features
             )
+            if self.classes is None:
+                check_fit(by_chunks(self._function, self.x, problem.outputs), self.y)
         outputs = by_chunks(self._function, inputs, problem.outputs)
         if not np.all(np.isfinite(outputs)):
             raise ValueError(
@@ -213,7 +227,12 @@ class Predictor:
         **Raises** `RunError` if it cannot be written.
         """
         classes = None if self.classes is None else self.classes.tolist()
-        task = {"classes": classes, "flat": self._flat}
+        task = {
+            "classes": classes,
+            "flat": self._flat,
+            "columns": self.columns,
+            "target": self.target,
+        }
         write_learner(self.portable, folder, support={"x": self.x, "y": self.y}, task=task)
 
 
@@ -272,7 +291,12 @@ def load_predictor(folder: Path | str) -> Predictor:
     arrays = read_arrays(folder / SUPPORT, task["sha256"])
     classes = None if task["classes"] is None else np.asarray(task["classes"])
     portable = FewShotLearner(portable).portable
-    return Predictor(portable, arrays["x"], arrays["y"], classes, task["flat"])
+    predictor = Predictor(portable, arrays["x"], arrays["y"], classes, task["flat"])
+    # Older files lack these.
+    if task.get("columns") is not None:
+        predictor.columns = tuple(task["columns"])
+    predictor.target = task.get("target")
+    return predictor
 
 
 @short
