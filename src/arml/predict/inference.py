@@ -19,6 +19,8 @@ from arml.nn.prototypes import SoftClusters
 
 CHUNK = 64
 """Queries predicted at once; fewer are filled up, so that one compiled program serves all."""
+WORSE = 4
+"""An adaptation that diverges passes this at once; one that has learned little does not."""
 
 
 def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
@@ -39,7 +41,7 @@ def _is_changed(node: Any) -> bool:
 
 
 def check_fit(predicted: np.ndarray, y: np.ndarray) -> None:
-    """Warn of a regression that fits its own examples worse than zero would.
+    """Warn of a regression whose error on its own examples is `WORSE` times that of zero.
 
     **Raises** `ValueError` if it is not finite.
     """
@@ -49,7 +51,7 @@ def check_fit(predicted: np.ndarray, y: np.ndarray) -> None:
             "from those that the learner was trained on; scale them to its range"
         )
     error, size = float(np.mean(np.square(predicted - y))), float(np.mean(np.square(y)))
-    if error > size + float(np.mean(np.var(y, axis=0))):
+    if error > WORSE * size:
         warnings.warn(
             f"the learner does not fit the {len(y)} examples: their mean squared error is "
             f"{error:.3g}, where zero as the answer makes {size:.3g}; do not trust its "
