@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
+from arml.experiment import Portable
 from arml.nn.networks import Body
 from arml.nn.prototypes import SoftClusters
 
@@ -34,6 +35,13 @@ def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
 
     changed: MetaLearner = jax.tree.map(change, learner, is_leaf=_is_changed)
     return changed
+
+
+def examples(portable: Portable) -> int | None:
+    """The examples of a support set in meta-training; None where the tasks do not say."""
+    shots = getattr(portable.experiment.tasks, "shots", None)
+    several = portable.problem.outputs if portable.problem.kind == "classification" else 1
+    return shots * several if isinstance(shots, int) else None
 
 
 def _is_changed(node: Any) -> bool:

@@ -29,7 +29,14 @@ from arml.experiment import load as load_run
 from arml.nn.relational import Relational, Trace
 from arml.predict.embedding import embeds, measured_novelty, query_vectors
 from arml.predict.embedding import vectors as task_vectors
-from arml.predict.inference import adapted_function, by_chunks, check_fit, floats, inductive
+from arml.predict.inference import (
+    adapted_function,
+    by_chunks,
+    check_fit,
+    examples,
+    floats,
+    inductive,
+)
 from arml.predict.inputs import checked_inputs, checked_labels, checked_targets
 from arml.predict.pickling import packed, unpacked
 from arml.predict.sharing import SUPPORT, WEIGHTS, locate, read_arrays, read_learner, write_learner
@@ -41,7 +48,7 @@ class FewShotLearner:
     """A meta-trained learner, ready for tasks of one's own."""
 
     def __init__(self, portable: Portable) -> None:
-        inside = inductive(portable.learner, _examples(portable))
+        inside = inductive(portable.learner, examples(portable))
         self.portable = dataclasses.replace(portable, learner=inside)
 
     @property
@@ -79,13 +86,6 @@ class FewShotLearner:
 
     def __deepcopy__(self, memo: Any) -> "FewShotLearner":
         return self  # it never changes, and scikit-learn copies parameters often
-
-
-def _examples(portable: Portable) -> int | None:
-    """The examples of a support set in meta-training; None where the tasks do not say."""
-    shots = getattr(portable.experiment.tasks, "shots", None)
-    several = portable.problem.outputs if portable.problem.kind == "classification" else 1
-    return shots * several if isinstance(shots, int) else None
 
 
 class Predictor:
