@@ -101,10 +101,9 @@ class Predictor:
     ) -> None:
         self.portable, self.x, self.y, self.classes, self._flat = portable, x, y, classes, flat
         self._function: Callable[[Array], Array] | None = None
+        # Of a table that it was made from: the names of the inputs, and of what it predicts.
         self.columns: tuple[str, ...] | None = None
-        """The names of a table's columns of inputs, in order, where it was made from a table."""
         self.target: str | None = None
-        """The name of the column that it learned to predict."""
 
     def __reduce__(self) -> Any:
         return unpacked, (load_predictor, packed(self.save))
@@ -227,12 +226,8 @@ class Predictor:
         **Raises** `RunError` if it cannot be written.
         """
         classes = None if self.classes is None else self.classes.tolist()
-        task = {
-            "classes": classes,
-            "flat": self._flat,
-            "columns": self.columns,
-            "target": self.target,
-        }
+        task = {"classes": classes, "flat": self._flat}
+        task |= {"columns": self.columns, "target": self.target}
         write_learner(self.portable, folder, support={"x": self.x, "y": self.y}, task=task)
 
 
@@ -292,10 +287,8 @@ def load_predictor(folder: Path | str) -> Predictor:
     classes = None if task["classes"] is None else np.asarray(task["classes"])
     portable = FewShotLearner(portable).portable
     predictor = Predictor(portable, arrays["x"], arrays["y"], classes, task["flat"])
-    # Older files lack these.
-    if task.get("columns") is not None:
-        predictor.columns = tuple(task["columns"])
-    predictor.target = task.get("target")
+    columns, predictor.target = task.get("columns"), task.get("target")  # older files lack these
+    predictor.columns = tuple(columns) if columns else None
     return predictor
 
 
