@@ -60,6 +60,15 @@ def test_with_steps_it_is_maml_from_that_head():
     np.testing.assert_allclose(ours, probabilities(maml, TASK.query.x), rtol=1e-4, atol=1e-6)
 
 
+def test_steps_lower_the_support_loss():
+    def loss(steps: int) -> float:
+        given = with_steps(learner(), steps)
+        p = probabilities(given, TASK.support.x)
+        return -float(jnp.mean(jnp.log(p[jnp.arange(len(p)), TASK.support.y])))
+
+    assert loss(3) < loss(1) < loss(0)
+
+
 def test_it_refuses_regression():
     with pytest.raises(ValueError, match="Proto-MAML needs classification"):
         ProtoMAMLOptions().build(NET, Problem("regression", (4,), 1, 5, 5), key=KEY)

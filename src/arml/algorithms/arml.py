@@ -172,13 +172,13 @@ class ARMLOptions(ConditionedOptions):
 
     def check_problem(self, problem: Problem) -> None:
         """Refuse options that cannot be built for `problem`."""
+        if self.reads == "features":
+            classes_only("reading the network's features", problem)
         if self.structure in ("classes", "spread") and problem.kind != "classification":
             raise ValueError(
                 "class prototypes need classification tasks, and these are regression: "
                 "use the structure clusters, mean or samples"
             )
-        if self.reads == "features":
-            classes_only("reading the network's features", problem)
         if self.sequence == "labelled prototypes" and self.structure != "classes":
             raise ValueError(
                 "labelled prototypes need one prototype a class: use the structure classes, "

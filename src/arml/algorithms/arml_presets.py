@@ -1,10 +1,12 @@
-"""The presets of ARML: as the authors' code, as the paper's text, and as we have measured best."""
+"""The presets of ARML: as the authors' code, as the paper's text, as we have measured best, and
+with templates."""
 
 from dataclasses import replace
 
 from arml.algorithms.arml import ARMLOptions
 from arml.algorithms.method import Changes, Cost, Method
 from arml.core.episodes import Problem
+from arml.nn.heads import EXCEPTIONS
 
 
 def on_vectors(options: ARMLOptions, problem: Problem) -> ARMLOptions:
@@ -86,6 +88,25 @@ def best(problem: Problem) -> ARMLOptions:
     return replace(options, pictures="pooled", vertex_init="normal", granularity="unit")
 
 
+def with_templates(problem: Problem) -> ARMLOptions:
+    """Ours: every vertex owns a modulation of the whole network, a task reads them by how its
+    network's features spread within and between classes, and classifies by the nearest prototype.
+    One example a class has no spread, and then all tasks read alike."""
+    return ARMLOptions(
+        inner_rate=0.05,
+        inner_steps=0,
+        head="prototypes",
+        reads="features",
+        structure="spread",
+        gate="templates",
+        vertices=4,
+        layers=0,
+        gamma_s=0.5,
+        vertex_init="middle",
+        mu_2=0.1,
+    )
+
+
 OURS = Method(
     name="arml",
     kind="arml",
@@ -117,6 +138,20 @@ AS_PUBLISHED: dict[str, Changes] = {
 }
 METHODS = (
     OURS,
+    replace(
+        OURS,
+        name="arml-templates",
+        title="ARML, templates",
+        about="ARML whose vertices own templates, with a head of prototypes.",
+        row="",
+        preset=with_templates,
+        kinds=("classification",),
+        settings={},
+        measured={},
+        cost=lambda options: Cost(images=0.4),
+        tune=("gamma_s", "mu_2"),
+        exceptions=EXCEPTIONS,
+    ),
     replace(
         OURS,
         name="arml-official",

@@ -25,7 +25,7 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
-from arml.nn.heads import PrototypeHead, headless, prototype_head
+from arml.nn.heads import EXCEPTIONS, PrototypeHead, headless, prototype_head
 from arml.nn.parts import with_body
 
 
@@ -78,5 +78,6 @@ METHODS = (
         preset=lambda problem: ProtoMAMLOptions(inner_rate=usual_rate(problem)),
         kinds=("classification",),
         cost=lambda options: Cost(images=1.1),
+        exceptions=EXCEPTIONS,
     ),
 )

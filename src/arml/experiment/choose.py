@@ -31,11 +31,11 @@ SAMPLED = 48
 MINUTES = 60.0
 PICTURES: dict[str, Any] = {
     "folders/protonet": ProtoNetOptions(scale=0.05, learn_scale=True),
-    "folders/arml": None,
+    "folders/arml-templates": None,
 }
 """Who races on pictures, and options that are not the recipe's. In few steps metric methods come
 first (`results/laptop`)."""
-VECTORS = ("features/frozen-protonet", "features/protonet", "features/arml")
+VECTORS = ("features/frozen-protonet", "features/protonet", "features/arml-templates")
 """Who races on frozen features: the nearest mean of these, which needs no training, is first."""
 CHOSEN = ("ways", "shots", "queries", "size", "steps")
 

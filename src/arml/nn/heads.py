@@ -34,6 +34,14 @@ class PrototypeHead(eqx.Module):
         return replace(net, head=head)
 
 
+EXCEPTIONS = {
+    "test_adaptation_lowers_the_support_loss": (
+        "at one shot the prototypes are the examples, and the support loss starts at rounding"
+    )
+}
+"""Of the contract, for methods whose head starts from prototypes."""
+
+
 def to_be_made(features: Float[Array, "*n units"]) -> Float[Array, "*n outputs"]:
     """In the place of a head that each task makes."""
     raise AssertionError("a network without a head predicts nothing")
