@@ -47,7 +47,7 @@ SMALL = [
         "1",
     ),
 ]
-PARSING = ("adapt", "app", "data", "features", "listing", "options", "reproduce", "show")
+PARSING = ("adapt", "app", "data", "export", "features", "listing", "options", "reproduce", "show")
 LONG = (
     *("folders/", "runs/mine", "my-learner", "starter/", "arml app", "arml data prepare"),
     *("arml evaluate", "arml explain", "arml report", "runs/maml"),

@@ -42,7 +42,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "predict": ("arml.cli.adapt:predict_command", "Predict with a predictor that was kept"),
     "app": ("arml.cli.app:app_command", "Serve a page on this machine to try a learner"),
-    "export": ("arml.cli.adapt:export_command", "Write a run's learner as a folder to share"),
+    "export": (
+        "arml.cli.export:export_command",
+        "Write a learner as a folder to share, or a predictor as an ONNX file",
+    ),
     "explain": (
         "arml.cli.show:explain_command",
         "Look inside a run of ARML, HSML, MUMOMAML or MT-Net",

@@ -1,4 +1,4 @@
-"""`arml adapt`, `predict` and `export`: from one's own examples to predictions."""
+"""`arml adapt` and `predict`: from one's own examples to predictions."""
 
 import csv
 import io
@@ -15,6 +15,9 @@ from tyro.conf import Positional
 from arml.cli.console import parse, say
 from arml.cli.errors import UsageError
 from arml.results.files import write_text
+
+ENOUGH = 9
+"""Examples from which 90% intervals can be made."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,9 @@ class AdaptOptions:
     """Write the answers to this CSV file, and not to the terminal."""
     save: Path | None = None
     """Keep the predictor in this folder, for `arml predict`."""
+    trust: bool = True
+    """Predict each example from the others and report how well that works. It takes one adaptation
+    an example, or ten where there are many."""
 
 
 def adapt_command(arguments: Sequence[str]) -> int:
@@ -46,7 +52,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
     options: AdaptOptions = parse(AdaptOptions, arguments, prog="arml adapt")
     if not options.query and options.save is None:
         raise UsageError("expected --query or --save, got neither: give one; see --help")
-    from arml.datasets.own import labelled_images, read_table
+    from arml.datasets.own import labelled_files, labelled_images, read_table
     from arml.predict.predictor import load
     from arml.predict.sharing import locate
 
@@ -59,6 +65,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
     if eye is not None:
         pictures, labels = labelled_images(options.support, size=eye.size)
         predictor = learner.adapt(eye.read(pictures), labels)
+        names = labelled_files(options.support)
     else:
         if options.target is None:
             raise UsageError("expected --target COLUMN for a table, got none: name the column")
@@ -75,7 +82,11 @@ def adapt_command(arguments: Sequence[str]) -> int:
         y = [_number(text, options.support) for text in texts] if regression else texts
         predictor = learner.adapt(rows.x, y)
         predictor.columns, predictor.target = rows.columns, options.target
+        names = [f"row {line}" for line in rows.lines]
     _describe(predictor, Console(stderr=True))
+    if options.trust and predictor.classes is not None:
+        for line in predictor.trust().lines(names):
+            say(Console(stderr=True), line)
     if options.query:
         _answer(predictor, eye, options.query, options.target, options.out)
     if options.save is not None:
@@ -110,37 +121,6 @@ def predict_command(arguments: Sequence[str]) -> int:
     eye = None if table else _eye(predictor, options.model)
     target = options.target or predictor.target
     _answer(predictor, eye, options.query, target, options.out)
-    return 0
-
-
-@dataclass(frozen=True)
-class ExportOptions:
-    """Write a run's learner as a folder to share: weights, configuration, checksums, no data.
-
-    The probabilities of classifiers are calibrated on validation tasks first, and what novelty is
-    measured with is kept beside the weights.
-    """
-
-    run: Positional[Path]
-    """Folder of the run."""
-    out: Path
-    """Folder of the learner."""
-    tasks: int = 200
-    """Validation tasks to calibrate on; 0 to leave probabilities as they are, and novelty out."""
-
-
-def export_command(arguments: Sequence[str]) -> int:
-    """Write a run's learner as a folder to share"""
-    options: ExportOptions = parse(ExportOptions, arguments, prog="arml export")
-    from arml.predict.predictor import exported
-
-    console = Console()
-    portable = exported(options.run, options.out, tasks=options.tasks)
-    if portable.problem.kind == "classification":
-        say(console, f"temperature {portable.temperature:.3g}")
-    if portable.novelty is None and options.tasks:
-        say(console, "novelty is not available: the method has no embedding that tasks share")
-    say(console, f"written to {options.out}")
     return 0
 
 
@@ -257,9 +237,15 @@ def _rows(
             x = _in_order(x, table.columns, predictor.columns, query[0])
         batches, names, first = (each for each in [x]), table.lines, "row"
     if predictor.classes is None:
-        yield [first, "prediction"]
-        for name, value in zip(names, _each(predictor.predict(b) for b in batches), strict=True):
-            yield [name, *(f"{number:.6g}" for number in np.ravel(value))]
+        sure = len(predictor.x) >= ENOUGH
+        yield [first, "prediction", *(["low", "high"] if sure else [])]
+
+        def numbers(batch: np.ndarray) -> np.ndarray:
+            answers = [predictor.predict(batch), *(predictor.interval(batch) if sure else ())]
+            return np.stack(answers, axis=-1)
+
+        for name, values in zip(names, _each(numbers(b) for b in batches), strict=True):
+            yield [name, *(f"{number:.6g}" for number in np.ravel(values))]
         return
     reading = predictor.reading()
     read = None if reading is None else [vertices(row) for row in reading]

@@ -36,13 +36,17 @@ class Novelty:
     query: float | None
     """The same of single queries; None where these cannot be embedded, for want of a target."""
 
-    def distances(self, x: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """The mean distance of each vector to the nearest of the bank, in its units."""
-        bank = self.bank.astype(np.float64)
-        scale = bank.std(axis=0)
+    def scale(self) -> Float[np.ndarray, " d"]:
+        """The unit of each dimension: the bank's standard deviation, and a little more."""
+        scale: Float[np.ndarray, " d"] = self.bank.astype(np.float64).std(axis=0)
         # A unit that was silent in all of meta-training may speak, but not with all the weight.
         scale += 0.1 * np.sqrt(np.mean(scale**2)) + 1e-12
-        x, bank = x / scale, bank / scale
+        return scale
+
+    def distances(self, x: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """The mean distance of each vector to the nearest of the bank, in its units."""
+        scale = self.scale()
+        x, bank = x / scale, self.bank.astype(np.float64) / scale
         squares = np.sum(x**2, axis=1)[:, None] - 2 * x @ bank.T + np.sum(bank**2, axis=1)
         nearest = np.partition(squares, min(NEAREST, len(bank)) - 1, axis=1)[:, :NEAREST]
         mean: Float[np.ndarray, " m"] = np.sqrt(np.maximum(nearest, 0)).mean(axis=1)

@@ -43,6 +43,12 @@ def labelled_images(
     return np.stack(images), [name for name, _ in pairs]
 
 
+def labelled_files(source: Path) -> list[str]:
+    """The name of each picture that `labelled_images` reads, in its order."""
+    with open_source(source) as opened:
+        return [member for images in opened.classes.values() for member in images.values()]
+
+
 def image_files(paths: Sequence[Path]) -> list[Path]:
     """The files named, and every image below the folders named, in order of name.
 

@@ -13,10 +13,12 @@ from jaxtyping import Array, Float
 
 from arml.core.compilation import short
 from arml.core.episodes import Examples
-from arml.core.learner import MetaLearner
+from arml.core.learner import Conditioned, MetaLearner
 from arml.experiment import Portable
 from arml.nn.networks import Body
 from arml.nn.prototypes import SoftClusters
+from arml.nn.relational import Relational, Trace
+from arml.predict.inputs import floats
 
 CHUNK = 64
 """Queries predicted at once; fewer are filled up, so that one compiled program serves all."""
@@ -37,15 +39,15 @@ def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
     return changed
 
 
+def _is_changed(node: Any) -> bool:
+    return isinstance(node, Body | SoftClusters)
+
+
 def examples(portable: Portable) -> int | None:
     """The examples of a support set in meta-training; None where the tasks do not say."""
     shots = getattr(portable.experiment.tasks, "shots", None)
     several = portable.problem.outputs if portable.problem.kind == "classification" else 1
     return shots * several if isinstance(shots, int) else None
-
-
-def _is_changed(node: Any) -> bool:
-    return isinstance(node, Body | SoftClusters)
 
 
 def check_fit(predicted: np.ndarray, y: np.ndarray) -> None:
@@ -69,18 +71,26 @@ def check_fit(predicted: np.ndarray, y: np.ndarray) -> None:
 
 
 @short
-def _closure(learner: MetaLearner, support: Examples, like: Array) -> Any:
+def _closure(learner: MetaLearner, support: Examples, like: jax.ShapeDtypeStruct) -> Any:
     adapted = learner.adapt(support, key=jax.random.key(0))
     return eqx.filter_closure_convert(adapted.predict, like)
 
 
 def adapted_function(
-    learner: MetaLearner, support: Examples, features: tuple[int, ...]
+    learner: MetaLearner, support: Examples, features: tuple[int, ...], n: int = 0
 ) -> Callable[[Array], Array]:
-    """The prediction function for `CHUNK` inputs: adapted once, compiled once."""
-    like = jnp.zeros((CHUNK, *features), jnp.float32)
-    function: Callable[[Array], Array] = short(_closure(learner, support, like))
+    """The prediction function: adapted once. It is compiled for `CHUNK` inputs; with `n`, it is for
+    `n` inputs and not compiled, so that it can be traced."""
+    closure = _closure(learner, support, jax.ShapeDtypeStruct((n or CHUNK, *features), jnp.float32))
+    function: Callable[[Array], Array] = closure if n else short(closure)
     return function
+
+
+@short
+def traced(learner: Conditioned, support: Examples) -> Trace:
+    """What the encoding of a support set passes through."""
+    assert isinstance(learner.encode, Relational)
+    return learner.encode.trace(learner.look(learner.net, support))
 
 
 def by_chunks(
@@ -93,8 +103,3 @@ def by_chunks(
         filled = np.concatenate([some, np.repeat(some[:1], CHUNK - len(some), axis=0)])
         outputs.append(np.asarray(function(jnp.asarray(filled)))[: len(some)])
     return np.concatenate(outputs)
-
-
-def floats(x: np.ndarray) -> np.ndarray:
-    """Pixels of bytes as floats in [0, 1]."""
-    return (x / np.float32(255)).astype(np.float32) if x.dtype == np.uint8 else x

@@ -51,7 +51,7 @@ def checked_inputs(x: Any, problem: Problem, what: str) -> np.ndarray:
     return array
 
 
-def checked_labels(y: Any, problem: Problem, n: int) -> tuple[np.ndarray, np.ndarray]:
+def checked_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The classes in order, and the place of each of `n` labels among them.
 
     **Raises** `ValueError` for a number of labels or classes that cannot be, and missing labels.
@@ -72,17 +72,9 @@ def checked_labels(y: Any, problem: Problem, n: int) -> tuple[np.ndarray, np.nda
     if labels.dtype.kind not in "biufU":
         labels = np.asarray([str(label) for label in labels])
     classes, places = np.unique(labels, return_inverse=True)
-    ways = problem.outputs
-    if not 2 <= len(classes) <= ways:
-        advice = "leave classes out, or train with more --ways"
-        if len(classes) < 2:
-            advice = "add examples of another class"
-        elif len(classes) == n:
-            advice = "every input has a label of its own; give the inputs of one class one label"
+    if len(classes) < 2:
         raise ValueError(
-            f"expected 2 to {ways} classes, got {len(classes)} "
-            f"class{'' if len(classes) == 1 else 'es'}: this learner was trained on {ways}-way "
-            f"tasks; {advice}"
+            f"expected 2 or more classes, got {len(classes)} class: add examples of another class"
         )
     return classes, places.astype(np.int32)
 
@@ -93,6 +85,33 @@ def _differs(label: Any) -> bool:
         return bool(label != label)
     except TypeError:
         return True
+
+
+def joined_inputs(x: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """Inputs after others; bytes of pixels become floats where the others are floats."""
+    both = [x, more] if x.dtype == more.dtype else [floats(x), floats(more)]
+    return np.concatenate(both)
+
+
+def joined_labels(labels: np.ndarray, more: Any, n: int) -> list[Any]:
+    """Labels or targets, and `n` more after them.
+
+    **Raises** `ValueError` for another number, and for texts after numbers or numbers after texts.
+    """
+    if len(more) != n:
+        raise ValueError(f"expected {n} labels, one an input, got {len(more)}")
+    both = [*labels.tolist(), *np.asarray(more).tolist()]
+    if len({isinstance(label, str) for label in both}) > 1:
+        raise ValueError(
+            f"expected labels like {both[0]!r}, got {both[-1]!r}: use texts for all, or numbers "
+            "for all"
+        )
+    return both
+
+
+def floats(x: np.ndarray) -> np.ndarray:
+    """Pixels of bytes as floats in [0, 1]."""
+    return (x / np.float32(255)).astype(np.float32) if x.dtype == np.uint8 else x
 
 
 def checked_targets(y: Any, problem: Problem, n: int) -> tuple[np.ndarray, bool]:

@@ -19,29 +19,33 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from arml.core.calibration import temperature
-from arml.core.compilation import short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Conditioned
-from arml.core.novelty import Novelty
-from arml.experiment import Portable, Trained, load_learner
-from arml.experiment import load as load_run
+from arml.experiment import Portable, load_learner
 from arml.nn.relational import Relational, Trace
-from arml.predict.embedding import embeds, measured_novelty, query_vectors
-from arml.predict.embedding import vectors as task_vectors
+from arml.predict.classes import for_classes, grouped_function
 from arml.predict.inference import (
     adapted_function,
     by_chunks,
     check_fit,
     examples,
-    floats,
     inductive,
+    traced,
 )
-from arml.predict.inputs import checked_inputs, checked_labels, checked_targets
+from arml.predict.inputs import (
+    checked_inputs,
+    checked_labels,
+    checked_targets,
+    floats,
+    joined_inputs,
+    joined_labels,
+)
+from arml.predict.novelty import query_novelty, support_novelty
+from arml.predict.onnx.whole import write_learner_file
+from arml.predict.onnx.write import QUERIES, write_predictor
 from arml.predict.pickling import packed, unpacked
-from arml.predict.sharing import SUPPORT, WEIGHTS, locate, read_arrays, read_learner, write_learner
-from arml.results.folder import RunError
-from arml.training.evaluate import predictions
+from arml.predict.sharing import WEIGHTS, locate, read_learner, read_predictor, write_learner
+from arml.predict.trust import Trust, checked, intervals
 
 
 class FewShotLearner:
@@ -63,8 +67,8 @@ class FewShotLearner:
 
         - `x`: inputs `[n, *features]`: NumPy, JAX or PyTorch arrays, or a data frame. Pixels are
           bytes, or floats in [0, 1].
-        - `y`: `n` labels of any kind that can be sorted (classification), or `n` numbers or rows of
-          numbers (regression).
+        - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
+          or rows of numbers (regression).
 
         **Raises** `ValueError` for what cannot be such a support set.
         """
@@ -74,12 +78,17 @@ class FewShotLearner:
         if self.problem.kind == "regression":
             targets, flat = checked_targets(y, self.problem, len(inputs))
             return Predictor(self.portable, inputs, targets, None, flat)
-        classes, places = checked_labels(y, self.problem, len(inputs))
+        classes, places = checked_labels(y, len(inputs))
         return Predictor(self.portable, inputs, places, classes, False)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder of `config.json` and `weights.safetensors`, to share."""
         write_learner(self.portable, folder)
+
+    def to_onnx(self, path: Path | str, ways: int | None = None) -> None:
+        """Write a metric learner as a whole as an ONNX file, for up to `ways` classes: it reads
+        support, labels and queries. **Raises** as `Predictor.to_onnx`, and for other learners."""
+        write_learner_file(self.portable, Path(path), ways or self.problem.outputs)
 
     def __reduce__(self) -> Any:
         return unpacked, (load, packed(self.save))
@@ -100,6 +109,8 @@ class Predictor:
         flat: bool,
     ) -> None:
         self.portable, self.x, self.y, self.classes, self._flat = portable, x, y, classes, flat
+        self._ways = max(portable.problem.outputs, 0 if classes is None else len(classes))
+        self._learner = for_classes(portable, self._ways)
         self._function: Callable[[Array], Array] | None = None
         # Of a table that it was made from: the names of the inputs, and of what it predicts.
         self.columns: tuple[str, ...] | None = None
@@ -118,21 +129,39 @@ class Predictor:
         return Examples(jnp.asarray(floats(self.x)), y)
 
     def _outputs(self, x: Any) -> Float[np.ndarray, "n outputs"]:
-        problem = self.portable.problem
-        inputs = checked_inputs(x, problem, "queries")
+        inputs = checked_inputs(x, self.problem, "queries")
         if self._function is None:
-            self._function = adapted_function(
-                self.portable.learner, self._support(), problem.features
-            )
+            self._function = self._adapted()
             if self.classes is None:
-                check_fit(by_chunks(self._function, self.x, problem.outputs), self.y)
-        outputs = by_chunks(self._function, inputs, problem.outputs)
+                check_fit(by_chunks(self._function, self.x, self._ways), self.y)
+        outputs = by_chunks(self._function, inputs, self._ways)
         if not np.all(np.isfinite(outputs)):
             raise ValueError(
                 "expected predictions that are finite, got NaN or infinity: the examples are far "
                 "from those that the learner was trained on; scale them to its range"
             )
         return outputs
+
+    def _adapted(self, n: int = 0) -> Callable[[Array], Array]:
+        problem, support = self.problem, self._support()
+        if self._learner is not None:
+            return adapted_function(self._learner, support, problem.features, n)
+        return grouped_function(self.portable.learner, support, problem, self._ways, n)
+
+    def add(self, x: Any, y: Any) -> "Predictor":
+        """A predictor that has learned from these examples, too; they may be of new classes.
+
+        Nothing is trained again: the learner adapts to all examples, as `adapt` does. This
+        predictor stays as it is.
+
+        **Raises** `ValueError` as `adapt`, and for labels that do not sort with those before.
+        """
+        more = checked_inputs(x, self.problem, "support inputs")
+        known = self.y if self.classes is None else self.classes[self.y]
+        both = joined_labels(known[:, 0] if self._flat else known, y, len(more))
+        added = FewShotLearner(self.portable).adapt(joined_inputs(self.x, more), both)
+        added.columns, added.target = self.columns, self.target
+        return added
 
     def predict(self, x: Any) -> np.ndarray:
         """The label of each input `[n]`, or its targets: `[n, targets]`, `[n]` if `y` was so.
@@ -156,6 +185,36 @@ class Predictor:
         chances = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
         return chances / chances.sum(axis=1, keepdims=True)
 
+    def trust(self) -> Trust:
+        """How well each example is predicted from the others, and which look mislabelled. It adapts
+        once for each example, or ten times where there are many.
+
+        **Raises** `ValueError` for regression: use `interval`.
+        """
+        if self.classes is None:
+            raise ValueError("expected a classification task, got regression: use interval")
+        return checked(
+            lambda kept, out: self._without(kept).predict_proba(self.x[out]),
+            *(self.x, self.y, self.classes),
+        )
+
+    def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of an interval around each prediction, for regression: about `level` of new
+        targets lie within, if they are drawn as the examples were (jackknife+).
+
+        **Raises** `ValueError` as `predict`, for classes, and for too few examples: 0.9 needs nine.
+        """
+        if self.classes is not None:
+            raise ValueError("expected a regression task, got classes: use predict_proba")
+        inputs = checked_inputs(x, self.problem, "queries")
+        low, high = intervals(
+            lambda kept, which: self._without(kept)._outputs(which), self.x, self.y, inputs, level
+        )
+        return (low[:, 0], high[:, 0]) if self._flat else (low, high)
+
+    def _without(self, kept: np.ndarray) -> "Predictor":
+        return Predictor(self.portable, self.x[kept], self.y[kept], self.classes, self._flat)
+
     def novelty(self, x: Any) -> Float[np.ndarray, " n"]:
         """How far each input `[n]` is from what meta-training saw: above 1, farther than 95% of the
         queries of validation tasks, it looks like none of the families that the learner knows.
@@ -163,48 +222,14 @@ class Predictor:
         **Raises** `ValueError` as `predict`; for regression, where an input says nothing without
         its target; and for a learner with which novelty has not been measured, or cannot be.
         """
-        known = self._known()
-        inputs = checked_inputs(x, self.problem, "queries")
-        if known.query is None:
-            raise ValueError(
-                "expected a classification task for the novelty of single queries, got regression: "
-                "use support_novelty()"
-            )
-        return known.distances(self._embedded(inputs)) / known.query
+        return query_novelty(self.portable, self._support(), x)
 
     def support_novelty(self) -> float:
         """The same of the support set: the mean over its examples, or of its code in regression.
 
         **Raises** `ValueError` for a learner whose novelty has not been measured, or cannot be.
         """
-        known = self._known()
-        if self.classes is not None:
-            own = self._embedded(self.x)
-        else:
-            own = np.asarray(task_vectors(self.portable.learner, self._support(), self.problem))
-        return float(known.distances(own).mean() / known.support)
-
-    def _embedded(self, inputs: np.ndarray) -> Float[np.ndarray, "n d"]:
-        learner, support, problem = self.portable.learner, self._support(), self.problem
-        return by_chunks(
-            lambda x: query_vectors(learner, support, problem, x),
-            inputs,
-            self._known().bank.shape[1],
-        )
-
-    def _known(self) -> Novelty:
-        portable = self.portable
-        if portable.novelty is not None:
-            return portable.novelty
-        if not embeds(portable.learner, portable.problem):
-            raise ValueError(
-                f"expected a method with an embedding that tasks share, got "
-                f"{portable.experiment.recipe}: `arml list` names ARML and others that have one"
-            )
-        raise ValueError(
-            "expected a learner with which novelty was measured, got none: `arml export RUN --out "
-            "FOLDER` measures it; load that folder"
-        )
+        return support_novelty(self.portable, self._support(), self.x)
 
     def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
         """How much each prototype of the task reads each vertex of the meta-knowledge graph, rows
@@ -215,10 +240,19 @@ class Predictor:
 
     def trace(self) -> Trace | None:
         """What the encoding of the support set passed through; None for a learner without one."""
-        learner = self.portable.learner
+        learner = self._learner
         if not isinstance(learner, Conditioned) or not isinstance(learner.encode, Relational):
             return None
-        return _trace(learner, self._support())
+        return traced(learner, self._support())
+
+    def to_onnx(self, path: Path | str) -> None:
+        """Write it as an ONNX file, which runs without JAX (extra `onnx`): see `onnx.write`.
+
+        **Raises** `ValueError` for a method with an operation that cannot be written; `RunError` if
+        the file cannot be.
+        """
+        function, support = self._adapted(QUERIES), self._support()
+        write_predictor(Path(path), function, self.portable, support.x, self.classes, self._ways)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the learner's, and `support.safetensors`.
@@ -243,56 +277,15 @@ def load(path: Path | str) -> FewShotLearner:
     return FewShotLearner(load_learner(path))
 
 
-def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portable:
-    """Write a run's learner as a folder to share, its temperature set and its novelty measured on
-    `tasks` validation tasks (0 for neither; they need the run's data).
-
-    **Raises** `RunError` for a folder that is no run, or if it cannot be written.
-    """
-    portable = load_learner(run)
-    if tasks:
-        portable = _measured(portable, load_run(run), tasks)
-    write_learner(portable, folder)
-    return portable
-
-
-def _measured(portable: Portable, run: Trained, tasks: int) -> Portable:
-    learner, chunk = inductive(portable.learner), portable.experiment.chunk
-    train, validation = run.splits.train, run.splits.validation
-    best = portable.temperature
-    if portable.problem.kind == "classification":
-        found = predictions(learner, validation, split="validation", n=tasks, chunk=chunk)
-        logits = found.outputs.reshape(-1, found.outputs.shape[-1])
-        best = temperature(logits, found.targets.reshape(-1))
-    novelty = measured_novelty(learner, train, validation, tasks=tasks, chunk=chunk)
-    return dataclasses.replace(portable, temperature=best, novelty=novelty)
-
-
 def load_predictor(folder: Path | str) -> Predictor:
     """A predictor that was saved.
 
     **Raises** `RunError` if there is none, or it was altered or cut short.
     """
-    folder = Path(folder)
-    if not (folder / SUPPORT).exists():
-        found = "a learner without a task" if (folder / WEIGHTS).exists() else "none"
-        raise RunError(
-            f"expected a saved predictor in {folder}, found {found}: `arml adapt --save` makes one"
-        )
-    portable, content = read_learner(folder)
-    task = content.get("task")
-    if task is None:
-        raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
-    arrays = read_arrays(folder / SUPPORT, task["sha256"])
+    portable, arrays, task = read_predictor(Path(folder))
     classes = None if task["classes"] is None else np.asarray(task["classes"])
     portable = FewShotLearner(portable).portable
     predictor = Predictor(portable, arrays["x"], arrays["y"], classes, task["flat"])
     columns, predictor.target = task.get("columns"), task.get("target")  # older files lack these
     predictor.columns = tuple(columns) if columns else None
     return predictor
-
-
-@short
-def _trace(learner: Conditioned, support: Examples) -> Trace:
-    assert isinstance(learner.encode, Relational)
-    return learner.encode.trace(learner.look(learner.net, support))

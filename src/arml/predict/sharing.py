@@ -150,6 +150,23 @@ def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
     return portable, content
 
 
+def read_predictor(folder: Path) -> tuple[Portable, dict[str, np.ndarray], dict[str, Any]]:
+    """A predictor that `write_learner` wrote: its learner, its support set `x`, `y`, and its task.
+
+    **Raises** `RunError` as `read_learner`, and for a learner without a task.
+    """
+    if not (folder / SUPPORT).exists():
+        found = "a learner without a task" if (folder / WEIGHTS).exists() else "none"
+        raise RunError(
+            f"expected a saved predictor in {folder}, found {found}: `arml adapt --save` makes one"
+        )
+    portable, content = read_learner(folder)
+    task = content.get("task")
+    if task is None:
+        raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
+    return portable, read_arrays(folder / SUPPORT, task["sha256"]), task
+
+
 def _novelty(folder: Path, stated: Mapping[str, Any] | None) -> Novelty | None:
     if stated is None:
         return None

@@ -1,0 +1,67 @@
+"""`arml export`: learners to share, and files that run without JAX."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from tyro.conf import Positional
+
+from arml.cli.console import parse, say
+from arml.cli.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Write a run's learner as a folder to share, or a predictor as an ONNX file.
+
+    --out writes a run's learner: weights, configuration and checksums, no data. Probabilities are
+    calibrated and novelty is measured on validation tasks first. --onnx writes what `arml adapt
+    --save` kept as one file that runs without JAX, or a metric learner as a whole.
+    """
+
+    source: Positional[Path]
+    """Folder of the run, the learner or the predictor."""
+    out: Path | None = None
+    """Folder of the learner to write."""
+    tasks: int = 200
+    """Validation tasks for --out; 0 leaves out the calibration and the novelty."""
+    onnx: Path | None = None
+    """ONNX file to write (needs the extra onnx)."""
+    ways: int | None = None
+    """Most classes of a metric learner's ONNX file; by default as many as it was trained on."""
+
+
+def export_command(arguments: Sequence[str]) -> int:
+    """Write a learner as a folder to share, or a predictor as an ONNX file"""
+    options: ExportOptions = parse(ExportOptions, arguments, prog="arml export")
+    if options.out is None and options.onnx is None:
+        raise UsageError("expected --out FOLDER or --onnx FILE, got neither: give one; see --help")
+    if options.out is not None:
+        _learner(options.source, options.out, options.tasks)
+    if options.onnx is not None:
+        _onnx(options.source, options.onnx, options.ways)
+    return 0
+
+
+def _learner(run: Path, out: Path, tasks: int) -> None:
+    from arml.predict.exporting import exported
+
+    console = Console()
+    portable = exported(run, out, tasks=tasks)
+    if portable.problem.kind == "classification":
+        say(console, f"temperature {portable.temperature:.3g}")
+    if portable.novelty is None and tasks:
+        say(console, "novelty is not available: the method has no embedding that tasks share")
+    say(console, f"written to {out}")
+
+
+def _onnx(source: Path, file: Path, ways: int | None) -> None:
+    from arml.predict.predictor import load, load_predictor
+    from arml.predict.sharing import SUPPORT, locate
+
+    if (source / SUPPORT).is_file():
+        load_predictor(source).to_onnx(file)
+    else:
+        load(locate(source)[0]).to_onnx(file, ways)
+    say(Console(), f"written to {file} ({file.stat().st_size / 1000:.0f} kB)")

@@ -1,0 +1,105 @@
+"""An adapted predictor as one ONNX file.
+
+The file of a predictor of pictures reads bytes `pictures [n, h, w, 3]` of any size and gives
+`probabilities [n, classes]`, columns in the order of the metadata's `classes`, and `novelty [n]`
+where it was measured. Tables are read as floats `inputs [n, columns]`; regression gives
+`predictions [n, targets]`. Weights, the statistics of the support set, the resizing and the
+temperature are inside.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from arml.core.novelty import NEAREST, Novelty
+from arml.experiment import Portable
+from arml.predict.onnx.convert import convert
+from arml.predict.onnx.graph import PRIMES, Graph
+from arml.predict.onnx.pictures import resized
+from arml.predict.onnx.values import Value, given
+
+QUERIES = PRIMES[0]
+
+
+def write_predictor(
+    path: Path,
+    function: Callable[[Array], Array],
+    portable: Portable,
+    support: Array,
+    classes: np.ndarray | None,
+    outputs: int,
+) -> None:
+    """Write what an adapted `function` predicts.
+
+    **Arguments**
+
+    - `function`: from inputs `[QUERIES, *features]` to logits or targets `[QUERIES, outputs]`.
+    - `support`: the inputs that it adapted to.
+
+    **Raises** `ValueError` for an operation that ONNX does not have here, or without the package
+    `onnx`; `RunError` if the file cannot be written.
+    """
+    graph, features = Graph(), portable.problem.features
+    name = "pictures" if len(features) == 3 else "inputs"
+    x = read_inputs(graph, name, features, QUERIES, "n")
+    graph.metadata = {"features": json.dumps(features)}
+    if classes is None:
+        answer = convert(graph, function, x)
+        graph.add_output(answer.name, "predictions", np.float32, ["n", outputs])
+        graph.save(path)
+        return
+    n = len(classes)
+
+    def chances(x: Array) -> Array:
+        return jax.nn.softmax(function(x)[:, :n] / jnp.float32(portable.temperature))
+
+    answer = convert(graph, chances, x)
+    graph.add_output(answer.name, "probabilities", np.float32, ["n", n])
+    graph.metadata["classes"] = json.dumps(classes.tolist())
+    embedding, known = portable.learner.embedding(), portable.novelty
+    if embedding is not None and known is not None and known.query is not None:
+        distance = _novelty(graph, convert(graph, embedding(support), x).name, known)
+        graph.add_output(distance, "novelty", np.float32, ["n"])
+    graph.save(path)
+
+
+def read_inputs(
+    graph: Graph, name: str, features: tuple[int, ...], prime: int, count: str
+) -> Value:
+    """An input of the file, as the learner's floats."""
+    if len(features) == 3:
+        sides = [f"{name}_height", f"{name}_width"]
+        value = graph.add_input(name, np.uint8, [count, *sides, features[2]])
+        graph.set_length(prime, value)
+        value = resized(graph, value, features[0])
+    else:
+        value = graph.add_input(name, np.float32, [count, *features])
+        graph.set_length(prime, value)
+    return given(value, (prime, *features), np.float32)
+
+
+def _novelty(graph: Graph, vectors: str, known: Novelty) -> str:
+    """`Novelty.distances` over the threshold of queries, in double precision."""
+    bank = known.bank.astype(np.float64)
+    scale = known.scale()
+    bank = bank / scale
+    x = graph.node("Div", graph.cast(vectors, np.float64), graph.constant(scale))
+    # The bank is kept in single precision: it is half of the file.
+    scaled = graph.cast(graph.constant(bank.T.astype(np.float32)), np.float64)
+    product = graph.node("MatMul", x, scaled)
+    twice = graph.node("Mul", product, graph.constant(np.float64(2)))
+    own = graph.node("ReduceSum", graph.node("Mul", x, x), graph.integers(1), keepdims=1)
+    squares = graph.node("Sub", own, twice)
+    squares = graph.node("Add", squares, graph.constant(np.sum(bank**2, axis=1)))
+    squares = graph.node("Max", squares, graph.constant(np.float64(0)))
+    roots = graph.node("Sqrt", squares)
+    count = graph.integers(min(NEAREST, len(bank)))
+    nearest = graph.node("TopK", roots, count, axis=1, largest=0, outputs=2)
+    mean = graph.node("ReduceMean", nearest, graph.integers(1), keepdims=0)
+    assert known.query is not None
+    return graph.cast(graph.node("Div", mean, graph.constant(np.float64(known.query))), np.float32)

@@ -1,0 +1,247 @@
+"""How far a predictor can be trusted, found from its own examples.
+
+Each example is predicted by the same learner after it adapted to the other examples
+(leave-one-out; with more than `SINGLES` examples to check, ten folds). Classification gives an
+accuracy with Wilson's interval [1], a confusion matrix, and the examples whose label the others
+contradict most, which are the likeliest to be mislabelled or odd [2]. The nearest class mean of the
+inputs themselves is checked in the same way: a learner that is no better than it is of no use here.
+Regression gives an error, and intervals by jackknife+ [3].
+
+A class with one example cannot be checked: without it the class is unknown. The check uses one
+example (or a tenth of them) less than the predictor has, so it is slightly pessimistic.
+
+[1] Wilson, Probable Inference, the Law of Succession, and Statistical Inference, JASA 1927.
+[2] Northcutt, Jiang and Chuang, Confident Learning: Estimating Uncertainty in Dataset Labels,
+    JAIR 2021. Difference: examples are ranked by the probability of their own label alone.
+[3] Barber, Candes, Ramdas and Tibshirani, Predictive Inference with the Jackknife+, Annals of
+    Statistics 2021.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+SINGLES = 30
+"""Up to so many examples are left out one by one."""
+FOLDS = 10
+"""Parts of which each is left out, where there are more examples."""
+Z = 1.959964
+"""Standard deviations that 95% of a normal distribution lie within."""
+
+
+def wilson(right: int, n: int) -> tuple[float, float]:
+    """The 95% interval of a share of which `right` of `n` were counted [1]."""
+    share, spread = right / n, Z**2 / n
+    middle = (share + spread / 2) / (1 + spread)
+    half = Z / (1 + spread) * math.sqrt(share * (1 - share) / n + spread / (4 * n))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+@dataclass(frozen=True, eq=False)
+class Trust:
+    """What leaving examples out says of a classifier."""
+
+    classes: np.ndarray
+    """The labels in order."""
+    checked: Int[np.ndarray, " m"]
+    """Places of the examples that were left out, in the support set."""
+    labels: Int[np.ndarray, " m"]
+    """The place among `classes` of each one's own label."""
+    probabilities: Float[np.ndarray, "m classes"]
+    """What was predicted for each."""
+    simple: float
+    """Accuracy of the nearest class mean of the inputs themselves."""
+
+    @property
+    def right(self) -> np.ndarray:
+        """Whether each was predicted as it is labelled `[m]`."""
+        correct: np.ndarray = self.probabilities.argmax(axis=1) == self.labels
+        return correct
+
+    @property
+    def accuracy(self) -> float:
+        """The share that was predicted as it is labelled; NaN if none could be checked."""
+        return float(np.mean(self.right)) if len(self.labels) else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95% interval of the accuracy."""
+        n = len(self.labels)
+        return wilson(int(np.sum(self.right)), n) if n else (0.0, 1.0)
+
+    @property
+    def confusion(self) -> Int[np.ndarray, "classes classes"]:
+        """How many of each class (row) were predicted as each class (column)."""
+        counts = np.zeros((len(self.classes), len(self.classes)), int)
+        np.add.at(counts, (self.labels, self.probabilities.argmax(axis=1)), 1)
+        return counts
+
+    @property
+    def by_class(self) -> dict[Any, float]:
+        """The accuracy of each class that could be checked."""
+        counts = self.confusion
+        totals = counts.sum(axis=1)
+        return {
+            label: counts[k, k] / totals[k] for k, label in enumerate(self.classes) if totals[k]
+        }
+
+    @property
+    def odd(self) -> Int[np.ndarray, " wrong"]:
+        """Places in the support set of the examples that were predicted as another class, the
+        least likely label first: mislabelled, or unlike the others of their class."""
+        own = self.probabilities[np.arange(len(self.labels)), self.labels]
+        wrong = np.flatnonzero(~self.right)
+        places: Int[np.ndarray, " wrong"] = self.checked[wrong[np.argsort(own[wrong])]]
+        return places
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain values; `odd` holds places in the support set."""
+        low, high = self.interval
+        return {
+            "n": len(self.labels),
+            "accuracy": None if math.isnan(self.accuracy) else self.accuracy,
+            "low": low,
+            "high": high,
+            "simple": None if math.isnan(self.simple) else self.simple,
+            "by_class": {str(label): share for label, share in self.by_class.items()},
+            "confusion": self.confusion.tolist(),
+            "odd": self.odd.tolist(),
+        }
+
+    def lines(self, names: Sequence[str]) -> list[str]:
+        """What to tell a reader; `names` are those of the support set's examples."""
+        said, shown = [str(self)], self.odd[:5]
+        for place in shown:
+            chances = self.probabilities[np.flatnonzero(self.checked == place)[0]]
+            own = self.labels[self.checked == place][0]
+            said.append(
+                f"look at {names[place]}: labelled {self.classes[own]}, the other examples say "
+                f"{self.classes[chances.argmax()]} ({chances.max():.0%})"
+            )
+        if len(self.odd) > len(shown):
+            said.append(f"and {len(self.odd) - len(shown)} more that the others contradict")
+        return said
+
+    def __str__(self) -> str:
+        n = len(self.labels)
+        if not n:
+            return "cannot be checked: every class has one example; give two or more of a class"
+        (low, high), right = self.interval, int(np.sum(self.right))
+        said = (
+            f"leave-one-out accuracy {self.accuracy:.0%} ({right} of {n}; 95% interval {low:.0%} "
+            f"to {high:.0%})"
+        )
+        if self.accuracy <= self.simple:
+            said += (
+                f"; the nearest class mean of the raw inputs has {self.simple:.0%}, so this "
+                "learner does not help with these examples"
+            )
+        return said
+
+
+def checked(
+    predict: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    x: np.ndarray,
+    y: Int[np.ndarray, " n"],
+    classes: np.ndarray,
+) -> Trust:
+    """`Trust` of examples `x` with places `y` among the `classes`.
+
+    **Arguments**
+
+    - `predict`: from the places of the examples that are kept, and of those that are left out, to
+      the probabilities of the latter `[left out, classes]`.
+    """
+    counts = np.bincount(y, minlength=len(classes))
+    places = np.flatnonzero(counts[y] > 1)
+    probabilities = np.zeros((len(places), len(classes)))
+    for fold in folds(y[places]):
+        out = places[fold]
+        probabilities[fold] = predict(np.setdiff1d(np.arange(len(y)), out), out)
+    simple = _nearest_means(x.reshape(len(x), -1), y, places, len(classes))
+    return Trust(classes, places, y[places], probabilities, simple)
+
+
+def folds(y: Int[np.ndarray, " m"]) -> list[Int[np.ndarray, " fold"]]:
+    """Places that are left out together: one by one, or tenths in which each class has its share.
+
+    A class that has two members is never left out as a whole.
+    """
+    if len(y) <= SINGLES:
+        return list(np.arange(len(y))[:, None])
+    order = np.argsort(y, kind="stable")
+    return [np.sort(order[k::FOLDS]) for k in range(FOLDS)]
+
+
+def _nearest_means(
+    x: np.ndarray, y: Int[np.ndarray, " n"], places: Int[np.ndarray, " m"], classes: int
+) -> float:
+    """Leave-one-out accuracy of the nearest class mean of standardised inputs."""
+    if not len(places):
+        return math.nan
+    z = x.astype(np.float64)
+    z = z - z.mean(axis=0)
+    spread = z.std(axis=0)
+    z /= spread + 0.1 * np.sqrt(np.mean(spread**2)) + 1e-12  # a dead pixel stays small
+    counts = np.bincount(y, minlength=classes)
+    sums = np.stack([z[y == k].sum(axis=0) for k in range(classes)])
+    right = 0
+    for i in places:
+        own = np.arange(classes) == y[i]
+        means = (sums - own[:, None] * z[i]) / (counts - own)[:, None]
+        right += int(np.argmin(np.square(means - z[i]).sum(axis=1)) == y[i])
+    return right / len(places)
+
+
+def intervals(
+    predict: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    x: np.ndarray,
+    y: Float[np.ndarray, "n targets"],
+    queries: np.ndarray,
+    level: float,
+) -> tuple[Float[np.ndarray, "m targets"], Float[np.ndarray, "m targets"]]:
+    """The ends of the queries' intervals for each target, as `jackknife_plus`.
+
+    **Arguments**
+
+    - `predict`: from the places of the examples that are kept, and inputs, to `[inputs, targets]`.
+    """
+    n, every = len(x), np.concatenate([x, queries])
+    outputs = np.zeros((n, len(every), y.shape[1]))
+    for out in folds(np.zeros(n, int)):
+        outputs[out] = predict(np.setdiff1d(np.arange(n), out), every)
+    residuals = np.abs(outputs[np.arange(n), np.arange(n)] - y)
+    ends = [jackknife_plus(outputs[:, n:, k], residuals[:, k], level) for k in range(y.shape[1])]
+    return np.stack([low for low, _ in ends], axis=1), np.stack([high for _, high in ends], axis=1)
+
+
+def jackknife_plus(
+    left_out: Float[np.ndarray, "n queries"], residuals: Float[np.ndarray, " n"], level: float
+) -> tuple[Float[np.ndarray, " queries"], Float[np.ndarray, " queries"]]:
+    """The ends of each query's interval [3].
+
+    At least 2 `level` - 1 of new targets lie within, and about `level` of them, if examples and
+    queries are drawn alike.
+
+    **Arguments**
+
+    - `left_out`: what the predictor without example i predicts for each query.
+    - `residuals`: how far the predictor without example i is from example i's target.
+
+    **Raises** `ValueError` for a level that so few examples cannot give.
+    """
+    n = len(residuals)
+    rank = math.ceil(level * (n + 1) - 1e-9)
+    if not 0 < level < 1 or rank > n:
+        least = math.ceil(level / (1 - level) - 1e-9) if 0 < level < 1 else None
+        advice = f"give {least} examples or more, or a lower level" if least else "such as 0.9"
+        raise ValueError(
+            f"expected a level between 0 and 1 that {n} examples can give, got {level:g}: {advice}"
+        )
+    low = np.sort(left_out - residuals[:, None], axis=0)[n - rank]
+    high = np.sort(left_out + residuals[:, None], axis=0)[rank - 1]
+    return low, high

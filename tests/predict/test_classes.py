@@ -1,0 +1,112 @@
+"""More classes than in meta-training, and examples that are added later."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import arml
+from arml.algorithms import ALGORITHMS
+from arml.core.inner import steps_of
+from arml.experiment import Experiment, Portable, build
+from arml.nn.networks import MLPOptions
+from arml.predict.classes import ROUNDS, groups, widened
+
+WAYS = 3
+
+
+def untrained(algorithm: str, **options) -> arml.FewShotLearner:
+    """A small learner of three-way tasks of four features, with its initial weights."""
+    problem = arml.Problem("classification", (4,), WAYS, 5, 5)
+    chosen = replace(ALGORITHMS[algorithm].options(problem), **options)
+    experiment = Experiment("own", chosen, network=MLPOptions((8,), "he"))
+    return arml.FewShotLearner(Portable(experiment, build(experiment, problem), problem, ("own",)))
+
+
+def corners(classes: int, each: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Classes in their own corners of a cube."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(classes), each)
+    signs = np.array([[1 if k >> bit & 1 else -1 for bit in range(4)] for k in range(classes)])
+    return 3 * signs[y] + rng.normal(0, 0.3, (len(y), 4)), y
+
+
+@pytest.mark.parametrize("algorithm", ["protonet", "tapnet", "anil", "mumomaml"])
+def test_a_three_way_learner_tells_seven_classes_apart(algorithm):
+    options = {"inner_rate": 0.3, "inner_steps": 20} if algorithm in {"anil", "mumomaml"} else {}
+    few = untrained(algorithm, **options)
+    wide = widened(few.portable, 7)
+    # References and labels in the encoder are of three classes: such learners are used in groups.
+    assert (wide is None) == (algorithm in {"tapnet", "mumomaml"})
+    x, y = corners(7)
+    names = np.array(list("abcdefg"))
+    predictor = few.adapt(x, names[y])
+    chances = predictor.predict_proba(x)
+    assert chances.shape == (28, 7)
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert np.mean(predictor.predict(x) == names[y]) > 0.6  # chance is 0.14
+    # One query by itself is answered as among others.
+    np.testing.assert_allclose(predictor.predict_proba(x[5:6]), chances[5:6], atol=1e-5)
+
+
+def test_more_classes_of_protonet_are_nearest_class_means():
+    few = untrained("protonet")
+    x, y = corners(7)
+    embedded = np.asarray(few.portable.learner.body(jnp.asarray(x, jnp.float32)))
+    means = np.stack([embedded[y == k].mean(axis=0) for k in range(7)])
+    logits = -np.square(embedded[:, None] - means).sum(axis=-1)
+    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+    chances /= chances.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(few.adapt(x, y).predict_proba(x), chances, rtol=1e-3, atol=1e-6)
+
+
+def test_no_output_of_a_widened_head_is_special():
+    """Renaming the classes renames the answers: all outputs start equal."""
+    few = untrained("anil", learn_rates=True)
+    wide, trained = widened(few.portable, 6), few.portable.learner
+    np.testing.assert_allclose(
+        wide.net.head.weight, np.tile(trained.net.head.weight.mean(axis=1, keepdims=True), 6)
+    )
+    np.testing.assert_allclose(wide.inner.rate.weight, 2 * trained.inner.rate.weight[0, 0])
+    assert steps_of(wide) == 2 * steps_of(trained)
+    x, y = corners(6)
+    renamed = np.array([3, 0, 5, 1, 4, 2])
+    before, after = (few.adapt(x, labels).predict_proba(x) for labels in (y, renamed[y]))
+    np.testing.assert_allclose(after[:, renamed], before, atol=1e-5)
+
+
+@pytest.mark.parametrize(("classes", "ways"), [(6, 5), (7, 3), (10, 5), (100, 5), (4, 3)])
+def test_groups_hold_every_class_often_and_no_class_twice(classes, ways):
+    dealt = groups(classes, ways)
+    assert dealt.shape[1] == ways
+    assert all(len({*group}) == ways for group in dealt.tolist())
+    assert np.bincount(dealt.ravel(), minlength=classes).min() >= ROUNDS
+
+
+def test_examples_and_classes_are_added():
+    few = untrained("protonet")
+    x, y = corners(5)
+    names = np.array(["ash", "elm", "fir", "oak", "yew"])[y]
+    first = few.adapt(x[:12], names[:12])
+    before = first.predict_proba(x)
+    both = first.add(x[12:14], names[12:14]).add(x[14:], list(names[14:]))
+    assert list(both.classes) == ["ash", "elm", "fir", "oak", "yew"]
+    np.testing.assert_allclose(
+        both.predict_proba(x), few.adapt(x, names).predict_proba(x), rtol=1e-5
+    )
+    assert list(first.classes) == ["ash", "elm", "fir"]
+    np.testing.assert_array_equal(first.predict_proba(x), before)
+    with pytest.raises(ValueError, match="expected labels like 'ash', got 7"):
+        first.add(x[:1], [7])
+    with pytest.raises(ValueError, match="expected 1 labels"):
+        first.add(x[:1], ["ash", "elm"])
+
+
+def test_points_are_added_to_a_function():
+    few = arml.load("regression2d")
+    points = np.random.default_rng(0).uniform(0, 5, (10, 2))
+    whole = few.adapt(points, points[:, 0])
+    added = few.adapt(points[:6], points[:6, 0]).add(points[6:], points[6:, 0])
+    np.testing.assert_allclose(added.predict(points), whole.predict(points), rtol=1e-5)
+    assert added.predict(points).shape == (10,)

@@ -1,0 +1,175 @@
+"""ONNX files: the same answers without JAX, from pictures of any size, for every method."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import jax
+import numpy as np
+import pytest
+
+import arml
+from arml.algorithms import ALGORITHMS
+from arml.cli import main
+from arml.datasets.decode import resize
+from arml.datasets.starter import load_starter
+from arml.experiment import Experiment, Portable, build
+from arml.nn.networks import Conv4Options, MLPOptions
+from arml.predict.onnx.graph import Graph
+from arml.predict.onnx.pictures import resized
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
+NETWORKS = {1: MLPOptions((8,), "he"), 3: Conv4Options(filters=4)}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _some_parts_promote():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def untrained(
+    algorithm: str, features: tuple[int, ...], kind: str, ways: int
+) -> arml.FewShotLearner:
+    """A small learner with its initial weights."""
+    problem = arml.Problem(kind, features, ways, 5, 5)
+    options = ALGORITHMS[algorithm].options(problem)
+    if hasattr(options, "inner_steps"):
+        options = replace(options, inner_steps=2)
+    experiment = Experiment("own", options, network=NETWORKS[len(features)])
+    learner = build(experiment, problem)
+    return arml.FewShotLearner(Portable(experiment, learner, problem, ("own",), temperature=1.7))
+
+
+def answers(file: Path, **inputs: np.ndarray) -> list[np.ndarray]:
+    return onnxruntime.InferenceSession(str(file)).run(None, inputs)
+
+
+@pytest.fixture(scope="module")
+def starter(tmp_path_factory):
+    """The learner that ships, adapted to three glyphs, its file, and more pictures."""
+    families, _ = load_starter()
+    glyphs = families[0]
+    places = [glyphs.first[i] + j for i in range(3) for j in range(2)]
+    predictor = arml.load("starter").adapt(glyphs.images[places], list("aabbcc"))
+    file = tmp_path_factory.mktemp("onnx") / "starter.onnx"
+    predictor.to_onnx(file)
+    return predictor, file, glyphs.images[100:160]
+
+
+def test_the_file_of_a_predictor_answers_as_it_does(starter):
+    predictor, file, pictures = starter
+    assert file.stat().st_size < 1e6
+    session = onnxruntime.InferenceSession(str(file))
+    chances, novelty = session.run(None, {"pictures": pictures})
+    np.testing.assert_allclose(chances, predictor.predict_proba(pictures), atol=1e-4)
+    np.testing.assert_allclose(novelty, predictor.novelty(pictures), rtol=1e-3)
+    assert json.loads(session.get_modelmeta().custom_metadata_map["classes"]) == ["a", "b", "c"]
+    seconds = []
+    for picture in pictures[:20]:
+        begun = time.perf_counter()
+        session.run(None, {"pictures": picture[None]})
+        seconds.append(time.perf_counter() - begun)
+    assert min(seconds) < 0.01
+
+
+def test_pictures_of_any_size_are_answered_as_from_their_files(starter, tmp_path):
+    predictor, file, pictures = starter
+    rng, same = np.random.default_rng(0), []
+    session = onnxruntime.InferenceSession(str(file))
+    for i, (height, width) in enumerate([(90, 64), (64, 64), (20, 50), (33, 31), (16, 200)] * 4):
+        large = cv2.resize(pictures[i], (width, height), interpolation=cv2.INTER_CUBIC)
+        large = np.clip(large + rng.integers(-9, 9, large.shape), 0, 255).astype(np.uint8)
+        chances = session.run(None, {"pictures": large[None]})[0]
+        ours = predictor.predict_proba(resize(large, 32)[None])
+        np.testing.assert_allclose(chances, ours, atol=3e-3)
+        same.append(chances.argmax() == ours.argmax())
+    assert np.mean(same) >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("height", "width"),
+    [(32, 32), (64, 96), (100, 77), (16, 16), (7, 50), (50, 7), (33, 31), (480, 640)],
+)
+def test_pictures_are_resized_as_the_decoder_does(height, width, tmp_path):
+    graph = Graph()
+    value = graph.add_input("pictures", np.uint8, ["n", "h", "w", 3])
+    graph.add_output(resized(graph, value, 32), "resized", np.float32, ["n", 32, 32, 3])
+    graph.save(tmp_path / "resize.onnx")
+    picture = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    (got,) = answers(tmp_path / "resize.onnx", pictures=picture[None])
+    away = np.abs(255 * got[0] - resize(picture, 32))
+    # OpenCV rounds halves up where it halves a side, and interpolates in whole numbers.
+    assert away.max() < 1.001
+    if min(height, width) > 64:
+        assert np.mean(away > 0.5) < 0.01
+
+
+@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
+def test_every_method_has_a_file(algorithm, tmp_path):
+    few = untrained(algorithm, (4,), "classification", 3)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(7, 4)).astype(np.float32), list("aabbccc")
+    predictor = few.adapt(x, y)
+    predictor.to_onnx(tmp_path / "file.onnx")
+    query = rng.normal(size=(5, 4)).astype(np.float32)
+    (chances, *_) = answers(tmp_path / "file.onnx", inputs=query)
+    np.testing.assert_allclose(chances, predictor.predict_proba(query), atol=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", ["arml", "versa"])
+def test_functions_have_files(algorithm, tmp_path):
+    few = untrained(algorithm, (2,), "regression", 1)
+    rng = np.random.default_rng(0)
+    predictor = few.adapt(rng.normal(size=(6, 2)), rng.normal(size=6))
+    predictor.to_onnx(tmp_path / "file.onnx")
+    query = rng.normal(size=(5, 2)).astype(np.float32)
+    (values,) = answers(tmp_path / "file.onnx", inputs=query)
+    np.testing.assert_allclose(values[:, 0], predictor.predict(query), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["protonet", "tadam", "versa"])
+def test_a_metric_learner_learns_inside_its_file(algorithm, tmp_path):
+    few = untrained(algorithm, (16, 16, 3), "classification", 3)
+    few.to_onnx(tmp_path / "learner.onnx", ways=6)
+    rng = np.random.default_rng(0)
+    query = rng.integers(0, 256, (4, 20, 24, 3), dtype=np.uint8)
+    seen = np.stack([resize(picture, 16) for picture in query])
+    for y in ([0, 0, 1, 2, 2], [0, 1, 1, 2, 3, 3, 4]):
+        x = rng.integers(0, 256, (len(y), 16, 16, 3), dtype=np.uint8)
+        (chances,) = answers(
+            tmp_path / "learner.onnx", support=x, labels=np.asarray(y, np.int64), query=query
+        )
+        assert np.all(chances[:, max(y) + 1 :] == 0)
+        wanted = few.adapt(x, y).predict_proba(seen)
+        if algorithm == "versa":  # it predicts by as many draws as there are classes
+            assert chances.argmax(axis=1).shape == (4,)
+            continue
+        np.testing.assert_allclose(chances[:, : max(y) + 1], wanted, atol=2e-3)
+
+
+def test_what_cannot_be_written_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="expected a metric learner"):
+        untrained("maml", (4,), "classification", 3).to_onnx(tmp_path / "file.onnx")
+    code = (
+        "import sys; sys.modules['onnx'] = None; from arml.predict.onnx.graph import Graph; Graph()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "pip install 'arml[onnx]'" in done.stderr
+
+
+def test_a_file_from_the_command_line(starter, tmp_path, capsys):
+    predictor, _, pictures = starter
+    predictor.save(tmp_path / "kept")
+    assert main(["export", str(tmp_path / "kept"), "--onnx", str(tmp_path / "file.onnx")]) == 0
+    assert "kB" in capsys.readouterr().out
+    chances = answers(tmp_path / "file.onnx", pictures=pictures[:3])[0]
+    np.testing.assert_allclose(chances, predictor.predict_proba(pictures[:3]), atol=1e-4)
+    assert main(["export", str(tmp_path / "kept")]) == 2
+    assert "--out FOLDER or --onnx FILE" in capsys.readouterr().err

@@ -1,0 +1,179 @@
+"""Leave-one-out: against an explicit loop, labels that are wrong on purpose, and coverage."""
+
+import numpy as np
+import pytest
+from sklearn.neighbors import NearestCentroid
+from sklearn.preprocessing import StandardScaler
+
+import arml
+from arml.algorithms import ALGORITHMS
+from arml.experiment import Experiment, Portable, build
+from arml.nn.networks import MLPOptions
+from arml.predict.trust import (
+    FOLDS,
+    Trust,
+    checked,
+    folds,
+    intervals,
+    jackknife_plus,
+    wilson,
+)
+
+KINDS = np.array(["ash", "elm", "oak"])
+
+
+def blobs(each: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Three classes at the corners of a triangle."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), each)
+    return 6 * np.eye(3)[y] + spread * rng.normal(size=(len(y), 3)), y
+
+
+def centroids(x: np.ndarray, y: np.ndarray):
+    """Predictions by the nearest class mean, as probabilities."""
+
+    def predict(kept: np.ndarray, out: np.ndarray) -> np.ndarray:
+        means = np.stack([x[kept][y[kept] == k].mean(axis=0) for k in range(3)])
+        logits = -np.square(x[out][:, None] - means).sum(axis=-1)
+        chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return chances / chances.sum(axis=1, keepdims=True)
+
+    return predict
+
+
+def test_each_example_is_predicted_from_the_others():
+    x, y = blobs(5, spread=3)
+    trust = checked(centroids(x, y), x, y, KINDS)
+    right = []
+    for i in range(len(x)):
+        kept = np.arange(len(x)) != i
+        right.append(NearestCentroid().fit(x[kept], y[kept]).predict(x[i : i + 1])[0] == y[i])
+    assert trust.accuracy == np.mean(right)
+    assert np.trace(trust.confusion) == np.sum(right)
+    np.testing.assert_array_equal(trust.confusion.sum(axis=1), 5)
+    assert trust.by_class["elm"] == np.mean(right[5:10])
+    assert {*trust.odd} == {*np.flatnonzero(~np.array(right))}
+    own = trust.probabilities[trust.odd, y[trust.odd]]
+    assert list(own) == sorted(own)
+    assert f"{int(np.sum(right))} of 15" in str(trust)
+    assert trust.as_json()["n"] == 15
+
+
+def test_a_label_that_is_wrong_is_named_first():
+    x, y = blobs(6)
+    y[4] = 2
+    trust = checked(centroids(x, y), x, y, KINDS)
+    assert trust.odd[0] == 4
+    lines = trust.lines([f"{i}.png" for i in range(18)])
+    assert "look at 4.png: labelled oak, the other examples say ash" in lines[1]
+
+
+def test_a_class_of_one_example_stays_and_is_not_checked():
+    x, y = blobs(3)
+    x, y = x[:7], y[:7]
+    seen = []
+
+    def predict(kept, out):
+        seen.append((set(kept), set(out)))
+        return np.tile([0.5, 0.3, 0.2], (len(out), 1))
+
+    trust = checked(predict, x, y, KINDS)
+    assert all(6 in kept and out != {6} for kept, out in seen)
+    assert list(trust.checked) == [0, 1, 2, 3, 4, 5]
+    assert {*trust.by_class} == {"ash", "elm"}
+    lone = checked(predict, x[[0, 3, 6]], y[[0, 3, 6]], KINDS)
+    assert np.isnan(lone.accuracy)
+    assert "cannot be checked" in str(lone)
+    assert lone.as_json()["accuracy"] is None
+
+
+def test_many_examples_are_left_out_in_tenths():
+    y = np.repeat(np.arange(3), [2, 40, 60])
+    parts = folds(y)
+    assert len(parts) == FOLDS
+    assert sorted(np.concatenate(parts)) == list(range(102))
+    assert all(len({*np.delete(y, part)}) == 3 for part in parts)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_the_simple_opponent_and_its_verdict():
+    x, y = blobs(5)
+    guessing = checked(lambda kept, out: np.tile([1.0, 0, 0], (len(out), 1)), x, y, KINDS)
+    scaled = StandardScaler().fit_transform(x)
+    right = []
+    for i in range(len(x)):
+        kept = np.arange(len(x)) != i
+        right.append(NearestCentroid().fit(scaled[kept], y[kept]).predict(scaled[[i]])[0] == y[i])
+    assert guessing.simple == pytest.approx(np.mean(right), abs=0.07)  # scaled a little otherwise
+    assert "does not help" in str(guessing)
+    assert "does not help" not in str(
+        Trust(KINDS, np.arange(4), np.zeros(4, int), np.eye(3)[[0] * 4], 0.5)
+    )
+
+
+def test_wilson_against_published_values():
+    # Newcombe (1998), Statistics in Medicine 17: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
+    for right, n, low, high in (
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ):
+        assert wilson(right, n) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_intervals_cover_as_often_as_they_say():
+    """Least squares on lines: the coverage of 90% intervals, over many tasks."""
+    rng = np.random.default_rng(0)
+    within = []
+    for _ in range(100):
+        x = rng.normal(size=(12, 1))
+        y = 2 * x + rng.normal(size=(12, 1))
+        query = rng.normal(size=(5, 1))
+        wanted = 2 * query + rng.normal(size=(5, 1))
+
+        def predict(kept, inputs, x=x, y=y):
+            line = np.polyfit(x[kept, 0], y[kept, 0], 1)
+            return np.polyval(line, inputs)
+
+        low, high = intervals(predict, x, y, query, 0.9)
+        assert np.all(low <= high)
+        within.append(np.mean((low <= wanted) & (wanted <= high)))
+    assert 0.86 < np.mean(within) < 0.96
+
+
+def test_a_level_that_so_few_examples_cannot_give():
+    with pytest.raises(ValueError, match="give 9 examples or more"):
+        jackknife_plus(np.zeros((8, 1)), np.ones(8), 0.9)
+    low, high = jackknife_plus(np.zeros((9, 1)), np.arange(9.0), 0.9)
+    assert (low[0], high[0]) == (-8, 8)
+    with pytest.raises(ValueError, match="such as"):
+        jackknife_plus(np.zeros((9, 1)), np.ones(9), 1.0)
+
+
+def test_a_predictor_is_checked_by_predictors_of_the_others():
+    problem = arml.Problem("classification", (3,), 3, 5, 5)
+    experiment = Experiment(
+        "own", ALGORITHMS["protonet"].options(problem), network=MLPOptions((8,), "he")
+    )
+    few = arml.FewShotLearner(Portable(experiment, build(experiment, problem), problem, ("own",)))
+    x, y = blobs(3, spread=2)
+    trust = few.adapt(x, KINDS[y]).trust()
+    for i in range(9):
+        kept = np.arange(9) != i
+        alone = few.adapt(x[kept], KINDS[y[kept]]).predict_proba(x[i : i + 1])
+        np.testing.assert_allclose(trust.probabilities[i], alone[0], rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="use predict_proba"):
+        few.adapt(x, KINDS[y]).interval(x)
+
+
+def test_a_fitted_function_has_intervals():
+    points = np.random.default_rng(0).uniform(0, 5, (10, 2))
+    predictor = arml.load("regression2d").adapt(points, points[:, 0])
+    low, high = predictor.interval(points[:3])
+    assert low.shape == high.shape == (3,)
+    assert np.all(low < high)
+    with pytest.raises(ValueError, match="use interval"):
+        predictor.trust()
+    with pytest.raises(ValueError, match="give 19 examples"):
+        predictor.interval(points, 0.95)
