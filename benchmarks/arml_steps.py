@@ -36,6 +36,8 @@ def noise_images(
     return ImageEpisodes(
         families=("noise",),
         problem=problem,
+        stated="",
+        size=None,
         pixels=jax.random.randint(jax.random.key(0), shape, 0, 256).astype(jnp.uint8),
         first=images * jnp.arange(classes),
         count=jnp.full(classes, images),

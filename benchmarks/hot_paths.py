@@ -16,9 +16,10 @@ from arml.algorithms.protonet import ProtoNet
 from arml.core.compilation import short
 from arml.core.episodes import TaskDistribution
 from arml.core.learner import Conditioned, MetaLearner
+from arml.core.losses import score_of
 from arml.nn.convolution import convolve
 from arml.nn.networks import Body, ConvBlock
-from arml.training.evaluate import predict_chunk
+from arml.training.evaluate import look_chunk, predicted
 from arml.training.step import make_step, start
 from counts import FORWARD, GRADIENT, RANDOM, SECOND, Work
 
@@ -92,9 +93,10 @@ def paths(
     found.append(outer(learner, tasks, experiment, step, dispatch))
     chunk = experiment.chunk
     evaluation = (sampled + tested + forward) * chunk
-    given = (learner, tasks, jax.random.split(jax.random.key(1), chunk), None)
+    part = (learner, score_of(tasks.problem)[1])
+    given = (predicted, part, tasks, jax.random.split(jax.random.key(1), chunk), None)
     many = f"{chunk} tasks" if chunk > 1 else "one task"
-    found.append(Path(f"evaluation, {many}", predict_chunk, given, evaluation))
+    found.append(Path(f"evaluation, {many}", look_chunk, given, evaluation))
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from arml.results.folder import append_metric, summarise, write_json, write_scores
+from arml.results.scores import Scores
 
 FAMILIES = ("line", "ripple <b>")
 
@@ -70,7 +71,7 @@ def write_run(
         append_metric(folder / "metrics.jsonl", {"step": step, "loss": 1.0 / step})
         scores = {"validation": 2.0 / step, "validation_ci95": 0.01}
         append_metric(folder / "metrics.jsonl", {"step": step, **scores})
-    write_scores(folder / "scores.npz", values, families, tasks)
+    write_scores(folder / "scores.npz", Scores(values, families, tasks))
     write_json(folder / "result.json", result)
     return folder
 

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 import arml
 from arml.cli import main
 from arml.experiment import load
-from arml.experiment.scoring import same_tasks, score
+from arml.experiment.scoring import evaluate_run
 from arml.results.folder import load_run, read_scores
 
 FILES = Path(__file__).parent / "fixtures" / "v0.1.0"
@@ -40,7 +40,7 @@ def copy(tmp_path):
 @pytest.mark.parametrize("name", ["regression", "pictures"])
 def test_a_run_scores_as_it_did_and_stays_paired(name, copy):
     expected, folder = EXPECTED[name], copy(name)
-    found = score(folder, tasks=len(expected["values"]))
+    found = evaluate_run(folder, tasks=len(expected["values"]))
     assert found.run.step == expected["step"]
     np.testing.assert_array_equal(found.scores.families, expected["families"])
     np.testing.assert_allclose(found.scores.values, expected["values"], **CLOSE)
@@ -48,7 +48,7 @@ def test_a_run_scores_as_it_did_and_stays_paired(name, copy):
     # Seeds of one experiment stay so, and scores of the same tasks stay paired.
     assert found.result["options"] == expected["options"]
     kept = read_scores(folder / "scores.npz")
-    assert same_tasks(found) == kept.tasks == expected["tasks"]
+    assert found.scores.tasks == kept.tasks == expected["tasks"]
     np.testing.assert_allclose(kept.values, expected["values"], rtol=1e-6)
     old, new = load_run(folder).result, found.result
     for field in ("recipe", "protocol", "metric", "inner_steps", "parameters", "steps", "floor"):

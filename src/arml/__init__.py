@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from arml.core.inner import GradientDescent, InnerOptions, with_steps
     from arml.core.learner import Adapted, Conditioned, Loss, MetaLearner
     from arml.core.losses import loss_of
-    from arml.experiment import Experiment, register, run
+    from arml.core.tracing import trace
+    from arml.experiment import Experiment, Run, build, register, run
     from arml.experiment.recipes import RECIPES, recipe
     from arml.experiment.scoring import score
     from arml.nn.networks import Linear, linear
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from arml.predict.estimators import FewShotClassifier as FewShotClassifier
     from arml.predict.estimators import FewShotRegressor as FewShotRegressor
     from arml.predict.predictor import FewShotLearner, Predictor, load, load_predictor
-    from arml.training.evaluate import Scores
+    from arml.results.scores import Difference, Scores, compare
+    from arml.training.evaluate import evaluate
+    from arml.training.fit import Fitted, Moment, fit
+    from arml.training.step import OuterOptions
 
 __version__ = "0.1.0"
 
@@ -27,12 +31,16 @@ _HOMES = {
     "arml.core.episodes": ("Examples", "Problem", "Task", "TaskDistribution"),
     # These need an extra, so that `from arml import *` leaves them out.
     "arml.predict.estimators": ("FewShotClassifier", "FewShotRegressor"),
-    "arml.training.evaluate": ("Scores",),
-    "arml.experiment": ("Experiment", "register", "run"),
+    "arml.results.scores": ("Difference", "Scores", "compare"),
+    "arml.training.evaluate": ("evaluate",),
+    "arml.training.fit": ("Fitted", "Moment", "fit"),
+    "arml.training.step": ("OuterOptions",),
+    "arml.experiment": ("Experiment", "Run", "build", "register", "run"),
     "arml.core.checks": ("Options",),
     "arml.core.losses": ("loss_of",),
     "arml.core.inner": ("GradientDescent", "InnerOptions", "with_steps"),
     "arml.core.learner": ("Adapted", "Conditioned", "Loss", "MetaLearner"),
+    "arml.core.tracing": ("trace",),
     "arml.predict.predictor": ("FewShotLearner", "Predictor", "load", "load_predictor"),
     "arml.nn.networks": ("Linear", "linear"),
     "arml.nn.parts": ("network",),
@@ -46,21 +54,30 @@ __all__ = [
     "RECIPES",
     "Adapted",
     "Conditioned",
+    "Difference",
     "Examples",
     "Experiment",
     "FewShotLearner",
+    "Fitted",
     "GradientDescent",
     "InnerOptions",
     "Linear",
     "Loss",
     "MetaLearner",
+    "Moment",
     "Options",
+    "OuterOptions",
     "Predictor",
     "Problem",
+    "Run",
     "Scores",
     "Task",
     "TaskDistribution",
     "__version__",
+    "build",
+    "compare",
+    "evaluate",
+    "fit",
     "linear",
     "load",
     "load_predictor",
@@ -70,6 +87,7 @@ __all__ = [
     "register",
     "run",
     "score",
+    "trace",
     "with_steps",
 ]
 
@@ -84,4 +102,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, *__all__})
+    return sorted(__all__)

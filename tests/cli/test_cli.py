@@ -17,8 +17,8 @@ import arml
 from arml.cli import main
 from arml.cli.show import _rows
 from arml.experiment.recipes import RECIPES
-from arml.experiment.scoring import FLOORS
 from arml.results.folder import read_json, read_result
+from arml.tasks.functions import FLOORS
 
 PACE = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
 SMALL = f"{PACE} --batch 4 --network.hidden 8 --inner-steps 1 --chunk 10".split()

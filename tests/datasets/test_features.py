@@ -18,9 +18,10 @@ from arml.datasets.extractor import IMAGENET, Extractor, Preparation, remade
 from arml.experiment import run
 from arml.experiment.options import absolute
 from arml.experiment.recipes import recipe
-from arml.experiment.scoring import same_tasks, score
+from arml.experiment.scoring import evaluate_run
 from arml.report.rows import make_rows
 from arml.results.folder import read_result
+from arml.results.scores import pairing
 from arml.tasks.options import FoldersOptions, StarterOptions
 from arml.tasks.vectors import VectorsOptions
 
@@ -193,15 +194,13 @@ def test_the_packages_pictures_are_made_once_and_their_tasks_are_those_of_the_pi
     run(experiment, tmp_path / "vectors")
     # Made once: what is there is used without the model.
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    of_vectors = score(tmp_path / "vectors", tasks=3)
+    of_vectors = evaluate_run(tmp_path / "vectors", tasks=3)
     of_pixels = StarterOptions().build(tmp_path / "none.json")
     assert of_vectors.run.splits.pictures == of_pixels.sources
-    untrained = replace(experiment, recipe="pixels", tasks=StarterOptions())
-    pixels = of_vectors._replace(
-        folder=tmp_path,
-        run=replace(of_vectors.run, experiment=untrained, splits=of_pixels),
+    assert of_vectors.scores.tasks == pairing(of_pixels.test.identity(), "test")
+    assert of_vectors.result["protocol"].startswith(
+        f"5-way 1-shot, 15 queries, {of_vectors.run.inputs['size']} px"
     )
-    assert same_tasks(of_vectors) == same_tasks(pixels)
     for i in range(3):
         read, seen = (
             tasks.sample(jax.random.key(i))

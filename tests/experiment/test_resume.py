@@ -17,7 +17,7 @@ import pytest
 from arml.cli import main
 from arml.cli.progress import Display
 from arml.experiment import load
-from arml.experiment.scoring import score
+from arml.experiment.scoring import evaluate_run
 
 STEPS = 200
 OPTIONS = (
@@ -153,17 +153,17 @@ def test_a_run_of_another_format_is_refused(copy, capsys):
 def test_where_a_run_was_made_is_told_and_does_not_bind_it(copy, capsys):
     config = json.loads((copy / "config.json").read_text())
     assert config["made"].keys() == {"commit", "versions", "device"}
-    assert score(str(copy), tasks=4).result["trained"] == config["made"]
+    assert evaluate_run(str(copy), tasks=4).result["trained"] == config["made"]
     elsewhere = {**config["made"], "device": "elsewhere"}
     (copy / "config.json").write_text(json.dumps({**config, "made": elsewhere}))
     assert train(copy) == 0
-    result = score(copy, tasks=4).result
+    result = evaluate_run(copy, tasks=4).result
     assert result["trained"] == elsewhere
     assert result["device"] != "elsewhere"
     del config["made"]
     (copy / "config.json").write_text(json.dumps(config))
     assert train(copy) == 0
-    assert score(copy, tasks=4).result["trained"] is None
+    assert evaluate_run(copy, tasks=4).result["trained"] is None
 
 
 def test_a_lost_config_is_no_invitation(copy, capsys):

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -61,7 +62,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(run: Path) -> experiment.Trained:
+def trained(run: Path) -> experiment.Run:
     return experiment.load(run)
 
 
@@ -326,7 +327,8 @@ def test_images_are_explained_by_class(tmp_path, monkeypatch):
         tasks=FoldersOptions(data=tuple(data), ways=2, shots=1, queries=1, size=16),
     )
     splits = tiny.tasks.build(tmp_path / "split.json")
-    trained = experiment.Trained(tiny, experiment.build(tiny, splits.train.problem), splits, 1, 0.0)
+    built = experiment.build(tiny, splits.train.problem)
+    trained = SimpleNamespace(experiment=tiny, learner=built, splits=splits, step=1)
     monkeypatch.setattr("arml.explain.load", lambda folder: trained)
     monkeypatch.setattr("arml.explain.save", lambda figure, path: ())
     files = explain(tmp_path, tmp_path / "out", tasks=10)

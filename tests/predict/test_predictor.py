@@ -17,7 +17,7 @@ from arml.algorithms import ALGORITHMS
 from arml.cli import main
 from arml.core.calibration import calibration_error, expected_error, temperature
 from arml.core.episodes import Examples
-from arml.experiment import Experiment, load_learner, run
+from arml.experiment import Experiment, Run, run
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results.folder import RunError
 from arml.tasks.options import FoldersOptions, FunctionsOptions
@@ -99,7 +99,7 @@ def test_a_prediction_is_the_learners_own(functions):
     rng = np.random.default_rng(0)
     x, y, more = rng.uniform(0, 5, (7, 2)), rng.normal(size=7), rng.uniform(0, 5, (130, 2))
     predictor = arml.load(functions).adapt(x, y)
-    learner = load_learner(functions).learner
+    learner = Run(functions).learner
     support = Examples(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)[:, None])
     expected = learner.adapt(support, key=jax.random.key(0)).predict(jnp.asarray(more, jnp.float32))
     np.testing.assert_allclose(predictor.predict(more), expected[:, 0], rtol=1e-5, atol=1e-6)

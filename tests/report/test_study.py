@@ -155,7 +155,7 @@ def test_the_papers_tables_are_there() -> None:
 
 
 def test_scores_are_read_as_written_and_damage_is_refused(tmp_path: Path) -> None:
-    write_scores(tmp_path / "s.npz", BASE, np.arange(TASKS) % 3, "abc")
+    write_scores(tmp_path / "s.npz", TaskScores(BASE, np.arange(TASKS) % 3, "abc"))
     found = read_scores(tmp_path / "s.npz")
     np.testing.assert_array_equal(found.values, BASE.astype(np.float32))
     assert (found.tasks, found.families[5]) == ("abc", 2)

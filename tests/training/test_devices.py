@@ -18,7 +18,7 @@ from arml.cli import main
 from arml.core.episodes import Problem
 from arml.experiment import load, run
 from arml.experiment.recipes import recipe
-from arml.experiment.scoring import score
+from arml.experiment.scoring import evaluate_run
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.images import ImageEpisodes
 from arml.tasks.stream import Pixels, StreamedEpisodes, prefetched
@@ -141,7 +141,7 @@ def test_two_processes_then_one_then_four_devices_make_the_run_that_one_makes(tm
     ends = (eqx.filter(load(folder).learner, eqx.is_array) for folder in (whole, parts))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *ends)
 
-    alone, shared = (score(parts, tasks=10, devices=devices).scores for devices in (1, 4))
+    alone, shared = (evaluate_run(parts, tasks=10, devices=devices).scores for devices in (1, 4))
     np.testing.assert_allclose(alone.values, shared.values, rtol=1e-5)
     np.testing.assert_array_equal(alone.families, shared.families)
 
@@ -158,6 +158,7 @@ def test_images_that_are_streamed_to_two_devices_give_the_step_of_one():
         "count": jnp.full(6, 4),
         "first_class": jnp.asarray([0, 3]),
         "classes": jnp.asarray([3, 3]),
+        "stated": "",
     }
     net = Conv4Options(filters=2).build(problem, key=key)
     learner = MAMLOptions(inner_steps=1, inner_rate=0.1, first_order=True).build(
@@ -168,7 +169,7 @@ def test_images_that_are_streamed_to_two_devices_give_the_step_of_one():
     for devices in (1, 2):
         mesh = mesh_of(devices)
         if mesh is None:
-            tasks = ImageEpisodes(pixels=jnp.asarray(images), **tables)
+            tasks = ImageEpisodes(size=None, pixels=jnp.asarray(images), **tables)
         else:
             tasks = StreamedEpisodes(pixels=Pixels([images[:10], images[10:]]), **tables)
         step = make_step(optimiser, batch=4, chunk=1, mesh=mesh, key=key)

@@ -34,8 +34,8 @@ class ANIL(MetaLearner):
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         features = self.net.body(support.x)
         head = self.inner(lambda head: self.loss(head(features), support.y), self.net.head)
-        body = self.net.body.given(support.x)
-        return Adapted(lambda x: head(body(x)))
+        adapted = eqx.tree_at(lambda net: net.head, self.net, head)
+        return Adapted(adapted.given(support.x), net=adapted)
 
     def embedding(self) -> Callable[[Array], Embedding]:
         return self.net.body.given

@@ -57,7 +57,8 @@ class LLAMA(MetaLearner):
         return self.inner(lambda net: self.loss(net(support.x), support.y), self.net)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        return Adapted(self.descend(support).given(support.x))
+        adapted = self.descend(support)
+        return Adapted(adapted.given(support.x), net=adapted)
 
     def volume(
         self, net: Network, support_x: Array, x: Float[Array, "n *features"]

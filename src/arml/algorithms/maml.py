@@ -38,7 +38,7 @@ class MAML(MetaLearner):
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         adapted = self.inner(lambda net: self.loss(net(support.x), support.y), self.net)
-        return Adapted(adapted.given(support.x))
+        return Adapted(adapted.given(support.x), net=adapted)
 
 
 @dataclass(frozen=True, kw_only=True)

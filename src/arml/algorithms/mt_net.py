@@ -110,7 +110,7 @@ class MTNet(MetaLearner):
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         inner = dataclasses.replace(self.inner, rate=self.rates(key))  # one mask for all steps
         adapted = inner(lambda net: self.loss(net(support.x), support.y), self.net)
-        return Adapted(adapted.given(support.x))
+        return Adapted(adapted.given(support.x), net=adapted)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,13 +33,13 @@ from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
+from arml.core.learner import Adapted, Carried, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 
 DECAY, EPSILON = 0.999, 1e-8
 
 
-class SecondMoment(eqx.Module):
+class SecondMoment(Carried):
     """Adam's running mean of squared gradients, and the sum of the weights in it, so that
     `total / weight` is free of the bias of its start at zero."""
 
@@ -94,7 +94,8 @@ class Reptile(MetaLearner):
         return eqx.combine(part, rest), moment
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        return Adapted(self.descend(support, key)[0].given(support.x))
+        adapted = self.descend(support, key)[0]
+        return Adapted(adapted.given(support.x), net=adapted)
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """Half the squared distance to where the task led: its gradient is theta - theta'."""

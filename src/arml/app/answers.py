@@ -17,7 +17,6 @@ from arml.nn.prototypes import ClassMeans
 from arml.nn.relational import Relational
 from arml.predict.predictor import FewShotLearner, Predictor
 from arml.results.folder import RunError
-from arml.tasks.options import FunctionsOptions
 
 GRID = 48
 """Points a side of a fitted surface."""
@@ -31,8 +30,9 @@ def is_of_pictures(learner: FewShotLearner) -> bool:
 
 
 def is_of_functions(learner: FewShotLearner) -> bool:
-    """Whether it fits functions of two inputs."""
-    return isinstance(learner.portable.experiment.tasks, FunctionsOptions)
+    """Whether it fits functions of two inputs in a known range."""
+    known = learner.portable.experiment.tasks.span is not None
+    return known and learner.problem.features == (2,)
 
 
 def classified(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, Any]:
@@ -139,15 +139,14 @@ def grid(low: float, high: float) -> Float[np.ndarray, "n 2"]:
 
 def span(learner: FewShotLearner) -> tuple[float, float]:
     """The range of the inputs that the learner was trained on."""
-    tasks = learner.portable.experiment.tasks
-    assert isinstance(tasks, FunctionsOptions)
-    return tasks.low, tasks.high
+    span: tuple[float, float] | None = learner.portable.experiment.tasks.span
+    assert span is not None
+    return span
 
 
 def example_function(learner: FewShotLearner, seed: int) -> dict[str, Any]:
     """The support points of a task like those that the learner was trained on, and its family."""
     tasks = learner.portable.experiment.tasks
-    assert isinstance(tasks, FunctionsOptions)
     drawn = tasks.build(Path()).test  # drawn, not read: no split is there
     task = drawn.sample(jax.random.key(seed))
     points = np.concatenate([task.support.x, task.support.y], axis=1).astype(np.float64)

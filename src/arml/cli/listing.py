@@ -124,12 +124,8 @@ def selected(found: dict[str, list[dict[str, Any]]], what: str) -> dict[str, lis
 
 def _data(experiment: Any) -> str:
     """The data that a recipe's command needs."""
-    from arml.tasks.options import FoldersOptions
-    from arml.tasks.vectors import VectorsOptions
-
-    if isinstance(experiment.tasks, VectorsOptions):
-        return " --data FEATURES..."
-    return " --data FOLDER_OR_ZIP..." if isinstance(experiment.tasks, FoldersOptions) else ""
+    needs = getattr(experiment.tasks, "needs", "")
+    return f" {needs}" if needs else ""
 
 
 def _described(texts: dict[str, Any]) -> list[dict[str, Any]]:

@@ -19,7 +19,8 @@ class EvaluateOptions:
     """Score a run on new tasks: one score per task, its mean with the 95% interval, by family.
 
     The scores on test tasks with the training's inner steps are also written to DIR/result.json,
-    unless --against or --out is given. 4,000 tasks is what the published tables use.
+    and those of single tasks to DIR/scores.npz, unless --against or --out is given. --against reads
+    them instead of scoring the runs again. 4,000 tasks is what the published tables use.
     """
 
     folder: Positional[Path]
@@ -41,44 +42,44 @@ class EvaluateOptions:
 def evaluate_command(arguments: Sequence[str]) -> int:
     """Score a run on new tasks, by family; compare two runs task by task"""
     options: EvaluateOptions = parse(EvaluateOptions, arguments, prog="arml evaluate")
-    from arml.experiment.scoring import difference, score
+    from arml.experiment.scoring import evaluate_run, keep, kept
     from arml.report.tables import terminal_table
-    from arml.results.folder import write_json, write_result
+    from arml.results.folder import write_json
+    from arml.results.scores import compare
     from arml.training.devices import own_cores
 
     console = Console()
+    asked: dict[str, Any] = {"tasks": options.tasks, "split": options.split, "steps": options.steps}
+    scored = []
     with scoring() as watch:
-        scored = [
-            score(
-                folder,
-                tasks=options.tasks,
-                split=options.split,
-                steps=options.steps,
-                devices=own_cores(),
-                watch=watch,
-            )
-            for folder in (options.folder, options.against)
-            if folder is not None
-        ]
+        for folder in (options.folder, options.against):
+            if folder is None:
+                continue
+            # To compare, what was scored before is as good.
+            found = kept(folder, **asked) if options.against is not None else None
+            if found is None:
+                found = evaluate_run(folder, **asked, devices=own_cores(), watch=watch)
+            scored.append(found)
     result: dict[str, Any] = {**scored[0].result}
     if options.against is not None:
-        other = scored[1].result
+        other, gap = scored[1].result, compare(scored[0].scores, scored[1].scores)
         result["against"] = {
             **{key: other[key] for key in ("recipe", "seed", "steps", "score", "families")},
             "run": str(options.against),
-            "difference": difference(*scored),
+            "difference": {**gap.score, "p": gap.p, "families": gap.by_family()},
         }
     usual = options.split == "test" and options.steps is None and options.against is None
     out = options.out or (options.folder / "result.json" if usual else None)
-    if out is not None:
-        # Beside a file of the user's own, no other is wanted.
-        (write_result if out.parent == options.folder else write_json)(out, result)
+    if options.out is not None:
+        write_json(options.out, result)
+    elif usual:
+        keep(scored[0])
     if options.json:
         print_json(result)
         return 0
     console.print(terminal_table(_rows(scored)))
     if options.against is not None:
-        _print_difference(console, result["against"])
+        _print_difference(console, result["against"], result["metric"])
     if out is not None:
         say(console, f"written to {out}")
     return 0
@@ -96,15 +97,19 @@ def _rows(scored: Sequence[Any]) -> list[Any]:
     return [replace(row, recipe=f"{row.recipe}, {by}") for row, by in zip(rows, told, strict=True)]
 
 
-def _print_difference(console: Console, against: dict[str, Any]) -> None:
-    parts = {"all tasks": against["difference"], **against["difference"]["families"]}
-    table = Table(title=f"Difference from {against['run']} on the same tasks", title_style="bold")
+def _print_difference(console: Console, against: dict[str, Any], metric: str) -> None:
+    from arml.results.scores import said
+
+    found = against["difference"]
+    parts = {"all tasks": found, **found["families"]}
+    p = f", p = {found['p']:.2g}" if found["p"] is not None else ""
+    title = f"Difference from {against['run']} on the same tasks{p}"
+    table = Table(title=title, title_style="bold")
     for heading in ("", "difference ± 95%", "tasks"):
         table.add_column(heading, justify="right" if heading else "left")
     for name, part in parts.items():
-        mean, half = part["mean"], part["ci95"]
-        said = "not finite" if mean is None else f"{mean:+.4f} ± {half or 0:.4f}"
-        table.add_row(Text(name), said, f"{part['n']:,}")
+        shown = "not finite" if part["mean"] is None else said(metric, part, sign="+")
+        table.add_row(Text(name), shown, f"{part['n']:,}")
     console.print(table)
 
 

@@ -7,10 +7,12 @@ The shape vocabulary of the whole library: `tasks`, `support`, `query`, `ways` (
 
 import abc
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+
+from arml.core.identity import identity_of
 
 
 class Examples(NamedTuple):
@@ -67,7 +69,18 @@ class Problem:
 
 
 class TaskDistribution(eqx.Module):
-    """A distribution over tasks. Its arrays (pixels, say) are data, not parameters."""
+    """A distribution over tasks, which describes itself. Its arrays (pixels, say) are data, not
+    parameters.
+
+    A subclass gives `problem`, `families` (names, in the order of `Task.family`) and `sample`:
+
+        class Sines(arml.TaskDistribution):
+            problem = arml.Problem("regression", (1,), 1, shots=5, queries=10)
+            families = ("sine",)
+            highest: float = 3.0
+
+            def sample(self, key): ...
+    """
 
     families: eqx.AbstractVar[tuple[str, ...]]
     problem: eqx.AbstractVar[Problem]
@@ -75,3 +88,49 @@ class TaskDistribution(eqx.Module):
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray) -> Task:
         """Draw ONE task (no task axis). Pure and jittable; every task has the same shapes."""
+
+    def protocol(self) -> dict[str, Any]:
+        """Plain data that a table must say of these tasks, in its order."""
+        return protocol_of(self.problem)
+
+    def identity(self) -> str:
+        """The same text for two distributions exactly if they draw the same task from the same
+        key: only then may two scores be paired. By default it is a digest of the name of the class
+        and of all its fields."""
+        return identity_of(self)
+
+    def floor(self) -> float | None:
+        """The least expected score that any learner can have, where it is known."""
+        return None
+
+
+def protocol_of(problem: Problem) -> dict[str, Any]:
+    """What every table says of tasks: ways, shots, queries, and the size of pictures."""
+    ways = {"ways": problem.outputs} if problem.kind == "classification" else {}
+    pictures = {"size": problem.features[0]} if len(problem.features) == 3 else {}
+    return {**ways, "shots": problem.shots, "queries": problem.queries, **pictures}
+
+
+def in_words(protocol: dict[str, Any]) -> str:
+    """A protocol as one phrase: `5-way 1-shot, 15 queries, 28 px`.
+
+    Of other entries the name and the value are said (`noise 0.3`); the name alone where the value
+    is True, and nothing where it is False or None.
+    """
+    said = [
+        " ".join(f"{protocol[name]}-{one}" for name, one in _COUNTS.items() if name in protocol)
+    ]
+    for name, value in protocol.items():
+        if name in _COUNTS or value is None or value is False:
+            continue
+        shown = f"{value:g}" if isinstance(value, float) else str(value)
+        said.append(
+            name if value is True else
+            f"{shown} queries" if name == "queries" else
+            f"{shown} px" if name == "size" else
+            f"{name} {shown}"
+        )  # fmt: skip
+    return ", ".join(part for part in said if part)
+
+
+_COUNTS = {"ways": "way", "shots": "shot"}

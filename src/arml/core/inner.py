@@ -62,6 +62,9 @@ class GradientDescent(eqx.Module):
       `regression2d/arml`.
     - `remat`: recompute each step in the backward pass instead of storing it: memory of one step
       instead of all, for about one more forward pass.
+    - `transform`: an Optax transformation of the gradient, whose result `rate` multiplies, such as
+      `optax.trace(0.9)` (momentum) or `optax.scale_by_adam(eps_root=1e-8)`; none for plain descent.
+      The outer gradient goes through it: Adam's root needs `eps_root` for a derivative at zero.
     """
 
     rate: Any
@@ -70,12 +73,14 @@ class GradientDescent(eqx.Module):
     clip: float = eqx.field(static=True, default=0.0)
     bound: float = eqx.field(static=True, default=0.0)
     remat: bool = eqx.field(static=True, default=False)
+    transform: Any = eqx.field(static=True, default=None)
 
     def __call__(self, loss: Callable[[Any], Float[Array, ""]], start: Any) -> Any:
         """Descend on `loss(net)` from the network `start`; returns the adapted network."""
         part, rest = split(start)
 
-        def step(part: Any, rate: Any) -> Any:
+        def step(now: tuple[Any, Any], rate: Any) -> tuple[Any, Any]:
+            part, state = now
             gradient = jax.grad(lambda p: loss(join(p, rest)))(part)
             if self.first_order:
                 gradient = jax.lax.stop_gradient(gradient)
@@ -85,19 +90,24 @@ class GradientDescent(eqx.Module):
                 gradient = jax.tree.map(lambda g: factor * g, gradient)
             if self.bound:
                 gradient = jax.tree.map(lambda g: jnp.clip(g, -self.bound, self.bound), gradient)
+            if self.transform is not None:
+                gradient, state = self.transform.update(gradient, state, part)
             if isinstance(rate, float | int) or eqx.is_array(rate):
-                return jax.tree.map(lambda p, g: p - rate * g, part, gradient)
-            return jax.tree.map(lambda p, r, g: p - r * g, part, rate, gradient)
+                return jax.tree.map(lambda p, g: p - rate * g, part, gradient), state
+            return jax.tree.map(lambda p, r, g: p - r * g, part, rate, gradient), state
 
+        now = part, None if self.transform is None else self.transform.init(part)
         if self.remat:
             step = jax.checkpoint(step)
         if any(array.ndim > 2 for array in jax.tree.leaves(part)):
             # A step of convolutions takes long to compile, and a loop costs it nothing.
-            part, _ = jax.lax.scan(lambda p, _: (step(p, self.rate), None), part, length=self.steps)
+            now, _ = jax.lax.scan(
+                lambda now, _: (step(now, self.rate), None), now, length=self.steps
+            )
         else:
             for _ in range(self.steps):
-                part = step(part, self.rate)
-        return join(part, rest)
+                now = step(now, self.rate)
+        return join(now[0], rest)
 
 
 def with_steps(learner: Any, steps: int) -> Any:

@@ -5,10 +5,12 @@ task axis: the axis is added once, by the training step and by the evaluation.
 """
 
 import abc
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.core.episodes import Examples, Problem, Task
@@ -29,11 +31,13 @@ class Adapted(NamedTuple):
     """What a learner made of one support set.
 
     `predict` maps inputs `[m, *features]` to outputs `[m, outputs]`; `penalty` is added to the
-    outer loss (ARML's reconstruction losses).
+    outer loss (ARML's reconstruction losses); `net` is the network that was adapted, None for a
+    method that adapts none.
     """
 
     predict: Callable[[Float[Array, "m *features"]], Float[Array, "m outputs"]]
     penalty: Float[Array, ""] | float = 0.0
+    net: Network | None = None
 
 
 class MetaLearner(eqx.Module):
@@ -50,6 +54,9 @@ class MetaLearner(eqx.Module):
         adapted = self.adapt(task.support, key=key)
         return self.loss(adapted.predict(task.query.x), task.query.y) + adapted.penalty
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({parameters(self):,} parameters)"
+
     def embedding(self) -> Callable[[Array], Embedding] | None:
         """From a task's support inputs to the embedding of single inputs that all tasks share; None
         if each task adapts all weights. Novelty in classification is measured in it."""
@@ -59,6 +66,18 @@ class MetaLearner(eqx.Module):
         """From a support set to its code; None for a method without one. Novelty in regression is
         measured in it."""
         return None
+
+
+class Carried(eqx.Module):
+    """Arrays that a learner carries from step to step, and that are no parameters."""
+
+
+def parameters(learner: Any) -> int:
+    """How many numbers the outer loop learns."""
+    learned = eqx.filter(
+        learner, eqx.is_inexact_array, is_leaf=lambda node: isinstance(node, Carried)
+    )
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(learned))
 
 
 @runtime_checkable
@@ -130,7 +149,7 @@ class Conditioned(MetaLearner):
         code, penalty = self.encode(self.look(self.net, support))
         start = self.head(self.modulate(self.net, code), support)
         adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
-        return Adapted(adapted.given(support.x), penalty)
+        return Adapted(adapted.given(support.x), penalty, adapted)
 
     def embedding(self) -> Callable[[Array], Embedding] | None:
         """The encoder's, which does not depend on the support set."""

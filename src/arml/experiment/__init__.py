@@ -5,16 +5,12 @@ after evaluation, `result.json`. A step depends on the seed and its own number a
 run is the same run, bit for bit.
 """
 
-from arml.experiment.loaded import Portable, Trained, load, load_learner, problem_of
+from arml.experiment.building import build
+from arml.experiment.loaded import Portable, Run, load, problem_of
 from arml.experiment.options import Experiment, from_json, to_json
 from arml.experiment.parts import NETWORKS, PARTS, TASKS, register
-from arml.experiment.running import (
-    NotFiniteError,
-    Watch,
-    build,
-    fresh,
-    run,
-)
+from arml.experiment.running import Watch, fresh, run
+from arml.training.fit import NotFiniteError
 
 __all__ = [
     "NETWORKS",
@@ -23,13 +19,12 @@ __all__ = [
     "Experiment",
     "NotFiniteError",
     "Portable",
-    "Trained",
+    "Run",
     "Watch",
     "build",
     "fresh",
     "from_json",
     "load",
-    "load_learner",
     "problem_of",
     "register",
     "run",

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from arml.core.episodes import Examples
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import mse
-from arml.results.folder import FORMAT, summarise, write_json
+from arml.results.folder import FORMAT, write_json
 from arml.tasks.bayes import posterior
 from arml.tasks.functions import Functions, functions_2d
 from arml.training.evaluate import SEEDS, evaluate
@@ -110,7 +110,7 @@ def measure(options: Options) -> dict[str, Any]:
     begin = time.perf_counter()
     learner = BayesOptimal(tasks, options.draws)
     chunk = min(CHUNK, options.tasks)
-    scores = evaluate(learner, tasks, split="test", n=options.tasks, chunk=chunk)
+    scores = evaluate(learner, tasks, options.tasks, chunk=chunk, progress=False)
     seconds = time.perf_counter() - begin
     effective = np.asarray(eqx.filter_jit(effective_draws)(learner, jnp.arange(options.tasks)))
     own_draws = ((n, effective[scores.families == i]) for i, n in enumerate(tasks.families))
@@ -120,7 +120,7 @@ def measure(options: Options) -> dict[str, Any]:
         "seed": SEEDS["test"],
         "split": "test",
         "metric": "mse",
-        **summarise(*scores, tasks.families),
+        **scores.summary(),
         "inner_steps": 0,
         "protocol": (
             f"{options.shots}-shot, inputs U[{options.low:g}, {options.high:g}], "

@@ -1,37 +1,153 @@
-"""A run or a learner that is read from its folder."""
+"""A run folder, opened: its learner, tasks, metrics and scores."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from arml.core.episodes import Problem
+from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.core.novelty import Novelty
 from arml.experiment.folder import differences
 from arml.experiment.options import Experiment, from_json
-from arml.experiment.running import like_of
-from arml.results.folder import RunError, read_config
+from arml.experiment.running import like
+from arml.results.folder import Result, RunError, read_config, read_metrics, read_result
+from arml.results.scores import Scores, read_scores
 from arml.tasks.options import Splits
 from arml.training import checkpoint
-from arml.training.evaluate import Split
+from arml.training.step import TrainState
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A run, loaded for use."""
+class Run:
+    """A run folder, opened at its newest checkpoint. What it holds is read when it is asked for.
 
-    experiment: Experiment
-    learner: MetaLearner
-    splits: Splits
-    step: int
-    seconds: float
-    made: dict[str, Any] | None = None
-    """Commit, versions and device of the training; None for a run of before they were noted."""
+        run = arml.Run("runs/maml")
+        run.learner; run.tasks("test"); run.metrics; run.scores
 
-    def tasks(self, split: Split) -> Any:
-        """The task distribution of a split."""
-        return getattr(self.splits, split)
+    **Raises** `RunError` in one line if the folder is no run, has no checkpoint, or is damaged.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self.config: Mapping[str, Any] = read_config(self.folder)
+        where = str(self.folder / "config.json")
+        self.experiment: Experiment = from_json(self.config.get("experiment"), where)
+        saved = checkpoint.latest(self.folder / "checkpoints")
+        if saved is None:
+            raise RunError(
+                f"expected a checkpoint in {folder}, found none: `arml train` with this folder "
+                "makes one"
+            )
+        self.step: int = saved
+        """The outer step of the checkpoint."""
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The kind of tasks that it was trained on."""
+        stated = self.config.get("problem")
+        # An older run needs its data for it.
+        return problem_of(stated) if isinstance(stated, dict) else self.splits.train.problem
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The families of its tasks."""
+        stated = self.config.get("families")
+        return tuple(stated) if isinstance(stated, list) else self.splits.train.families
+
+    @cached_property
+    def _restored(self) -> Any:
+        blank = like(self.experiment, self.problem)
+        return checkpoint.restore(self.folder / "checkpoints", self.step, blank)
+
+    @property
+    def learner(self) -> MetaLearner:
+        """The trained learner. Its data may be gone."""
+        learner: MetaLearner = self.state.learner
+        return learner
+
+    @property
+    def state(self) -> TrainState:
+        """The learner, the state of the outer optimiser, and the step."""
+        state: TrainState = self._restored.state
+        return state
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that the training has taken."""
+        return float(self._restored.seconds)
+
+    @cached_property
+    def splits(self) -> Splits:
+        """The tasks of all splits; it reads the data.
+
+        **Raises** `RunError` if the data has changed.
+        """
+        splits: Splits = self.experiment.tasks.build(self.folder / "split.json")
+        changed = differences(self.config.get("sources"), splits.sources, "data")
+        if changed:
+            raise RunError(f"{self.folder}: the data has changed: {'; '.join(changed)}; restore it")
+        return splits
+
+    def tasks(self, split: str = "test") -> TaskDistribution:
+        """The task distribution of a split: train, validation or test."""
+        tasks: TaskDistribution = getattr(self.splits, split)
+        return tasks
+
+    @property
+    def made(self) -> dict[str, Any] | None:
+        """Commit, versions and device of the training; None for a run of before they were noted."""
+        made = self.config.get("made")
+        return made if isinstance(made, dict) else None
+
+    @property
+    def inputs(self) -> dict[str, Any] | None:
+        """The frozen model that made its inputs of pictures, if one did."""
+        inputs: dict[str, Any] | None = self.config.get("inputs")
+        return inputs
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The records of its training in order: `step` and `loss`, or `step` and `validation`."""
+        return read_metrics(self.folder / "metrics.jsonl")
+
+    @property
+    def result(self) -> Result | None:
+        """What `arml evaluate` found; None before it."""
+        path = self.folder / "result.json"
+        return read_result(path) if path.exists() else None
+
+    @property
+    def scores(self) -> Scores | None:
+        """The score of each task that `arml evaluate` found; None before it."""
+        path, result = self.folder / "scores.npz", self.result
+        if result is None or not path.exists():
+            return None
+        found = read_scores(path)
+        # Older files leave to the result what they are of.
+        return dataclasses.replace(
+            found,
+            names=found.names or tuple(result["families"]),
+            metric=found.metric or result["metric"],
+            split=found.split or result["split"],
+            inner_steps=result["inner_steps"] if found.inner_steps is None else found.inner_steps,
+            step=result["steps"] if found.step is None else found.step,
+        )
+
+    def portable(self) -> "Portable":
+        """The learner with what it needs to be used elsewhere."""
+        return Portable(
+            self.experiment,
+            self.learner,
+            self.problem,
+            self.families,
+            inputs=self.inputs,
+            trained={"step": self.step, **(self.made or {})},
+        )
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}: {self.experiment.recipe}, step {self.step:,})"
 
 
 @dataclass(frozen=True)
@@ -52,61 +168,16 @@ class Portable:
     """How far a task may be from what meta-training saw; None where it has not been measured."""
 
 
-def load_learner(folder: Path | str) -> Portable:
-    """The learner of a run folder at its newest checkpoint; the data may be gone.
-
-    **Raises** `RunError` as `load` does.
-    """
-    folder = Path(folder)
-    config, experiment, saved = _opened(folder)
-    if not isinstance(config.get("problem"), dict):  # an older run, which needs its data for it
-        run = load(folder)
-        tasks = run.splits.train
-        return Portable(run.experiment, run.learner, tasks.problem, tasks.families)
-    problem = problem_of(config["problem"])
-    now = checkpoint.restore(folder / "checkpoints", saved, like_of(experiment, problem))
-    made = config.get("made")
-    return Portable(
-        experiment,
-        now.state.learner,
-        problem,
-        tuple(config["families"]),
-        inputs=config.get("inputs"),
-        trained={"step": saved, **(made if isinstance(made, dict) else {})},
-    )
-
-
 def problem_of(value: Mapping[str, Any]) -> Problem:
     """The problem that JSON holds."""
     return Problem(**{**value, "features": tuple(value["features"])})
 
 
-def _opened(folder: Path) -> tuple[Mapping[str, Any], Experiment, int]:
-    """The configuration of a run, its experiment, and the step of its newest checkpoint."""
-    config = read_config(folder)
-    experiment = from_json(config.get("experiment"), str(folder / "config.json"))
-    saved = checkpoint.latest(folder / "checkpoints")
-    if saved is None:
-        raise RunError(
-            f"expected a checkpoint in {folder}, found none: `arml train` with this folder makes "
-            "one"
-        )
-    return config, experiment, saved
+def load(folder: Path | str) -> Run:
+    """A run with its learner and its data, which are read at once.
 
-
-def load(folder: Path | str) -> Trained:
-    """The learner of a run folder at its newest checkpoint.
-
-    **Raises** `RunError` if the folder is no run, has no checkpoint, is damaged, or its data has
-    changed.
+    **Raises** `RunError` as `Run` does, and if its data has changed.
     """
-    folder = Path(folder)
-    config, experiment, saved = _opened(folder)
-    splits: Splits = experiment.tasks.build(folder / "split.json")
-    changed = differences(config.get("sources"), splits.sources, "data")
-    if changed:
-        raise RunError(f"{folder}: the data has changed: {'; '.join(changed)}; restore it")
-    blank = like_of(experiment, splits.train.problem)
-    now = checkpoint.restore(folder / "checkpoints", saved, blank)
-    made = config.get("made") if isinstance(config.get("made"), dict) else None
-    return Trained(experiment, now.state.learner, splits, saved, float(now.seconds), made)
+    run = Run(folder)
+    _ = run.splits, run.learner
+    return run

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin
@@ -12,12 +11,10 @@ from arml.algorithms.maml import MAMLOptions
 from arml.core.checks import at_least
 from arml.core.learner import MethodOptions, NetworkOptions
 from arml.core.plugins import Source
-from arml.datasets.vectors import STARTER
 from arml.experiment.parts import PARTS
 from arml.nn.networks import MLPOptions
 from arml.results.folder import RunError
 from arml.tasks.options import FunctionsOptions
-from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
 
 
@@ -74,15 +71,8 @@ class Experiment:
 
 def absolute(experiment: Experiment) -> Experiment:
     """Data by absolute paths, so that the run can be used from any folder."""
-    data = getattr(experiment.tasks, "data", None)
-    if not data:
-        return experiment
-    # The word for the package's own pictures is no path.
-    words = (STARTER,) if isinstance(experiment.tasks, VectorsOptions) else ()
-    paths = tuple(
-        path if path in words else os.path.abspath(os.path.expanduser(path)) for path in data
-    )
-    return dataclasses.replace(experiment, tasks=dataclasses.replace(experiment.tasks, data=paths))
+    own = getattr(experiment.tasks, "absolute", None)
+    return experiment if own is None else dataclasses.replace(experiment, tasks=own())
 
 
 def to_json(experiment: Experiment) -> dict[str, Any]:

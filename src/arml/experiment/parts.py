@@ -12,6 +12,7 @@ from arml.core.registry import Entry, Registry
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.conflict import ConflictOptions
 from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
+from arml.tasks.own import OwnOptions
 from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
 
@@ -55,6 +56,7 @@ TASKS: Registry[TaskFamily] = Registry(
         _tasks("starter-conflict", ConflictOptions, CONFLICT),
         _tasks("prepared", StoreOptions, BENCHMARK),
         _tasks("vectors", VectorsOptions, VECTORS),
+        _tasks("own", OwnOptions, REGRESSION),
     ],
 )
 NETWORKS: Registry[Entry] = Registry(

@@ -7,6 +7,7 @@ from its support set alone. A method that is not above it has learned nothing of
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,15 +18,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.core.episodes import Examples
+from arml.core.episodes import Examples, TaskDistribution
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import cross_entropy
 from arml.experiment.options import Experiment
 from arml.experiment.running import fresh
-from arml.results.intervals import summarise
 from arml.tasks.options import Progress
 from arml.training.evaluate import evaluate
-from arml.training.step import TrainState, make_interval, make_step
+from arml.training.fit import intervals
+from arml.training.options import FitOptions
+from arml.training.step import TrainState
 
 FLOOR = "logistic regression on the inputs"
 TASKS = 60
@@ -101,8 +103,9 @@ def race(
     places: list[Place] = []
 
     def scored(name: str, learner: MetaLearner, steps: int, took: float) -> None:
-        found = evaluate(learner, splits.validation, split="validation", n=tasks, chunk=chunk)
-        score = summarise(*found, splits.validation.families)["score"]
+        score = evaluate(
+            learner, splits, tasks, split="validation", chunk=chunk, progress=False
+        ).score
         places.append(Place(name, score["mean"] or 0.0, score["ci95"] or 0.0, steps, took))
         said(places[-1])
 
@@ -114,27 +117,22 @@ def race(
 
 
 def trained(
-    experiment: Experiment, tasks: object, *, seconds: float, least: int
+    experiment: Experiment, tasks: TaskDistribution, *, seconds: float, least: int
 ) -> tuple[TrainState, float]:
     """The experiment after about `seconds` of training, and how long that took; what compilation
     takes does not count."""
     # With a constant rate: nobody knows how many steps fit in.
     outer = replace(experiment.outer, schedule="constant", warmup=0)
-    state = fresh(replace(experiment, outer=outer), tasks.problem).state  # type: ignore[attr-defined]
-    step = make_step(
-        outer.build(experiment.steps),
-        batch=experiment.batch,
-        chunk=min(experiment.chunk, experiment.batch),
-        key=jax.random.key(experiment.seed),
-    )
-    interval = make_interval(step, steps=1, scan=False)
-    begun = time.monotonic()
+    state = fresh(replace(experiment, outer=outer), tasks.problem).state
     most = min(experiment.steps, max(least, experiment.steps // 10))
-    for done in range(most):
-        if done >= least and time.monotonic() - begun > seconds:
-            break
-        state, record = interval(tasks, state)  # type: ignore[arg-type]
-        record.loss.block_until_ready()
-        if done == 0:
-            begun = time.monotonic()
-    return state, time.monotonic() - begun
+    options = replace(FitOptions.of(experiment), outer=outer, steps=most, interval=1, scan=False)
+    begun = now = time.monotonic()
+    loop = intervals(options, state, tasks, None, key=jax.random.key(experiment.seed))
+    with closing(loop):
+        for moment in loop:
+            state, now = moment.state, time.monotonic()
+            if moment.step == 1:
+                begun = now
+            if moment.step >= least and now - begun > seconds:
+                break
+    return state, now - begun

@@ -191,21 +191,24 @@ OWN: dict[str, Setting] = {
 def setting_of(family: TaskFamily) -> Setting:
     """The setting of registered tasks: that of 2-D regression, of the package's pictures or of
     frozen features, whichever has problems of its kind."""
-    problem, tasks = family.problem, family.options_class()
-    if problem.kind == "regression":
-        shared = replace(
-            regression2d(family.name),
-            tasks=tasks,
-            network=MLPOptions(init="he"),
-            outer=OuterOptions(clip=10.0),
-        )
-    elif len(problem.features) == 3:
-        shared = small_images(family.name, tasks)
-    else:
-        shared = features(family.name, tasks)
+    made = setting_for(family.problem, family.name, family.options_class())
+    shared = made.shared
     if family.network:
         shared = replace(shared, network=NETWORKS.known(family.network).options_class())
-    return Setting(problem, family.about.rstrip("."), shared, _of_problem(problem))
+    return made._replace(description=family.about.rstrip("."), shared=shared)
+
+
+def setting_for(problem: Problem, name: str = "own", tasks: Any = None) -> Setting:
+    """The setting of any tasks with this problem."""
+    if problem.kind == "regression":
+        shared = replace(
+            regression2d(name), network=MLPOptions(init="he"), outer=OuterOptions(clip=10.0)
+        )
+    elif len(problem.features) == 3:
+        shared = small_images(name, None)
+    else:
+        shared = features(name, None)
+    return Setting(problem, name, replace(shared, tasks=tasks), _of_problem(problem))
 
 
 class Problems(Mapping[str, Setting]):

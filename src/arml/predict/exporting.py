@@ -4,8 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from arml.core.calibration import temperature
-from arml.experiment import Portable, Trained, load_learner
-from arml.experiment import load as load_run
+from arml.experiment import Portable, Run
 from arml.predict.embedding import measured_novelty
 from arml.predict.inference import inductive
 from arml.predict.sharing import write_learner
@@ -18,14 +17,15 @@ def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portab
 
     **Raises** `RunError` for a folder that is no run, or if it cannot be written.
     """
-    portable = load_learner(run)
+    opened = Run(run)
+    portable = opened.portable()
     if tasks:
-        portable = _measured(portable, load_run(run), tasks)
+        portable = _measured(portable, opened, tasks)
     write_learner(portable, folder)
     return portable
 
 
-def _measured(portable: Portable, run: Trained, tasks: int) -> Portable:
+def _measured(portable: Portable, run: Run, tasks: int) -> Portable:
     learner, chunk = inductive(portable.learner), portable.experiment.chunk
     train, validation = run.splits.train, run.splits.validation
     best = portable.temperature

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Conditioned
-from arml.experiment import Portable, load_learner
+from arml.experiment import Portable, Run
 from arml.nn.relational import Relational, Trace
 from arml.predict.classes import for_classes, grouped_function
 from arml.predict.inference import (
@@ -274,7 +274,7 @@ def load(path: Path | str) -> FewShotLearner:
     path, _ = locate(path)
     if (path / WEIGHTS).exists():
         return FewShotLearner(read_learner(path)[0])
-    return FewShotLearner(load_learner(path))
+    return FewShotLearner(Run(path).portable())
 
 
 def load_predictor(folder: Path | str) -> Predictor:

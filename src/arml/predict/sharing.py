@@ -23,7 +23,8 @@ import numpy as np
 
 from arml.core.learner import MetaLearner
 from arml.core.novelty import Novelty
-from arml.experiment import Portable, build, from_json, problem_of, to_json
+from arml.experiment import Portable, from_json, problem_of, to_json
+from arml.experiment.building import initial
 from arml.results.files import RunError, checksum, read_json, write_bytes, write_json
 from arml.training.checkpoint import is_array, named
 from arml.training.provenance import provenance
@@ -134,7 +135,7 @@ def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
     experiment = from_json(content["experiment"], str(folder / CONFIG))
     problem = problem_of(content["problem"])
     arrays = read_arrays(folder / WEIGHTS, content["weights_sha256"])
-    blank = eqx.filter_eval_shape(build, experiment, problem)
+    blank = eqx.filter_eval_shape(initial, experiment, problem)
     learner = _filled(blank, arrays, folder)
     families = tuple(content["families"])
     portable = Portable(

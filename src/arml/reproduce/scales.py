@@ -6,7 +6,6 @@ from typing import Any
 
 from arml.experiment import Experiment
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.tasks.options import FunctionsOptions
 
 Budget = Callable[[Experiment, bool], Experiment]
 
@@ -46,7 +45,7 @@ def whole(experiment: Experiment, side: bool) -> Experiment:
 def hours(experiment: Experiment, side: bool) -> Experiment:
     """Main tables of 2-D regression in full, side tables in a seventh of it; images briefly, with
     as many steps for every method: 400 at one shot, and 200 at more, whose steps take longer."""
-    if isinstance(experiment.tasks, FunctionsOptions):
+    if experiment.tasks.metric == "mse":
         return replace(experiment, steps=10_000) if side else experiment
     steps = 400 if experiment.tasks.shots == 1 else 200
     return replace(

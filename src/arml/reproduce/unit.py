@@ -10,7 +10,7 @@ from typing import Any
 
 from arml.experiment import from_json, run
 from arml.experiment.folder import check_claim
-from arml.experiment.scoring import same_tasks, score
+from arml.experiment.scoring import evaluate_run
 from arml.explain import explain
 from arml.reproduce.plan import is_done, is_scored, suffix
 from arml.reproduce.variants import VARIANTS
@@ -95,8 +95,8 @@ def _score(unit: Mapping[str, Any], out: Path, watch: Watch, stop: Callable[[], 
     for scored in unit["scored"]:
         if is_scored(unit, scored, out):
             continue
-        found = score(folder, tasks=unit["tasks"], change=VARIANTS[scored], watch=watched)
+        found = evaluate_run(folder, tasks=unit["tasks"], change=VARIANTS[scored], watch=watched)
         end = suffix(scored)
-        write_scores(folder / f"scores{end}.npz", *found.scores, same_tasks(found))
+        write_scores(folder / f"scores{end}.npz", found.scores)
         # Last: a result says that the scores are there.
         write_result(folder / f"result{end}.json", found.result)

@@ -6,14 +6,10 @@ program can read; a number that is not finite is `null`, which the tables show a
 the curves as a gap. Nothing here needs JAX, so that a report is quick to make.
 """
 
-import io
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
-
-import numpy as np
 
 from arml.results.files import (
     RunError,
@@ -27,6 +23,7 @@ from arml.results.files import (
 )
 from arml.results.intervals import Score, paired, summarise
 from arml.results.manifest import check_sealed, sealed
+from arml.results.scores import Scores, read_scores, write_scores
 
 __all__ = [
     "FORMAT",
@@ -35,6 +32,7 @@ __all__ = [
     "Run",
     "RunError",
     "Score",
+    "TaskScores",
     "append_metric",
     "load_run",
     "paired",
@@ -52,6 +50,9 @@ __all__ = [
     "write_scores",
     "write_text",
 ]
+
+TaskScores = Scores
+"""The name of `Scores` up to version 0.1."""
 
 FORMAT = 1
 """The version of the run folder that this library writes and reads."""
@@ -198,38 +199,6 @@ def write_result(path: Path | str, result: Mapping[str, Any]) -> None:
     """Write a `result.json`, and its digest in the folder's manifest."""
     with sealed(Path(path)):
         write_json(path, result)
-
-
-class TaskScores(NamedTuple):
-    """One score per task, the index of the task's family, and which tasks they are."""
-
-    values: np.ndarray
-    families: np.ndarray
-    tasks: str
-    """The same for scores that are paired."""
-
-
-def write_scores(path: Path | str, values: np.ndarray, families: np.ndarray, tasks: str) -> None:
-    """Write the scores of single tasks as a compressed NumPy archive, atomically."""
-    buffer = io.BytesIO()
-    scores, own = np.asarray(values, np.float32), np.asarray(families, np.uint8)
-    np.savez_compressed(buffer, values=scores, families=own, tasks=np.array(tasks))
-    with sealed(Path(path)):
-        write_bytes(path, buffer.getvalue())
-
-
-def read_scores(path: Path | str) -> TaskScores:
-    """Read what `write_scores` wrote.
-
-    **Raises:** `RunError` if it is absent or damaged.
-    """
-    check_sealed(path)
-    try:
-        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
-            return TaskScores(found["values"], found["families"], str(found["tasks"]))
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        found = f"expected the scores of single tasks in {path}, got none or damaged ones ({error})"
-        raise RunError(f"{found}; score the run again") from error
 
 
 def read_config(folder: Path | str) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from arml.core.episodes import Problem
 from arml.datasets.folders import ImageFamily
 from arml.datasets.splits import PARTS, Split
 from arml.datasets.starter import SIZE, load_starter
-from arml.tasks.options import Progress, Splits, check_episodes, ways_of
+from arml.tasks.options import Progress, Splits
 from arml.tasks.questions import QuestionEpisodes, Source, styles_of
+from arml.tasks.shape import EpisodeOptions
 
 QUESTIONS: dict[str, tuple[str, bool, bool]] = {
     f"{name}-{question}": (name, texture, style)
@@ -27,18 +28,12 @@ QUESTIONS: dict[str, tuple[str, bool, bool]] = {
 
 
 @dataclass(frozen=True)
-class ConflictOptions:
+class ConflictOptions(EpisodeOptions):
     """Image episodes from the starter pictures under conflicting questions: what is shown, or in
     which style."""
 
     shots: int = 5
     """Support images a class."""
-    ways: int = 5
-    """Classes of a task."""
-    train_ways: int = 0
-    """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
-    queries: int = 15
-    """Query images a class."""
     families: tuple[str, ...] = ()
     """The families that tasks are drawn from; none for all six."""
 
@@ -51,23 +46,25 @@ class ConflictOptions:
         """The tasks of the published split: nothing is written."""
         self.check()
         pictures, parts = load_starter()
+        sources = {family.name: family.digest for family in pictures}
         train, validation, test = (
             question_episodes(
                 pictures,
                 parts,
                 part=part,
                 names=self.families or tuple(QUESTIONS),
-                ways=ways_of(self, part),
+                ways=self.ways_of(part),
                 shots=self.shots,
                 queries=self.queries,
+                stated=self.stated(sources),
             )
             for part in PARTS
         )
-        return Splits(train, validation, test, {family.name: family.digest for family in pictures})
+        return Splits(train, validation, test, sources)
 
     def check(self) -> None:
         """Raise `ValueError` for options that are out of range, before any data is read."""
-        check_episodes(self)
+        super().check()
         for name in self.families:
             if name not in QUESTIONS:
                 raise ValueError(
@@ -88,8 +85,10 @@ def question_episodes(
     ways: int,
     shots: int,
     queries: int,
+    stated: str = "",
 ) -> QuestionEpisodes:
-    """Tasks of the families `names` (keys of `QUESTIONS`) over one part of the classes.
+    """Tasks of the families `names` (keys of `QUESTIONS`) over one part of the classes. `stated` is
+    that of `Episodes`.
 
     **Raises** `ValueError` in one line where the pictures or classes of a part are too few.
     """
@@ -118,6 +117,7 @@ def question_episodes(
             "the ways"
         )
     return QuestionEpisodes(
+        stated=stated,
         families=names,
         problem=Problem("classification", (SIZE, SIZE, 3), ways, shots, queries, sum(numbers)),
         each=each,

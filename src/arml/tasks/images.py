@@ -7,7 +7,7 @@ classes or families there are.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, Int, PRNGKeyArray, UInt8
 
-from arml.core.episodes import Examples, Problem, Task, TaskDistribution
+from arml.core.episodes import Examples, Problem, Task, TaskDistribution, protocol_of
 from arml.datasets.folders import ImageFamily
 from arml.datasets.splits import check_split
 
@@ -39,7 +39,20 @@ def distinct(
     return jax.lax.fori_loop(0, number - 1, push, code)
 
 
-class ImageEpisodes(TaskDistribution):
+class Episodes(TaskDistribution):
+    """Episodes that know which pictures they are of.
+
+    `stated` is the text of their identity, from the options and the digests of the data; without
+    it, the identity is a digest of all their arrays.
+    """
+
+    stated: eqx.AbstractVar[str]
+
+    def identity(self) -> str:
+        return self.stated or super().identity()
+
+
+class ImageEpisodes(Episodes):
     """`ways`-way, `shots`-shot tasks over one or more families of images.
 
     `x` is float32 `[n, size, size, 3]` in [0, 1], or `[n, features]` for frozen features; `y` is
@@ -50,6 +63,9 @@ class ImageEpisodes(TaskDistribution):
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
+    stated: str = eqx.field(static=True)
+    size: int | None = eqx.field(static=True)
+    """Pixels a side of the pictures that frozen features were made of; None for pictures."""
     pixels: UInt8[Array, "n size size 3"] | Float[Array, "n features"]
     first: Int[Array, " classes"]
     """Index of each class's first image in `pixels`."""
@@ -59,6 +75,10 @@ class ImageEpisodes(TaskDistribution):
     """Index of each family's first class in `first` and `count`."""
     classes: Int[Array, " families"]
     """Classes of each family."""
+
+    def protocol(self) -> dict[str, Any]:
+        size = {} if self.size is None else {"size": self.size}
+        return {**protocol_of(self.problem), **size}
 
     def sample(self, key: PRNGKeyArray) -> Task:
         drawn = draw(self.classes, self.first_class, self.count, self.first, self.problem, key=key)
@@ -117,18 +137,24 @@ def image_episodes(
     ways: int,
     shots: int,
     queries: int,
+    stated: str = "",
+    size: int | None = None,
 ) -> ImageEpisodes:
     """Episodes over one `part` of each family's split: `train`, `validation` or `test`.
 
-    The pixels of that part are put on the device. Raises `ValueError` as `tabulate` does.
+    The pixels of that part are put on the device. `stated` and `size` are those of
+    `ImageEpisodes`.
+    Raises `ValueError` as `tabulate` does.
     """
     table = tabulate(families, split, part=part, ways=ways, shots=shots, queries=queries)
-    return on_the_device(table)
+    return on_the_device(table, stated=stated, size=size)
 
 
-def on_the_device(table: "Table") -> ImageEpisodes:
+def on_the_device(table: "Table", *, stated: str = "", size: int | None = None) -> ImageEpisodes:
     """Episodes over the images of a table, which are put on the device."""
     return ImageEpisodes(
+        stated=stated,
+        size=size,
         families=table.families,
         problem=table.problem,
         pixels=jnp.asarray(np.concatenate(table.pieces)),

@@ -1,28 +1,24 @@
 """The task distributions as data: what a configuration file holds, and how it becomes tasks."""
 
 import os
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
-from arml.core.checks import at_least
+from arml.core.adopted import as_tasks
 from arml.core.episodes import TaskDistribution
 from arml.datasets.folders import load_families
-from arml.datasets.splits import (
-    PARTS,
-    part_sizes,
-    read_split,
-    split_classes,
-    write_split,
-)
+from arml.datasets.splits import PARTS, read_split, split_classes, write_split
 from arml.datasets.starter import SIZE, load_starter
 from arml.datasets.store import Store, open_store, place, verify
+from arml.results.files import read_json
 from arml.tasks.functions import functions_2d
-from arml.tasks.images import image_episodes, on_the_device, tabulate
+from arml.tasks.images import ImageEpisodes, image_episodes, on_the_device, tabulate
+from arml.tasks.shape import DataOptions, EpisodeOptions, TaskOptions
 from arml.tasks.stream import streamed_episodes
 
 Progress = Callable[[str, int, int], None]
@@ -42,9 +38,27 @@ class Splits(NamedTuple):
     """The digest of each source of these pictures."""
 
 
+def splits_of(tasks: Any) -> Splits:
+    """Task distributions of the three splits, from one that serves all three (they differ by their
+    keys), from `Splits`, or from the options of a recipe's tasks.
+
+    **Raises** `ValueError` in one line for another object.
+    """
+    if isinstance(tasks, Splits):
+        train, validation, test = (as_tasks(part) for part in tasks[:3])
+        return tasks._replace(train=train, validation=validation, test=test)
+    if not hasattr(tasks, "sample") and hasattr(tasks, "build"):
+        with tempfile.TemporaryDirectory() as folder:
+            return splits_of(tasks.build(Path(folder) / "split.json"))
+    one = as_tasks(tasks)
+    return Splits(one, one, one, {})
+
+
 @dataclass(frozen=True)
-class FunctionsOptions:
+class FunctionsOptions(TaskOptions):
     """The six families of 2-D functions."""
+
+    metric: ClassVar[str] = "mse"
 
     shots: int = 10
     """Support points of a task."""
@@ -68,6 +82,11 @@ class FunctionsOptions:
         """Refuse options that mean nothing."""
         self._tasks()
 
+    @property
+    def span(self) -> tuple[float, float]:
+        """The range of both inputs."""
+        return self.low, self.high
+
     def _tasks(self) -> TaskDistribution:
         return functions_2d(
             shots=self.shots,
@@ -80,19 +99,13 @@ class FunctionsOptions:
 
 
 @dataclass(frozen=True)
-class FoldersOptions:
+class FoldersOptions(EpisodeOptions, DataOptions):
     """Image episodes from folders or zips with one folder a class; each source is a family."""
+
+    needs: ClassVar[str] = "--data FOLDER_OR_ZIP..."
 
     data: tuple[str, ...] = ()
     """Folders or zip files, one family each."""
-    shots: int = 1
-    """Support images a class."""
-    ways: int = 5
-    """Classes of a task."""
-    train_ways: int = 0
-    """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
-    queries: int = 15
-    """Query images a class."""
     size: int = 28
     """Images become size x size pixels."""
     split_seed: int = 0
@@ -106,7 +119,7 @@ class FoldersOptions:
             self.data,
             size=self.size,
             least=self.shots + self.queries,
-            check=partial(check_classes, self),
+            check=self.check_classes,
             progress=progress,
         )
         known = split.exists()
@@ -117,21 +130,23 @@ class FoldersOptions:
                 f.name: split_classes(f, seed=self.split_seed, least=self.ways) for f in families
             }
 
-        def episodes(part: str) -> TaskDistribution:
+        def episodes(part: str) -> ImageEpisodes:
             return image_episodes(
                 families,
                 parts,
                 part=part,
-                ways=ways_of(self, part),
+                ways=self.ways_of(part),
                 shots=self.shots,
                 queries=self.queries,
             )
 
-        train, validation, test = (episodes(part) for part in ("train", "validation", "test"))
+        every = {part: episodes(part) for part in PARTS}
         if not known:
             # Last, so that options which are refused leave no split for the next run to find.
             write_split(split, families, seed=self.split_seed, least=self.ways)
         sources = {family.name: family.digest for family in families}
+        stated = self.stated(sources, read_json(split))
+        train, validation, test = (replace(every[part], stated=stated) for part in PARTS)
         return Splits(train, validation, test, sources)
 
     def check(self) -> None:
@@ -143,23 +158,25 @@ class FoldersOptions:
             )
         if self.size < 16:
             raise ValueError(f"size must be at least 16 px, got {self.size}: raise --size")
-        check_episodes(self)
+        super().check()
+
+    def absolute(self) -> "FoldersOptions":
+        return replace(self, data=tuple(map(absolute_path, self.data)))
 
 
 @dataclass(frozen=True)
-class StoreOptions:
+class _Stored:
+    """Makes `store` the first of the options."""
+
+    store: str = ""
+
+
+@dataclass(frozen=True)
+class StoreOptions(EpisodeOptions, _Stored):
     """Image episodes from a data set that `arml data prepare` made."""
 
     store: str = ""
     """Name of the data set, or folder of its store."""
-    shots: int = 1
-    """Support images a class."""
-    ways: int = 5
-    """Classes of a task."""
-    train_ways: int = 0
-    """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
-    queries: int = 15
-    """Query images a class."""
     size: int = 84
     """Pixels a side that the store must have."""
 
@@ -179,19 +196,21 @@ class StoreOptions:
         if on_device:
             # All of it is read in any case.
             verify(store, progress)
-        train, validation, test = (self._episodes(store, part, on_device) for part in PARTS)
-        return Splits(train, validation, test, store.digests())
+        digests = store.digests()
+        stated = self.stated(digests)
+        train, validation, test = (self._episodes(store, p, on_device, stated) for p in PARTS)
+        return Splits(train, validation, test, digests)
 
-    def _episodes(self, store: Store, part: str, on_device: bool) -> TaskDistribution:
+    def _episodes(self, store: Store, part: str, on_device: bool, stated: str) -> TaskDistribution:
         families = store.part(part)
         split = {f.name: {p: f.classes if p == part else () for p in PARTS} for f in families}
-        ways = ways_of(self, part)
+        ways = self.ways_of(part)
         table = tabulate(
             families, split, part=part, ways=ways, shots=self.shots, queries=self.queries
         )
         if on_device:
-            return on_the_device(table)
-        return streamed_episodes(table, [family.images for family in families])
+            return on_the_device(table, stated=stated)
+        return streamed_episodes(table, [family.images for family in families], stated=stated)
 
     def check(self) -> None:
         """Refuse options that mean nothing, before any data is read."""
@@ -199,21 +218,13 @@ class StoreOptions:
             raise ValueError(
                 "expected a prepared data set, got none: give --store NAME, see `arml data list`"
             )
-        check_episodes(self)
+        super().check()
 
 
 @dataclass(frozen=True)
-class StarterOptions:
+class StarterOptions(EpisodeOptions):
     """Image episodes from the pictures that the package carries: glyphs, icons and textures."""
 
-    shots: int = 1
-    """Support images a class."""
-    ways: int = 5
-    """Classes of a task."""
-    train_ways: int = 0
-    """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
-    queries: int = 15
-    """Query images a class."""
     art: bool = False
     """Each family also through the blur and the pencil filter: nine families, not three."""
 
@@ -226,51 +237,27 @@ class StarterOptions:
         """The tasks of the published split: nothing is written."""
         self.check()
         families, parts = load_starter(art=self.art)
+        sources = {family.name: family.digest for family in families}
+        stated = self.stated(sources)
 
         def episodes(part: str) -> TaskDistribution:
             return image_episodes(
                 families,
                 parts,
                 part=part,
-                ways=ways_of(self, part),
+                ways=self.ways_of(part),
                 shots=self.shots,
                 queries=self.queries,
+                stated=stated,
             )
 
         train, validation, test = (episodes(part) for part in PARTS)
-        return Splits(train, validation, test, {family.name: family.digest for family in families})
-
-    def check(self) -> None:
-        """Refuse options that mean nothing, before any data is read."""
-        check_episodes(self)
+        return Splits(train, validation, test, sources)
 
 
-def ways_of(options: Any, part: str) -> int:
-    """Classes of a task of that part."""
-    ways: int = (part == "train" and options.train_ways) or options.ways
-    return ways
-
-
-def check_classes(options: Any, family: str, classes: int) -> None:
-    """Refuse a family of which no task can be drawn, before its images are decoded."""
-    for part, size in zip(PARTS, part_sizes(classes, least=options.ways), strict=True):
-        ways = ways_of(options, part)
-        if size < ways:
-            raise ValueError(
-                f"{family}: expected at least {ways} {part} classes for {ways}-way tasks, got "
-                f"{size} of its {classes}; lower the ways, or add classes"
-            )
-
-
-def check_episodes(options: Any) -> None:
-    """Refuse ways, shots and queries that mean nothing."""
-    at_least(options, ("ways",), 2)
-    at_least(options, ("shots", "queries"), 1)
-    if options.train_ways and options.train_ways < options.ways:
-        raise ValueError(
-            f"train_ways must be 0 or at least the {options.ways} ways, got {options.train_ways}: "
-            "raise it"
-        )
+def absolute_path(path: str) -> str:
+    """The path from the root, of one that may begin with ~."""
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def device_room() -> int:

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
-from arml.core.episodes import Examples, Problem, Task, TaskDistribution
-from arml.tasks.images import distinct
+from arml.core.episodes import Examples, Problem, Task
+from arml.tasks.images import Episodes, distinct
 
 DIRECTIONS, TONES, SCALES = 8, 2, 5
 """A style is one of each: 80 in all."""
@@ -96,7 +96,7 @@ class Source(NamedTuple):
     texture: Bool[Array, ""]
 
 
-class QuestionEpisodes(TaskDistribution):
+class QuestionEpisodes(Episodes):
     """`ways`-way tasks over families that ask for the content, or for the style, of the same
     pictures. A task of content has styles drawn at random, a task of style contents.
 
@@ -105,6 +105,7 @@ class QuestionEpisodes(TaskDistribution):
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
+    stated: str = eqx.field(static=True)
     each: int = eqx.field(static=True)
     """Pictures of a class of contents."""
     pixels: UInt8[Array, "n size size"]

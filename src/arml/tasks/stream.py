@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, UInt8
 
 from arml.core.episodes import Problem, Task, TaskDistribution
-from arml.tasks.images import Table, draw, examples
+from arml.tasks.images import Episodes, Table, draw, examples
 
 AHEAD = 3
 """Batches that are gathered before they are asked for."""
@@ -102,11 +102,12 @@ def _name(index: Int[np.ndarray, "..."]) -> bytes:
     return np.ascontiguousarray(index).tobytes()
 
 
-class StreamedEpisodes(TaskDistribution):
+class StreamedEpisodes(Episodes):
     """The tasks of `ImageEpisodes` over the same images, which are read as they are needed."""
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
+    stated: str = eqx.field(static=True)
     pixels: Pixels = eqx.field(static=True)
     first: Int[Array, " classes"]
     count: Int[Array, " classes"]
@@ -130,11 +131,12 @@ class StreamedEpisodes(TaskDistribution):
 
 
 def streamed_episodes(
-    table: Table, arrays: Sequence[UInt8[np.ndarray, "_ size size 3"]]
+    table: Table, arrays: Sequence[UInt8[np.ndarray, "_ size size 3"]], *, stated: str = ""
 ) -> StreamedEpisodes:
     """Episodes from a table of classes (`tabulate`) over `arrays`, which hold the same images in
     the same order."""
     return StreamedEpisodes(
+        stated=stated,
         families=table.families,
         problem=table.problem,
         pixels=Pixels(arrays),

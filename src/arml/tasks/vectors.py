@@ -1,31 +1,27 @@
 """Episodes of frozen features: any method on vectors that a fixed model made of pictures."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
-from arml.core.episodes import TaskDistribution
-from arml.datasets.splits import read_split, split_classes, write_split
+from arml.datasets.splits import PARTS, read_split, split_classes, write_split
 from arml.datasets.starter_features import starter_features
 from arml.datasets.vectors import STARTER, load_features
-from arml.tasks.images import image_episodes
-from arml.tasks.options import Progress, Splits, check_classes, check_episodes, ways_of
+from arml.results.files import read_json
+from arml.tasks.images import ImageEpisodes, image_episodes
+from arml.tasks.options import Progress, Splits, StarterOptions, absolute_path
+from arml.tasks.shape import DataOptions, EpisodeOptions
 
 
 @dataclass(frozen=True)
-class VectorsOptions:
+class VectorsOptions(EpisodeOptions, DataOptions):
     """Episodes of frozen features that `arml features` made of pictures."""
+
+    needs: ClassVar[str] = "--data FEATURES..."
 
     data: tuple[str, ...] = ()
     """Folders that `arml features` made; or the word starter for those of the pictures in the
     package, by the model that ships (./starter for a folder of that name)."""
-    shots: int = 1
-    """Support examples a class."""
-    ways: int = 5
-    """Classes of a task."""
-    train_ways: int = 0
-    """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
-    queries: int = 15
-    """Query examples a class."""
     split_seed: int = 0
     """Seeds the split of each family's classes, where none is published with them."""
 
@@ -43,24 +39,38 @@ class VectorsOptions:
             parts |= read_split(split, own, seed=self.split_seed)
         else:
             for family in own:
-                check_classes(self, family.name, len(family.classes))
+                self.check_classes(family.name, len(family.classes))
                 parts[family.name] = split_classes(family, seed=self.split_seed, least=self.ways)
 
-        def episodes(part: str) -> TaskDistribution:
+        def episodes(part: str) -> ImageEpisodes:
             return image_episodes(
                 families,
                 parts,
                 part=part,
-                ways=ways_of(self, part),
+                ways=self.ways_of(part),
                 shots=self.shots,
                 queries=self.queries,
+                size=maker["size"],
             )
 
-        train, validation, test = (episodes(part) for part in ("train", "validation", "test"))
+        every = {part: episodes(part) for part in PARTS}
         if own and not known:
             write_split(split, own, seed=self.split_seed, least=self.ways)
         sources = {family.name: family.digest for family in families}
+        stated = self._identity(sources, pictures or {}, split)
+        train, validation, test = (replace(every[part], stated=stated) for part in PARTS)
         return Splits(train, validation, test, sources, maker, pictures)
+
+    def _identity(self, sources: dict[str, str], pictures: dict[str, str], split: Path) -> str:
+        if split.exists():
+            return self.stated(sources, read_json(split))
+        # Pictures whose split is published are the package's own: the same tasks as on pixels.
+        own = StarterOptions(shots=self.shots, ways=self.ways, queries=self.queries)
+        return own.stated(pictures)
+
+    def absolute(self) -> "VectorsOptions":
+        # The word for the package's own pictures is no path.
+        return replace(self, data=tuple(d if d == STARTER else absolute_path(d) for d in self.data))
 
     def check(self) -> None:
         """Refuse options that mean nothing, before any data is read."""
@@ -69,4 +79,4 @@ class VectorsOptions:
                 "expected at least one folder of features, got none: make one with `arml features` "
                 "and give --data FOLDER..."
             )
-        check_episodes(self)
+        super().check()

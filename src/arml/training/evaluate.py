@@ -1,30 +1,69 @@
 """Evaluation: one score for each of a fixed list of tasks, the same for every method."""
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from arml.core.compilation import short, vmap
-from arml.core.episodes import TaskDistribution
+from arml.core.episodes import Problem, Task, TaskDistribution
+from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
+from arml.results.scores import Scores, pairing
+from arml.tasks.options import splits_of
 from arml.training.devices import over_tasks
+from arml.training.progress import bar
 
 Split = Literal["validation", "test"]
 SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}
 """The key that fixes each split's tasks; those of `train` are for looking back at what was seen."""
 
+Look = Callable[[Any, Task, PRNGKeyArray], Any]
+"""What is taken from ONE task, by a learner or a part of it; the key is for its adaptation."""
 
-class Scores(NamedTuple):
-    """One score per task, and the index of the task's family."""
 
-    values: np.ndarray
-    families: np.ndarray
+def look_chunk(
+    look: Look, part: Any, tasks: TaskDistribution, keys: Array, mesh: Mesh | None
+) -> Any:
+    """`look(part, task, key)` on the tasks of these keys, with a leading axis of tasks."""
+
+    def each(given: tuple[Any, TaskDistribution], keys: Array) -> tuple[None, Any]:
+        part, tasks = given
+
+        def one(key: Array) -> Any:
+            task_key, adapt_key = jax.random.split(key)
+            return look(part, tasks.sample(task_key), adapt_key)
+
+        return None, vmap(one)(keys)
+
+    return over_tasks(mesh, each)((part, tasks), keys)[1]
+
+
+_look_chunk = short(look_chunk)
+
+
+def looks(
+    look: Look,
+    part: Any,
+    tasks: TaskDistribution,
+    *,
+    split: str,
+    n: int,
+    chunk: int,
+    mesh: Mesh | None = None,
+) -> Iterator[Any]:
+    """`look(part, task, key)` of the first `n` tasks of a split, as NumPy arrays, `chunk` tasks at
+    a time on each device. A `look` that is a function of a module is compiled once."""
+    chunk *= mesh.size if mesh else 1
+    for first in range(0, n, chunk):
+        # The last chunk is filled up, so that one compiled program serves all.
+        found = _look_chunk(look, part, tasks, split_keys(split, first, chunk), mesh)
+        yield jax.tree.map(lambda leaf, first=first: np.asarray(leaf)[: n - first], found)
 
 
 class Predictions(NamedTuple):
@@ -37,29 +76,13 @@ class Predictions(NamedTuple):
     scores: Scores
 
 
-def predict_chunk(
-    learner: MetaLearner, tasks: TaskDistribution, keys: Array, mesh: Mesh | None
+def predicted(
+    given: tuple[MetaLearner, Callable[[Array, Array], Array]], task: Task, key: PRNGKeyArray
 ) -> tuple[Array, Array, Array, Array]:
-    """What the learner predicts on the tasks of these keys, their targets, scores and families."""
-    score = score_of(tasks.problem)[1]
-
-    def predicted(
-        given: tuple[MetaLearner, TaskDistribution], keys: Array
-    ) -> tuple[None, tuple[Array, Array, Array, Array]]:
-        learner, tasks = given
-
-        def one(key: Array) -> tuple[Array, Array, Array, Array]:
-            task_key, adapt_key = jax.random.split(key)
-            task = tasks.sample(task_key)
-            outputs = learner.adapt(task.support, key=adapt_key).predict(task.query.x)
-            return outputs, task.query.y, score(outputs, task.query.y), task.family
-
-        return None, vmap(one)(keys)
-
-    return over_tasks(mesh, predicted)((learner, tasks), keys)[1]
-
-
-_predict_chunk = short(predict_chunk)
+    """What the learner predicts on ONE task, the targets, the score, and the task's family."""
+    learner, score = given
+    outputs = learner.adapt(task.support, key=key).predict(task.query.x)
+    return outputs, task.query.y, score(outputs, task.query.y), task.family
 
 
 def predictions(
@@ -73,36 +96,89 @@ def predictions(
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Predictions:
     """What `learner` predicts on the first `n` tasks of a split; arguments as of `evaluate`."""
-    chunk *= mesh.size if mesh else 1
+    metric, score = score_of(tasks.problem)
     parts = []
-    for first in range(0, n, chunk):
-        # The last chunk is filled up, so that one compiled program serves all.
-        predicted = _predict_chunk(learner, tasks, split_keys(split, first, chunk), mesh)
-        parts.append([np.asarray(part) for part in predicted])
-        watch(min(first + chunk, n), n)
-    outputs, targets, values, families = (
-        np.concatenate(part)[:n] for part in zip(*parts, strict=True)
+    for part in looks(predicted, (learner, score), tasks, split=split, n=n, chunk=chunk, mesh=mesh):
+        parts.append(part)
+        watch(sum(len(p[0]) for p in parts), n)
+    outputs, targets, values, families = (np.concatenate(p) for p in zip(*parts, strict=True))
+    identity = tasks.identity()
+    scores = Scores(
+        values,
+        families,
+        pairing(identity, split),
+        tasks.families,
+        metric,
+        split,
+        identity,
+        steps_of(learner),
     )
-    return Predictions(outputs, targets, Scores(values, families))
+    return Predictions(outputs, targets, scores)
 
 
 def evaluate(
-    learner: MetaLearner,
-    tasks: TaskDistribution,
+    learner: Any,
+    tasks: Any,
+    n: int = 1_000,
     *,
-    split: Split,
-    n: int,
-    chunk: int = 100,
+    split: Split = "test",
+    steps: int | None = None,
+    chunk: int | None = None,
     mesh: Mesh | None = None,
-    watch: Callable[[int, int], None] = lambda done, total: None,
+    watch: Callable[[int, int], None] | None = None,
+    progress: bool | None = None,
 ) -> Scores:
-    """Score `learner` on the first `n` tasks of a split: mse or accuracy, one for each task.
+    """Score a learner on the first `n` tasks of a split: mse or accuracy, one for each task.
 
-    Task `i` is a function of the split and `i` alone, so that two learners' scores are paired.
-    Each device of `mesh` adapts to `chunk` tasks at once; it changes the memory, not the scores.
-    `watch` is called with the number of tasks done and `n`.
+    Task `i` is a function of the split and `i` alone, so that the scores of two learners are
+    paired: `arml.compare`.
+
+    **Arguments**
+
+    - `learner`: a `MetaLearner`, or what has one (`Fitted`, `Run`).
+    - `tasks`: a task distribution, `Splits`, or the options of a recipe's tasks.
+    - `split`: validation or test. Only validation tasks may be used to choose anything.
+    - `steps`: inner steps at test; those of the training if None.
+    - `chunk`: tasks adapted to at once, on each device of `mesh`. It changes the memory that is
+      needed, not the scores.
+    - `watch`: called with the number of tasks done and `n`.
+    - `progress`: show a bar: in terminals and notebooks if None.
+
+    **Raises** `ValueError` in one line for a number of tasks or steps that is invalid, and for
+    tasks that are none.
     """
-    return predictions(learner, tasks, split=split, n=n, chunk=chunk, mesh=mesh, watch=watch).scores
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}: ask for some hundreds of tasks")
+    if steps is not None and steps < 0:
+        raise ValueError(f"steps must be 0 or more, got {steps}: raise it")
+    learner = learner if isinstance(learner, MetaLearner) else learner.learner
+    if steps is not None:
+        learner = with_steps(learner, steps)
+    chosen = getattr(splits_of(tasks), split)
+    with bar("evaluate", n, show=progress) as update:
+
+        def told(done: int, total: int) -> None:
+            update(done, "")
+            if watch is not None:
+                watch(done, total)
+
+        return predictions(
+            learner,
+            chosen,
+            split=split,
+            n=n,
+            chunk=min(n, chunk or at_once_by_default(chosen.problem)),
+            mesh=mesh,
+            watch=told,
+        ).scores
+
+
+def at_once_by_default(problem: Problem) -> int:
+    """Tasks adapted to at once: one where they are of pictures on a CPU, whose convolutions are
+    slower and compile longer when there are several."""
+    if len(problem.features) < 3:
+        return 100
+    return 1 if jax.default_backend() == "cpu" else 16
 
 
 def split_keys(split: str, first: int, chunk: int) -> Array:

@@ -209,18 +209,15 @@ def make_step(
 
 
 def make_interval(
-    step: Callable[[TaskDistribution, TrainState], tuple[TrainState, Record]],
-    *,
-    steps: int,
-    scan: bool,
-) -> Callable[[TaskDistribution, TrainState], tuple[TrainState, Record]]:
+    step: Callable[[Any, TrainState], tuple[TrainState, Record]], *, steps: int, scan: bool
+) -> Callable[[Any, TrainState], tuple[TrainState, Record]]:
     """`steps` outer steps; the records are stacked.
 
     `scan` makes them one compiled loop and one dispatch, which small networks want; a step that
     takes a tenth of a second does not notice its dispatch, and compiles faster by itself.
     """
 
-    def looped(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
+    def looped(tasks: Any, state: TrainState) -> tuple[TrainState, Record]:
         arrays, static = eqx.partition(state, eqx.is_array)
 
         def body(arrays: TrainState, _: None) -> tuple[TrainState, Record]:
@@ -234,7 +231,7 @@ def make_interval(
         return eqx.filter_jit(looped, donate="all-except-first")
     compiled = jit(step, LARGE, donate="all-except-first")
 
-    def dispatched(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
+    def dispatched(tasks: Any, state: TrainState) -> tuple[TrainState, Record]:
         records = []
         for _ in range(steps):
             state, record = compiled(tasks, state)

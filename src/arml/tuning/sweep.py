@@ -22,7 +22,6 @@ from arml.results.folder import RunError, read_json, write_json
 from arml.results.lock import alone
 from arml.results.worker import Message
 from arml.results.workers import carry_out, processes
-from arml.tasks.options import FunctionsOptions
 from arml.tuning.search import Dimension, check_apart, chosen
 from arml.tuning.trial import End, attempt
 
@@ -112,8 +111,8 @@ class Study:
             ),
             "none": package.pruners.NopPruner,
         }
-        # By the kind of tasks: mean squared error falls, accuracy rises.
-        falls = isinstance(sweep.experiment.tasks, FunctionsOptions)
+        # Mean squared error falls, accuracy rises.
+        falls = sweep.experiment.tasks.metric == "mse"
         self.study = package.create_study(
             study_name="arml",
             storage=storage,

@@ -1,0 +1,97 @@
+"""From a name or options to a learner with its initial weights."""
+
+import dataclasses
+from functools import cache
+from typing import Any
+
+import jax
+from jaxtyping import PRNGKeyArray
+
+from arml.core.compilation import ONCE, jit
+from arml.core.episodes import Problem
+from arml.core.learner import MetaLearner
+from arml.experiment.options import Experiment
+from arml.tasks.options import splits_of
+from arml.training.options import seeded
+
+
+def build(what: Any, tasks: Any, *, seed: int | None = None, network: Any = None) -> MetaLearner:
+    """An untrained learner for tasks.
+
+        learner = arml.build("maml", tasks, seed=0)
+
+    **Arguments**
+
+    - `what`: the name of a method (with its settings for such tasks) or of a recipe, the options
+      of a method, or an `Experiment`.
+    - `tasks`: task distribution, `Splits`, the options of a recipe's tasks, or a `Problem`.
+    - `seed`: seeds the initial weights; 0, or the experiment's, if None. `arml.run` begins with the
+      same weights.
+    - `network`: options of the base network, or the name of one; if None the method's usual one:
+      an MLP for vectors, Conv-4 for pictures.
+
+    **Raises** `ValueError` in one line for an unknown name, and for a method that is not made for
+    such tasks.
+    """
+    problem = tasks if isinstance(tasks, Problem) else splits_of(tasks).train.problem
+    experiment = what if isinstance(what, Experiment) else experiment_for(what, problem)
+    if network is not None:
+        from arml.experiment.parts import NETWORKS
+
+        options = NETWORKS.known(network).options_class() if isinstance(network, str) else network
+        experiment = dataclasses.replace(experiment, network=options)
+    if seed is not None:
+        experiment = dataclasses.replace(experiment, seed=seed)
+    experiment.algorithm.check()
+    experiment.network.check()
+    return built(experiment, problem)
+
+
+def experiment_for(what: Any, problem: Problem | None) -> Experiment:
+    """The experiment of a method, a recipe or options of a method on a problem: its learner's
+    options, and how it is trained. A recipe as it is where the problem is None."""
+    from arml.experiment.recipes import RECIPES, recipe, reshaped
+    from arml.experiment.settings import setting_for
+
+    if problem is None:
+        return recipe(what)
+    if not isinstance(what, str):
+        if not (hasattr(what, "check") and hasattr(what, "build")):
+            raise ValueError(
+                "expected the name of a method or recipe, or options with check and build, got "
+                f"{type(what).__name__}: `arml list` names the methods"
+            )
+        made = setting_for(problem).make("maml")
+        return dataclasses.replace(made, recipe=type(what).__name__, algorithm=what)
+    if what not in RECIPES:
+        return setting_for(problem).make(what)
+    shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}
+    made = RECIPES[what].make()
+    known = {field.name for field in dataclasses.fields(made.tasks)}
+    return reshaped(made, **{name: n for name, n in shape.items() if name in known})
+
+
+def initial(experiment: Experiment, problem: Problem) -> MetaLearner:
+    """The learner with its initial weights, a function of the experiment's seed.
+    `eqx.filter_eval_shape` gives their shapes alone."""
+    weights = seeded(experiment.seed)[0]
+    return _drawn(experiment.algorithm, experiment.network, problem, weights)
+
+
+def built(experiment: Experiment, problem: Problem) -> MetaLearner:
+    """`initial`, whose weights one compiled program draws, which serves all seeds."""
+    weights = seeded(experiment.seed)[0]
+    learner: MetaLearner = _compiled()(experiment.algorithm, experiment.network, problem, weights)
+    return learner
+
+
+def _drawn(algorithm: Any, network: Any, problem: Problem, key: PRNGKeyArray) -> MetaLearner:
+    net_key, key = jax.random.split(key)
+    net = network.build(problem, key=net_key)
+    learner: MetaLearner = algorithm.build(net, problem, key=key)
+    return learner
+
+
+@cache
+def _compiled() -> Any:
+    return jit(_drawn, ONCE)

@@ -1,0 +1,266 @@
+"""The score of each single task, and the comparison of two learners task by task."""
+
+import hashlib
+import html
+import io
+import json
+import math
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arml.results.files import RunError, plain, write_bytes
+from arml.results.intervals import Score, paired, summarise
+from arml.results.manifest import check_sealed, sealed
+
+
+def pairing(identity: str, split: str) -> str:
+    """Twelve letters that are the same for scores on the same tasks: those of one identity (of
+    `TaskDistribution.identity`) and one split."""
+    what = json.loads(identity) if identity.startswith("[") else [identity]
+    text = json.dumps(plain([*what, split]), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scores:
+    """One score for each task, accuracy in [0, 1] or mean squared error, and which tasks they are.
+
+    `len(scores)` is the number of tasks.
+    """
+
+    values: np.ndarray
+    """`[n]` float64."""
+    families: np.ndarray
+    """`[n]` integers: the place of each task's family in `names`."""
+    tasks: str = ""
+    """The same for scores that are paired; empty where it is not known."""
+    names: tuple[str, ...] = ()
+    """The families."""
+    metric: str = ""
+    """accuracy or mse."""
+    split: str = ""
+    """validation or test."""
+    identity: str = ""
+    """What the distribution of the tasks says that it is."""
+    inner_steps: int | None = None
+    """The learner's inner steps at test."""
+    step: int | None = None
+    """The outer step of the checkpoint that was scored, for the scores of a run."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", np.asarray(self.values, np.float64))
+        object.__setattr__(self, "families", np.asarray(self.families))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def score(self) -> Score:
+        """Mean, interval and number of tasks, as a result file holds them."""
+        found: Score = self.summary()["score"]
+        return found
+
+    @property
+    def mean(self) -> float:
+        """The mean over tasks; NaN if a score is not finite."""
+        return _number(self.score["mean"])
+
+    @property
+    def ci95(self) -> float:
+        """The half-width of its 95% interval over tasks, 1.96 s / sqrt(n)."""
+        return _number(self.score["ci95"])
+
+    def by_family(self) -> dict[str, Score]:
+        """The same of each family: `{"mean", "ci95", "n"}`."""
+        found: dict[str, Score] = self.summary()["families"]
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        """`score` and `families`, as a result file holds them."""
+        names = self.names or tuple(map(str, range(int(self.families.max(initial=0)) + 1)))
+        return summarise(self.values, self.families, names)
+
+    def to_frame(self) -> Any:
+        """A pandas data frame with a row for each task: its `family` and its score, in a column
+        with the name of the metric. It needs pandas."""
+        import pandas  # type: ignore[import-untyped]
+
+        names = np.asarray(self.names)
+        families = names[self.families] if len(names) else self.families
+        frame = {"family": families, self.metric or "score": self.values}
+        return pandas.DataFrame(frame, index=pandas.RangeIndex(len(self), name="task"))
+
+    def first(self, n: int) -> "Scores":
+        """The scores of the first `n` tasks."""
+        held = {name: getattr(self, name) for name in _ABOUT}
+        return Scores(self.values[:n], self.families[:n], self.tasks, **held)
+
+    def __repr__(self) -> str:
+        return f"Scores({_line(self.metric, self.score)})"
+
+    def _repr_html_(self) -> str:
+        rows = {"all tasks": self.score, **self.by_family()}
+        return _table(self.metric or "score", rows, self.metric)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+_ABOUT = ("names", "metric", "split", "identity", "inner_steps", "step")
+
+
+def said(metric: str, score: Mapping[str, Any], *, sign: str = "") -> str:
+    """A mean and its interval: accuracies in percent, differences of them in points."""
+    mean, half = _number(score["mean"]), _number(score["ci95"])
+    if metric != "accuracy":
+        return f"{mean:{sign}.4f} ± {half:.4f}"
+    unit = " points" if sign else "%"
+    return f"{100 * mean:{sign}.1f} ± {100 * half:.1f}{unit}"
+
+
+def _line(metric: str, score: Mapping[str, Any]) -> str:
+    return f"{metric or 'score'} {said(metric, score)} over {score['n']:,} tasks"
+
+
+def _table(heading: str, rows: Mapping[str, Mapping[str, Any]], metric: str, sign: str = "") -> str:
+    cells = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{said(metric, row, sign=sign)}</td>"
+        f"<td>{row['n']:,}</td></tr>"
+        for name, row in rows.items()
+    )
+    head = f"<tr><th></th><th>{html.escape(heading)} ± 95%</th><th>tasks</th></tr>"
+    return f"<table><thead>{head}</thead><tbody>{cells}</tbody></table>"
+
+
+@dataclass(frozen=True, repr=False)
+class Difference:
+    """The mean of `a - b` over the same tasks."""
+
+    mean: float
+    ci95: float
+    """The half-width of its 95% interval over tasks."""
+    p: float
+    """Two-sided, of no difference, by the normal approximation: below 0.05 exactly if the interval
+    excludes zero."""
+    n: int
+    metric: str
+    families: dict[str, Score]
+    """The same by family."""
+
+    def by_family(self) -> dict[str, Score]:
+        """The mean difference of each family that has tasks: `{"mean", "ci95", "n"}`."""
+        return self.families
+
+    @property
+    def score(self) -> Score:
+        """Mean, interval and number of tasks."""
+        return Score(mean=plain(self.mean), ci95=plain(self.ci95), n=self.n)
+
+    def __repr__(self) -> str:
+        shown = said(self.metric, self.score, sign="+")
+        return f"Difference({self.metric} {shown}, p = {self.p:.2g}, over {self.n:,} tasks)"
+
+    def _repr_html_(self) -> str:
+        rows = {f"all tasks (p = {self.p:.2g})": self.score, **self.families}
+        return _table(f"difference of {self.metric}", rows, self.metric, "+")
+
+
+def compare(a: Scores, b: Scores) -> Difference:
+    """The paired difference `a - b`, with its interval over tasks and its p-value.
+
+    **Raises** `ValueError` in one line if the two were not scored on the same tasks.
+    """
+    _check_paired(a, b)
+    names = a.names or b.names
+    own = ((name, a.families == i) for i, name in enumerate(names))
+    families = {name: paired(a.values[mask], b.values[mask]) for name, mask in own if mask.any()}
+    total = paired(a.values, b.values)
+    mean, half = _number(total["mean"]), _number(total["ci95"])
+    return Difference(mean, half, _p(mean, half), len(a), a.metric or b.metric, families)
+
+
+def _p(mean: float, half: float) -> float:
+    if math.isnan(mean) or math.isnan(half):
+        return math.nan
+    if half == 0:
+        # The same difference on every task: equal, or different for certain.
+        return 1.0 if mean == 0 else 0.0
+    return math.erfc(1.96 * abs(mean) / half / math.sqrt(2))
+
+
+def _check_paired(a: Scores, b: Scores) -> None:
+    if a.metric != b.metric and a.metric and b.metric:
+        raise ValueError(f"expected scores of one metric, got {a.metric} and {b.metric}")
+    advice = "only scores on the same tasks can be compared"
+    if a.tasks != b.tasks:
+        what, one, other = next(differing(a, b), ("tasks", a.tasks or "none", b.tasks or "none"))
+        raise ValueError(f"the scores differ in their {what}: {one} and {other}; {advice}")
+    if len(a) != len(b):
+        raise ValueError(
+            f"expected scores of as many tasks, got {len(a)} and {len(b)}; {advice}: score again, "
+            "or take scores.first(n)"
+        )
+
+
+def differing(a: Scores, b: Scores) -> Any:
+    """What differs between the tasks of two scores, with both values."""
+    if a.split != b.split:
+        yield "split", a.split, b.split
+    if not (a.identity and b.identity) or a.identity == b.identity:
+        return
+    parts = ("tasks", "data", "split of the classes")
+    if not (a.identity.startswith("[") and b.identity.startswith("[")):
+        yield "tasks", _short(a.identity), _short(b.identity)
+        return
+    both = json.loads(a.identity), json.loads(b.identity)
+    for what, one, other in zip(parts, *both, strict=False):
+        if one != other:
+            yield what, _short(one), _short(other)
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 160 else f"{text[:157]}..."
+
+
+def write_scores(path: Path | str, scores: Scores) -> None:
+    """Write the scores of single tasks as a compressed NumPy archive, atomically."""
+    buffer = io.BytesIO()
+    about = json.dumps({name: getattr(scores, name) for name in _ABOUT})
+    families = scores.families.astype(np.min_scalar_type(int(scores.families.max(initial=0))))
+    np.savez_compressed(
+        buffer,
+        # A learner computes them in float32.
+        values=scores.values.astype(np.float32),
+        families=families,
+        tasks=np.array(scores.tasks),
+        about=np.array(about),
+    )
+    with sealed(Path(path)):
+        write_bytes(path, buffer.getvalue())
+
+
+def read_scores(path: Path | str) -> Scores:
+    """Read what `write_scores` wrote, or version 0.1.0, which wrote the first three fields alone.
+
+    **Raises:** `RunError` if it is absent or damaged.
+    """
+    check_sealed(path)
+    try:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
+            about = json.loads(str(found["about"])) if "about" in found else {}
+            held = {name: about[name] for name in _ABOUT if name in about}
+            if "names" in held:
+                held["names"] = tuple(held["names"])
+            return Scores(found["values"], found["families"], str(found["tasks"]), **held)
+    except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise RunError(
+            f"expected the scores of single tasks in {path}, got none or damaged ones ({error}); "
+            "score the run again"
+        ) from error

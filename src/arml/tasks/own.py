@@ -1,0 +1,138 @@
+"""Tasks of a class that somebody defined in a script, as data that a run folder can hold."""
+
+import contextlib
+import dataclasses
+import importlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from arml.core.adopted import as_tasks
+from arml.core.episodes import Problem
+from arml.core.identity import module_name
+from arml.core.plugins import load_plugins
+from arml.results.files import RunError
+from arml.tasks.options import Progress, Splits
+from arml.tasks.shape import TaskOptions
+
+MOST = 10_000
+"""Numbers that an array in a run's configuration may have."""
+
+
+@dataclass(frozen=True)
+class OwnOptions(TaskOptions):
+    """Tasks of a class of one's own: where it is defined, and its attributes."""
+
+    module: str = ""
+    """The module; of a script, the name of its file."""
+    name: str = ""
+    """The class."""
+    state: str = "{}"
+    """The attributes, as JSON."""
+    file: str = ""
+    """The name of the file that defines the class."""
+
+    needs: ClassVar[str] = "--plugin FILE"
+
+    @classmethod
+    def of(cls, tasks: Any) -> "OwnOptions":
+        """Those of a task distribution, or of any object that draws tasks.
+
+        **Raises** `ValueError` in one line for a class that is defined inside a function, and for
+        attributes that cannot be written as JSON.
+        """
+        as_tasks(tasks)
+        kind = type(tasks)
+        if "<locals>" in kind.__qualname__:
+            raise ValueError(
+                f"expected tasks of a class at the top of a file, got {kind.__qualname__}: move "
+                "it there, so that the run folder can be opened later"
+            )
+        if dataclasses.is_dataclass(tasks):
+            held = {f.name: getattr(tasks, f.name) for f in dataclasses.fields(tasks)}
+        else:
+            held = dict(getattr(tasks, "__dict__", {}))
+        state = {name: _encoded(value, f"{kind.__name__}.{name}") for name, value in held.items()}
+        file = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "").name
+        return cls(module_name(kind.__module__), kind.__qualname__, json.dumps(state), file)
+
+    def check(self) -> None:
+        """Raise `ValueError` if there is no class."""
+        if not self.name:
+            raise ValueError("expected tasks, got none: give arml.run(..., tasks=DISTRIBUTION)")
+
+    def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
+        """All splits are one distribution: they differ by their keys.
+
+        **Raises** `RunError` if the class is not known here.
+        """
+        kind = self._class()
+        tasks = object.__new__(kind)
+        for name, value in json.loads(self.state).items():
+            object.__setattr__(tasks, name, _decoded(value))
+        whole = as_tasks(tasks)
+        return Splits(whole, whole, whole, {})
+
+    def _class(self) -> Any:
+        load_plugins()
+        found: Any = next(
+            (m for name, m in list(sys.modules.items()) if module_name(name) == self.module), None
+        )
+        if found is None and "." in self.module:
+            with contextlib.suppress(ImportError):
+                found = importlib.import_module(self.module)
+        for part in self.name.split("."):
+            found = getattr(found, part, None)
+        if found is None:
+            raise RunError(
+                f"the tasks of this run are of the class {self.name} of {self.file or self.module},"
+                f" which is not known here: give --plugin {self.file or 'FILE'}, or import that "
+                "file first"
+            )
+        return found
+
+
+def _encoded(value: Any, name: str) -> Any:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Problem():
+            return {"problem": dataclasses.asdict(value)}
+        case tuple():
+            return {"tuple": [_encoded(item, name) for item in value]}
+        case list():
+            return [_encoded(item, name) for item in value]
+        case Mapping() if all(isinstance(key, str) for key in value):
+            return {"mapping": {key: _encoded(item, name) for key, item in value.items()}}
+        case np.ndarray() | jax.Array() if value.size <= MOST and value.dtype.kind in "biuf":
+            kind = "jax" if isinstance(value, jax.Array) else "numpy"
+            return {kind: np.asarray(value).tolist(), "dtype": str(value.dtype)}
+    raise ValueError(
+        f"{name}: expected a value that a run's configuration can hold (numbers, texts, lists, "
+        f"arrays of at most {MOST:,} numbers), got {type(value).__name__}: make it from such "
+        "values, or register options with arml.register"
+    )
+
+
+def _decoded(value: Any) -> Any:
+    match value:
+        case {"problem": dict(held)}:
+            return Problem(**{**held, "features": tuple(held["features"])})
+        case {"tuple": list(items)}:
+            return tuple(map(_decoded, items))
+        case {"mapping": dict(items)}:
+            return {key: _decoded(item) for key, item in items.items()}
+        case {"jax": items, "dtype": dtype}:
+            return jnp.asarray(items, dtype)
+        case {"numpy": items, "dtype": dtype}:
+            return np.asarray(items, dtype)
+        case list():
+            return [_decoded(item) for item in value]
+    return value

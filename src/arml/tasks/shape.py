@@ -1,0 +1,87 @@
+"""The options that all kinds of tasks share: how many shots, ways and queries a task has."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from arml.core.checks import at_least
+from arml.datasets.splits import PARTS, part_sizes
+
+
+class TaskOptions:
+    """What the options of every kind of tasks answer, beside `check()` and `build(split)`."""
+
+    metric: ClassVar[str] = "accuracy"
+    """The score of such tasks: accuracy, or mse."""
+    needs: ClassVar[str] = ""
+    """What a command line must give besides the name of a recipe."""
+
+    def absolute(self) -> "TaskOptions":
+        """The same options with absolute paths, so that a run can be used from any folder."""
+        return self
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """The range of the inputs, if the tasks are functions of numbers in a known range."""
+        return None
+
+
+@dataclass(frozen=True)
+class EpisodeOptions(TaskOptions):
+    """The shape of a classification task."""
+
+    shots: int = 1
+    """Support examples a class."""
+    ways: int = 5
+    """Classes of a task."""
+    train_ways: int = 0
+    """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
+    queries: int = 15
+    """Query examples a class."""
+
+    def ways_of(self, part: str) -> int:
+        """Classes of a task of that part: `train`, `validation` or `test`."""
+        return (part == "train" and self.train_ways) or self.ways
+
+    def check_classes(self, family: str, classes: int) -> None:
+        """Refuse a family of which no task can be drawn, before its images are decoded."""
+        for part, size in zip(PARTS, part_sizes(classes, least=self.ways), strict=True):
+            ways = self.ways_of(part)
+            if size < ways:
+                raise ValueError(
+                    f"{family}: expected at least {ways} {part} classes for {ways}-way tasks, got "
+                    f"{size} of its {classes}; lower the ways, or add classes"
+                )
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid, before any data is read."""
+        at_least(self, ("ways",), 2)
+        at_least(self, ("shots", "queries"), 1)
+        if self.train_ways and self.train_ways < self.ways:
+            raise ValueError(
+                f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}: "
+                "raise it"
+            )
+
+    def stated(
+        self, data: Mapping[str, str], parts: Mapping[str, Any] | None = None, **other: Any
+    ) -> str:
+        """The identity of the test tasks: these options (`other` in place of some), the digests of
+        the data, and the split of the classes if a file says it.
+
+        Test tasks have `ways` classes whatever those of training have. The digests and the file say
+        all that the places of the data and the seed of the split led to. Families are drawn by
+        their place, so their order counts.
+        """
+        drawn = {"kind": type(self).__name__, **dataclasses.asdict(self), **other}
+        kept = {k: v for k, v in drawn.items() if k not in ("train_ways", "data", "split_seed")}
+        return json.dumps([kept, list(data.items()), parts], sort_keys=True)
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Makes `data` the first of the options that come from it."""
+
+    data: tuple[str, ...] = ()

@@ -1,0 +1,274 @@
+"""Meta-training in memory: `fit` trains a learner and returns it with its history.
+
+`intervals` is the one loop over outer steps. `fit` collects what it yields; a run folder
+(`arml.experiment.run`) writes it to files. Both give the same learner, bit for bit.
+"""
+
+import dataclasses
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array, PRNGKeyArray
+
+from arml.core.episodes import Problem, TaskDistribution
+from arml.core.learner import MetaLearner
+from arml.results.folder import RunError
+from arml.tasks.options import splits_of
+from arml.tasks.stream import prefetched
+from arml.training.devices import at_once, everywhere, mesh_of, own_parts, share
+from arml.training.evaluate import predictions
+from arml.training.options import FitOptions, training_key
+from arml.training.progress import bar
+from arml.training.step import (
+    OuterOptions,
+    Record,
+    TrainState,
+    make_interval,
+    make_step,
+    start,
+    task_keys,
+)
+
+
+class NotFiniteError(RunError):
+    """The loss of a training is no longer finite. `where` says at which step, and on what."""
+
+    def __init__(self, where: str, more: str) -> None:
+        super().__init__(f"{where}; {more}")
+        self.where = where
+
+
+class Moment(NamedTuple):
+    """A training after one of its intervals: what a callback is given."""
+
+    step: int
+    """Outer steps that it has taken."""
+    steps: int
+    """Outer steps that it will take."""
+    record: Mapping[str, Any]
+    """`loss`, the mean meta-loss of the interval; `validation` and `validation_ci95`, the score on
+    validation tasks, where they were scored (None if not finite)."""
+    state: TrainState
+    """Its arrays are reused by the next interval."""
+
+    @property
+    def learner(self) -> MetaLearner:
+        """The learner now, as a copy that stays."""
+        return _copied(self.state).learner
+
+
+Callback = Callable[[Moment], Any]
+"""Called after each interval; a training ends early where one returns True."""
+
+
+@lru_cache(maxsize=64)
+def _compiled(
+    outer: OuterOptions,
+    steps: int,
+    batch: int,
+    chunk: int,
+    mesh: Mesh | None,
+    size: int,
+    scan: bool,
+) -> Callable[[Any, TrainState], tuple[TrainState, Record]]:
+    """An interval of `size` steps, of the tasks and the data of the key: one program for all
+    seeds."""
+    optimiser = outer.build(steps)
+
+    def step(given: tuple[TaskDistribution, Array], state: TrainState) -> tuple[TrainState, Record]:
+        tasks, key = given
+        one = make_step(
+            optimiser, batch=batch, chunk=chunk, mesh=mesh, key=jax.random.wrap_key_data(key)
+        )
+        return one(tasks, state)
+
+    return make_interval(step, steps=size, scan=scan)
+
+
+def intervals(
+    options: FitOptions,
+    state: TrainState,
+    train: TaskDistribution,
+    validation: TaskDistribution | None,
+    *,
+    key: PRNGKeyArray,
+    mesh: Mesh | None = None,
+) -> Generator[Moment]:
+    """Train from `state` to the step `options.steps`, an interval at a time.
+
+    What step `s` does depends on the state, on `key` and on `s` alone.
+
+    **Raises** `NotFiniteError`.
+    """
+    done, batch = int(state.step), options.batch
+    chunk = at_once(options.chunk, share(mesh, batch))
+    # The length of the training changes nothing where the rate is constant.
+    length = options.steps if callable(options.outer.rate(options.steps)) else 0
+    train, validation, state = everywhere(mesh, (train, validation, state))
+    data = everywhere(mesh, jax.random.key_data(key))
+    keys, parts = partial(task_keys, key, batch=batch), own_parts(mesh, batch)
+    with prefetched(train, keys, start=done, stop=options.steps, parts=parts):
+        while done < options.steps:
+            size = min(options.interval, options.steps - done)
+            interval = _compiled(options.outer, length, batch, chunk, mesh, size, options.scan)
+            state, records = interval((train, data), state)
+            _check_finite(records, done, train.families)
+            done += size
+            record: dict[str, Any] = {"loss": float(np.mean(records.loss))}
+            every = options.validate_every
+            due = done == options.steps or done // every > (done - size) // every
+            if validation is not None and due:
+                score = predictions(
+                    state.learner,
+                    validation,
+                    split="validation",
+                    n=options.validation_tasks,
+                    chunk=options.chunk,
+                    mesh=mesh,
+                ).scores.score
+                record |= {"validation": score["mean"], "validation_ci95": score["ci95"]}
+            yield Moment(done, options.steps, record, state)
+
+
+def _check_finite(records: Record, done: int, families: tuple[str, ...]) -> None:
+    finite = np.asarray(records.finite)
+    if finite.all():
+        return
+    first = int(np.argmin(finite))
+    family = int(records.bad_family[first])
+    on = f"on a task of the family {families[family]!r}" if family >= 0 else "in the gradient"
+    raise NotFiniteError(
+        f"the loss is not finite at step {done + first + 1}, {on}",
+        "lower the inner or the outer rate, or give OuterOptions(clip=10.0)",
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fitted:
+    """What `fit` returns, and takes to go on."""
+
+    learner: MetaLearner
+    history: tuple[dict[str, Any], ...]
+    """One record for each interval: `step`, `loss` and, where validation tasks were scored,
+    `validation` and `validation_ci95` (None if not finite)."""
+    state: TrainState
+    """The learner, the state of the outer optimiser, and the step."""
+    options: FitOptions
+    seed: int
+    problem: Problem
+    families: tuple[str, ...]
+
+    @property
+    def step(self) -> int:
+        """Outer steps taken."""
+        return int(self.state.step)
+
+    def __repr__(self) -> str:
+        last = self.history[-1] if self.history else {}
+        said = ", ".join(f"{k} {last[k]:.4g}" for k in ("loss", "validation") if last.get(k))
+        return f"Fitted({self.learner!r}, step {self.step:,}{', ' if said else ''}{said})"
+
+
+def fit(
+    learner: MetaLearner | Fitted,
+    tasks: Any,
+    *,
+    steps: int,
+    seed: int | None = None,
+    outer: OuterOptions | None = None,
+    batch: int | None = None,
+    validation: Any = None,
+    validate_every: int | None = None,
+    validation_tasks: int | None = None,
+    interval: int | None = None,
+    chunk: int | None = None,
+    scan: bool | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+    devices: int = 1,
+) -> Fitted:
+    """Meta-train a learner on tasks, in memory.
+
+        fitted = arml.fit(arml.build("maml", tasks), tasks, steps=400)
+        fitted = arml.fit(fitted, tasks, steps=800)     # goes on for 400 more
+
+    **Arguments**
+
+    - `learner`: from `arml.build`, or any `MetaLearner`; or what `fit` returned, to go on: as if it
+      had never stopped, bit for bit, as long as the outer rate does not depend on `steps`.
+    - `tasks`: a task distribution (or any object with `problem`, `families` and `sample(key)`),
+      `Splits`, or the options of a recipe's tasks.
+    - `steps`: the outer step at which to end, counted from the first one of all.
+    - `seed`: seeds the training tasks; 0 if None.
+    - `outer`: the outer optimiser; Adam with rate 0.001 if None.
+    - `batch`: tasks of one step: 4 of pictures and 25 of vectors if None.
+    - `validation`: task distribution to score each `validate_every` steps and at the end; that of
+      `tasks` where these are `Splits` or options, and none for a single distribution.
+    - `interval`: steps between two records of the history.
+    - `chunk`, `scan`: as in `Experiment`; chosen by the kind of tasks if None.
+    - `callbacks`: each is called with a `Moment` after each interval; the training ends early if
+      one returns True.
+    - `progress`: show a bar: in terminals and notebooks if None.
+    - `devices`: how many share the tasks of a step.
+
+    To go on, options that are None stay as they were.
+
+    **Raises** `ValueError` in one line for invalid options or tasks, and `NotFiniteError`.
+    """
+    splits = splits_of(tasks)
+    train = splits.train
+    if validation is not None:
+        validation = splits_of(validation).validation
+    elif splits.validation is not splits.train:
+        validation = splits.validation
+    given: dict[str, Any] = {
+        "outer": outer,
+        "batch": batch,
+        "interval": interval,
+        "validate_every": validate_every,
+        "validation_tasks": validation_tasks,
+        "chunk": chunk,
+        "scan": scan,
+    }
+    changed = {name: value for name, value in given.items() if value is not None}
+    if isinstance(learner, Fitted):
+        options = dataclasses.replace(learner.options, steps=steps, **changed)
+        if steps <= learner.step:
+            raise ValueError(
+                f"steps must be above the {learner.step} that were taken, got {steps}: it counts "
+                "from the first step of all"
+            )
+        if seed is not None and seed != learner.seed:
+            raise ValueError(f"expected the seed {learner.seed} to go on, got {seed}: leave it out")
+        state, seed = _copied(learner.state), learner.seed
+    else:
+        usual = FitOptions.usual(train.problem, steps)
+        options, seed = dataclasses.replace(usual, **changed), seed or 0
+        state = start(learner, options.outer.build(steps))
+    history = [*learner.history] if isinstance(learner, Fitted) else []
+    options.check()
+    mesh = mesh_of(devices)
+    with bar("fit", steps, show=progress) as update:
+        key = training_key(seed)
+        for now in intervals(options, state, train, validation, key=key, mesh=mesh):
+            state = now.state
+            history.append({"step": now.step, **now.record})
+            update(now.step, f"loss {now.record['loss']:.4g}")
+            answers = [callback(now) for callback in callbacks]
+            if True in answers:
+                break
+    return Fitted(
+        state.learner, tuple(history), state, options, seed, train.problem, train.families
+    )
+
+
+def _copied(state: TrainState) -> TrainState:
+    """The same state in memory of its own, for an interval reuses that of the state it is given."""
+    return jax.tree.map(lambda a: jnp.copy(a) if eqx.is_array(a) else a, state)

@@ -1,0 +1,36 @@
+"""A progress bar in terminals and notebooks; nothing where the output goes to a file."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+Update = Callable[[int, str], None]
+"""Called with how much is done, and a word on how it goes."""
+
+
+@contextmanager
+def bar(title: str, total: int, *, show: bool | None = None) -> Iterator[Update]:
+    """A bar of `total` steps. `show`: always if True, never if False; if None, where a person is
+    likely to see it."""
+    console = Console(stderr=True)
+    if show is False or not (show or console.is_terminal or console.is_jupyter):
+        yield lambda done, said: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[said]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(title, total=total, said="")
+        yield lambda done, said: progress.update(task, completed=done, said=said)

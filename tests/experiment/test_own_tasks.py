@@ -1,0 +1,148 @@
+"""A task family of a user's script in a run folder, and in the commands on it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import arml
+from arml.cli import main
+from arml.nn.networks import MLPOptions
+from arml.results.folder import RunError
+from arml.tasks.own import OwnOptions
+
+SCRIPT = Path(__file__).parent / "waves.py"
+SMALL = {
+    "steps": 10,
+    "interval": 5,
+    "checkpoint_every": 5,
+    "validate_every": 10,
+    "validation_tasks": 8,
+    "batch": 4,
+    "network": MLPOptions(hidden=(4,)),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _optax_promotes():
+    """Optax's bias correction adds a float to an integer count."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture
+def waves(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    import waves
+
+    yield waves
+    sys.modules.pop("waves", None)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A folder that a script trained, in a process of its own."""
+    folder = tmp_path_factory.mktemp("runs") / "waves"
+    script = tmp_path_factory.mktemp("script") / "waves.py"
+    script.write_text(
+        SCRIPT.read_text(encoding="utf-8")
+        + f"""
+
+if __name__ == "__main__":
+    from arml.nn.networks import MLPOptions
+
+    arml.run("arml", {str(folder)!r}, tasks=Waves(highest=2.0), **{SMALL!r})
+    scores = arml.evaluate(arml.Run({str(folder)!r}), Waves(highest=2.0), 20)
+    print(scores.mean, scores.identity)
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, env={**os.environ}
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout.split(maxsplit=1)
+
+
+def test_without_the_class_the_plug_in_is_asked_for(run, capsys):
+    sys.modules.pop("waves", None)
+    assert main(["evaluate", str(run[0]), "--tasks", "4"]) == 2
+    assert "Waves of waves.py, which is not known here: give --plugin waves.py" in (
+        " ".join(capsys.readouterr().err.split())
+    )
+
+
+def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, capsys):
+    folder, (mean, identity) = run
+    assert arml.Run(folder).tasks("test").identity() == identity.strip()
+    assert main(["evaluate", str(folder), "--tasks", "20", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["score"]["mean"] == pytest.approx(float(mean), rel=1e-5)
+    assert result["recipe"] == "Waves/arml"
+    assert result["protocol"] == "4-shot, 6 queries"
+    assert list(result["families"]) == ["slow", "fast"]
+    scores = arml.Run(folder).scores
+    assert len(scores) == 20
+    assert scores.mean == pytest.approx(float(mean), rel=1e-5)
+    assert main(["explain", str(folder), "--out", str(folder / "explain"), "--tasks", "20"]) == 0
+    assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
+    assert "Waves/arml" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_attributes_come_back_from_the_folder(waves):
+    class_of = waves.Waves
+    options = OwnOptions.of(class_of(highest=1.5))
+    again = options.build(Path("none")).test
+    assert type(again) is class_of
+    assert again.highest == 1.5
+    assert again.identity() == class_of(highest=1.5).identity()
+
+
+class Held:
+    """A plain object with attributes of each kind that a folder can hold."""
+
+    families = ("only",)
+
+    def __init__(self):
+        self.problem = arml.Problem("regression", (2,), 1, shots=2, queries=2)
+        self.centres = jnp.arange(4.0).reshape(2, 2)
+        self.scale = np.asarray([1, 2])
+        self.more = {"a": (1, 2.5), "b": [None, "text"]}
+
+    def sample(self, key):
+        x = self.centres + jax.random.normal(key, (2, 2))
+        examples = arml.Examples(x, x[:, :1] * self.scale[0].astype(np.float32))
+        return arml.Task(examples, examples, 0)
+
+
+def test_a_plain_object_with_arrays_comes_back():
+    options = OwnOptions.of(Held())
+    again = options.build(Path("none")).test
+    assert again.identity() == Held().identity() if hasattr(Held, "identity") else True
+    for one, other in zip(
+        jax.tree.leaves(again.sample(jax.random.key(1))),
+        jax.tree.leaves(Held().sample(jax.random.key(1))),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_a_folder_cannot_hold_is_refused_in_one_line(waves):
+    class Inner(waves.Waves):
+        pass
+
+    with pytest.raises(ValueError, match=r"a class at the top of a file, got .*Inner: move it"):
+        OwnOptions.of(Inner())
+    odd = Held()
+    odd.more = object()
+    with pytest.raises(ValueError, match=r"Held.more: expected a value that .* got object"):
+        OwnOptions.of(odd)
+    with pytest.raises(RunError, match="give --plugin FILE"):
+        OwnOptions("nowhere", "Nothing").build(Path("none"))
+    with pytest.raises(ValueError, match=r"unknown option 'step': expected one of .*steps"):
+        arml.run("maml", "none", tasks=waves.Waves(), step=4)

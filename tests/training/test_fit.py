@@ -1,0 +1,283 @@
+"""Training, scoring and comparing in memory, on tasks that a user's script defines."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import arml
+from arml.experiment import Run
+from arml.training.step import OuterOptions
+
+
+class Waves(arml.TaskDistribution):
+    """Two families of sines; nothing is registered."""
+
+    problem = arml.Problem("regression", (1,), 1, shots=4, queries=6)
+    families = ("slow", "fast")
+    highest: float = 3.0
+
+    def sample(self, key):
+        family_key, x_key, phase_key = jax.random.split(key, 3)
+        family = jax.random.randint(family_key, (), 0, 2)
+        x = self.highest * jax.random.uniform(x_key, (10, 1), minval=-1.0)
+        y = jnp.sin((1 + family).astype(jnp.float32) * x + jax.random.uniform(phase_key))
+        return arml.Task(arml.Examples(x[:4], y[:4]), arml.Examples(x[4:], y[4:]), family)
+
+
+TASKS = Waves()
+SMALL = {"batch": 4, "interval": 5, "validate_every": 10, "validation_tasks": 8}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _optax_promotes():
+    """Optax's bias correction adds a float to an integer count."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def build(seed=0):
+    from arml.nn.networks import MLPOptions
+
+    return arml.build("maml", TASKS, seed=seed, network=MLPOptions(hidden=(8,)))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return arml.fit(build(), TASKS, steps=20, validation=TASKS, **SMALL)
+
+
+def leaves(learner):
+    return jax.tree.leaves(eqx.filter(learner, eqx.is_array))
+
+
+def assert_same(a, b):
+    for one, other in zip(leaves(a), leaves(b), strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+def test_the_history_has_the_losses_and_the_validation_scores(fitted):
+    assert [row["step"] for row in fitted.history] == [5, 10, 15, 20]
+    assert all(np.isfinite(row["loss"]) for row in fitted.history)
+    assert [row["step"] for row in fitted.history if "validation" in row] == [10, 20]
+    assert fitted.step == 20
+    assert fitted.history[-1]["validation"] == pytest.approx(
+        arml.evaluate(fitted, TASKS, 8, split="validation").mean
+    )
+
+
+def test_it_goes_on_as_if_it_had_never_stopped(fitted):
+    half = arml.fit(build(), TASKS, steps=10, validation=TASKS, **SMALL)
+    whole = arml.fit(half, TASKS, steps=20, validation=TASKS)
+    assert whole.history == fitted.history
+    assert_same(whole.state, fitted.state)
+    # What it went on from is as it was.
+    assert half.step == 10
+    again = arml.fit(half, TASKS, steps=20, validation=TASKS)
+    assert_same(again.learner, fitted.learner)
+
+
+def test_a_callback_sees_each_interval_and_may_stop_a_schedule_that_goes_on_later():
+    outer = OuterOptions(schedule="cosine")
+    whole = arml.fit(build(), TASKS, steps=20, outer=outer, **SMALL)
+    seen = []
+
+    def watch(now):
+        seen.append((now.step, now.steps, now.learner))
+        return now.step == 10
+
+    half = arml.fit(build(), TASKS, steps=20, outer=outer, callbacks=[watch], **SMALL)
+    assert [step for step, *_ in seen] == [5, 10]
+    assert half.step == 10
+    assert_same(seen[1][2], half.learner)
+    assert_same(arml.fit(half, TASKS, steps=20).learner, whole.learner)
+
+
+def test_it_is_the_run_of_the_same_experiment(fitted, tmp_path):
+    from arml.experiment.building import experiment_for
+    from arml.nn.networks import MLPOptions
+    from arml.tasks.options import FunctionsOptions
+
+    options = FunctionsOptions(shots=4, queries=4)
+    tasks = options.build(tmp_path / "split.json").train
+    experiment = dataclasses.replace(
+        experiment_for("maml", tasks.problem),
+        tasks=options,
+        network=MLPOptions(hidden=(8,)),
+        steps=20,
+        checkpoint_every=10,
+        chunk=4,
+        seed=3,
+        **SMALL,
+    )
+    arml.run(experiment, tmp_path / "run")
+    learner = arml.build(experiment, tasks)
+    own = arml.fit(learner, options, steps=20, seed=3, outer=experiment.outer, chunk=4, **SMALL)
+    assert_same(own.learner, Run(tmp_path / "run").learner)
+
+
+def test_one_compilation_serves_all_seeds():
+    traces = []
+
+    class Counted(Waves):
+        def sample(self, key):
+            traces.append(key)
+            return super().sample(key)
+
+    tasks = Counted()
+    for seed in range(3):
+        learner = arml.build("maml", tasks, seed=seed)
+        one = arml.fit(learner, tasks, steps=4, seed=seed, batch=2)
+        arml.evaluate(one, tasks, 4)
+        if not seed:
+            first = len(traces)
+    assert len(traces) == first
+
+
+def test_scores_know_their_tasks_and_compare(fitted):
+    scores = arml.evaluate(fitted.learner, TASKS, 40)
+    other = arml.evaluate(build(), TASKS, 40)
+    assert scores.values.dtype == np.float64
+    assert len(scores) == 40
+    assert scores.mean == pytest.approx(scores.values.mean())
+    assert scores.ci95 == pytest.approx(1.96 * scores.values.std(ddof=1) / np.sqrt(40))
+    by_family = scores.by_family()
+    assert list(by_family) == ["slow", "fast"]
+    slow = scores.values[scores.families == 0]
+    assert by_family["slow"]["mean"] == pytest.approx(slow.mean())
+    found = arml.compare(scores, other)
+    gap = scores.values - other.values
+    assert found.mean == pytest.approx(gap.mean())
+    assert found.ci95 == pytest.approx(1.96 * gap.std(ddof=1) / np.sqrt(40))
+    from scipy import stats
+
+    z = gap.mean() / (gap.std(ddof=1) / np.sqrt(40))
+    assert found.p == pytest.approx(2 * stats.norm.sf(abs(z)), rel=1e-6)
+    assert arml.compare(scores, scores).p == 1
+
+
+def test_scores_on_other_tasks_are_not_compared(fitted):
+    scores = arml.evaluate(fitted, TASKS, 4)
+    with pytest.raises(ValueError, match="expected scores of as many tasks, got 4 and 6"):
+        arml.compare(scores, arml.evaluate(fitted, TASKS, 6))
+    with pytest.raises(ValueError, match="differ in their split: test and validation"):
+        arml.compare(scores, arml.evaluate(fitted, TASKS, 4, split="validation"))
+    with pytest.raises(ValueError, match=r"differ in their tasks: .*Waves"):
+        arml.compare(scores, arml.evaluate(fitted, Waves(highest=2.0), 4))
+    assert Waves().identity() == TASKS.identity() != Waves(highest=2.0).identity()
+
+
+def test_scores_become_a_data_frame(fitted):
+    pytest.importorskip("pandas")
+    scores = arml.evaluate(fitted, TASKS, 12)
+    frame = scores.to_frame()
+    assert list(frame.columns) == ["family", "mse"]
+    assert len(frame) == 12
+    means = frame.groupby("family")["mse"].mean()
+    assert means["fast"] == pytest.approx(scores.by_family()["fast"]["mean"])
+
+
+def test_what_a_notebook_shows_is_short(fitted):
+    scores = arml.evaluate(fitted, TASKS, 12)
+    assert repr(fitted.learner) == "MAML(25 parameters)"
+    assert repr(fitted).startswith("Fitted(MAML(25 parameters), step 20, loss ")
+    assert repr(scores) == f"Scores(mse {scores.mean:.4f} ± {scores.ci95:.4f} over 12 tasks)"
+    assert scores._repr_html_().count("<tr>") == 4
+    assert "p = 1" in repr(arml.compare(scores, scores))
+    accuracies = dataclasses.replace(scores, values=np.full(12, 0.5), metric="accuracy")
+    more = dataclasses.replace(accuracies, values=np.full(12, 0.625))
+    assert "accuracy 50.0 ± 0.0%" in repr(accuracies)
+    assert "+12.5 ± 0.0 points" in repr(arml.compare(more, accuracies))
+
+
+class Plain:
+    """A distribution that knows nothing of the package's classes but the values."""
+
+    problem = arml.Problem("classification", (3,), 2, shots=2, queries=3)
+    families = ("only",)
+
+    def __init__(self, noise):
+        self.noise = noise
+
+    def sample(self, key):
+        places = jnp.repeat(jnp.arange(2), 5)
+        x = places[:, None] + self.noise * jax.random.normal(key, (10, 3))
+        support = jnp.asarray([0, 1, 5, 6])
+        query = jnp.asarray([2, 3, 4, 7, 8, 9])
+        return arml.Task(
+            arml.Examples(x[support], places[support]), arml.Examples(x[query], places[query]), 0
+        )
+
+
+def test_any_object_that_draws_tasks_will_do():
+    tasks = Plain(0.1)
+    fitted = arml.fit(arml.build("protonet", tasks), tasks, steps=4, batch=2)
+    scores = arml.evaluate(fitted, tasks, 6)
+    assert scores.metric == "accuracy"
+    assert scores.names == ("only",)
+    assert scores.mean == 1.0
+    assert arml.compare(scores, arml.evaluate(fitted, Plain(0.1), 6)).mean == 0
+    with pytest.raises(ValueError, match="differ in their tasks"):
+        arml.compare(scores, arml.evaluate(fitted, Plain(0.2), 6))
+
+
+def test_tasks_that_are_none_are_refused_in_one_line():
+    learner = build()
+    with pytest.raises(ValueError, match="expected tasks: an object with problem, families and"):
+        arml.fit(learner, object(), steps=1)
+
+    class Wide(Waves):
+        def sample(self, key):
+            task = super().sample(key)
+            return task._replace(query=arml.Examples(task.query.x, task.query.y[:, 0]))
+
+    with pytest.raises(ValueError, match=r"Wide: expected query.y of shape \(6, 1\).*got \(6,\)"):
+        arml.evaluate(learner, Wide(), 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"steps": 4, "batch": 6, "chunk": 4}, "chunk must divide the batch of 6"),
+        ({"steps": 4, "outer": OuterOptions(outer_rate=0.0)}, "outer_rate must be"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        arml.fit(build(), TASKS, **options)
+
+
+def test_steps_count_from_the_first(fitted):
+    with pytest.raises(ValueError, match="steps must be above the 20 that were taken, got 20"):
+        arml.fit(fitted, TASKS, steps=20)
+    with pytest.raises(ValueError, match="expected the seed 0 to go on, got 1"):
+        arml.fit(fitted, TASKS, steps=30, seed=1)
+
+
+def test_a_loss_that_is_not_finite_says_where():
+    class Steep(Waves):
+        def sample(self, key):
+            task = super().sample(key)
+            return task._replace(query=arml.Examples(task.query.x, task.query.y / 0))
+
+    with pytest.raises(ValueError, match="not finite at step 1, on a task of the family '"):
+        arml.fit(build(), Steep(), steps=2, batch=2)
+
+
+def test_names_are_known_or_refused():
+    with pytest.raises(ValueError, match="unknown"):
+        arml.build("mamml", TASKS)
+    with pytest.raises(ValueError, match="classification"):
+        arml.build("protonet", TASKS)
+    assert set(dir(arml)) == set(arml.__all__)
+
+
+def test_a_bar_is_shown_where_it_is_asked_for(capsys):
+    arml.fit(build(), TASKS, steps=5, **SMALL)
+    assert capsys.readouterr().err == ""
+    arml.fit(build(), TASKS, steps=5, progress=True, **SMALL)
+    assert "5/5" in capsys.readouterr().err
