@@ -1,6 +1,8 @@
 """Every test runs with the package's shapes and types checked, and with strict promotion."""
 
 import os
+import sys
+from pathlib import Path
 
 # Before JAX starts, and for the processes that tests start: nearly all of their time goes into the
 # compiler, and XLA's fusion emitters for the CPU take three times as long to compile as what they
@@ -26,3 +28,24 @@ pytest.register_assert_rewrite("contract", "contract_suite")
 # A silent int32 -> float32, or a float64 that spreads, is a bug. (Ranks may differ: a dense layer
 # adds its bias to a whole set of examples.)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """The plug-ins that a test loads, and what they register, end with it. The value forgets them
+    at once, as in a process that has not loaded them."""
+    from arml.core import plugins
+    from arml.experiment.parts import ALGORITHMS, NETWORKS, TASKS
+
+    def forget() -> None:
+        monkeypatch.setenv(plugins.VARIABLE, "")
+        for registry in (ALGORITHMS, TASKS, NETWORKS):
+            for name in [name for name, entry in registry.items() if entry.source is not None]:
+                registry.remove(name)
+        for path in plugins._loaded:
+            sys.modules.pop(Path(path).stem, None)
+        plugins._loaded.clear()
+
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    yield forget
+    forget()

@@ -141,6 +141,9 @@ class Registry(Mapping[str, E], Generic[E]):
 
 def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
     """The names that are most like an unknown one, as the end of a message."""
-    close = get_close_matches(name, list(known), n, 0.5)
-    words = " or ".join(map(repr, close))
-    return f"; did you mean {words}?" if close else ": `arml list` names all of them"
+    names = list(known)
+    close = get_close_matches(name, names, n, 0.5)
+    if close:
+        return f"; did you mean {' or '.join(map(repr, close))}?"
+    few = len(names) < 9
+    return f": expected {' or '.join(names)}" if few else ": `arml list` names all of them"

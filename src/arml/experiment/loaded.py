@@ -15,7 +15,7 @@ from arml.experiment.options import Experiment, from_json
 from arml.experiment.running import like
 from arml.results.folder import Result, RunError, read_config, read_metrics, read_result
 from arml.results.scores import Scores, read_scores
-from arml.tasks.options import Splits
+from arml.tasks.options import Splits, splits_of
 from arml.training import checkpoint
 from arml.training.step import TrainState
 
@@ -84,7 +84,7 @@ class Run:
 
         **Raises** `RunError` if the data has changed.
         """
-        splits: Splits = self.experiment.tasks.build(self.folder / "split.json")
+        splits = splits_of(self.experiment.tasks.build(self.folder / "split.json"))
         changed = differences(self.config.get("sources"), splits.sources, "data")
         if changed:
             raise RunError(f"{self.folder}: the data has changed: {'; '.join(changed)}; restore it")

@@ -1,9 +1,7 @@
 """The parts of an experiment that files name, each with its registry; and `register`, which adds
 one's own method, tasks or network."""
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from arml.algorithms import ALGORITHMS
@@ -11,7 +9,13 @@ from arml.core.episodes import Problem
 from arml.core.registry import Entry, Registry
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.conflict import ConflictOptions
-from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
+from arml.tasks.options import (
+    FoldersOptions,
+    FunctionsOptions,
+    StarterOptions,
+    StoreOptions,
+    splits_of,
+)
 from arml.tasks.own import OwnOptions
 from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
@@ -38,7 +42,7 @@ class TaskFamily(Entry):
         """The problem of its default options."""
         if self.usual is not None:
             return self.usual
-        found: Problem = self.options_class().build(Path(os.devnull)).train.problem
+        found: Problem = splits_of(self.options_class()).train.problem
         return found
 
 

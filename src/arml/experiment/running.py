@@ -207,5 +207,4 @@ def _splits(experiment: Experiment, folder: Path, progress: Progress | None) -> 
         raise RunError(
             f"expected a folder that can be made at {folder}, got: {error.strerror}; name another"
         ) from error
-    splits: Splits = experiment.tasks.build(folder / "split.json", progress=progress)
-    return splits
+    return splits_of(experiment.tasks.build(folder / "split.json", progress=progress))

@@ -1,0 +1,145 @@
+"""A plug-in file on the command line: every command takes it, and a run remembers it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import pytest
+
+import arml
+import contract_suite
+from arml.algorithms import ALGORITHMS
+from arml.cli import main
+from arml.core import plugins
+from arml.experiment import Experiment, to_json
+from arml.results.files import RunError
+
+OWN = Path(__file__).parents[2] / "docs" / "own.py"
+SMALL = (
+    *("--steps", "4", "--interval", "2", "--batch", "2", "--chunk", "2", "--validate-every", "4"),
+    *("--checkpoint-every", "4", "--validation-tasks", "4", "--inner-steps", "1", "--width", "4"),
+)
+TOY = '''
+from dataclasses import dataclass
+import arml
+from arml.algorithms.maml import MAML
+
+@dataclass(frozen=True, kw_only=True)
+class ToyOptions(arml.InnerOptions):
+    """A toy: MAML under another name."""
+
+    def build(self, net, problem, *, key):
+        return MAML(net=net, inner=self.descent(net), loss=arml.loss_of(problem))
+
+arml.register("method", "toy", ToyOptions, preset=lambda problem: ToyOptions(inner_rate=0.01))
+'''
+
+
+@pytest.fixture(autouse=True)
+def _as_users_run():
+    """Optax's bias correction adds a float to an integer count."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture
+def run(tmp_path, alone) -> Path:
+    """A run of the tutorial's method, network and tasks; afterwards the plug-in is forgotten."""
+    folder = tmp_path / "run"
+    command = ["train", "waves/rescale", "--run", str(folder), *SMALL, f"--plugin={OWN}"]
+    assert main(command) == 0
+    alone()
+    return folder
+
+
+def test_a_run_of_a_plugin_is_trained_scored_reported_exported_and_says_what_it_lacks(
+    run, tmp_path, capsys
+):
+    config = json.loads((run / "config.json").read_text())["experiment"]
+    assert [config[part]["kind"] for part in ("algorithm", "tasks", "network")] == [
+        *("rescale", "waves", "residual")
+    ]
+    assert config["plugins"]["tasks"] == config["plugins"]["network"]
+    assert config["plugins"]["algorithm"]["name"] == "own.py"
+    assert len(config["plugins"]["algorithm"]["version"]) == 12
+
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--tasks", "4"]) == 2
+    said = capsys.readouterr().err
+    assert "its algorithm 'rescale' needs the plug-in own.py: give --plugin own.py" in said
+    assert len(said.splitlines()) == 1
+    with pytest.raises(RunError, match=r"needs the plug-in own\.py"):
+        arml.load(run)
+
+    # In front of the command, in its middle and at its end.
+    own = ["--plugin", str(OWN)]
+    assert main([*own, "evaluate", str(run), "--tasks", "4"]) == 0
+    assert main(["report", *own, str(run), "--out", str(tmp_path / "report.html")]) == 0
+    assert main(["export", str(run), "--out", str(tmp_path / "learner"), *own]) == 0
+    assert "rescale" in (tmp_path / "report.html").read_text()
+    capsys.readouterr()
+    assert main(["explain", str(run), "--out", str(tmp_path / "explained"), *own]) == 2
+    assert "got waves/rescale, which has nothing" in capsys.readouterr().err
+    # The same command again finds the run complete.
+    assert main(["train", "waves/rescale", "--run", str(run), *SMALL, *own]) == 0
+
+
+@pytest.mark.usefixtures("alone")
+def test_lists_and_recipes_have_what_a_plugin_brings(capsys):
+    assert main(["list", "--json", "--plugin", str(OWN)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    names = {entry["name"] for entry in found["recipes"]}
+    assert {"waves/rescale", "waves/maml", "regression2d/rescale", "starter/rescale"} <= names
+    assert "waves/protonet" not in names  # it compares classes
+    assert "rescale" in {entry["name"] for entry in found["algorithms"]}
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_network_is_chosen_by_name(tmp_path, capsys):
+    folder = tmp_path / "run"
+    command = ["train", "regression2d/maml", "--run", str(folder), *SMALL, "--plugin", str(OWN)]
+    assert main([*command, "--network", "residual"]) == 0
+    config = json.loads((folder / "config.json").read_text())["experiment"]
+    assert config["network"] == {"kind": "residual", "width": 4}
+    assert {*config["plugins"]} == {"network"}
+    capsys.readouterr()
+    assert main([*command, "--network", "residul"]) == 2
+    assert "unknown network 'residul'; did you mean 'residual'?" in capsys.readouterr().err
+
+
+def test_what_is_no_plugin_is_refused(tmp_path, capsys):
+    assert main(["list", "--plugin"]) == 2
+    assert "expected a file after --plugin" in capsys.readouterr().err
+    assert main(["list", "--plugin", str(tmp_path / "none.py")]) == 2
+    assert "none.py, found none: check the path" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("alone")
+def test_options_that_are_not_registered_are_named():
+    plugins.load_plugin(OWN)
+    experiment = Experiment("mine", algorithm=ALGORITHMS["rescale"].options_class())
+    ALGORITHMS.remove("rescale")
+    with pytest.raises(ValueError, match=r"got RescaleOptions: call arml\.register\('method'"):
+        to_json(experiment)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_method_from_a_file_keeps_the_contract_as_it_is(tmp_path):
+    """Adding a method takes its file: the contract tests need no edit to test it."""
+    file = tmp_path / "toy.py"
+    file.write_text(TOY)
+    plugins.announce(file)
+    kind = contract_suite.KINDS["vectors"]
+    case = contract_suite.make("toy", kind)
+    checks = {n: f for n, f in vars(contract_suite).items() if n.startswith("test_")}
+    assert len(checks) >= 10
+    for name, check in checks.items():
+        assert name not in case.exceptions
+        check(*([case, tmp_path / "saved"] if "saved" in name else [case]))
+    shutil.rmtree(tmp_path / "saved")
+    # What it promises wrongly is found, and said.
+    wrong = contract_suite.make("toy", kind)
+    wrong.descends = False
+    with pytest.raises(AssertionError, match="the entry says descends=False"):
+        contract_suite.test_adaptation_lowers_the_support_loss(wrong)
