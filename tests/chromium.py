@@ -28,8 +28,10 @@ class Tab(NamedTuple):
 
 
 @contextmanager
-def opened(address: str, *, width: int = 1000, height: int = 900) -> Iterator[Tab]:
-    """The page at an address, in a browser that ends with the block."""
+def opened(
+    address: str, *, width: int = 1000, height: int = 900, more: tuple[str, ...] = ()
+) -> Iterator[Tab]:
+    """The page at an address, in a browser that ends with the block; `more` are its arguments."""
     if FOUND is None:
         pytest.skip("no Chromium on the path; Debian has it as the package chromium")
     from playwright.sync_api import sync_playwright
@@ -37,7 +39,7 @@ def opened(address: str, *, width: int = 1000, height: int = 900) -> Iterator[Ta
     asked: list[str] = []
     complaints: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=FOUND, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=FOUND, args=[*QUIET, *more])
         page = browser.new_page(viewport={"width": width, "height": height})
         page.set_default_timeout(240_000)
         page.on("request", lambda request: asked.append(request.url))

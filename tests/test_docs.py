@@ -49,7 +49,7 @@ SMALL = [
 PARSING = ("adapt", "app", "data", "export", "features", "listing", "options", "reproduce", "show")
 LONG = (
     *("folders/", "runs/mine", "my-learner", "starter/", "arml app", "arml data prepare"),
-    *("arml evaluate", "arml explain", "arml report", "runs/maml"),
+    *("export my-predictor --html", "arml evaluate", "arml explain", "arml report", "runs/maml"),
 )
 """Parts of commands that compile for long, wait for somebody or need archives. They are understood,
 here, and carried out by the tests of the command line, of reports, data and the page."""

@@ -172,4 +172,4 @@ def test_a_file_from_the_command_line(starter, tmp_path, capsys):
     chances = answers(tmp_path / "file.onnx", pictures=pictures[:3])[0]
     np.testing.assert_allclose(chances, predictor.predict_proba(pictures[:3]), atol=1e-4)
     assert main(["export", str(tmp_path / "kept")]) == 2
-    assert "--out FOLDER or --onnx FILE" in capsys.readouterr().err
+    assert "--onnx FILE or --html FOLDER" in capsys.readouterr().err

@@ -13,11 +13,12 @@ from arml.cli.errors import UsageError
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Write a run's learner as a folder to share, or a predictor as an ONNX file.
+    """Write a run's learner as a folder to share, or a predictor as an ONNX file or a page.
 
     --out writes a run's learner: weights, configuration and checksums, no data. Probabilities are
     calibrated and novelty is measured on validation tasks first. --onnx writes what `arml adapt
-    --save` kept as one file that runs without JAX, or a metric learner as a whole.
+    --save` kept as one file that runs without JAX, or a metric learner as a whole. --html writes a
+    folder with a page, such a file and its runtime: it works offline.
     """
 
     source: Positional[Path]
@@ -28,6 +29,10 @@ class ExportOptions:
     """Validation tasks for --out; 0 leaves out the calibration and the novelty."""
     onnx: Path | None = None
     """ONNX file to write (needs the extra onnx)."""
+    html: Path | None = None
+    """Folder of a page to write: it predicts pictures without a server or a network."""
+    runtime: Path = Path("node_modules/onnxruntime-web/dist")
+    """Folder dist of the npm package onnxruntime-web, for --html."""
     ways: int | None = None
     """Most classes of a metric learner's ONNX file; by default as many as it was trained on."""
 
@@ -35,12 +40,20 @@ class ExportOptions:
 def export_command(arguments: Sequence[str]) -> int:
     """Write a learner as a folder to share, or a predictor as an ONNX file"""
     options: ExportOptions = parse(ExportOptions, arguments, prog="arml export")
-    if options.out is None and options.onnx is None:
-        raise UsageError("expected --out FOLDER or --onnx FILE, got neither: give one; see --help")
+    if options.out is None and options.onnx is None and options.html is None:
+        raise UsageError(
+            "expected --out FOLDER, --onnx FILE or --html FOLDER, got none: give one; see --help"
+        )
     if options.out is not None:
         _learner(options.source, options.out, options.tasks)
     if options.onnx is not None:
         _onnx(options.source, options.onnx, options.ways)
+    if options.html is not None:
+        from arml.app.standalone import write_page
+        from arml.predict.predictor import load_predictor
+
+        write_page(load_predictor(options.source), options.html, options.runtime)
+        say(Console(), f"written to {options.html}: open its index.html in a browser")
     return 0
 
 

@@ -1,0 +1,165 @@
+// A predictor in a page: onnxruntime's WebAssembly runs the model that model.js holds.
+"use strict";
+(async () => {
+  const LARGEST = 512; // pixels of a side that the model is given; it averages them itself
+  const model = window.ARML_MODEL;
+  const element = (name) => document.getElementById(name);
+  const say = (text, bad = false) => {
+    element("status").textContent = text;
+    element("status").classList.toggle("bad", bad);
+  };
+  const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const percent = (share) => `${(100 * share).toFixed(1)}%`;
+  const answers = [];
+  let session;
+
+  try {
+    // As data and not as files, so that the page also works where it was opened from a folder.
+    const code = new Blob([bytes(window.ARML_RUNTIME.mjs)], { type: "text/javascript" });
+    ort.env.wasm.numThreads = 1;
+    ort.env.wasm.wasmPaths = { mjs: URL.createObjectURL(code) };
+    ort.env.wasm.wasmBinary = bytes(window.ARML_RUNTIME.wasm).buffer;
+    session = await ort.InferenceSession.create(bytes(model.onnx), { executionProviders: ["wasm"] });
+  } catch (error) {
+    say(`The model cannot be loaded: ${error.message}`, true);
+    return;
+  }
+  element("about").textContent = `It knows ${model.classes.length} classes: ${model.classes.join(", ")}.`;
+
+  /** The probabilities of bytes `[height, width, 3]`, and the novelty if the model has it. */
+  async function predict(data, height, width) {
+    const pictures = new ort.Tensor("uint8", data, [1, height, width, 3]);
+    const found = await session.run({ pictures });
+    return { probabilities: [...found.probabilities.data], novelty: found.novelty?.data[0] };
+  }
+  window.armlPredict = predict;
+
+  /** The same of anything that can be drawn. */
+  function look(source, width, height) {
+    const scale = Math.min(1, LARGEST / Math.max(width, height));
+    const canvas = document.createElement("canvas");
+    canvas.width = Math.max(1, Math.round(width * scale));
+    canvas.height = Math.max(1, Math.round(height * scale));
+    const context = canvas.getContext("2d", { willReadFrequently: true });
+    context.fillStyle = "white"; // transparency is laid on white
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    context.imageSmoothingQuality = "high";
+    context.drawImage(source, 0, 0, canvas.width, canvas.height);
+    const pixels = context.getImageData(0, 0, canvas.width, canvas.height).data;
+    const data = new Uint8Array(canvas.width * canvas.height * 3);
+    for (let i = 0, j = 0; i < pixels.length; i += 4) {
+      data[j++] = pixels[i];
+      data[j++] = pixels[i + 1];
+      data[j++] = pixels[i + 2];
+    }
+    return predict(data, canvas.height, canvas.width);
+  }
+
+  function bars(place, answer) {
+    const best = answer.probabilities.indexOf(Math.max(...answer.probabilities));
+    const head = document.createElement("h3");
+    head.textContent = `${model.classes[best]}, ${percent(answer.probabilities[best])}`;
+    const rows = model.classes.map((name, i) => {
+      const row = document.createElement("div");
+      row.className = "bar";
+      const label = document.createElement("span"), value = document.createElement("b");
+      const meter = document.createElement("meter");
+      label.textContent = name;
+      value.textContent = percent(answer.probabilities[i]);
+      meter.value = answer.probabilities[i];
+      meter.setAttribute("aria-label", name);
+      row.append(label, meter, value);
+      return row;
+    });
+    const more = [];
+    if (answer.novelty > 1) {
+      const note = document.createElement("p");
+      note.textContent = "This looks like nothing that the learner knows.";
+      more.push(note);
+    }
+    place.replaceChildren(head, ...rows, ...more);
+    return model.classes[best];
+  }
+
+  async function add(files) {
+    for (const file of files) {
+      try {
+        const picture = await createImageBitmap(file);
+        const answer = await look(picture, picture.width, picture.height);
+        const image = document.createElement("img"), text = document.createElement("div");
+        image.src = URL.createObjectURL(file);
+        image.alt = file.name;
+        const row = document.createElement("div");
+        row.className = "answer";
+        row.append(image, text);
+        const label = bars(text, answer);
+        element("answers").append(row);
+        answers.push([file.name, label, ...answer.probabilities.map((p) => p.toFixed(4))]);
+        element("save").disabled = element("clear").disabled = element("found").hidden = false;
+        say("");
+      } catch {
+        say(`${file.name}: expected a picture that this browser can show, got something else`, true);
+      }
+    }
+  }
+
+  element("files").addEventListener("change", (event) => {
+    add([...event.target.files]);
+    event.target.value = "";
+  });
+  const drop = element("drop");
+  for (const name of ["dragenter", "dragover"])
+    drop.addEventListener(name, (event) => {
+      event.preventDefault();
+      drop.classList.add("over");
+    });
+  drop.addEventListener("dragleave", () => drop.classList.remove("over"));
+  drop.addEventListener("drop", (event) => {
+    event.preventDefault();
+    drop.classList.remove("over");
+    add([...event.dataTransfer.files]);
+  });
+  element("clear").addEventListener("click", () => {
+    answers.splice(0);
+    element("answers").replaceChildren();
+    element("save").disabled = element("clear").disabled = element("found").hidden = true;
+  });
+  element("save").addEventListener("click", () => {
+    const cell = (value) => (/[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
+    const rows = [["file", "label", ...model.classes], ...answers];
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([rows.map((row) => row.map(cell).join(",")).join("\n") + "\n"]));
+    link.download = "answers.csv";
+    link.click();
+  });
+
+  let stream = null;
+  const camera = element("camera"), video = element("video");
+  camera.addEventListener("click", async () => {
+    if (stream) {
+      for (const track of stream.getTracks()) track.stop();
+      stream = null;
+    } else {
+      try {
+        stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+      } catch (error) {
+        say(`The webcam cannot be used: ${error.message}`, true);
+        return;
+      }
+      video.srcObject = stream;
+      await video.play();
+      watch();
+    }
+    element("live").hidden = !stream;
+    camera.setAttribute("aria-pressed", Boolean(stream));
+    camera.textContent = stream ? "Stop the webcam" : "Use the webcam";
+  });
+  async function watch() {
+    while (stream) {
+      if (video.videoWidth) bars(element("seen"), await look(video, video.videoWidth, video.videoHeight));
+      await new Promise((done) => setTimeout(done, 200));
+    }
+  }
+  say("");
+  document.body.dataset.ready = "yes";
+})();

@@ -1,0 +1,60 @@
+"""A page that predicts pictures without a server: model, runtime and page in one folder.
+
+`index.html` is opened from the folder itself or from any web server, without a network. The runtime
+is onnxruntime-web's WebAssembly, which is copied from where npm put it.
+"""
+
+import base64
+import json
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+from arml.predict.predictor import Predictor
+from arml.results.files import write_bytes, write_text
+
+SCRIPT, CODE, MACHINE = (
+    "ort.wasm.min.js",
+    "ort-wasm-simd-threaded.mjs",
+    "ort-wasm-simd-threaded.wasm",
+)
+"""Files of onnxruntime-web: its interface, what loads the machine code, and the machine code."""
+PLACE = Path("node_modules") / "onnxruntime-web" / "dist"
+"""Where npm puts them."""
+
+
+def write_page(predictor: Predictor, folder: Path, runtime: Path = PLACE) -> None:
+    """Write the page of a predictor of pictures.
+
+    **Arguments**
+
+    - `runtime`: the folder `dist` of the npm package onnxruntime-web.
+
+    **Raises** `ValueError` for a predictor of something else, for a runtime that is not there, and
+    as `Predictor.to_onnx`; `RunError` if the folder cannot be written.
+    """
+    if predictor.classes is None or len(predictor.problem.features) != 3:
+        raise ValueError(
+            "expected a predictor of pictures for a page, got one of tables: use --onnx FILE"
+        )
+    missing = [name for name in (SCRIPT, CODE, MACHINE) if not (runtime / name).is_file()]
+    if missing:
+        raise ValueError(
+            f"expected onnxruntime-web in {runtime}, found no {missing[0]}: run `npm install "
+            "onnxruntime-web` here, or name its folder dist with --runtime"
+        )
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "model.onnx"
+        predictor.to_onnx(file)
+        model = {"onnx": _text(file), "classes": [str(label) for label in predictor.classes]}
+    folder.mkdir(parents=True, exist_ok=True)
+    for page in (files("arml.app") / "offline").iterdir():
+        write_bytes(folder / page.name, page.read_bytes())
+    write_bytes(folder / SCRIPT, (runtime / SCRIPT).read_bytes())
+    parts = {"mjs": _text(runtime / CODE), "wasm": _text(runtime / MACHINE)}
+    write_text(folder / "runtime.js", f"window.ARML_RUNTIME = {json.dumps(parts)};\n")
+    write_text(folder / "model.js", f"window.ARML_MODEL = {json.dumps(model)};\n")
+
+
+def _text(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
