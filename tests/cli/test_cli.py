@@ -168,7 +168,8 @@ def test_training_a_finished_run_again_changes_nothing(maml, capsys):
 def test_a_finished_run_without_validation_records_is_done_too(maml, tmp_path, capsys):
     folder = tmp_path / "copy"
     shutil.copytree(maml, folder)
-    (folder / "metrics.jsonl").unlink()
+    for name in ("metrics.jsonl", "manifest.json"):  # as an early version left it
+        (folder / name).unlink()
     assert main(["train", "--run", str(folder), "regression2d/maml", *SMALL]) == 0
     assert "next: arml evaluate" in capsys.readouterr().out
 
@@ -355,3 +356,28 @@ def test_floors_are_those_that_were_measured():
     for name, inputs in (("regression2d", (0.0, 5.0)), ("regression2d-wide", (-5.0, 5.0))):
         measured = read_result(RESULTS / "floor" / f"{name}.json")["score"]["mean"]
         assert FLOORS[inputs] == pytest.approx(measured, abs=0.002)
+
+
+def test_queries_and_files_are_checked_before_learning(tmp_path, capsys):
+    rows = ["x1,x2,height", *(f"{i},{i * i},{i % 3}" for i in range(6))]
+    (tmp_path / "points.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "other.csv").write_text("x1,x3\n1,2\n")
+    support = ["adapt", "regression2d", "--support", tmp_path / "points.csv", "--target", "height"]
+    for query, says in (
+        ("other.csv", "expected the columns of the support table, x1, x2, got x1, x3"),
+        ("nowhere.csv", "No such file"),
+    ):
+        said = refused(capsys, *support, "--query", tmp_path / query)
+        assert says in said
+        assert "learned" not in said
+    said = refused(capsys, "adapt", "regression2d", "--support", tmp_path / "none", "--save", "p")
+    assert "expected examples at" in said
+    assert "found nothing: check the path" in said
+    said = refused(capsys, "adapt", "starter", "--support", tmp_path / "points.csv")
+    assert "expected --query FILES or --save FOLDER, got neither" in said
+    assert "expected queries after the predictor's folder, got none" in refused(
+        capsys, "predict", tmp_path
+    )
+    assert "expected one or more run folders" in refused(
+        capsys, "report", "--out", tmp_path / "page.html"
+    )

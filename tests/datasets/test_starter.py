@@ -201,7 +201,7 @@ def test_options_make_tasks_of_the_published_split(tmp_path):
         ({"shots": 0}, "shots must be at least 1, got 0"),
         ({"train_ways": 3}, "train_ways must be 0 or at least the 5 ways, got 3"),
         ({"ways": 17}, "expected at least 17 validation classes"),
-        ({"queries": 20}, "expected at least 21 images a class"),
+        ({"queries": 20}, "expected at least 21 images of each class"),
     ],
 )
 def test_options_that_cannot_be_are_refused(tmp_path, change, message):

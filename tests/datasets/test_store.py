@@ -404,7 +404,7 @@ def test_training_streams_resumes_bit_for_bit_and_refuses_another_store(
         ({"train_ways": 2}, "train_ways must be 0 or at least the 3 ways"),
         ({"size": 84}, "expected pictures of 84 px, got 16"),
         ({"ways": 9}, "at least 9 validation classes for 9-way tasks, got 7"),
-        ({"queries": 9}, "at least 10 images a class"),
+        ({"queries": 9}, "at least 10 images of each class"),
     ],
 )
 def test_options_that_cannot_be_are_refused(made, tmp_path, change, said):
@@ -437,7 +437,7 @@ def test_the_command_lists_verifies_and_shows(made, tmp_path, capsys):
     assert not found["plain-multi"]["downloaded"]
     assert found["omniglot"]["licences"] == ["MIT"]
     assert main(["data", "verify", "texture"]) == 0
-    assert "are as they were written" in capsys.readouterr().out
+    assert "agree with their checksums" in capsys.readouterr().out
     out = tmp_path / "sheets" / "texture.png"
     assert main(["data", "show", str(made.folder), "--out", str(out), "--columns", "5"]) == 0
     sheet = cv2.imread(str(out))

@@ -73,7 +73,11 @@ def test_what_is_fixed_is_not_chosen(tmp_path):
 def test_data_of_which_no_task_can_be_drawn_is_refused(tmp_path):
     for name, counts, said in (
         ("few", [9] * 5, "few: expected at least 6 classes .* got 5"),
-        ("thin", [9] * 8 + [1], "thin: expected at least 2 pictures a class .* got 1 in 'c08'"),
+        (
+            "thin",
+            [9] * 8 + [1],
+            "thin: expected at least 2 pictures of each class .* got 1 in 'c08'",
+        ),
     ):
         with pytest.raises(ValueError, match=said):
             choose([str(draw(tmp_path / name, counts))])

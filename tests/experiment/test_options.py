@@ -118,7 +118,7 @@ def test_counts_and_paths_are_checked_before_the_first_image_is_decoded(
 
     monkeypatch.setattr("arml.datasets.folders.decode", refuse)
     split = tmp_path / "split.json"
-    with pytest.raises(ValueError, match=r"at least 5 images a class .*, got 4 in 'class0'"):
+    with pytest.raises(ValueError, match=r"at least 5 images of each class .*, got 4 in 'class0'"):
         episodes(pictures, queries=4).build(split)
     with pytest.raises(ValueError, match="none: expected a folder or a zip"):
         episodes(pictures, tmp_path / "none").build(split)

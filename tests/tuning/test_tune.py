@@ -115,7 +115,7 @@ def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr(Study, "report", pressed)
         assert main(command) == 130
-    assert "stopped with 1 trials over; to go on: arml tune" in capsys.readouterr().out
+    assert "stopped after 1 trials; to continue: arml tune" in capsys.readouterr().out
     first = (folder / "trials" / "0000" / "metrics.jsonl").read_bytes()
     half = (folder / "trials" / "0001" / "metrics.jsonl").read_bytes()
     assert main(command) == 0

@@ -1,4 +1,4 @@
-"""The command line. Each command is imported when it is called, for JAX takes a second to load."""
+"""The command line. A command is imported when it is called: JAX takes a second to load."""
 
 import os
 import sys
@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "arml.cli.adapt:adapt_command",
         "Learn a task from your own few examples, and predict",
     ),
-    "predict": ("arml.cli.adapt:predict_command", "Predict with a predictor that was kept"),
+    "predict": ("arml.cli.adapt:predict_command", "Predict with a saved predictor"),
     "app": ("arml.cli.app:app_command", "Serve a page on this machine to try a learner"),
     "export": (
         "arml.cli.export:export_command",
@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "explain": (
         "arml.cli.show:explain_command",
-        "Look inside a run of ARML, HSML, MUMOMAML or MT-Net",
+        "Show what a run of ARML, HSML, MUMOMAML or MT-Net has learned",
     ),
     "report": ("arml.cli.show:report_command", "Write one self-contained page about runs"),
     "reproduce": (
@@ -56,7 +56,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Run the paper's tables, resumably; one page compares them with the paper",
     ),
 }
-"""Where each command is, and what it does."""
+"""The function and the description of each command."""
 
 
 def _help() -> str:
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain("arml: interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone (`arml list | head`); nothing more can be said, at exit neither.
+        # The reader has closed the pipe (`arml list | head`): nothing more is written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
@@ -141,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         first = " ".join(str(error).split())[:300]
         complain(
-            f"arml: error: unexpected {type(error).__name__}: {first}; please report it with what "
-            "the same command says with --debug"
+            f"arml: error: unexpected {type(error).__name__}: {first}; please report it with the "
+            "output of the same command with --debug"
         )
         return 1

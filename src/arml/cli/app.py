@@ -14,21 +14,21 @@ from arml.cli.console import parse, say
 from arml.cli.errors import UsageError
 
 SHIPPED = {"pictures": "starter", "functions": "regression2d"}
-"""The learner of each tab where none is named; a tab without one is not shown."""
+"""The learner of each tab if none is named; a tab without a learner is not shown."""
 
 
 @dataclass(frozen=True)
 class AppOptions:
     """Serve a page on this machine to try a learner: drop pictures, or draw a function's points.
 
-    The page's address holds a random token, without which nothing is answered; nothing is kept, and
-    nothing is asked of any other machine. Ctrl-C ends it.
+    The page's address contains a random token, and requests without it are refused. Nothing is
+    stored, and no other machine is contacted. Ctrl-C stops it.
     """
 
     learner: Positional[Path | None] = None
-    """A run folder or a shared learner, for the tab that it fits; the other has one that ships."""
+    """A run folder or a shared learner; the tab of the other kind has a learner of the package."""
     port: int = 0
-    """Port to listen at; 0 takes a free one."""
+    """Port to listen on; 0 picks a free one."""
     open: bool = False
     """Open the page in the browser."""
 
@@ -37,7 +37,7 @@ def app_command(arguments: Sequence[str]) -> int:
     """Serve a page on this machine to try a learner"""
     options: AppOptions = parse(AppOptions, arguments, prog="arml app")
     if not 0 <= options.port < 2**16:
-        raise UsageError(f"expected a port from 0 to 65535, got {options.port}: name another")
+        raise UsageError(f"expected a port from 0 to 65535, got {options.port}: choose another")
     missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
     if missing:
         raise UsageError(
@@ -49,23 +49,23 @@ def app_command(arguments: Sequence[str]) -> int:
     console = Console(stderr=True)
 
     def ready(address: str) -> None:
-        say(console, f"the page is {address} (Ctrl-C ends it)")
+        say(console, f"the page is {address} (Ctrl-C stops it)")
         if options.open:
             webbrowser.open(address)
 
     try:
         serve(served(options.learner), port=options.port, ready=ready)
     except KeyboardInterrupt:
-        say(console, "ended")
+        say(console, "stopped")
     except OSError as error:
         raise UsageError(
-            f"expected a free port, got {options.port}: {error.strerror}; name another with --port"
+            f"expected a free port, got {options.port}: {error.strerror}; give another --port"
         ) from None
     return 0
 
 
 def served(learner: Path | None) -> Any:
-    """The page's two learners: the one that is named, and what ships for the other tab.
+    """The page's two learners: the named one, and one of the package for the other tab.
 
     **Raises** `RunError` if there is no such learner, `ValueError` for one that no tab fits.
     """
@@ -83,7 +83,7 @@ def served(learner: Path | None) -> Any:
         if not tabs:
             raise UsageError(
                 f"expected a learner of pictures or of functions of two inputs, got {learner}, "
-                "which is of neither: use `arml adapt`"
+                "which is neither: use `arml adapt`"
             )
         found[tabs[0]], names[tabs[0]] = named, learner.resolve().name
     for tab, name in SHIPPED.items():

@@ -99,7 +99,7 @@ class TensorBoard:
 
     def __call__(self, step: int, record: Mapping[str, float]) -> None:
         if self.writer is None:
-            # What an earlier, killed process wrote after this step will be written again.
+            # Events of an earlier, killed process after this step are written again.
             self.writer = self.make(str(self.folder), purge_step=step + 1 if step else None)
         for name, value in record.items():
             if value is not None:

@@ -21,9 +21,9 @@ HELP = """usage: arml data ACTION [OPTIONS]
 The benchmarks' data sets, prepared once and checked.
 
 actions:
-  list       What there is: size, licence, and whether it is here
-  prepare    Make a data set from its publisher's archives
-  verify     Compare every byte of a prepared data set with what was written
+  list       List the data sets: size, licence, and whether each is prepared here
+  prepare    Make a data set from the archives of its publisher
+  verify     Compare every byte of a prepared data set with its checksum
   show       Draw a contact sheet, by family and split
 
 `arml data ACTION --help` lists an action's options.
@@ -45,14 +45,14 @@ def data_command(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class ListOptions:
-    """What there is: size, licence, and whether it is here."""
+    """List the data sets: size, licence, and whether each is prepared here."""
 
     json: bool = False
     """Print JSON."""
 
 
 def list_action(arguments: Sequence[str]) -> int:
-    """What there is"""
+    """List the data sets"""
     options: ListOptions = parse(ListOptions, arguments, prog="arml data list")
     found = entries()
     if options.json:
@@ -76,12 +76,12 @@ def list_action(arguments: Sequence[str]) -> int:
             Text(", ".join(entry["terms"])),
         )
     console.print(table)
-    say(console, "prepare one with: arml data prepare NAME [--from ARCHIVE_OR_FOLDER...]")
+    say(console, "to prepare one: arml data prepare NAME [--from ARCHIVE_OR_FOLDER...]")
     return 0
 
 
 def entries() -> list[dict[str, Any]]:
-    """Each data set of the catalogue, and whether it is here."""
+    """Each data set of the catalogue, and whether it is prepared here."""
     from arml.datasets.catalogue import CATALOGUE, origins
     from arml.datasets.store import INDEX, place
 
@@ -114,24 +114,24 @@ def entries() -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class PrepareOptions:
-    """Make a data set from its publisher's archives; the same command again goes on.
+    """Make a data set from its publisher's archives; the same command again continues.
 
-    What may be passed on is downloaded, and its checksum compared. For the rest, and wherever there
-    is no network, give your own copy of the archives as they are published.
+    Archives that may be redistributed are downloaded, and their checksums compared. For the others,
+    and without a network, give your own copy of the published archives.
     """
 
     name: Positional[str]
     """Data set; `arml data list` names them."""
     source: Annotated[tuple[Path, ...], arg(name="from")] = ()
-    """Archives, or folders that hold archives or what they unpack to."""
+    """Archives, or folders that hold archives or their unpacked contents."""
     out: Path | None = None
-    """Folder of the data set; a folder of its name in $ARML_CACHE/data if not given."""
+    """Folder of the data set; $ARML_CACHE/data/NAME if not given."""
     size: int | None = None
     """Pixels a side; the data set's own if not given."""
     split: Path | None = None
     """A split file to use in place of the published one, or a folder of such files."""
     unverified: bool = False
-    """Take archives with another checksum than the published one."""
+    """Accept archives whose checksum is not the published one."""
 
 
 def prepare_action(arguments: Sequence[str]) -> int:
@@ -159,13 +159,13 @@ def prepare_action(arguments: Sequence[str]) -> int:
     say(console, f"{options.name}: {len(store.families)} families, {store.size} px; {parts}")
     for about in {entry["origin"]: entry for entry in store.index["families"].values()}.values():
         say(console, f"cite: {about['citation']}. Licence: {about['licence']}")
-    say(console, f"it is in {folder} ({store.bytes / 2**30:.2f} GiB)")
+    say(console, f"written to {folder} ({store.bytes / 2**30:.2f} GiB)")
     return 0
 
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """Compare every byte of a prepared data set with what was written."""
+    """Compare every byte of a prepared data set with its checksum."""
 
     name: Positional[str]
     """Data set, or folder of one."""
@@ -179,20 +179,20 @@ def verify_action(arguments: Sequence[str]) -> int:
     store = open_store(place(options.name))
     with shown() as progress:
         verify(store, progress)
-    say(Console(), f"{store.folder}: {store.bytes / 2**30:.2f} GiB are as they were written")
+    say(Console(), f"{store.folder}: {store.bytes / 2**30:.2f} GiB agree with their checksums")
     return 0
 
 
 @dataclass(frozen=True)
 class ShowOptions:
-    """Draw a contact sheet: a row a family and split, a picture of each of some classes."""
+    """Draw a contact sheet: a row for each family and split, a picture for each class."""
 
     name: Positional[str]
     """Data set, or folder of one."""
     out: Path
     """The PNG file."""
     columns: int = 12
-    """Pictures of a row."""
+    """Pictures in a row."""
 
 
 def show_action(arguments: Sequence[str]) -> int:
@@ -218,7 +218,7 @@ ACTIONS: dict[str, Callable[[Sequence[str]], int]] = {
 
 @contextlib.contextmanager
 def shown() -> Iterator[Callable[[str, int, int], None]]:
-    """A function that shows what is being done and how far it is; on a terminal only."""
+    """A function that shows the progress of a named piece of work; on a terminal only."""
     console = Console(stderr=True)
     bar = Progress(console=console, transient=True, disable=not console.is_terminal)
     task = bar.add_task("starting", total=None)

@@ -1,5 +1,5 @@
-"""What JAX reads from the environment when it is imported: compiled programs are kept, so that only
-the first run waits for them, and each core is a device."""
+"""Environment variables that JAX reads when it is imported: compiled programs are cached, so that
+only the first run waits for them, and each CPU core is a device."""
 
 import hashlib
 import os
@@ -11,19 +11,18 @@ from arml.datasets.cache import default_folder
 from arml.results.machine import cores
 
 LARGEST = 2**30
-"""Bytes that are kept."""
+"""Bytes that are cached."""
 SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
-"""JAX's own would keep nothing that compiled in less than a second."""
+"""By default JAX caches nothing that compiles in less than a second."""
 
 
 def keep_compiled() -> None:
-    """Have JAX, once it is imported, keep its programs in `$ARML_CACHE/compiled`; where JAX's own
-    variables say otherwise, they are followed.
+    """Let JAX cache its programs in `$ARML_CACHE/compiled`, unless JAX's own variables are set.
 
-    A truncated or altered entry is compiled anew, with a warning: entries carry a checksum.
+    An entry that was truncated or altered is compiled again, with a warning.
     """
     folder = default_folder() / "compiled"
     _prune(folder)
@@ -33,8 +32,8 @@ def keep_compiled() -> None:
 
 
 def cores_as_devices() -> None:
-    """Have JAX, once it is imported, see each core that this process may use as a device, unless it
-    is told otherwise; see `devices.own_cores`."""
+    """Let JAX use each core of this process as a device, unless its variables are set; see
+    `devices.own_cores`."""
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(cores()))
 
@@ -52,7 +51,7 @@ def _prune(folder: Path) -> None:
 
 
 def _processor() -> str:
-    """Names what machine code may be shared: a home directory can be on machines of many kinds."""
+    """A name for this kind of processor, as machines may share a home directory."""
     features = platform.machine() + platform.processor()
     info = Path("/proc/cpuinfo")
     if info.exists():

@@ -65,7 +65,10 @@ def _learner(run: Path, out: Path, tasks: int) -> None:
     if portable.problem.kind == "classification":
         say(console, f"temperature {portable.temperature:.3g}")
     if portable.novelty is None and tasks:
-        say(console, "novelty is not available: the method has no embedding that tasks share")
+        say(
+            console,
+            "novelty is not available: this method has no embedding that is the same for all tasks",
+        )
     say(console, f"written to {out}")
 
 

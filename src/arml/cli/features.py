@@ -17,20 +17,20 @@ from arml.cli.stopping import INTERRUPTED
 
 @dataclass(frozen=True)
 class FeaturesOptions:
-    """Turn pictures into the vectors of a frozen ONNX model; the same command again goes on.
+    """Turn pictures into the vectors of a frozen ONNX model; the same command again continues.
 
     `arml train --data DIR` and `arml train features/METHOD --data DIR` then learn from the vectors.
     """
 
     sources: Positional[tuple[str, ...]]
-    """Folders or zips with one folder a class, one family each; or the word starter for
-    the pictures in the package (./starter for a folder of that name)."""
+    """Folders or zips with one folder for each class; each is one family. The word `starter` is
+    the pictures in the package (`./starter` is a folder of that name)."""
     out: Path
     """Folder of the features."""
     model: Path | None = None
-    """An ONNX model; a small one that ships if not given."""
+    """An ONNX model; a small one of the package if not given."""
     size: int | None = None
-    """Pixels a side that the model sees; its own if it has one, or else 224."""
+    """Pixels on each side of the model's input; if not given, the model's size or 224."""
     mean: tuple[float, float, float] | None = None
     """Mean of each channel of pixels in [0, 1]; ImageNet's if not given."""
     std: tuple[float, float, float] | None = None
@@ -38,9 +38,9 @@ class FeaturesOptions:
     output: str | None = None
     """The model's output; its first if not given."""
     raw: bool = False
-    """Leave the vectors as they are, and do not bring them to one length."""
+    """Do not scale the vectors to length one."""
     saw: str | None = None
-    """What the model saw in training, for the record: what it saw is no fair test."""
+    """The training data of the model, for the record: classes among them are no fair test."""
 
 
 def features_command(arguments: Sequence[str]) -> int:
@@ -63,11 +63,15 @@ def features_command(arguments: Sequence[str]) -> int:
     about = extractor.about
     say(
         console,
-        f"{about['model']}: pictures of {extractor.size} px to {extractor.dimension} numbers; it "
-        f"saw in training: {about['saw']}",
+        f"{about['model']}: pictures of {extractor.size} px to {extractor.dimension} numbers; the "
+        f"model was trained on: {about['saw']}",
     )
     if about["saw"] == "unknown":
-        say(console, "if that includes test classes, scores are too good; --saw records it")
+        say(
+            console,
+            "if that includes test classes, scores will be too high; --saw records what "
+            "the model was trained on",
+        )
     try:
         with ExitStack() as stack, shown() as progress:
             families = [f for s in options.sources for f in stack.enter_context(opened(s))]
@@ -82,10 +86,10 @@ def features_command(arguments: Sequence[str]) -> int:
                     extractor, family, options.out / family.name, place=place, progress=progress
                 )
                 said = f"{sum(family.counts):,} pictures of {len(family.classes)} classes"
-                say(console, f"{family.name}: {said}{'' if new else ', which were there'}")
+                say(console, f"{family.name}: {said}{'' if new else ', done before'}")
     except KeyboardInterrupt:
         again = shlex.join(["arml", "features", *arguments])
-        say(console, f"stopped; to go on: {again}")
+        say(console, f"stopped; to continue: {again}")
         return INTERRUPTED
     say(console, f"next: arml train --data {shlex.quote(str(options.out))} --run DIR")
     return 0

@@ -1,4 +1,4 @@
-"""`arml reproduce`: the paper's tables, by worker processes that can be stopped and go on."""
+"""`arml reproduce`: the paper's tables, run by worker processes that can be stopped and resumed."""
 
 import os
 import shlex
@@ -39,7 +39,7 @@ PLAIN_SECONDS = 60.0
 class ReproduceOptions:
     """Run the paper's tables, or some of them, and write one page about them.
 
-    Each row and seed is an ordinary run folder below OUT/runs. The same command again goes on where
+    Each row and seed is an ordinary run folder in OUT/runs. The same command again continues where
     it was stopped; a row that fails does not stop the others. The page is OUT/index.html.
     """
 
@@ -48,10 +48,10 @@ class ReproduceOptions:
     scale: Literal["smoke", "laptop", "paper"] = "laptop"
     """Two minutes, some hours on 2 cores, or the paper's own budget on the benchmarks' data."""
     workers: int = 0
-    """Processes; 0 for one a core, and for one in all where there is an accelerator."""
+    """Worker processes; 0 for one on each CPU core, or a single one if there is an accelerator."""
     on: Literal["here", "ray"] = "here"
-    """Worker processes on this machine, or actors on the Ray cluster that $RAY_ADDRESS names; then
-    every node needs the study's folder and the data under the same paths."""
+    """Worker processes on this machine, or actors on the Ray cluster that $RAY_ADDRESS names. Every
+    node of a cluster needs the study's folder and the data under the same paths."""
     out: Path | None = None
     """Folder of the study; runs/reproduce-SCALE if not given."""
     rows: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class ReproduceOptions:
     seeds: int | None = None
     """Seeds of each row; those of the scale if not given."""
     list: bool = False
-    """Say what the tables and rows are, what they should take and come to, and run nothing."""
+    """List the tables and rows with their expected times and scores, and run nothing."""
     page: bool = False
     """Only write the page again from the files that are there."""
     export: Path | None = None
@@ -94,7 +94,7 @@ def reproduce_command(arguments: Sequence[str]) -> int:
         workers = options.workers or places()
     else:
         workers = options.workers or _workers()
-    # With all rows, so that a call for one hides no other.
+    # All rows are recorded, so that a call for one row hides no other.
     record([t for t in tables if t.name in {c.name for c in chosen}], options.scale, out)
     overview, listener = Overview(console, workers), Stop()
     with listener.listening(), overview:
@@ -107,7 +107,7 @@ def reproduce_command(arguments: Sequence[str]) -> int:
     left = len(work) - len(progress.done) - len(progress.failed)
     again = shlex.join(["arml", "reproduce", *arguments])
     if left:
-        say(console, f"stopped and saved with {left} runs to go; to go on: {again}")
+        say(console, f"stopped and saved; {left} runs are left; to continue: {again}")
         return INTERRUPTED
     if progress.failed:
         say(console, f"{len(progress.failed)} runs failed; to try them again: {again}")
@@ -133,7 +133,7 @@ def _rows(tables: Sequence[Table], rows: tuple[str, ...]) -> list[Table]:
     chosen = [t for t in chosen if t.rows]
     if not chosen:
         labels = ", ".join(dict.fromkeys(row.label for t in tables for row in t.rows))
-        raise UsageError(f"no row begins with {' or '.join(rows)}: expected of {labels}")
+        raise UsageError(f"no row begins with {' or '.join(rows)}: expected one of {labels}")
     return chosen
 
 
@@ -155,16 +155,20 @@ def _check_stores(work: Sequence[dict[str, Any]]) -> None:
 
 
 def _note_features(console: Console, work: Sequence[dict[str, Any]]) -> None:
-    """Say before any work which rows cannot be run without onnxruntime: the others can."""
+    """Print before any work which rows need onnxruntime; the others can be run without it."""
     rows = [u["run"] for u in work if u["experiment"]["tasks"]["kind"] == "vectors"]
     if rows and find_spec("onnxruntime") is None and not starter_features_ready():
-        say(console, f"{', '.join(rows)} will fail, and the others go on: install 'arml[features]'")
+        say(
+            console,
+            f"{', '.join(rows)} will fail without onnxruntime, and the others run: install "
+            "'arml[features]'",
+        )
 
 
 def _workers() -> int:
     """One process a core, or one where an accelerator does the work."""
     named = [d for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
-    # JAX is not asked: it would take the accelerator's memory for this process.
+    # Asking JAX would reserve the accelerator's memory for this process.
     there = any(Path(device).exists() for device in ("/dev/nvidia0", "/dev/accel0", "/dev/kfd"))
     if there and os.environ.get("JAX_PLATFORMS") != "cpu":
         return max(1, len(named))
@@ -210,7 +214,7 @@ def _time(seconds: float) -> str:
 
 
 class Overview:
-    """What runs, what is done, what failed and the time left: live on a terminal, a line for each
+    """The runs in hand, done and failed, and the time left: live on a terminal, and a line for each
     event elsewhere."""
 
     def __init__(self, console: Console, workers: int) -> None:
@@ -262,7 +266,7 @@ class Overview:
         """Lines about what is new."""
         over = {**dict.fromkeys(progress.done, "done"), **progress.failed}
         if not self.known and progress.already:
-            say(self.console, f"{progress.already} runs were done before")
+            say(self.console, f"{progress.already} runs were already done")
             self.known.update(progress.done[: progress.already])
         for folder, what in over.items():
             if folder not in self.known:

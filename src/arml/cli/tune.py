@@ -25,8 +25,8 @@ SHOWN = 10
 """Trials in the table at the end."""
 
 FIELDS: tuple[Field, ...] = (
-    ("run", Annotated[Path, arg(help="Folder of the sweep; an unfinished one goes on.")]),
-    ("trials", Annotated[int, arg(help="Choices of options to try in all.")], 20),
+    ("run", Annotated[Path, arg(help="Folder of the sweep; an unfinished one is continued.")]),
+    ("trials", Annotated[int, arg(help="Number of choices of options to try.")], 20),
     (
         "search",
         Annotated[
@@ -43,22 +43,22 @@ FIELDS: tuple[Field, ...] = (
         "pruner",
         Annotated[
             Literal["median", "hyperband", "none"],
-            arg(help="When a trial that has fallen behind is stopped."),
+            arg(help="The rule that stops a trial which has fallen behind."),
         ],
         "median",
     ),
-    ("workers", Annotated[int, arg(help="Trials at a time.")], 1),
+    ("workers", Annotated[int, arg(help="Trials that run at the same time.")], 1),
 )
 
 HELP = """usage: arml tune RECIPE --run DIR [--trials N] [--search PART.NAME=LOW..HIGH] [OPTIONS]
 
-Search a recipe's options on meta-validation tasks; the same command again goes on. `arml tune
+Search a recipe's options on meta-validation tasks; the same command again continues. `arml tune
 RECIPE --help` lists all options, `arml list` the recipes.
 """
 
 
 def tune_command(arguments: Sequence[str]) -> int:
-    """Search a recipe's options on meta-validation tasks; the same command again goes on"""
+    """Search a recipe's options on meta-validation tasks; the same command again continues"""
     rest = list(arguments)
     place = recipe_at(rest)
     if place is None:
@@ -69,7 +69,7 @@ def tune_command(arguments: Sequence[str]) -> int:
             "expected a recipe, got none: `arml tune RECIPE --run DIR`; `arml list` names them"
         )
     name = rest.pop(place)
-    about = f"Search the options of the recipe {name}; the same command again goes on."
+    about = f"Search the options of the recipe {name}; the same command again continues."
     options, experiment = read(recipe(name), FIELDS, about, rest, prog=f"arml tune {name}")
     experiment.check()
     named = tuple(dimension(text, experiment) for text in options.search)
@@ -99,15 +99,15 @@ def tune_command(arguments: Sequence[str]) -> int:
         say(console, f"best of {finished} finished trials, on validation tasks: {best['command']}")
     if stop():
         again = shlex.join(["arml", "tune", *arguments])
-        say(console, f"stopped with {len(ended)} trials over; to go on: {again}")
+        say(console, f"stopped after {len(ended)} trials; to continue: {again}")
         return INTERRUPTED
     return 0
 
 
 def _best(trial: Trial, sweep: Sweep, name: str) -> dict[str, Any]:
-    """The best trial, and the command that makes the run of it."""
+    """The best trial, and the command that trains with its options."""
     usual_steps, steps = recipe(name).steps, sweep.experiment.steps
-    # Trials are often shorter than the run that one searches for.
+    # Trials are often shorter than the run that the search is for.
     whole: Experiment = replace(sweep.with_values(trial.values), steps=max(usual_steps, steps))
     words = ["arml", "train", name, "--run", f"runs/{name}-tuned", *flags(recipe(name), whole)]
     return {

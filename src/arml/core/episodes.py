@@ -1,7 +1,7 @@
 """Examples and tasks: the two values that everything else passes around.
 
 The shape vocabulary of the whole library: `tasks`, `support`, `query`, `ways` (classes of a task),
-`shots` (support examples a class), `queries`, `features`, `prototypes`, `vertices`, `code`
+`shots` (support examples of each class), `queries`, `features`, `prototypes`, `vertices`, `code`
 (a task's representation).
 """
 
@@ -45,7 +45,7 @@ class Problem:
     """What is fixed about every task of a distribution: what a learner needs to be built.
 
     `features` is the shape of one input; `outputs` the number of classes (ways) or of regression
-    targets; `shots` the support examples a class (classification) or in all (regression);
+    targets; `shots` the support examples of each class (classification) or in all (regression);
     `queries` likewise for the query set; `classes` the number of classes that tasks draw theirs
     from, 0 where there is no such list.
     """

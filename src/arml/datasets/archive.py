@@ -1,4 +1,4 @@
-"""A folder or a zip file with one folder a class, as a listing and a way to read its members.
+"""A folder or a zip file with one folder for each class: its listing, and how to read its members.
 
 Zip files are read in memory and never extracted. Their names, sizes and kinds are checked before
 anything is read, because a zip may come from a stranger.
@@ -28,7 +28,7 @@ RATIO_FROM = 8 * 2**20
 
 JUNK = {"__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini"}
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
-LAYOUT = "expected one folder a class with the images directly inside it"
+LAYOUT = "expected one folder for each class with the images directly inside it"
 
 
 class Source(NamedTuple):
@@ -59,8 +59,8 @@ def check_exists(path: Path) -> None:
     """Raise `ValueError` unless `path` is a folder or a file."""
     if not (path.is_dir() or path.is_file()):
         raise ValueError(
-            f"{path}: expected a folder or a zip file with one folder a class, found nothing; "
-            "check the path"
+            f"{path}: expected a folder or a zip file with one folder for each class, found "
+            "nothing; check the path"
         )
 
 
@@ -130,7 +130,7 @@ def _read_zip(path: Path, file: BufferedReader, archive: zipfile.ZipFile) -> Sou
         if info.is_dir():
             folders.append(parts)
         elif parts in files:
-            raise ValueError(f"{path}: {info.filename} is there twice; pack the zip again")
+            raise ValueError(f"{path}: {info.filename} is in it twice; pack the zip again")
         else:
             files[parts] = info.filename
     if total > TOTAL_LIMIT:

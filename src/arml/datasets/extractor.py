@@ -147,7 +147,7 @@ def remade(about: Mapping[str, Any], model: Path | str | None = None) -> Extract
     if digest != about["sha256"]:
         got = f"a file with {digest[:12]}..." if model is not None else "no --model"
         raise ValueError(
-            f"expected the model {about['model']} that the learner's features are of (SHA-256 "
+            f"expected the model {about['model']} that made the learner's features (SHA-256 "
             f"{about['sha256'][:12]}...), got {got}: give it with --model"
         )
     # A model with a size of its own refuses none but another.
@@ -157,7 +157,9 @@ def remade(about: Mapping[str, Any], model: Path | str | None = None) -> Extract
 def _check_channels(prepare: Preparation) -> None:
     for name, values in (("mean", prepare.mean), ("std", prepare.std)):
         if len(values) != 3 or not np.all(np.isfinite(values)):
-            raise ValueError(f"expected --{name} as three numbers, got {values}: one a channel")
+            raise ValueError(
+                f"expected --{name} as three numbers, one for each channel, got {values}: change it"
+            )
     if min(prepare.std) <= 0:
         raise ValueError(f"expected --std above 0, got {prepare.std}: raise it")
 

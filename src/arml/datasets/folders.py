@@ -1,8 +1,8 @@
 """Image families from the user's own folders and zip files, decoded once.
 
-A source is a folder or a zip file with one folder a class; a source is one family of tasks. Its
-images are decoded to uint8 RGB of one size, kept in a cache under a key made of their content, and
-memory-mapped from there.
+A source is a folder or a zip file with one folder for each class; a source is one family of
+tasks. Its images are decoded to uint8 RGB of one size and cached under a key made of their content;
+the cache is memory-mapped.
 """
 
 import hashlib
@@ -64,8 +64,8 @@ def load_families(
 
     **Arguments**
 
-    - `sources`: folders or zip files with one folder a class, perhaps below a common top folder.
-      Hidden files, `__MACOSX` and `Thumbs.db` are ignored.
+    - `sources`: folders or zip files with one folder for each class, perhaps below a common top
+      folder. Hidden files, `__MACOSX` and `Thumbs.db` are ignored.
     - `size`: images become `size x size` pixels (stretched when they are not square).
     - `least`: the images that each class must have.
     - `cache`: where decoded images are kept; `$ARML_CACHE` or `~/.cache/arml` by default.
@@ -123,8 +123,9 @@ def _check_counts(source: Source, least: int) -> None:
     for name, images in source.classes.items():
         if len(images) < least:
             raise ValueError(
-                f"{source.path}: expected at least {least} images a class (shots and queries), got "
-                f"{len(images)} in {name!r}; lower the shots or queries, or add images"
+                f"{source.path}: expected at least {least} images of each class (shots and "
+                f"queries), got {len(images)} in {name!r}; lower the shots or queries, or add "
+                "images"
             )
 
 

@@ -1,4 +1,4 @@
-"""A user's own few examples: labelled pictures or a table to learn from, and what to predict."""
+"""A user's own few examples: labelled pictures or a table, and the queries to predict."""
 
 import csv
 import re
@@ -30,7 +30,7 @@ class Table(NamedTuple):
 def labelled_images(
     source: Path, *, size: int
 ) -> tuple[UInt8[np.ndarray, "n size size 3"], list[str]]:
-    """The images of a folder or zip with one folder a class, and the class of each.
+    """The images of a folder or zip with one folder for each class, and the class of each.
 
     **Raises** `ValueError` in one line for a source that is missing, empty or unsafe, or holds a
     file that is no image.
@@ -39,7 +39,10 @@ def labelled_images(
         pairs = [(name, m) for name, images in opened.classes.items() for m in images.values()]
         images = [decode(opened.read(member), size=size, where=member) for _, member in pairs]
     if not images:
-        raise ValueError(f"{source}: expected one folder a class with images, found no image")
+        raise ValueError(
+            f"{source}: expected one folder for each class with images in it, found no image; "
+            "check the path"
+        )
     return np.stack(images), [name for name, _ in pairs]
 
 
@@ -67,11 +70,13 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
         elif path.is_file():
             found.append(path)
         else:
-            raise ValueError(f"{path}: expected an image or a folder of images, found nothing")
+            raise ValueError(
+                f"{path}: expected an image or a folder of images, found nothing; check the path"
+            )
     if not found:
         raise ValueError(
-            f"{', '.join(map(str, paths))}: expected one or more images ({', '.join(SUFFIXES)}), "
-            "found none"
+            f"expected images ({', '.join(SUFFIXES)}) in "
+            f"{', '.join(map(str, paths)) or 'the queries'}, found none: check the path"
         )
     return found
 
@@ -94,7 +99,9 @@ def read_table(path: Path, *, target: str | None = None) -> Table:
     """
     lines, rows = _lines(path)
     if len(rows) < 2:
-        raise ValueError(f"{path}: expected a header and one or more rows, got {len(rows)} rows")
+        raise ValueError(
+            f"{path}: expected a header and one or more rows, got {len(rows)} lines: add rows"
+        )
     header = [name.strip() for name in rows[0]]
     for name in header:
         if header.count(name) > 1:
@@ -105,7 +112,8 @@ def read_table(path: Path, *, target: str | None = None) -> Table:
     for line, row in zip(lines[1:], rows[1:], strict=True):
         if len(row) != len(header):
             raise ValueError(
-                f"{path}: expected {len(header)} cells a row as in the header, got {len(row)} in "
+                f"{path}: expected {len(header)} cells in each row, as in the "
+                f"header, got {len(row)} in "
                 f"row {line}"
             )
     place = header.index(target) if target in header else None

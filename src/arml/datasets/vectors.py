@@ -49,8 +49,8 @@ class Pictures(NamedTuple):
 
 @contextmanager
 def opened(source: str) -> Iterator[list[Pictures]]:
-    """The families of a source: a folder or zip with one folder a class, or the word `starter` for
-    the package's own pictures (`./starter` is a folder of that name).
+    """The families of a source: a folder or zip with one folder for each class, or the word
+    `starter` for the package's own pictures (`./starter` is a folder of that name).
 
     **Raises** `ValueError` in one line for what is neither.
     """

@@ -67,7 +67,7 @@ def choose(
 
     **Arguments**
 
-    - `data`: folders or zips of pictures with one folder a class, or folders of features.
+    - `data`: folders or zips of pictures with one folder for each class, or folders of features.
     - `fixed`: what is not to be chosen: `ways`, `shots`, `queries`, `size`, `steps`.
     - `minutes`: about what the training may take on one CPU core.
 
@@ -157,8 +157,8 @@ def _tasks(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, i
     )
     if least < 2:
         raise ValueError(
-            f"{folder}: expected at least 2 pictures a class (one to learn from, one to be judged "
-            f"on), got {least} in {name!r}: add pictures, or remove the class"
+            f"{folder}: expected at least 2 pictures of each class (one to learn from, one to be "
+            f"judged on), got {least} in {name!r}: add pictures, or remove the class"
         )
     room = least - given["queries"] if "queries" in given else max(least // 4, 1)
     shots = given.get("shots", max(1, min(SHOTS, room)))

@@ -59,7 +59,7 @@ def checked_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     # A list is taken as it is: NumPy would make text of a NaN among texts.
     labels = np.asarray(y, object) if isinstance(y, list | tuple) else np.asarray(y)
     if labels.shape != (n,):
-        raise ValueError(f"expected {n} labels, one an input, got shape {list(labels.shape)}")
+        raise ValueError(f"expected {n} labels, one for each input, got shape {list(labels.shape)}")
     if any(label is None or label is np.ma.masked or _differs(label) for label in labels):
         raise ValueError("expected a label for every input, got NaN or None: drop these rows")
     if labels.dtype == object:

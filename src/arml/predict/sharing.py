@@ -80,8 +80,7 @@ def write_learner(
         known = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
         if known.get("what") != WHAT or (known.get("task") is None) != (task is None):
             raise RunError(
-                f"expected an empty or new folder, got {folder} with other things in it: name "
-                "another"
+                f"expected an empty or new folder, got {folder}, which is not empty: name another"
             )
     arrays = {name: np.asarray(leaf) for name, leaf in named(portable.learner).items()}
     weights = write_arrays(folder / WEIGHTS, arrays)
@@ -124,7 +123,10 @@ def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
     content = read_json(folder / CONFIG)
     stated = content.pop("sha256", None)
     if content.get("what") != WHAT:
-        raise RunError(f"expected a shared learner in {folder}, got another folder; name one")
+        raise RunError(
+            f"expected a shared learner in {folder}, found none; name a folder that "
+            "`arml export` wrote"
+        )
     if not isinstance(content.get("format"), int) or content["format"] > FORMAT:
         raise RunError(
             f"{folder}: expected format {FORMAT} or earlier, got {content.get('format')}: use a "

@@ -1,4 +1,4 @@
-"""What is to be done, as data: tables of rows, and the units of work that they come to."""
+"""The plan of a study as data: tables of rows, and the units of work that they consist of."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ from arml.results.files import RunError
 from arml.results.folder import FORMAT, read_json, read_result, write_json
 
 STUDY = "study.json"
-"""Says which tables a folder holds; the report is drawn from it and from the runs."""
+"""The file that names the tables of a folder; the report is made from it and from the runs."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Row:
     scored: str = "as trained"
     """One of `variants.VARIANTS`."""
     explain: bool = False
-    """Look inside the first seed."""
+    """Explain the first seed."""
     seeds: int = 0
-    """Its own number of seeds: fewer where one takes very long; 0 for the table's."""
+    """Its own number of seeds, fewer if one takes very long; 0 for the table's number."""
     expected: float | None = None
-    """The score that the same budget came to before."""
+    """The score that the same budget reached before."""
 
     @property
     def run(self) -> str:
@@ -57,7 +57,7 @@ class Table:
     seeds: int = 1
     tasks: int = 1000
     explained: int = 200
-    """Tasks of a run that is looked into."""
+    """Tasks on which a run is explained."""
 
     def seeds_of(self, row: Row) -> range:
         """The seeds of one row."""
@@ -65,11 +65,11 @@ class Table:
 
 
 def units(tables: Iterable[Table], out: Path | None = None) -> list[dict[str, Any]]:
-    """The work of the tables, each run once whatever tables it stands in, in their order.
+    """The work of the tables in their order; a run that is in several tables is done once.
 
     A unit is plain JSON: `run`, `seed`, `folder` (within the study's), `experiment`, `options`
-    (its fingerprint), `tasks`, `scored`, `explain` (how many tasks are looked into, 0 for none) and
-    the `seconds` that it should take on one core.
+    (its fingerprint), `tasks`, `scored`, `explain` (the number of tasks to explain, 0 for none)
+    and the expected `seconds` on one core.
     """
     found: dict[str, dict[str, Any]] = {}
     for table in tables:
@@ -101,12 +101,12 @@ def units(tables: Iterable[Table], out: Path | None = None) -> list[dict[str, An
 
 
 def suffix(scored: str) -> str:
-    """What the names of a variant's files end in: `result.json`, `result-reversed.json`."""
+    """The suffix of the names of a variant's files: `result.json`, `result-reversed.json`."""
     return "" if scored == "as trained" else f"-{re.sub('[^a-z0-9]+', '-', scored)}"
 
 
 def is_scored(unit: Mapping[str, Any], scored: str, out: Path) -> bool:
-    """Whether a unit's run is there, as it should be and scored in that way."""
+    """Whether a unit's run is finished with these options and scored in that way."""
     folder, end = out / unit["folder"], suffix(scored)
     try:
         result = read_result(folder / f"result{end}.json")
@@ -121,14 +121,14 @@ def is_scored(unit: Mapping[str, Any], scored: str, out: Path) -> bool:
 
 
 def is_done(unit: Mapping[str, Any], out: Path) -> bool:
-    """Whether nothing is left to do of a unit."""
+    """Whether a unit is finished."""
     if not all(is_scored(unit, scored, out) for scored in unit["scored"]):
         return False
     return not unit["explain"] or (out / unit["folder"] / "explain" / "explain.json").is_file()
 
 
 def record(tables: Iterable[Table], scale: str, out: Path) -> None:
-    """Write down what the folder holds, beside what earlier calls put there.
+    """Record the tables of the folder, beside those of earlier calls.
 
     **Raises** `RunError` for a folder that holds a study of another scale.
     """

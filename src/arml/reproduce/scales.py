@@ -1,4 +1,4 @@
-"""How much is done: the paper's own budget, some hours on a laptop, or two minutes."""
+"""The budget of a study: the paper's own, some hours on a laptop, or two minutes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -12,28 +12,29 @@ Budget = Callable[[Experiment, bool], Experiment]
 
 @dataclass(frozen=True)
 class Scale:
-    """A budget for experiments, and what is done with it."""
+    """A budget for experiments, and the tables that are run with it."""
 
     name: str
     about: str
     budget: Budget
-    """From an experiment of the paper, and whether it is one of a side table, to what is run."""
+    """Called with an experiment of the paper and whether it is of a side table; returns the one to
+    run."""
     tables: tuple[str, ...]
     """In the order in which they are run."""
     seeds: int
     """Of experiments on vectors."""
     image_seeds: int
     repeated_seeds: int
-    """Of the rows on images that are trained again, for the spread over seeds."""
+    """Seeds of the rows on images that are trained again, for the spread over seeds."""
     tasks: int
     image_tasks: int
     explained: int
-    """Test tasks that are looked into."""
+    """Test tasks that are explained."""
     image_explained: int
 
 
 def with_seeds(scale: Scale, seeds: int) -> Scale:
-    """The scale with as many seeds of every row, but those that have one whatever the scale."""
+    """The scale with this number of seeds for every row, except rows that always have one seed."""
     return replace(scale, seeds=seeds, image_seeds=seeds, repeated_seeds=seeds)
 
 
@@ -57,9 +58,9 @@ TINY: dict[str, Any] = {"inner_steps": 1, "width": 4, "hidden": (), "particles":
 
 
 def tiny(experiment: Experiment, side: bool) -> Experiment:
-    """Twenty steps of tiny networks: to see that everything works, and nothing else."""
+    """Twenty steps of tiny networks: a test that everything works, not a result."""
     known = {field.name for field in fields(experiment.algorithm)}
-    # The number of layers of message passing is what some rows are about.
+    # Some rows compare numbers of layers of message passing.
     keep = {"layers"} if "propagation" in known else set()
     small = {k: v for k, v in TINY.items() if k in known - keep}
     vectors = isinstance(experiment.network, MLPOptions)
@@ -96,7 +97,7 @@ LOCAL = (
     "normalisation-starter-1shot",
     "starter-5shot",
 )
-"""What needs no data but what the package carries; what is cheap and decides most comes first."""
+"""Tables that need only the data in the package; cheap and decisive ones come first."""
 BENCHMARKS = (
     "plain-multi-1shot",
     "plain-multi-5shot",
@@ -112,12 +113,12 @@ BENCHMARKS = (
     "order-plain-multi-5shot",
     "normalisation-plain-multi-5shot",
 )
-"""What needs `arml data prepare`."""
+"""Tables that need `arml data prepare`."""
 
 SCALES: dict[str, Scale] = {
     "smoke": Scale(
         "smoke",
-        "two minutes on 2 cores: that it works, no result",
+        "two minutes on 2 cores: a test that everything works, not a result",
         tiny,
         ("regression2d", "ablations-regression2d", "order-regression2d"),
         seeds=2,

@@ -89,7 +89,7 @@ def posterior(
             "noiseless tasks have no likelihood to weigh by"
         )
     if draws < 1:
-        raise ValueError(f"draws must be 1 or more, got {draws}: some thousands are usual")
+        raise ValueError(f"draws must be 1 or more, got {draws}: a few thousand are usual")
     x, y, z = support.x[:, 0], support.x[:, 1], support.y[:, 0]
     shifts = jax.random.uniform(key, (len(FAMILIES), 1, 4), x.dtype)
     uniform = (jnp.asarray(_lattice(draws), x.dtype) + shifts) % 1.0

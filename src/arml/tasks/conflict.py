@@ -33,7 +33,7 @@ class ConflictOptions(EpisodeOptions):
     which style."""
 
     shots: int = 5
-    """Support images a class."""
+    """Support images of each class."""
     families: tuple[str, ...] = ()
     """The families that tasks are drawn from; none for all six."""
 

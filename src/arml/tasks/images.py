@@ -221,7 +221,7 @@ def tabulate(
         for i in chosen[-1]:
             if family.counts[i] < shots + queries:
                 raise ValueError(
-                    f"{family.name}: expected at least {shots + queries} images a class "
+                    f"{family.name}: expected at least {shots + queries} images of each class "
                     f"({shots} shots and {queries} queries), got {family.counts[i]} in "
                     f"{family.classes[i]!r} ({part}); lower the shots or queries, or add images"
                 )

@@ -33,13 +33,13 @@ class EpisodeOptions(TaskOptions):
     """The shape of a classification task."""
 
     shots: int = 1
-    """Support examples a class."""
+    """Support examples of each class."""
     ways: int = 5
     """Classes of a task."""
     train_ways: int = 0
     """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
     queries: int = 15
-    """Query examples a class."""
+    """Query examples of each class."""
 
     def ways_of(self, part: str) -> int:
         """Classes of a task of that part: `train`, `validation` or `test`."""

@@ -1,4 +1,4 @@
-"""What a sweep searches: options of an experiment, each with the values that it may have."""
+"""The search space of a sweep: options of an experiment, each with its possible values."""
 
 import dataclasses
 import math
@@ -10,8 +10,8 @@ from arml.algorithms import ALGORITHMS
 from arml.experiment import Experiment
 
 PARTS = ("algorithm", "outer", "network")
-"""The parts whose options can be searched. Those of the tasks are no choice: another task's score
-cannot be compared."""
+"""The parts whose options can be searched. The options of the tasks are not among them: scores on
+other tasks cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,7 @@ def usual(experiment: Experiment) -> tuple[Dimension, ...]:
 def dimension(text: str, experiment: Experiment) -> Dimension:
     """The dimension that `PART.NAME=LOW..HIGH` or `PART.NAME=A,B,C` names.
 
-    **Raises** `ValueError` in one line for an option that there is not, or values that it cannot
-    have.
+    **Raises** `ValueError` in one line for an unknown option, or values that it cannot have.
     """
     path, equals, values = text.partition("=")
     part, _, name = path.partition(".")
@@ -112,7 +111,7 @@ def chosen(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
 
 
 def check_apart(dimensions: Sequence[Dimension]) -> None:
-    """Refuse an option that is searched twice."""
+    """Raise `ValueError` if an option is searched twice."""
     paths = [dimension.path for dimension in dimensions]
     twice = {path for path in paths if paths.count(path) > 1}
     if twice or not paths:
