@@ -100,7 +100,7 @@ class FunctionsOptions(TaskOptions):
 
 @dataclass(frozen=True)
 class FoldersOptions(EpisodeOptions, DataOptions):
-    """Image episodes from folders or zips with one folder for each class; each source is a family."""
+    """Image episodes from folders or zips with a folder for each class; each source is a family."""
 
     needs: ClassVar[str] = "--data FOLDER_OR_ZIP..."
 
@@ -153,7 +153,7 @@ class FoldersOptions(EpisodeOptions, DataOptions):
         """Refuse options that mean nothing, before any data is read."""
         if not self.data:
             raise ValueError(
-                "expected at least one folder or zip of images with one folder for each class, got none: "
+                "expected a folder or zip of images with one folder for each class, got none: "
                 "give --data FOLDER_OR_ZIP..."
             )
         if self.size < 16:
