@@ -163,8 +163,8 @@ def test_markdown_is_a_table_with_the_paper_apart_and_the_floor_last() -> None:
     lines = [line for line in text.splitlines() if line.startswith("|")]
     head, rule, row, floor = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
     assert len({len(head), len(rule), len(row), len(floor)}) == 1
-    assert (head[-1], row[-1]) == ("Paper", "2.29 ± 0.16")
-    assert row[1:3] == ["1.500 ± 0.100", "0.707 (2 seeds)"]
+    assert head[1:4] == ["MSE", "Paper", "SD over seeds"]
+    assert row[1:4] == ["1.500 ± 0.100", "2.29 ± 0.16", "0.707 (2 seeds)"]
     assert floor[:2] == ["*Bayes-optimal predictor*", "0.127"]
 
 
@@ -221,7 +221,7 @@ def test_the_terminal_shows_each_family_beside_the_papers_figure() -> None:
 def test_calibration_is_shown_where_it_is_known() -> None:
     known = {"error": 0.081, "temperature": 1.5, "error_calibrated": 0.02, "tasks": 200}
     rows = make_rows([result(metric="accuracy", seed=s, calibration=known) for s in (0, 1)])
-    assert "| 8.10% (2.00%) |" in tables.markdown(rows)
+    assert "| 8.10%, 2.00% after temperature |" in tables.markdown(rows)
     screen = Console(width=80, file=StringIO())
     screen.print(tables.terminal_table(rows))
     text = cast(StringIO, screen.file).getvalue()

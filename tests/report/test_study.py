@@ -3,6 +3,7 @@ real browser opens."""
 
 import math
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,8 @@ from arml.report.claims import (
 from arml.report.explained import strongest
 from arml.report.paper import overall, reported_by_family
 from arml.report.statistics import Comparison, compare, difference_of, holm
-from arml.report.study import export, load_study, write_study
+from arml.report.study import export, load_study
+from arml.report.study_page import write_study
 from arml.results.files import plain
 from arml.results.folder import (
     RunError,
@@ -244,7 +246,7 @@ def page(study: Path) -> Path:
     return write_study(study)[0]
 
 
-def test_the_page_has_all_rows_the_verdicts_and_its_figures_beside_it(page: Path) -> None:
+def test_the_page_has_all_rows_the_verdicts_and_its_numbers_beside_it(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.count("the loss was not finite") >= 1
     assert "not yet run" in text
@@ -255,13 +257,13 @@ def test_the_page_has_all_rows_the_verdicts_and_its_figures_beside_it(page: Path
     assert "ripple &lt;b&gt;" in text
     assert "ripple <b>" not in text
     assert "https://" not in text
-    beside = {path.name for path in (page.parent / "figures").iterdir()}
-    assert {"regression2d.json", "regression2d-curves.svg", "arml-effects.svg"} <= beside
-    rows = read_json(page.parent / "figures" / "regression2d.json")["rows"]
+    rows = read_json(page.parent / "tables.json")["tables"]["regression2d"]["rows"]
     assert [r["label"] for r in rows] == ["ARML", "A", "B", "C", "D", "F"]
     assert rows[1]["difference"]["mean"] == pytest.approx(0.3, abs=0.03)
     claims = read_json(page.parent / "claims.json")["claims"]
     assert {c["verdict"] for c in claims} <= {HOLDS, FAILS, UNCLEAR}
+    # The paper's tables that need data are there, too.
+    assert text.count("needs the data") > 50
     again = page.read_bytes()
     assert write_study(page.parent)[0].read_bytes() == again
 
@@ -309,6 +311,45 @@ def test_a_folder_without_a_study_is_refused(tmp_path: Path) -> None:
         load_study(tmp_path)
 
 
+@pytest.mark.parametrize("which", ["made", "kept"])
+def test_the_page_is_whole_and_has_no_dead_link(which: str, page: Path) -> None:
+    path = page if which == "made" else ROOT / "results/laptop/index.html"
+    found = Elements(path.read_text(encoding="utf-8"))
+    ids = [given["id"] for _, given in found.tags if "id" in given]
+    assert len(set(ids)) == len(ids)
+    for name, given in found.tags:
+        assert not any(key.startswith("on") for key in given), (name, given)
+        link = given.get("href") or ""
+        if link.startswith("#"):
+            assert link[1:] in ids
+        elif name == "a":
+            assert (path.parent / link).exists()
+        if name in ("img", "script"):
+            assert (given.get("src") or "data:").startswith("data:")
+    assert path.stat().st_size < 7_000_000
+
+
+class Elements(HTMLParser):
+    """The elements of a page, which closes them in order."""
+
+    VOID = ("meta", "img", "br", "wbr", "input")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
 SHOWN = "[...document.querySelectorAll('.panel')].filter(p => !p.hidden).map(p => p.querySelector('h4').textContent).join()"  # noqa: E501
 
 
@@ -342,8 +383,10 @@ def test_a_browser_opens_it_without_complaint_and_the_graph_answers(page: Path) 
         assert ask(labels).split(",")[0] == "D"
         assert ask("document.querySelector('#regression2d th[aria-sort]').ariaSort") == "descending"
         # Narrow: nothing is wider than the window but what scrolls by itself.
-        shown.set_viewport_size({"width": 360, "height": 700})
-        assert ask("document.documentElement.scrollWidth") <= 360
+        ask("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+        for width in (390, 320):
+            shown.set_viewport_size({"width": width, "height": 700})
+            assert ask("document.documentElement.scrollWidth") <= width
         assert shown.pdf().startswith(b"%PDF")
     assert tab.complaints == []
     assert [url for url in tab.asked if not url.startswith(("file:", "data:"))] == []

@@ -22,7 +22,8 @@ from arml.cli.stopping import INTERRUPTED, Stop
 from arml.datasets.starter_features import starter_features_ready
 from arml.datasets.store import open_store, place
 from arml.report.paper import overall
-from arml.report.study import export, write_study
+from arml.report.study import export
+from arml.report.study_page import write_study
 from arml.reproduce.costs import seconds
 from arml.reproduce.crew import Progress, carry_out_all
 from arml.reproduce.plan import Table, record, units

@@ -4,15 +4,15 @@ graph to explore with the pointer or the keyboard."""
 import math
 from base64 import b64encode
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from arml.report.elements import scrolling, tag
 from arml.report.figures import average_heat_maps, heat_maps, knowledge_graph
 from arml.report.inside import code_figure, effect_figure, mask_figure, tree_figure
+from arml.report.render import Block, text
+from arml.report.table import Cell, Column, Line, Table
 from arml.results.folder import Run
 
 ALIKE = 1e-5
@@ -149,106 +149,96 @@ def _masks(explain: Mapping[str, Any]) -> Captioned:
     )
 
 
-def explorer(run: Run, explain: Mapping[str, Any]) -> str:
+def explorer(run: Run, explain: Mapping[str, Any]) -> list[Block]:
     """The meta-knowledge graph as a drawing whose vertices can be chosen: by the pointer, by Tab
     and the arrow keys. Without scripts, and on paper, all vertices are told about."""
-    vertices = int(explain["vertices"])
+    count = int(explain["vertices"])
     links = np.asarray(explain["vertex_links"], float)
     links = (links + links.T) / 2
     reading = {name: np.mean(a["mean"], axis=0) for name, a in explain["average"].items()}
     share = np.mean(list(reading.values()), axis=0)
-    angles = [2 * math.pi * i / vertices for i in range(vertices)]
+    angles = [2 * math.pi * i / count for i in range(count)]
     places = [(200 + 150 * math.sin(a), 200 - 150 * math.cos(a)) for a in angles]
     top = max(float(links.max()), 1e-9)
-    lines = "".join(
-        f'<line x1="{places[i][0]:.1f}" y1="{places[i][1]:.1f}" x2="{places[j][0]:.1f}" '
-        f'y2="{places[j][1]:.1f}" data-weight="{links[i, j]:.6f}" '
-        f'stroke-width="{1 + 5 * links[i, j] / top:.2f}" stroke-opacity="0.55">'
-        f"<title>V{i} to V{j}: {links[i, j]:.3f}</title></line>"
-        for i in range(vertices)
-        for j in range(i + 1, vertices)
-    )
-    nodes = "".join(
-        _vertex(i, places[i], float(share[i] / share.max()), reading) for i in range(vertices)
-    )
-    drawing = (
-        f'<svg viewBox="0 0 400 400" role="group" aria-label="Meta-knowledge graph: choose a '
-        f'vertex">{lines}{nodes}</svg>'
-    )
-    between = links[np.triu_indices(vertices, 1)]
-    low, high = (float(between.min()), float(between.max())) if vertices > 1 else (0.0, 0.0)
-    slider = (
-        f"<label>Links of at least <output>{explain['threshold']:.3f}</output>"
-        f'<input type="range" min="{low:.4f}" max="{high:.4f}" '
-        f'step="any" value="{explain["threshold"]:.6f}"></label>'
-        if vertices > 1
-        else ""
-    )
-    panels = "".join(_panel(run, explain, i, reading, links) for i in range(vertices))
-    words = tag("p", f"{escape(strongest(explain))}.{escape(_reach(explain))}")
-    parts = tag("div", drawing + slider) + tag("div", panels, aria_live="polite")
-    return words + tag("div", parts, class_="explorer")
-
-
-def _vertex(i: int, at: tuple[float, float], size: float, reading: Mapping[str, Any]) -> str:
-    most = max(reading, key=lambda name: float(reading[name][i]))
-    x, y = at
-    return (
-        f'<g class="vertex" tabindex="0" role="button" aria-pressed="false" '
-        f'aria-label="{escape(f"V{i}, read most by {most}")}">'
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{14 + 16 * size:.1f}"></circle>'
-        f'<text x="{x:.1f}" y="{y:.1f}">V{i}</text></g>'
-    )
+    drawn = [
+        {
+            **dict(zip(("x1", "y1", "x2", "y2"), (f"{c:.1f}" for c in (*a, *b)), strict=True)),
+            "weight": f"{links[i, j]:.6f}",
+            "width": f"{1 + 5 * links[i, j] / top:.2f}",
+            "title": f"V{i} to V{j}: {links[i, j]:.3f}",
+        }
+        for i, a in enumerate(places)
+        for j, b in enumerate(places)
+        if i < j
+    ]
+    vertices = [
+        {
+            "name": f"V{i}",
+            "about": f"V{i}, read most by {max(reading, key=lambda n: float(reading[n][i]))}",
+            "x": f"{x:.1f}",
+            "y": f"{y:.1f}",
+            "r": f"{14 + 16 * float(share[i] / share.max()):.1f}",
+            "nearest": _nearest(run, explain, i),
+            **_panel(explain, i, reading, links),
+        }
+        for i, (x, y) in enumerate(places)
+    ]
+    between = links[np.triu_indices(count, 1)]
+    slider = None
+    if count > 1:
+        threshold = explain["threshold"]
+        slider = {
+            "min": f"{between.min():.4f}",
+            "max": f"{between.max():.4f}",
+            "value": f"{threshold:.6f}",
+            "text": f"{threshold:.3f}",
+        }
+    graph = {"macro": "explorer", "links": drawn, "vertices": vertices, "slider": slider}
+    return [text(f"{strongest(explain)}.{_reach(explain)}"), graph]
 
 
 def _panel(
-    run: Run, explain: Mapping[str, Any], i: int, reading: Mapping[str, Any], links: np.ndarray
-) -> str:
+    explain: Mapping[str, Any], i: int, reading: Mapping[str, Any], links: np.ndarray
+) -> dict[str, Any]:
     """What is known of one vertex."""
-    removed = (explain.get("interventions") or {}).get("vertices")
-    effects = removed[i] if removed else {}
-    accuracy = (explain.get("interventions") or {}).get("metric") == "accuracy"
-    head = ["Family", "reads it"] + (["loses without it"] if effects else [])
-    rows = []
+    interventions = explain.get("interventions") or {}
+    effects = interventions["vertices"][i] if interventions.get("vertices") else {}
+    accuracy = interventions.get("metric") == "accuracy"
+    columns = [Column("Family"), Column("reads it")]
+    columns += [Column("loses without it")] if effects else []
+    lines = []
     for family in sorted(reading, key=lambda name: -float(reading[name][i])):
-        cells = tag("th", escape(family), scope="row") + tag("td", f"{reading[family][i]:.3f}")
-        cells += tag("td", loss(effects[family], accuracy)) if effects else ""
-        rows.append(tag("tr", cells))
-    header = tag("tr", "".join(tag("th", text, scope="col") for text in head))
-    table = scrolling(
-        tag("table", tag("thead", header) + tag("tbody", "".join(rows))), f"Vertex V{i}"
-    )
+        cells = [Cell(f"{reading[family][i]:.3f}")]
+        cells += [Cell(*loss(effects[family], accuracy))] if effects else []
+        lines.append(Line(family, tuple(cells)))
     order = [j for j in np.argsort(-links[i]) if j != i][:3]
     near = ", ".join(f"V{j} ({links[i, j]:.3f})" for j in order)
-    text = f"All tasks lose {loss(effects['all'], accuracy)} without it. " if effects else ""
-    text += f"Strongest links: {near}." if near else ""
-    parts = tag("h4", f"Vertex V{i}") + tag("p", text) + table + _nearest(run, explain, i)
-    return tag("div", parts, class_="panel")
+    words = f"All tasks lose {loss(effects['all'], accuracy)[0]} without it. " if effects else ""
+    words += f"Strongest links: {near}." if near else ""
+    return {"table": Table(f"Vertex V{i}", tuple(columns), tuple(lines)), "words": words}
 
 
-def loss(effect: Mapping[str, Any], accuracy: bool) -> str:
-    """What removal costs, with its interval: above zero is a loss; bold where it is more than
-    chance."""
+def loss(effect: Mapping[str, Any], accuracy: bool) -> tuple[str, str, str]:
+    """What removal costs, with its interval: above zero is a loss; a cell's text, second line and
+    kind, which is that of a score where the loss is more than chance."""
     mean, half = effect["mean"], effect["ci95"]
     if mean is None:
-        return "not finite"
+        return "not finite", "", ""
     scale, unit = (100, " points") if accuracy else (1, "")
     said = f"{scale * mean:+.3g}" + ("" if half is None else f" ± {scale * half:.2g}") + unit
     counts = effect.get("adjusted") is not None and effect["adjusted"] < 0.05
-    return tag("strong", said) if counts else said
+    return said, "", "score" if counts else ""
 
 
-def _nearest(run: Run, explain: Mapping[str, Any], i: int) -> str:
+def _nearest(run: Run, explain: Mapping[str, Any], i: int) -> dict[str, str] | None:
     nearest = explain.get("nearest")
     if not nearest or alike(explain):
-        return ""
+        return None
     entries = nearest["images"][i]
     path = run.folder / "explain" / nearest["files"][i]
     names = ", ".join(f"{entry['family']} {entry['link']:.2f}" for entry in entries)
-    caption = tag("figcaption", escape(f"Support images that read it most: {names}"))
-    if not path.is_file():
-        return caption
-    data = b64encode(path.read_bytes()).decode()
-    alt = escape(f"The {len(entries)} support images that read V{i} most")
-    picture = f'<img alt="{alt}" src="data:image/png;base64,{data}">'
-    return tag("figure", picture + caption)
+    return {
+        "caption": f"Support images that read it most: {names}",
+        "alternative": f"The {len(entries)} support images that read V{i} most",
+        "data": b64encode(path.read_bytes()).decode() if path.is_file() else "",
+    }

@@ -1,35 +1,27 @@
-"""The report: one HTML file with the scores, learning curves, figures and configurations of runs.
-
-It needs no network, no script and no other file, so it can be mailed, archived and printed.
-"""
+"""The report of run folders: scores, learning curves, figures and configurations."""
 
 import json
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from arml.report.elements import code, document, image, scrolling, section, tag
 from arml.report.explained import captioned, graph_like, strongest
 from arml.report.figures import learning_curves
-from arml.report.rows import Row, make_rows, sections, told_apart
-from arml.report.style import render
-from arml.report.tables import (
-    CALIBRATION,
-    METRIC_NAMES,
-    calibrates,
-    calibration,
-    caption,
-    duration,
-    floors,
-    interval,
-    labels,
-    number,
-    paper,
-    spread,
+from arml.report.render import (
+    Block,
+    Report,
+    Section,
+    details,
+    figure,
+    heading,
+    html,
+    items,
+    pre,
+    text,
 )
+from arml.report.render import table as table_block
+from arml.report.rows import Row, make_rows, sections, told_apart
+from arml.report.tables import calibrates, duration, floors, interval, labels, number, table_of
 from arml.results.folder import Result, Run, RunError, load_run, recipe_of, write_text
 
 LEAD = (
@@ -76,6 +68,12 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     return notes + ([FLOOR_NOTE] if floors(rows) else [])
 
 
+def _scores(rows: Sequence[Row]) -> list[Block]:
+    """A table under its best rows."""
+    best = _best(rows)
+    return [*([text(best, "lead")] if best else []), table_block(table_of(rows))]
+
+
 def _best(rows: Sequence[Row]) -> str:
     """The best row of a table in words, beside the next best."""
     named = zip(reversed(labels(rows)), reversed(rows), strict=True)
@@ -84,62 +82,18 @@ def _best(rows: Sequence[Row]) -> str:
         return ""
     metric = rows[0].metric
     what = "Lowest error (MSE)" if metric == "mse" else "Highest accuracy"
-    scores = [
-        f"{tag('strong', interval(row.mean, row.ci95, metric))} by {tag('code', escape(name))}"
-        for name, row in finite[:2]
-    ]
+    scores = [f"{interval(row.mean, row.ci95, metric)} by `{name}`" for name, row in finite[:2]]
     floor = "".join(f"; the best possible is about {number(f, metric)}" for f in floors(rows)[:1])
-    return tag("p", f"{what}: {', then '.join(scores)}{floor}.", class_="lead")
+    return f"{what}: {', then '.join(scores)}{floor}."
 
 
-def _table(rows: Sequence[Row]) -> str:
-    metric, names = rows[0].metric, list(rows[0].families)
-    direction = "lower is better" if metric == "mse" else "higher is better"
-    from_paper = any(row.paper for row in rows)
-    # What one compares stands together, so that a narrow screen shows it without scrolling.
-    head = [escape("Recipe"), f"{METRIC_NAMES[metric]}<br>({direction})"]
-    head += ["Paper<br>(not measured here)"] if from_paper else []
-    head += ["SD over seeds", *map(escape, names)]
-    head += [CALIBRATION] if calibrates(rows) else []
-    head += ["Training"]
-    header = "".join(
-        tag("th", text, scope="col", **({"class_": "paper"} if text.startswith("Paper<") else {}))
-        for text in head
-    )
-    body = []
-    for name, row in zip(labels(rows), rows, strict=True):
-        # A long name may break after its problem, and nowhere within a word.
-        cells = tag("th", tag("code", escape(name).replace("/", "/<wbr>")), scope="row")
-        cells += tag("td", escape(interval(row.mean, row.ci95, metric)), class_="score")
-        cells += tag("td", escape(paper(row)), class_="paper") if from_paper else ""
-        cells += tag("td", escape(spread(row)))
-        for family in names:
-            cells += tag("td", number(row.families[family], metric))
-        cells += tag("td", calibration(row)) if calibrates(rows) else ""
-        cells += tag("td", f"{row.steps:,} steps" + tag("small", escape(duration(row.seconds))))
-        body.append(tag("tr", cells))
-    for floor in floors(rows):
-        empty = "<td></td>" * (len(head) - 2)
-        cells = tag("th", "Bayes-optimal predictor", scope="row")
-        body.append(tag("tr", cells + tag("td", number(floor, metric)) + empty, class_="floor"))
-    table = tag("table", tag("thead", tag("tr", header)) + tag("tbody", "\n".join(body)))
-    # Outside the table, whose width on a narrow screen is more than one can see.
-    what = tag("p", escape(caption(rows)), class_="soft")
-    return _best(rows) + what + scrolling(table, "Table of scores")
-
-
-def _figure(figure: Figure, alternative: str, text: str) -> str:
-    shown = scrolling(image(render(figure, "svg"), alternative), "Figure")
-    return tag("figure", shown + tag("figcaption", escape(text)))
-
-
-def _curves(runs: Sequence[Run], metric: str) -> str:
+def _curves(runs: Sequence[Run], metric: str) -> Block:
     last = [
         f"{recipe_of(run)} {number(scores[-1], metric)}"
         for run in runs
         if (scores := [m["validation"] for m in run.metrics if "validation" in m])
     ]
-    return _figure(
+    return figure(
         learning_curves(runs, metric),
         "Learning curves by step. Last validation scores: " + ("; ".join(last) or "none"),
         "The loss on the training tasks, averaged over neighbouring steps, as far as the files "
@@ -148,10 +102,10 @@ def _curves(runs: Sequence[Run], metric: str) -> str:
     )
 
 
-def _explained(run: Run, explain: dict[str, Any]) -> str:
-    figures = [_figure(figure, what, caption) for _, figure, what, caption in captioned(explain)]
-    words = tag("p", f"{escape(strongest(explain))}.") if graph_like(explain) else ""
-    return tag("h3", tag("code", escape(_name(run)))) + words + "".join(figures)
+def _explained(run: Run, explain: dict[str, Any]) -> list[Block]:
+    words = [text(f"{strongest(explain)}.")] if graph_like(explain) else []
+    figures = [figure(drawn, what, caption) for _, drawn, what, caption in captioned(explain)]
+    return [heading(f"`{_name(run)}`"), *words, *figures]
 
 
 def _name(run: Run) -> str:
@@ -159,7 +113,7 @@ def _name(run: Run) -> str:
     return f"{recipe_of(run)}{seed}"
 
 
-def _details(run: Run, result: Result) -> str:
+def _details(run: Run, result: Result) -> Block:
     trained = result.get("trained") or {}
     facts = {
         "Folder": run.folder.name,
@@ -172,14 +126,8 @@ def _details(run: Run, result: Result) -> str:
         "Versions": ", ".join(f"{key} {value}" for key, value in result["versions"].items()),
         "Protocol": result["protocol"],
     }
-    items = "".join(tag("dt", escape(k)) + tag("dd", escape(str(v))) for k, v in facts.items())
     config = json.dumps(run.config.get("experiment", {}), indent=2, ensure_ascii=False)
-    return tag(
-        "details",
-        tag("summary", escape(_name(run)))
-        + tag("dl", items)
-        + tag("pre", tag("code", escape(config))),
-    )
+    return details(_name(run), [{"macro": "facts", "pairs": facts}, pre(config)])
 
 
 def write_page(runs: Sequence[Path], out: Path) -> None:
@@ -201,22 +149,22 @@ def write_page(runs: Sequence[Path], out: Path) -> None:
         scored.append((run, run.result))
     rows = make_rows(result for _, result in scored)
     metrics = sorted({result["metric"] for _, result in scored}, reverse=True)
-    explained = [_explained(run, run.explain) for run in loaded if run.explain]
-    graphs = [tag("p", GRAPH_NOTE), *explained]
-    title = "Few-shot meta-learning"
-    recipes = ", ".join(tag("code", escape(name)) for name in dict.fromkeys(map(recipe_of, loaded)))
+    recipes = ", ".join(f"`{name}`" for name in dict.fromkeys(map(recipe_of, loaded)))
+    tables = [block for some in sections(rows) for block in _scores(some)]
     curves = [_curves([r for r, result in scored if result["metric"] == m], m) for m in metrics]
-    count = f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}."
-    body = [
-        tag("header", tag("h1", escape(title)) + tag("p", count, class_="soft") + tag("p", LEAD)),
-        section("scores", "Scores on new tasks", map(_table, sections(rows))),
-        section("curves", "Learning curves", curves),
-        section("graph", "What the meta-knowledge graph learned", graphs) if explained else "",
-        section(
-            "reading",
-            "How to read the numbers",
-            [tag("ul", "".join(tag("li", code(note)) for note in _notes(rows)))],
-        ),
-        section("runs", "Runs", (_details(run, result) for run, result in scored)),
-    ]
-    write_text(out, document(title, body))
+    inside = [block for run in loaded if run.explain for block in _explained(run, run.explain)]
+    graph = Section(
+        "graph", "What the meta-knowledge graph learned", [text(GRAPH_NOTE), *inside], "Graph"
+    )
+    report = Report(
+        "Few-shot meta-learning",
+        [f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}.", LEAD],
+        [
+            Section("scores", "Scores on new tasks", tables, "Scores"),
+            Section("curves", "Learning curves", curves, "Curves"),
+            *([graph] if inside else []),
+            Section("reading", "How to read the numbers", [items(_notes(rows))], "Reading"),
+            Section("runs", "Runs", [_details(run, result) for run, result in scored]),
+        ],
+    )
+    write_text(out, html(report))

@@ -37,6 +37,11 @@ def reported_by_family(table: str, row: str) -> dict[str, Reported]:
     return {name: Reported(*pair) for name, pair in _tables().get(table, {}).get(row, {}).items()}
 
 
+def rows_of(table: str) -> list[str]:
+    """The names of the rows of one of the paper's tables."""
+    return list(_tables().get(table, {}))
+
+
 def overall(table: str, row: str) -> Reported | None:
     """The paper's figure over all families: printed, or else the mean of what it prints of each
     family, which has no interval."""

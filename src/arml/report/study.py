@@ -2,8 +2,8 @@
 and what is written about them.
 
 The folder holds `study.json` (which tables, which rows), `runs/` (ordinary run folders with the
-scores of single tasks beside each result) and, from here, `index.html`, `claims.json` and
-`figures/`. A run that is missing or has failed leaves its place empty, and the page says so.
+scores of single tasks beside each result) and what is written about them. A run that is missing or
+has failed leaves its place empty, and the page says so.
 """
 
 import math
@@ -27,7 +27,6 @@ from arml.results.folder import (
     read_json,
     read_result,
     read_scores,
-    write_json,
     write_text,
 )
 
@@ -205,29 +204,8 @@ def _row(folder: Path, entry: dict[str, Any]) -> StudyRow:
     )
 
 
-def write_study(folder: Path) -> list[Path]:
-    """Write the page, the claims and the figures of a study; returns the files, the page first.
-
-    **Raises** `RunError` as `load_study` does, or if they cannot be written.
-    """
-    from arml.report.claims import judge
-    from arml.report.study_page import study_page
-
-    study = load_study(folder)
-    verdicts = judge(study)
-    page, figures = study_page(study, verdicts)
-    for name, data in figures.items():
-        target = folder / "figures" / name
-        if isinstance(data, bytes):
-            write_text(target, data.decode())
-        else:
-            write_json(target, data)
-    claims = {"format": FORMAT, "scale": study.scale, "claims": [v.plain() for v in verdicts]}
-    write_json(folder / "claims.json", claims)
-    write_text(folder / "index.html", page)
-    return [folder / "index.html", folder / "claims.json"]
-
-
+WRITTEN = ("index.html", "claims.json", "tables.json")
+"""What `study_page.write_study` writes."""
 KEPT = ("config.json", "result*.json", "scores*.npz", "failure.json", "explain/*.json")
 """The small files of a run, which all tables and claims are drawn from."""
 
@@ -238,7 +216,7 @@ def export(folder: Path, out: Path) -> None:
     **Raises** `RunError` if `out` cannot be written.
     """
     try:
-        for path in [folder / "study.json", folder / "claims.json", folder / "index.html"]:
+        for path in [folder / "study.json", *(folder / name for name in WRITTEN)]:
             _copy(path, out / path.name)
         for run in sorted(path.parent for path in (folder / "runs").rglob("config.json")):
             for path in sorted(path for pattern in KEPT for path in run.glob(pattern)):

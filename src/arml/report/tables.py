@@ -1,18 +1,19 @@
 """Tables of results, drawn from result files and never typed.
 
-`python -m arml.report.tables README.md results/` redraws the table between the two markers of the
-README; `--check` only says whether it is up to date.
+`python -m arml.report.tables README.md results/` redraws the tables between the two markers of a
+document; `--check` only says whether they are up to date.
 """
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from rich.table import Table
-from rich.text import Text
+from rich.table import Table as Grid
 
 from arml.report.rows import Row, make_rows, sections
+from arml.report.table import Cell, Column, Line, Table, terminal
+from arml.report.table import markdown as as_markdown
 from arml.results.folder import RunError, write_text
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -56,22 +57,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def paper(row: Row) -> str:
-    """The paper's figure, or a dash."""
-    return f"{row.paper.mean:.2f} ± {row.paper.ci95:.2f}" if row.paper else "–"
-
-
-CALIBRATION = "Calibration error (after temperature)"
-
-
 def percentage(value: float | None) -> str:
     """A share of one as text; a dash where it is not known."""
     return "–" if value is None else number(value, "accuracy")
-
-
-def calibration(row: Row) -> str:
-    """The expected calibration error, and in brackets that after temperature."""
-    return f"{percentage(row.error)} ({percentage(row.error_calibrated)})"
 
 
 def calibrates(rows: Iterable[Row]) -> bool:
@@ -108,35 +96,51 @@ def caption(rows: Sequence[Row]) -> str:
     )
 
 
-def line_of(cells: Iterable[str]) -> str:
-    """One line of a Markdown table."""
-    escaped = (text.replace("|", "\\|").replace("\n", " ") for text in cells)
-    return f"| {' | '.join(escaped)} |"
+def table_of(rows: Sequence[Row]) -> Table:
+    """The rows of one section, what one compares first."""
+    metric, families = rows[0].metric, list(rows[0].families)
+    printed, known = any(row.paper for row in rows), calibrates(rows)
+    direction = "lower is better" if metric == "mse" else "higher is better"
+    columns = [Column("Recipe"), Column(METRIC_NAMES[metric], f"({direction})")]
+    columns += [Column("Paper", "(not measured here)")] if printed else []
+    columns += [Column("SD over seeds"), *(Column(name, brief=True) for name in families)]
+    columns += [Column("Calibration error", "after temperature")] if known else []
+    columns += [Column("Training")]
+    lines = []
+    for name, row in zip(labels(rows), rows, strict=True):
+        cells = [Cell(interval(row.mean, row.ci95, metric), kind="score")]
+        if printed:
+            cells.append(
+                Cell(
+                    f"{row.paper.mean:.2f} ± {row.paper.ci95:.2f}" if row.paper else "–",
+                    kind="paper",
+                )
+            )
+        cells.append(Cell(spread(row)))
+        for family in families:
+            half = row.families_ci95[family]
+            small = "" if half is None else f"± {number(half, metric)}"
+            cells.append(Cell(number(row.families[family], metric), small))
+        if known:
+            after = f"{percentage(row.error_calibrated)} after temperature"
+            cells.append(Cell(percentage(row.error), after))
+        cells.append(Cell(f"{row.steps:,} steps", duration(row.seconds)))
+        lines.append(Line(name, tuple(cells), code=True))
+    for floor in floors(rows):
+        lines.append(Line("Bayes-optimal predictor", (Cell(number(floor, metric)),), kind="floor"))
+    first = 2 + printed
+    return Table(
+        "Mean over tasks ± 95% interval over tasks",
+        tuple(columns),
+        tuple(lines),
+        caption(rows),
+        sections=(first, first + len(families)),
+    )
 
 
 def markdown(rows: Sequence[Row]) -> str:
     """The rows of one section as a Markdown table under its caption."""
-    metric, names = rows[0].metric, list(rows[0].families)
-    arrow = "↓" if metric == "mse" else "↑"
-    head = ["Recipe", f"{METRIC_NAMES[metric]} {arrow}", "SD over seeds", *names, "Training"]
-    known = calibrates(rows)
-    head += [CALIBRATION] if known else []
-    head += ["Paper"] if any(row.paper for row in rows) else []
-    body = []
-    for name, row in zip(labels(rows), rows, strict=True):
-        scores = [number(row.families[family], metric) for family in names]
-        overall = interval(row.mean, row.ci95, metric)
-        training = f"{row.steps:,} steps, {duration(row.seconds)}"
-        cells = [f"`{name}`", overall, spread(row), *scores, training]
-        cells += [calibration(row)] if known else []
-        cells.append(paper(row))
-        body.append(cells[: len(head)])
-    for floor in floors(rows):
-        cells = ["*Bayes-optimal predictor*", number(floor, metric)]
-        body.append(cells + [""] * (len(head) - len(cells)))
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    lines = map(line_of, [head, rule, *body])
-    return f"{caption(rows)}. {machines(rows)}.\n\n" + "\n".join(lines)
+    return f"{caption(rows)}. {machines(rows)}.\n\n{as_markdown(table_of(rows))}"
 
 
 def machines(rows: Sequence[Row]) -> str:
@@ -163,43 +167,15 @@ def readme_table(results_dir: Path | str) -> str:
     return "\n\n".join([*map(markdown, sections(rows)), NOTE])
 
 
-def terminal_table(rows: Sequence[Row]) -> Table:
-    """Rows as a table for the terminal, one recipe a column, so that many families fit."""
-    table = Table(title="Mean over tasks ± 95% interval over tasks", title_style="bold")
-    table.add_column("", no_wrap=True)
-    for name in labels(rows):
-        # A break after the problem keeps columns narrow.
-        table.add_column(Text(name.replace("/", "/\n")), justify="right", overflow="fold")
-
-    def add(name: str, cells: Iterable[str]) -> None:
-        # Text, not str: a family's name may look like markup.
-        table.add_row(Text(name), *map(Text, cells))
-
-    metrics = sorted({METRIC_NAMES[row.metric] for row in rows})
-    add(" / ".join(metrics), [interval(row.mean, row.ci95, row.metric) for row in rows])
-    if any(row.floor is not None for row in rows):
-        best = [number(r.floor, r.metric) if r.floor is not None else "–" for r in rows]
-        add("best possible", best)
-    if any(row.paper for row in rows):
-        add("in the paper", map(paper, rows))
-    if calibrates(rows):
-        add("calibration error", (percentage(row.error) for row in rows))
-        add("  after temperature", (percentage(row.error_calibrated) for row in rows))
-    table.add_section()
-    for family in dict.fromkeys(family for row in rows for family in row.families):
-        cells = (
-            interval(row.families[family], row.families_ci95[family], row.metric)
-            if family in row.families
-            else "–"
-            for row in rows
-        )
-        add(family, cells)
-    table.add_section()
-    add("SD over seeds", map(spread, rows))
-    add("test tasks", (f"{row.tasks:,}" for row in rows))
-    add("training steps", (f"{row.steps:,}" for row in rows))
-    add("training time", (duration(row.seconds) for row in rows))
-    return table
+def terminal_table(rows: Sequence[Row]) -> Grid:
+    """Rows as a table for the terminal, one recipe a column; of several problems, one each."""
+    tables = [terminal(table_of(some)) for some in sections(rows)]
+    if len(tables) == 1:
+        return tables[0]
+    whole = Grid.grid()
+    for table in tables:
+        whole.add_row(table)
+    return whole
 
 
 def replace_block(text: str, block: str, markers: tuple[str, str] = (BEGIN, END)) -> str:
@@ -223,19 +199,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when stale")
     options = parser.parse_args(arguments)
     try:
-        if not options.readme.is_file():
-            raise RunError(f"expected a file {options.readme}, found none; check its name")
-        old = options.readme.read_text(encoding="utf-8")
-        new = replace_block(old, readme_table(options.results))
-        if options.check and new != old:
-            command = f"python -m arml.report.tables {options.readme} {options.results}"
-            raise RunError(f"the results in {options.readme} are stale; run `{command}`")
-        if new != old:
-            write_text(options.readme, new)
+        redraw(
+            options.readme,
+            lambda old: replace_block(old, readme_table(options.results)),
+            f"python -m arml.report.tables {options.readme} {options.results}",
+            check=options.check,
+        )
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def redraw(document: Path, change: Callable[[str], str], command: str, *, check: bool) -> None:
+    """Change a document, or with `check` only compare.
+
+    **Raises:** `RunError` if it is not there, or if it is stale.
+    """
+    if not document.is_file():
+        raise RunError(f"expected a file {document}, found none; check its name")
+    old = document.read_text(encoding="utf-8")
+    new = change(old)
+    if check and new != old:
+        raise RunError(f"what is drawn in {document} is stale; run `{command}`")
+    if new != old:
+        write_text(document, new)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from arml.report import study_cells as cells_of
 from arml.report import wording
 from arml.report.claims import (
     CANNOT,
@@ -25,9 +24,11 @@ from arml.report.claims import (
     judge,
 )
 from arml.report.inside import effects
-from arml.report.study import Study, StudyTable, load_study
-from arml.report.tables import METRIC_NAMES, interval, line_of, number, replace_block
-from arml.results.folder import RunError, read_json, write_text
+from arml.report.study import Study, load_study
+from arml.report.study_tables import caption, table_of
+from arml.report.table import Cell, Column, Line, Table, line_of, markdown
+from arml.report.tables import redraw, replace_block
+from arml.results.folder import RunError, read_json
 
 HEADINGS = {
     HOLDS: "What holds",
@@ -59,46 +60,24 @@ def claims(study: Study) -> str:
 
 
 def _verdicts(verdicts: Sequence[Verdict]) -> str:
-    lines = [["Claim", "Table", "Figures"], ["---"] * 3]
-    lines += [
-        [v.claim.text, f"`{v.table}`", v.said + (f" ({v.why})" if v.why == CHANCE else "")]
+    lines = [
+        Line(
+            v.claim.text,
+            (Cell(f"`{v.table}`"), Cell(v.said + (f" ({v.why})" if v.why == CHANCE else ""))),
+        )
         for v in verdicts
     ]
-    return "\n".join(map(line_of, lines))
+    return markdown(Table("", (Column("Claim"), Column("Table"), Column("Figures")), tuple(lines)))
 
 
 def tables(study: Study) -> str:
     """Every table that has a row: score, the paper's figure, the difference from the reference."""
-    return "\n\n".join(_table(table) for table in study.tables if table.first) or "*None yet.*"
-
-
-def _table(table: StudyTable) -> str:
-    assert table.first is not None
-    metric = table.first["metric"]
-    printed = any(table.paper(row) for row in table.rows)
-    head = ["Row", f"{METRIC_NAMES[metric]} ± tasks", *(["Paper"] if printed else [])]
-    head += ["Difference", "", "p", "SD over seeds", *table.first["families"]]
-    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
-    for row in table.rows:
-        cells = [cells_of.missing(row), *[""] * (len(head) - 2)]
-        if row.results:
-            found = table.comparisons.get(row.label)
-            same = "reference" if row.label == table.reference else ""
-            cells = [
-                interval(row.mean, row.ci95, metric),
-                *([cells_of.paper(table, row)] if printed else []),
-                wording.difference(found, metric == "accuracy") if found else same,
-                wording.verdict(found, metric) if found else "",
-                wording.adjusted(found) if found else "",
-                cells_of.seeds(row, metric),
-                *(number(row.family(name), metric) for name in table.first["families"]),
-            ]
-        lines.append([row.label, *cells])
-    if table.first["floor"] is not None:
-        floor = ["*Bayes-optimal predictor*", number(table.first["floor"], metric)]
-        lines.append(floor + [""] * (len(head) - 2))
-    drawn = "\n".join(map(line_of, lines))
-    return f"### {table.title}\n\n{table.about} {cells_of.caption(table)}\n\n{drawn}"
+    drawn = [
+        f"### {table.title}\n\n{table.about} {caption(table)}\n\n{markdown(table_of(table))}"
+        for table in study.tables
+        if table.first
+    ]
+    return "\n\n".join(drawn) or "*None yet.*"
 
 
 def rates(study: Study) -> str:
@@ -209,15 +188,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         there = (options.study / "study.json").is_file()
         study = load_study(options.study) if there else Study(options.study, "none", ())
-        if not options.document.is_file():
-            raise RunError(f"expected a file {options.document}, found none; check its name")
-        old = options.document.read_text(encoding="utf-8")
-        new = redrawn(old, study)
-        if options.check and new != old:
-            command = f"python -m arml.report.verdicts {options.document} {options.study}"
-            raise RunError(f"the claims or tables in {options.document} are stale; run `{command}`")
-        if new != old:
-            write_text(options.document, new)
+        redraw(
+            options.document,
+            lambda old: redrawn(old, study),
+            f"python -m arml.report.verdicts {options.document} {options.study}",
+            check=options.check,
+        )
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

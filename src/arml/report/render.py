@@ -1,0 +1,118 @@
+"""A report as one HTML file: what it says is data, how it looks is in `templates/`.
+
+The file needs no network and no other file, so it can be mailed, archived and printed. Its policy
+forbids anything from elsewhere and every script but its own; all text is escaped.
+"""
+
+from base64 import b64encode
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from arml.report.style import render
+from arml.report.table import Table
+
+Block = dict[str, Any]
+"""A part of a section: `macro` says which one of `blocks.html` draws it."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with what stands below it."""
+
+    id: str
+    title: str
+    blocks: list[Block]
+    short: str = ""
+    """Its name in the contents."""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page."""
+
+    title: str
+    lead: list[str]
+    sections: list[Section]
+    scripted: bool = field(default=False)
+    """Whether its tables sort and its graphs answer."""
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("arml.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+
+
+def html(report: Report) -> str:
+    """The page."""
+    environment = _environment()
+    loader = environment.loader
+    assert loader is not None
+    style, script = (loader.get_source(environment, name)[0] for name in ("style.css", "script.js"))
+    script = script if report.scripted else ""
+    return (
+        environment.get_template("report.html")
+        .render(
+            report=report,
+            # Both are files of ours, and the only text that is not escaped.
+            style=Markup(style),
+            script=Markup(script),
+            script_hash=b64encode(sha256(script.encode()).digest()).decode(),
+        )
+        .lstrip()
+    )
+
+
+def text(words: str, kind: str = "") -> Block:
+    """A paragraph; what stands between backticks is code."""
+    return {"macro": "text", "text": words, "kind": kind}
+
+
+def items(texts: list[str]) -> Block:
+    """A list."""
+    return {"macro": "items", "texts": texts}
+
+
+def heading(words: str, id: str = "") -> Block:
+    """A heading within a section."""
+    return {"macro": "heading", "text": words, "id": id}
+
+
+def pre(words: str) -> Block:
+    """Text to copy."""
+    return {"macro": "pre", "text": words}
+
+
+def table(given: Table, *, sortable: bool = False) -> Block:
+    """A table."""
+    return {"macro": "table", "table": given, "sortable": sortable}
+
+
+def details(summary: str, blocks: list[Block], id: str = "", *, opened: bool = False) -> Block:
+    """What is shown on request, or from the beginning."""
+    content = {"summary": summary, "blocks": blocks, "id": id, "opened": opened}
+    return {"macro": "details", **content}
+
+
+def figure(drawn: Figure, alternative: str, caption: str) -> Block:
+    """A figure as an image within the page, so that its inner names cannot collide."""
+    data = b64encode(render(drawn, "svg")).decode()
+    return {
+        "macro": "figure",
+        "type": "svg+xml",
+        "data": data,
+        "alternative": alternative,
+        "caption": caption,
+    }

@@ -1,0 +1,99 @@
+"""One table, three renderers: Markdown, the terminal, and HTML (`templates/blocks.html`).
+
+A cell is text with an optional second line, and what to sort by. Nothing here knows what the
+numbers mean.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rich.table import Table as Grid
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell."""
+
+    text: str = ""
+    small: str = ""
+    """A second line, smaller."""
+    kind: str = ""
+    """How it looks on a page: the name of a style."""
+    value: float | str | None = None
+    """What it is sorted by."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """The heading of a column."""
+
+    title: str
+    small: str = ""
+    brief: bool = False
+    """Markdown leaves the second lines of its cells out."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row: its name, and a cell for each other column; missing ones are empty."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    note: str = ""
+    kind: str = ""
+    code: bool = False
+    """The name is something to type."""
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under their headings, the first of which is that of the rows' names."""
+
+    title: str
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    caption: str = ""
+    kind: str = ""
+    sections: tuple[int, ...] = field(default=())
+    """Columns (without the first) before which the terminal draws a rule."""
+
+
+def markdown(table: Table) -> str:
+    """The table in Markdown, without its caption."""
+    head = [column.title for column in table.columns]
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    body = []
+    for line in table.lines:
+        name = f"`{line.name}`" if line.code else line.name
+        cells = [
+            cell.text if column.brief or not cell.small else f"{cell.text}, {cell.small}"
+            for cell, column in zip(line.cells, table.columns[1:], strict=False)
+        ]
+        body.append([f"*{name}*" if line.kind == "floor" else name, *cells])
+    whole = [row + [""] * (len(head) - len(row)) for row in [head, rule, *body]]
+    return "\n".join(map(line_of, whole))
+
+
+def line_of(cells: Iterable[str]) -> str:
+    """One line of a Markdown table."""
+    escaped = (text.replace("|", "\\|").replace("\n", " ") for text in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+def terminal(table: Table) -> Grid:
+    """The table for a terminal, turned on its side, so that many columns fit."""
+    grid = Grid(title=table.title, title_style="bold")
+    grid.add_column("", no_wrap=True)
+    for line in table.lines:
+        # A break after the problem keeps columns narrow.
+        grid.add_column(Text(line.name.replace("/", "/\n")), justify="right", overflow="fold")
+    for index, column in enumerate(table.columns[1:]):
+        if index in table.sections:
+            grid.add_section()
+        own = [line.cells[index] if index < len(line.cells) else Cell() for line in table.lines]
+        # Text, not str: a family's name may look like markup.
+        texts = (f"{cell.text} {cell.small}".strip() for cell in own)
+        grid.add_row(Text(column.title), *(Text(text or "–") for text in texts))
+    return grid
