@@ -162,6 +162,9 @@ def test_scores_are_read_as_written_and_damage_is_refused(tmp_path: Path) -> Non
     np.testing.assert_array_equal(found.values, BASE.astype(np.float32))
     assert (found.tasks, found.families[5]) == ("abc", 2)
     (tmp_path / "s.npz").write_bytes((tmp_path / "s.npz").read_bytes()[:90])
+    with pytest.raises(RunError, match="has changed since it was written"):
+        read_scores(tmp_path / "s.npz")
+    (tmp_path / "manifest.json").unlink()
     for name in ("s.npz", "none.npz"):
         with pytest.raises(RunError, match="score the run again"):
             read_scores(tmp_path / name)
@@ -289,7 +292,7 @@ def test_the_documents_claims_are_those_of_the_files(study: Path, tmp_path: Path
     drawn = (f"<!-- {name}:begin --> old <!-- {name}:end -->" for name in blocks)
     document.write_text(f"before {' '.join(drawn)}")
     assert verdicts.main([str(document), str(study), "--check"]) == 1
-    assert "are stale; run" in capsys.readouterr().err
+    assert "is stale; run" in capsys.readouterr().err
     assert verdicts.main([str(document), str(study)]) == 0
     text = document.read_text()
     assert text.startswith("before")
@@ -315,17 +318,17 @@ def test_a_folder_without_a_study_is_refused(tmp_path: Path) -> None:
 def test_the_page_is_whole_and_has_no_dead_link(which: str, page: Path) -> None:
     path = page if which == "made" else ROOT / "results/laptop/index.html"
     found = Elements(path.read_text(encoding="utf-8"))
-    ids = [given["id"] for _, given in found.tags if "id" in given]
+    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
     assert len(set(ids)) == len(ids)
-    for name, given in found.tags:
-        assert not any(key.startswith("on") for key in given), (name, given)
-        link = given.get("href") or ""
+    for name, attributes in found.tags:
+        assert not any(key.startswith("on") for key in attributes), (name, attributes)
+        link = attributes.get("href") or ""
         if link.startswith("#"):
             assert link[1:] in ids
         elif name == "a":
             assert (path.parent / link).exists()
         if name in ("img", "script"):
-            assert (given.get("src") or "data:").startswith("data:")
+            assert (attributes.get("src") or "data:").startswith("data:")
     assert path.stat().st_size < 7_000_000
 
 
@@ -377,7 +380,7 @@ def test_a_browser_opens_it_without_complaint_and_the_graph_answers(page: Path) 
         labels = "[...document.querySelectorAll('#regression2d tbody th')].map(c => c.dataset.value).join()"  # noqa: E501
         shown.click("#regression2d thead th:nth-child(2) button")
         first = ask(labels).split(",")
-        assert first[0] == "Bayes"
+        assert first[0] == "Bayes-optimal predictor"
         assert set(first[-2:]) == {"G", "E"}
         shown.click("#regression2d thead th:nth-child(2) button")
         assert ask(labels).split(",")[0] == "D"

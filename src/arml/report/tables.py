@@ -123,7 +123,7 @@ def table_of(rows: Sequence[Row]) -> Table:
             cells.append(Cell(number(row.families[family], metric), small))
         if known:
             after = f"{percentage(row.error_calibrated)} after temperature"
-            cells.append(Cell(percentage(row.error), after))
+            cells.append(Cell("–") if row.error is None else Cell(percentage(row.error), after))
         cells.append(Cell(f"{row.steps:,} steps", duration(row.seconds)))
         lines.append(Line(name, tuple(cells), code=True))
     for floor in floors(rows):
