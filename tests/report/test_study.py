@@ -300,9 +300,9 @@ def test_the_documents_claims_are_those_of_the_files(study: Path, tmp_path: Path
     assert "No figures (needs the data): `plain-multi-1shot`" in text
     assert re.search(r"^\| ARML \| [01]\.\d+ .* \| 0.44 ± 0.03 \| reference \|", text, re.MULTILINE)
     assert re.search(
-        r"^\| A \| .* \| \+0\.\d+ ± 0\.0\d+ \| ▼ worse \| < 0.001 \|", text, re.MULTILINE
+        r"^\| A \| .* \| \+0\.\d+ ± 0\.0\d+, ▼ worse \| < 0.001 \|", text, re.MULTILINE
     )
-    assert re.search(r"^\| C \| .* \| ≈ may be chance \|", text, re.MULTILINE)
+    assert re.search(r"^\| C \| .*, ≈ may be chance \|", text, re.MULTILINE)
     assert "| G | the loss was not finite |" in text
     assert "### Starter set" not in text  # has no row yet
     document.write_text("no markers")
