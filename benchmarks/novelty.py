@@ -27,7 +27,6 @@ from arml.predict.predictor import inductive
 from arml.tasks.functions import FAMILIES
 from arml.tasks.images import image_episodes
 from arml.tasks.options import FunctionsOptions, Splits, StarterOptions
-from arml.training.evaluate import split_keys
 from common import HERE, machine, write
 
 
@@ -142,8 +141,7 @@ def measure(folder: Path, tasks: int) -> dict[str, Any]:
     assert novelty is not None
     found: dict[str, list[np.ndarray]] = {"support": [], "query": []}
     for distribution in (splits.test, run.experiment.tasks.unseen()):
-        keys = split_keys("test", 0, tasks)
-        own, _, queries = task_vectors(learner, distribution, keys, chunk=chunk)
+        own, _, queries = task_vectors(learner, distribution, split="test", n=tasks, chunk=chunk)
         found["support"].append(
             np.array([novelty.distances(each).mean() for each in own]) / novelty.support
         )

@@ -16,9 +16,10 @@ from safetensors.numpy import load_file
 
 import arml
 from arml.cli import main
-from arml.experiment import load
-from arml.experiment.scoring import evaluate_run
-from arml.results.folder import load_run, read_scores
+from arml.experiment import from_json, load
+from arml.experiment.scoring import evaluate_run, protocol
+from arml.results.folder import load_run, read_json, read_scores
+from arml.results.scores import pairing
 
 FILES = Path(__file__).parent / "fixtures" / "v0.1.0"
 EXPECTED = json.loads((FILES / "expected.json").read_text())
@@ -98,6 +99,24 @@ def test_a_shared_learner_and_a_predictor_predict_as_they_did():
         np.testing.assert_allclose(predictor.predict_proba(query), expected["chances"], **CLOSE)
         np.testing.assert_allclose(predictor.novelty(query), expected["novelty"], **CLOSE)
         assert predictor.support_novelty() == pytest.approx(expected["support_novelty"], rel=1e-3)
+
+
+def test_scores_of_committed_results_stay_paired():
+    """Of one run of each kind of tasks in `results/`."""
+    runs = Path(__file__).parents[1] / "results" / "laptop" / "runs"
+    kinds = set()
+    for folder in sorted({path.parent for path in runs.glob("*/*/seed-0/scores.npz")}):
+        experiment = from_json(read_json(folder / "config.json")["experiment"], str(folder))
+        if experiment.tasks in kinds or getattr(experiment.tasks, "data", ()):
+            continue
+        kinds.add(experiment.tasks)
+        tasks = experiment.tasks.build(folder / "split.json").test
+        assert pairing(tasks.identity(), "test") == read_scores(folder / "scores.npz").tasks
+        if load_run(folder).result["recipe"].count("/") == 1:
+            old = load_run(folder).result
+            assert protocol(experiment, tasks) == old["protocol"]
+            assert tasks.floor() == old["floor"]
+    assert len(kinds) > 3
 
 
 def test_a_report_reads_results_of_before(tmp_path):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from arml.core.learner import Adapted, Conditioned, Loss, MetaLearner
     from arml.core.losses import loss_of
     from arml.core.tracing import trace
-    from arml.experiment import Experiment, Run, build, register, run
+    from arml.experiment import Experiment, Run, build, outer, register, run
     from arml.experiment.recipes import RECIPES, recipe
     from arml.experiment.scoring import score
     from arml.nn.networks import Linear, linear
@@ -35,7 +35,7 @@ _HOMES = {
     "arml.training.evaluate": ("evaluate",),
     "arml.training.fit": ("Fitted", "Moment", "fit"),
     "arml.training.step": ("OuterOptions",),
-    "arml.experiment": ("Experiment", "Run", "build", "register", "run"),
+    "arml.experiment": ("Experiment", "Run", "build", "outer", "register", "run"),
     "arml.core.checks": ("Options",),
     "arml.core.losses": ("loss_of",),
     "arml.core.inner": ("GradientDescent", "InnerOptions", "with_steps"),
@@ -83,6 +83,7 @@ __all__ = [
     "load_predictor",
     "loss_of",
     "network",
+    "outer",
     "recipe",
     "register",
     "run",

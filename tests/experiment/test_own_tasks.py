@@ -92,6 +92,16 @@ def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, capsys):
     assert main(["explain", str(folder), "--out", str(folder / "explain"), "--tasks", "20"]) == 0
     assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
     assert "Waves/arml" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    # What was scored is read, not scored again: that would need the class.
+    capsys.readouterr()
+    sys.modules.pop("waves")
+    compared = ["evaluate", str(folder), "--against", str(folder), "--json"]
+    assert main([*compared, "--tasks", "15"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["score"]["mean"] == pytest.approx(scores.first(15).mean)
+    assert (found["against"]["difference"]["mean"], found["score"]["n"]) == (0, 15)
+    for more in (["--tasks", "21"], ["--steps", "1"], ["--split", "validation"]):
+        assert main([*compared, *more]) == 2
 
 
 def test_attributes_come_back_from_the_folder(waves):

@@ -5,7 +5,7 @@ after evaluation, `result.json`. A step depends on the seed and its own number a
 run is the same run, bit for bit.
 """
 
-from arml.experiment.building import build
+from arml.experiment.building import build, outer
 from arml.experiment.loaded import Portable, Run, load, problem_of
 from arml.experiment.options import Experiment, from_json, to_json
 from arml.experiment.parts import NETWORKS, PARTS, TASKS, register
@@ -25,6 +25,7 @@ __all__ = [
     "fresh",
     "from_json",
     "load",
+    "outer",
     "problem_of",
     "register",
     "run",

@@ -13,6 +13,7 @@ from arml.core.learner import MetaLearner
 from arml.experiment.options import Experiment
 from arml.tasks.options import splits_of
 from arml.training.options import seeded
+from arml.training.step import OuterOptions
 
 
 def build(what: Any, tasks: Any, *, seed: int | None = None, network: Any = None) -> MetaLearner:
@@ -45,6 +46,16 @@ def build(what: Any, tasks: Any, *, seed: int | None = None, network: Any = None
     experiment.algorithm.check()
     experiment.network.check()
     return built(experiment, problem)
+
+
+def outer(what: Any, tasks: Any) -> OuterOptions:
+    """The outer optimiser that a method's recipes have for such tasks; arguments as of `build`.
+
+    arml.fit(learner, tasks, steps=400, outer=arml.outer("meta-sgd", tasks))
+    """
+    problem = tasks if isinstance(tasks, Problem) else splits_of(tasks).train.problem
+    found: OuterOptions = experiment_for(what, problem).outer
+    return found
 
 
 def experiment_for(what: Any, problem: Problem | None) -> Experiment:

@@ -11,19 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 import tyro
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.core.episodes import Examples
+from arml.core.episodes import Examples, Task
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import mse
 from arml.results.folder import FORMAT, write_json
 from arml.tasks.bayes import posterior
 from arml.tasks.functions import Functions, functions_2d
-from arml.training.evaluate import SEEDS, evaluate
+from arml.training.evaluate import SEEDS, evaluate, looks
 from arml.training.provenance import provenance
 
 CHUNK = 50
@@ -52,20 +50,11 @@ class BayesOptimal(MetaLearner):
         return Adapted(posterior(self.tasks, support, key=key, draws=self.draws).mean)
 
 
-def effective_draws(learner: BayesOptimal, indices: Int[Array, " tasks"]) -> Float[Array, " tasks"]:
-    """The effective sample size of the draws of each test task's own family: how well the posterior
-    that the task was scored with is known."""
-
-    def one(index: Int[Array, ""]) -> Float[Array, ""]:
-        # The keys of `evaluate`, so that these are the draws of the task's score.
-        key = jax.random.fold_in(jax.random.key(SEEDS["test"]), index)
-        task_key, adapt_key = jax.random.split(key)
-        task = learner.tasks.sample(task_key)
-        drawn = posterior(learner.tasks, task.support, key=adapt_key, draws=learner.draws)
-        return drawn.effective_draws()[task.family]
-
-    # A chunk at a time, so that the memory does not grow with the tasks.
-    return jax.lax.map(one, indices, batch_size=CHUNK)
+def effective_draws(learner: BayesOptimal, task: Task, key: PRNGKeyArray) -> Float[Array, ""]:
+    """The effective sample size of the draws of ONE task's own family: how well the posterior that
+    the task was scored with is known."""
+    drawn = posterior(learner.tasks, task.support, key=key, draws=learner.draws)
+    return drawn.effective_draws()[task.family]
 
 
 @dataclass(frozen=True)
@@ -112,7 +101,8 @@ def measure(options: Options) -> dict[str, Any]:
     chunk = min(CHUNK, options.tasks)
     scores = evaluate(learner, tasks, options.tasks, chunk=chunk, progress=False)
     seconds = time.perf_counter() - begin
-    effective = np.asarray(eqx.filter_jit(effective_draws)(learner, jnp.arange(options.tasks)))
+    found = looks(effective_draws, learner, tasks, split="test", n=options.tasks, chunk=chunk)
+    effective = np.concatenate(list(found))
     own_draws = ((n, effective[scores.families == i]) for i, n in enumerate(tasks.families))
     result = {
         "format": FORMAT,

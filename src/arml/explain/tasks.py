@@ -4,14 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from arml.core.compilation import short
-from arml.core.episodes import TaskDistribution
+from arml.core.episodes import Task, TaskDistribution
 from arml.results.folder import RunError
-from arml.training.evaluate import split_keys
+from arml.training.evaluate import looks
 
 IMAGES_AT_ONCE = 8
 """Convolutions are unrolled over tasks on a CPU: more at once would compile for minutes."""
@@ -22,27 +20,24 @@ Look = Callable[..., Any]
 something, by that."""
 
 
-@short
-def _some(look: Look, part: Any, tasks: TaskDistribution, keys: Array, given: Any) -> Any:
-    def one(key: Array, own: Any) -> Any:
-        task = tasks.sample(jax.random.split(key)[0])
-        return look(part, task) if own is None else look(part, task, own)
-
-    return jax.vmap(one)(keys, given)
+def _seen(held: tuple[Look, Any], task: Task, key: Array, *own: Array) -> Any:
+    look, part = held
+    return look(part, task, *own)
 
 
 def chunks(
-    look: Look, part: Any, tasks: TaskDistribution, *, n: int, chunk: int, given: Any = None
+    look: Look,
+    part: Any,
+    tasks: TaskDistribution,
+    *,
+    n: int,
+    chunk: int,
+    given: np.ndarray | None = None,
 ) -> Iterator[Any]:
     """`look(part, task)` for the first `n` test tasks, those of the evaluation, `chunk` at a time,
     as NumPy arrays with a leading axis of tasks. `given` `[n, ...]` has something for each task,
     which is then the third argument of `look`."""
-    for first in range(0, n, chunk):
-        # The last chunk is filled up, so that one compiled program serves all.
-        rows = np.minimum(np.arange(first, first + chunk), n - 1)
-        own = None if given is None else jnp.asarray(given[rows])
-        found = _some(look, part, tasks, split_keys("test", first, chunk), own)
-        yield jax.tree.map(lambda a, first=first: np.asarray(a)[: n - first], found)
+    return looks(_seen, (look, part), tasks, split="test", n=n, chunk=chunk, given=given)
 
 
 def each_test_task(

@@ -7,17 +7,15 @@ which all tasks share; and what it made of its meta-training tasks, from which n
 - A method that adapts all of its weights has neither.
 """
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from arml.core.compilation import short
-from arml.core.episodes import Examples, Problem, TaskDistribution
+from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.core.novelty import Novelty, threshold
 from arml.nn.prototypes import class_means
-from arml.training.evaluate import split_keys
+from arml.training.evaluate import looks
 
 TRAIN_TASKS = 200
 """Meta-training tasks that are kept in the bank."""
@@ -51,35 +49,24 @@ vectors = short(_vectors)
 query_vectors = short(_query_vectors)
 
 
-@short
-def _chunk(
-    learner: MetaLearner, tasks: TaskDistribution, keys: Array
+def _of_task(
+    given: tuple[MetaLearner, Problem], task: Task, key: Array
 ) -> tuple[Array, Array, Array]:
-    """For each task the vectors of its support set, their class means, and those of its queries."""
-    problem = tasks.problem
-
-    def one(key: Array) -> tuple[Array, Array, Array]:
-        # The tasks that evaluation draws with the same keys.
-        task = tasks.sample(jax.random.split(key)[0])
-        own = _vectors(learner, task.support, problem)
-        if problem.kind == "regression":
-            return own, own, own
-        means = class_means(own, task.support.y, problem.outputs)[0]
-        return own, means, _query_vectors(learner, task.support, problem, task.query.x)
-
-    return jax.vmap(one)(keys)
+    """The vectors of ONE task's support set, their class means, and those of its queries."""
+    learner, problem = given
+    own = _vectors(learner, task.support, problem)
+    if problem.kind == "regression":
+        return own, own, own
+    means = class_means(own, task.support.y, problem.outputs)[0]
+    return own, means, _query_vectors(learner, task.support, problem, task.query.x)
 
 
 def task_vectors(
-    learner: MetaLearner, tasks: TaskDistribution, keys: Array, *, chunk: int
+    learner: MetaLearner, tasks: TaskDistribution, *, split: str, n: int, chunk: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`_chunk` of all keys `[n]`, each with a leading axis of tasks."""
-    parts = []
-    for first in range(0, len(keys), chunk):
-        some = keys[first : first + chunk]
-        filled = jnp.concatenate([some, jnp.repeat(some[:1], chunk - len(some), axis=0)])
-        parts.append([np.asarray(part)[: len(some)] for part in _chunk(learner, tasks, filled)])
-    own, means, queries = (np.concatenate(part) for part in zip(*parts, strict=True))
+    """`_of_task` of the first `n` tasks of a split, each with a leading axis of tasks."""
+    found = looks(_of_task, (learner, tasks.problem), tasks, split=split, n=n, chunk=chunk)
+    own, means, queries = (np.concatenate(part) for part in zip(*found, strict=True))
     return own, means, queries
 
 
@@ -95,10 +82,9 @@ def measured_novelty(
     `tasks` validation tasks; None for a learner without an embedding."""
     if not embeds(learner, train.problem):
         return None
-    seen = task_vectors(learner, train, split_keys("train", 0, TRAIN_TASKS), chunk=chunk)[1]
+    seen = task_vectors(learner, train, split="train", n=TRAIN_TASKS, chunk=chunk)[1]
     novelty = Novelty(seen.reshape(-1, seen.shape[-1]).astype(np.float32), 1.0, None)
-    keys = split_keys("validation", 0, tasks)
-    own, _, queries = task_vectors(learner, validation, keys, chunk=chunk)
+    own, _, queries = task_vectors(learner, validation, split="validation", n=tasks, chunk=chunk)
     per_task = [novelty.distances(each).mean() for each in own]
     single = None
     if train.problem.kind == "classification":

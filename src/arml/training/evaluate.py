@@ -23,25 +23,31 @@ Split = Literal["validation", "test"]
 SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}
 """The key that fixes each split's tasks; those of `train` are for looking back at what was seen."""
 
-Look = Callable[[Any, Task, PRNGKeyArray], Any]
-"""What is taken from ONE task, by a learner or a part of it; the key is for its adaptation."""
+Look = Callable[..., Any]
+"""What `look(part, task, key)` takes from ONE task, by a learner or a part of it. The key is for
+the adaptation. Where each task is given something, that is the fourth argument."""
 
 
 def look_chunk(
-    look: Look, part: Any, tasks: TaskDistribution, keys: Array, mesh: Mesh | None
+    look: Look,
+    part: Any,
+    tasks: TaskDistribution,
+    keys: Array,
+    mesh: Mesh | None,
+    given: tuple[Array, ...] = (),
 ) -> Any:
     """`look(part, task, key)` on the tasks of these keys, with a leading axis of tasks."""
 
-    def each(given: tuple[Any, TaskDistribution], keys: Array) -> tuple[None, Any]:
-        part, tasks = given
+    def each(held: tuple[Any, TaskDistribution], keys: tuple[Array, ...]) -> tuple[None, Any]:
+        part, tasks = held
 
-        def one(key: Array) -> Any:
+        def one(key: Array, *own: Array) -> Any:
             task_key, adapt_key = jax.random.split(key)
-            return look(part, tasks.sample(task_key), adapt_key)
+            return look(part, tasks.sample(task_key), adapt_key, *own)
 
-        return None, vmap(one)(keys)
+        return None, vmap(one)(*keys)
 
-    return over_tasks(mesh, each)((part, tasks), keys)[1]
+    return over_tasks(mesh, each)((part, tasks), (keys, *given))[1]
 
 
 _look_chunk = short(look_chunk)
@@ -56,13 +62,17 @@ def looks(
     n: int,
     chunk: int,
     mesh: Mesh | None = None,
+    given: np.ndarray | None = None,
 ) -> Iterator[Any]:
     """`look(part, task, key)` of the first `n` tasks of a split, as NumPy arrays, `chunk` tasks at
-    a time on each device. A `look` that is a function of a module is compiled once."""
+    a time on each device. A `look` that is a function of a module is compiled once. `given`
+    `[n, ...]` has something for each task."""
     chunk *= mesh.size if mesh else 1
     for first in range(0, n, chunk):
         # The last chunk is filled up, so that one compiled program serves all.
-        found = _look_chunk(look, part, tasks, split_keys(split, first, chunk), mesh)
+        rows = np.minimum(np.arange(first, first + chunk), n - 1)
+        own = () if given is None else (jnp.asarray(given[rows]),)
+        found = _look_chunk(look, part, tasks, split_keys(split, first, chunk), mesh, own)
         yield jax.tree.map(lambda leaf, first=first: np.asarray(leaf)[: n - first], found)
 
 

@@ -207,7 +207,8 @@ def fit(
       `Splits`, or the options of a recipe's tasks.
     - `steps`: the outer step at which to end, counted from the first one of all.
     - `seed`: seeds the training tasks; 0 if None.
-    - `outer`: the outer optimiser; Adam with rate 0.001 if None.
+    - `outer`: the outer optimiser; Adam with rate 0.001 if None. `arml.outer` gives that of a
+      method's recipes.
     - `batch`: tasks of one step: 4 of pictures and 25 of vectors if None.
     - `validation`: task distribution to score each `validate_every` steps and at the end; that of
       `tasks` where these are `Splits` or options, and none for a single distribution.
