@@ -84,16 +84,24 @@ def line_of(cells: Iterable[str]) -> str:
 
 def terminal(table: Table) -> Grid:
     """The table for a terminal, turned on its side, so that many columns fit."""
-    grid = Grid(title=table.title, title_style="bold")
+    best = [line for line in table.lines if line.kind == "floor"]
+    rows = [line for line in table.lines if line.kind != "floor"]
+    notes = [table.caption, *(f"best possible ({b.name}): {b.cells[0].text}" for b in best)]
+    grid = Grid(title=table.title, title_style="bold", caption=Text("\n".join(notes)))
     grid.add_column("", no_wrap=True)
-    for line in table.lines:
+    for line in rows:
         # A break after the problem keeps columns narrow.
         grid.add_column(Text(line.name.replace("/", "/\n")), justify="right", overflow="fold")
     for index, column in enumerate(table.columns[1:]):
         if index in table.sections:
             grid.add_section()
-        own = [line.cells[index] if index < len(line.cells) else Cell() for line in table.lines]
         # Text, not str: a family's name may look like markup.
-        texts = (f"{cell.text} {cell.small}".strip() for cell in own)
-        grid.add_row(Text(column.title), *(Text(text or "–") for text in texts))
+        cells = (Text(_plain(line.cells[index])) for line in rows)
+        grid.add_row(Text(column.title), *cells)
     return grid
+
+
+def _plain(cell: Cell) -> str:
+    if cell.small.startswith("±"):
+        return f"{cell.text.rstrip('%')} {cell.small}"
+    return f"{cell.text}, {cell.small}" if cell.small else cell.text
