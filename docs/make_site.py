@@ -31,7 +31,7 @@ PARTS = {
         *("how-arml-works", "app", "predictions", "data", "starter", "features", "scaling"),
         "write-your-own-method",
     ),
-    "Results": ("protocol", "results", "reproduce", "benchmarks"),
+    "Results": ("protocol", "results", "tables", "reproduce", "benchmarks"),
     "Methods": ("methods/README",),
     "Project": ("changelog", "contributing", "starter-set"),
 }
