@@ -18,7 +18,7 @@ import arml
 from arml.cli import main
 from arml.experiment import from_json, load
 from arml.experiment.scoring import evaluate_run, protocol
-from arml.results.folder import load_run, read_json, read_scores
+from arml.results.folder import RunError, load_run, read_json, read_scores
 from arml.results.scores import pairing
 
 FILES = Path(__file__).parent / "fixtures" / "v0.1.0"
@@ -93,12 +93,22 @@ def test_a_shared_learner_and_a_predictor_predict_as_they_did():
     expected, query = EXPECTED["predictor"], load_file(FILES / "query.safetensors")["query"]
     saved = arml.load_predictor(FILES / "predictor")
     assert saved.portable.temperature == expected["temperature"]
+    about = "starter/protonet, 572 parameters, 5-way 1-shot, 3 queries, 32 px"
+    assert repr(saved) == f"Predictor(5 classes, 5 examples; {about})"
+    assert repr(arml.load(FILES / "learner")) == f"FewShotLearner({about})"
     shared = arml.load(FILES / "learner").adapt(saved.x, saved.classes[saved.y])
     for predictor in (saved, shared):
         assert predictor.predict(query).tolist() == expected["labels"]
         np.testing.assert_allclose(predictor.predict_proba(query), expected["chances"], **CLOSE)
         np.testing.assert_allclose(predictor.novelty(query), expected["novelty"], **CLOSE)
         assert predictor.support_novelty() == pytest.approx(expected["support_novelty"], rel=1e-3)
+
+
+def test_a_shared_learner_is_not_opened_as_a_run():
+    with pytest.raises(
+        RunError, match=r"expected a run folder.*shared learner; arml.load opens it"
+    ):
+        arml.Run(FILES / "learner")
 
 
 def test_scores_of_committed_results_stay_paired():

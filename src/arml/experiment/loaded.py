@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from arml.core.episodes import Problem, TaskDistribution
-from arml.core.learner import MetaLearner
+from arml.core.episodes import Problem, TaskDistribution, in_words, protocol_of
+from arml.core.learner import MetaLearner, parameters
 from arml.core.novelty import Novelty
 from arml.experiment.folder import differences
 from arml.experiment.options import Experiment, from_json
@@ -32,6 +32,10 @@ class Run:
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         self.config: Mapping[str, Any] = read_config(self.folder)
+        if "what" in self.config:
+            raise RunError(
+                f"expected a run folder, got {folder}, a shared learner; arml.load opens it"
+            )
         where = str(self.folder / "config.json")
         self.experiment: Experiment = from_json(self.config.get("experiment"), where)
         saved = checkpoint.latest(self.folder / "checkpoints")
@@ -150,7 +154,7 @@ class Run:
         return f"Run({str(self.folder)!r}: {self.experiment.recipe}, step {self.step:,})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Portable:
     """A meta-trained learner and what it needs to be used: not the data that it was trained on."""
 
@@ -166,6 +170,15 @@ class Portable:
     """The frozen model that made its inputs of pictures, if one did."""
     novelty: Novelty | None = None
     """How far a task may be from what meta-training saw; None where it has not been measured."""
+
+    def __repr__(self) -> str:
+        return f"Portable({self.about})"
+
+    @property
+    def about(self) -> str:
+        """Method, parameters and tasks in one line."""
+        tasks = in_words(protocol_of(self.problem))
+        return f"{self.experiment.recipe}, {parameters(self.learner):,} parameters, {tasks}"
 
 
 def problem_of(value: Mapping[str, Any]) -> Problem:

@@ -81,6 +81,9 @@ class FewShotLearner:
         classes, places = checked_labels(y, len(inputs))
         return Predictor(self.portable, inputs, places, classes, False)
 
+    def __repr__(self) -> str:
+        return f"FewShotLearner({self.portable.about})"
+
     def save(self, folder: Path | str) -> None:
         """Write it as a folder of `config.json` and `weights.safetensors`, to share."""
         write_learner(self.portable, folder)
@@ -118,6 +121,10 @@ class Predictor:
 
     def __reduce__(self) -> Any:
         return unpacked, (load_predictor, packed(self.save))
+
+    def __repr__(self) -> str:
+        kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
+        return f"Predictor({kinds}{len(self.x)} examples; {self.portable.about})"
 
     @property
     def problem(self) -> Problem:

@@ -6,6 +6,7 @@
 
 import dataclasses
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -246,6 +247,11 @@ def fit(
                 f"steps must be above the {learner.step} that were taken, got {steps}: it counts "
                 "from the first step of all"
             )
+        if train.problem != learner.problem:
+            raise ValueError(
+                f"expected tasks of the problem that it was trained on, {learner.problem}, got "
+                f"{train.problem}: build a learner for these"
+            )
         if seed is not None and seed != learner.seed:
             raise ValueError(f"expected the seed {learner.seed} to go on, got {seed}: leave it out")
         state, seed = _copied(learner.state), learner.seed
@@ -256,9 +262,9 @@ def fit(
     history = [*learner.history] if isinstance(learner, Fitted) else []
     options.check()
     mesh = mesh_of(devices)
-    with bar("fit", steps, show=progress) as update:
-        key = training_key(seed)
-        for now in intervals(options, state, train, validation, key=key, mesh=mesh):
+    loop = intervals(options, state, train, validation, key=training_key(seed), mesh=mesh)
+    with closing(loop), bar("fit", steps, show=progress) as update:
+        for now in loop:
             state = now.state
             history.append({"step": now.step, **now.record})
             update(now.step, f"loss {now.record['loss']:.4g}")
