@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path, PurePosixPath
 
+import make_api
 from sphinx.cmd.build import main as sphinx
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +32,7 @@ PARTS = {
         *("how-arml-works", "app", "predictions", "data", "starter", "features", "scaling"),
         "write-your-own-method",
     ),
+    "Reference": ("api",),
     "Results": ("protocol", "results", "tables", "reproduce", "benchmarks"),
     "Methods": ("methods/README",),
     "Project": ("changelog", "contributing", "starter-set"),
@@ -95,6 +97,7 @@ def gather(folder: Path) -> None:
         assert page is not None
         text = turned(path.read_text(encoding="utf-8"), source)
         (folder / page).write_text(text + (contents() if page == "index.md" else ""), "utf-8")
+    (folder / "api.md").write_text(make_api.page(), "utf-8")
 
 
 def main() -> int:
