@@ -1,6 +1,7 @@
 """The documentation's code runs, its commands are understood, and its site can be built."""
 
 import contextlib
+import inspect
 import os
 import re
 import shlex
@@ -20,6 +21,7 @@ import jax
 import numpy as np
 import pytest
 
+import arml
 from arml.cli import dispatch, main
 from arml.datasets.starter import load_starter
 from arml.experiment.recipes import recipe
@@ -208,6 +210,31 @@ def test_the_tutorial_is_its_script_and_runs(tmp_path):
         exec(compile(check, "write-your-own-method.md", "exec"), names)
     assert {*names["scores"]} == {"rescale", "maml"}
     assert (tmp_path / "runs" / "rescale" / "config.json").exists()
+
+
+EXAMPLES = (
+    *("TaskDistribution", "build", "trace", "fit", "evaluate", "compare", "outer", "run", "Run"),
+    *("recipe", "load", "load_predictor"),
+)
+"""The public names whose docstrings have an example, each of which may use those before it."""
+
+
+def example(name: str) -> str:
+    """The indented code of a public name's docstring."""
+    lines = (inspect.getdoc(getattr(arml, name)) or "").splitlines()
+    return "\n".join(line[4:] for line in lines if line.startswith("    "))
+
+
+def test_the_examples_of_the_reference_run(tmp_path, monkeypatch):
+    public = [*arml.__all__, "FewShotClassifier", "FewShotRegressor"]
+    assert {name for name in public if example(name)} <= set(EXAMPLES)
+    code = "import jax\nimport jax.numpy as jnp\n\nimport arml\n\n"
+    (tmp_path / "reference.py").write_text(code + "\n".join(map(example, EXAMPLES)), "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with inside(tmp_path):
+        reference = import_module("reference")
+    assert len(reference.fitted.history) == 8
+    assert reference.difference.mean < 0
 
 
 def made(*arguments: str) -> None:

@@ -79,7 +79,14 @@ class TaskDistribution(eqx.Module):
             families = ("sine",)
             highest: float = 3.0
 
-            def sample(self, key): ...
+            def sample(self, key):
+                keys = jax.random.split(key)
+                x = jax.random.uniform(keys[0], (15, 1), maxval=6.0)
+                y = self.highest * jax.random.uniform(keys[1]) * jnp.sin(x)
+                support, query = arml.Examples(x[:5], y[:5]), arml.Examples(x[5:], y[5:])
+                return arml.Task(support, query, jnp.array(0))
+
+        tasks = Sines()
     """
 
     families: eqx.AbstractVar[tuple[str, ...]]

@@ -49,9 +49,11 @@ def build(what: Any, tasks: Any, *, seed: int | None = None, network: Any = None
 
 
 def outer(what: Any, tasks: Any) -> OuterOptions:
-    """The outer optimiser that a method's recipes have for such tasks; arguments as of `build`.
+    """The outer optimiser that a method's recipes have for such tasks.
 
-    arml.fit(learner, tasks, steps=400, outer=arml.outer("meta-sgd", tasks))
+        arml.fit(learner, tasks, steps=400, outer=arml.outer("maml", tasks))
+
+    The arguments are those of `build`.
     """
     problem = tasks if isinstance(tasks, Problem) else splits_of(tasks).train.problem
     found: OuterOptions = experiment_for(what, problem).outer

@@ -23,7 +23,7 @@ from arml.training.step import TrainState
 class Run:
     """A run folder, opened at its newest checkpoint. What it holds is read when it is asked for.
 
-        run = arml.Run("runs/maml")
+        run = arml.Run("runs/sines")
         run.learner; run.tasks("test"); run.metrics; run.scores
 
     **Raises** `RunError` in one line if the folder is no run, has no checkpoint, or is damaged.

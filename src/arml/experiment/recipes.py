@@ -91,6 +91,8 @@ RECIPES = Recipes()
 def recipe(name: str) -> Experiment:
     """The experiment of that name.
 
+        arml.recipe("regression2d/arml").algorithm.vertices
+
     **Raises** `ValueError` with the nearest names for an unknown one.
     """
     if name not in RECIPES:

@@ -276,6 +276,10 @@ def load(path: Path | str) -> FewShotLearner:
     """The learner of a run folder, one that was saved or shared, or one that the package carries:
     `load("starter")`. A folder here of that name that holds a learner goes first.
 
+        learner = arml.load("regression2d")
+        predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
+        predictor.predict([[2.5, 1]])
+
     **Raises** `RunError` if there is none.
     """
     path, _ = locate(path)
@@ -286,6 +290,9 @@ def load(path: Path | str) -> FewShotLearner:
 
 def load_predictor(folder: Path | str) -> Predictor:
     """A predictor that was saved.
+
+        predictor.save("line")
+        arml.load_predictor("line").predict([[2.5, 1]])
 
     **Raises** `RunError` if there is none, or it was altered or cut short.
     """

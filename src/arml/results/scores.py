@@ -174,6 +174,9 @@ class Difference:
 def compare(a: Scores, b: Scores) -> Difference:
     """The paired difference `a - b`, with its interval over tasks and its p-value.
 
+        difference = arml.compare(scores, arml.evaluate(learner, tasks, n=200))
+        difference.mean, difference.ci95, difference.p
+
     **Raises** `ValueError` in one line if the two were not scored on the same tasks.
     """
     _check_paired(a, b)

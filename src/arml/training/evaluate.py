@@ -140,6 +140,9 @@ def evaluate(
 ) -> Scores:
     """Score a learner on the first `n` tasks of a split: mse or accuracy, one for each task.
 
+        scores = arml.evaluate(fitted.learner, tasks, n=200)
+        scores.mean, scores.ci95, scores.by_family(), scores.to_frame()
+
     Task `i` is a function of the split and `i` alone, so that the scores of two learners are
     paired: `arml.compare`.
 
