@@ -1,7 +1,9 @@
 """A plug-in file on the command line: every command takes it, and a run remembers it."""
 
 import json
+import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import jax
@@ -12,7 +14,9 @@ import contract_suite
 from arml.algorithms import ALGORITHMS
 from arml.cli import main
 from arml.core import plugins
-from arml.experiment import Experiment, to_json
+from arml.core.plugins import announce, as_options
+from arml.experiment import Experiment, from_json, to_json
+from arml.experiment.parts import TASKS, metric_of
 from arml.results.files import RunError
 
 OWN = Path(__file__).parents[2] / "docs" / "own.py"
@@ -66,12 +70,15 @@ def test_a_run_of_a_plugin_is_trained_scored_reported_exported_and_says_what_it_
 
     capsys.readouterr()
     assert main(["evaluate", str(run), "--tasks", "4"]) == 2
+    assert as_options() == []
     said = capsys.readouterr().err
     assert "its algorithm 'rescale' needs the plug-in own.py: give --plugin own.py" in said
     assert len(said.splitlines()) == 1
     with pytest.raises(RunError, match=r"needs the plug-in own\.py"):
         arml.load(run)
 
+    announce(OWN)
+    assert as_options() == ["--plugin", os.path.relpath(OWN)]  # in the commands that are printed
     # In front of the command, in its middle and at its end.
     own = ["--plugin", str(OWN)]
     assert main([*own, "evaluate", str(run), "--tasks", "4"]) == 0
@@ -81,8 +88,14 @@ def test_a_run_of_a_plugin_is_trained_scored_reported_exported_and_says_what_it_
     capsys.readouterr()
     assert main(["explain", str(run), "--out", str(tmp_path / "explained"), *own]) == 2
     assert "got waves/rescale, which has nothing" in capsys.readouterr().err
-    # The same command again finds the run complete.
+    # The same command again finds the run complete, and a sweep compares errors.
     assert main(["train", "waves/rescale", "--run", str(run), *SMALL, *own]) == 0
+    assert metric_of(arml.Run(run).experiment.tasks) == "mse"
+    # Another version of the file is told.
+    stated = json.loads((run / "config.json").read_text())["experiment"]
+    stated["plugins"]["network"]["version"] = "000000000000"
+    with pytest.warns(UserWarning, match=r"own\.py is not the version that this was made with"):
+        from_json(stated, "config.json")
 
 
 @pytest.mark.usefixtures("alone")
@@ -93,6 +106,7 @@ def test_lists_and_recipes_have_what_a_plugin_brings(capsys):
     assert {"waves/rescale", "waves/maml", "regression2d/rescale", "starter/rescale"} <= names
     assert "waves/protonet" not in names  # it compares classes
     assert "rescale" in {entry["name"] for entry in found["algorithms"]}
+    assert [entry["name"] for entry in found["networks"]] == ["mlp", "conv4", "residual"]
 
 
 @pytest.mark.usefixtures("alone")
@@ -113,6 +127,29 @@ def test_what_is_no_plugin_is_refused(tmp_path, capsys):
     assert "expected a file after --plugin" in capsys.readouterr().err
     assert main(["list", "--plugin", str(tmp_path / "none.py")]) == 2
     assert "none.py, found none: check the path" in capsys.readouterr().err
+
+
+@dataclass(frozen=True)
+class NeedyOptions(arml.Options):
+    """Tasks that need data."""
+
+    data: tuple[str, ...] = ()
+
+    def build(self, split, *, progress=None):
+        raise ValueError("give --data FOLDER")
+
+
+def test_tasks_that_need_data_say_their_usual_problem():
+    problem = arml.Problem("classification", (4,), 5, 1, 15)
+    try:
+        arml.register("tasks", "needy", NeedyOptions)
+        assert "needy/maml" not in list(arml.RECIPES)  # and the others are listed
+        with pytest.raises(ValueError, match=r"got: give --data FOLDER; or give arml\.register"):
+            arml.recipe("needy/maml")
+        arml.register("tasks", "needy", NeedyOptions, usual=problem)
+        assert arml.recipe("needy/protonet").network.hidden == (64,)
+    finally:
+        TASKS.remove("needy")
 
 
 @pytest.mark.usefixtures("alone")

@@ -29,9 +29,15 @@ def is_of_pictures(learner: FewShotLearner) -> bool:
     return problem.kind == "classification" and len(problem.features) == 3
 
 
+def _span(learner: FewShotLearner) -> tuple[float, float] | None:
+    """The known range of the inputs; tasks of one's own may not say it."""
+    found: tuple[float, float] | None = getattr(learner.portable.experiment.tasks, "span", None)
+    return found
+
+
 def is_of_functions(learner: FewShotLearner) -> bool:
     """Whether it fits functions of two inputs in a known range."""
-    known = learner.portable.experiment.tasks.span is not None
+    known = _span(learner) is not None
     return known and learner.problem.features == (2,)
 
 
@@ -139,7 +145,7 @@ def grid(low: float, high: float) -> Float[np.ndarray, "n 2"]:
 
 def span(learner: FewShotLearner) -> tuple[float, float]:
     """The range of the inputs that the learner was trained on."""
-    span: tuple[float, float] | None = learner.portable.experiment.tasks.span
+    span = _span(learner)
     assert span is not None
     return span
 

@@ -50,7 +50,7 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
     """Everything that can be named: each entry has a name and a one-line description."""
     from arml.algorithms import ALGORITHMS
     from arml.cli.data import entries
-    from arml.experiment import TASKS
+    from arml.experiment import NETWORKS, TASKS
     from arml.experiment.recipes import RECIPES
     from arml.experiment.settings import PROBLEMS
 
@@ -90,6 +90,7 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
                 for entry in entries()
             ),
         ],
+        "networks": _described({name: known.about for name, known in NETWORKS.items()}),
     }
 
 
@@ -116,7 +117,7 @@ def selected(found: dict[str, list[dict[str, Any]]], what: str) -> dict[str, lis
         close = get_close_matches(what, sorted(known), 3)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise UsageError(
-            f"expected a setting, a method, a recipe or a data set, got {what!r}{hint}; "
+            f"expected a setting, a method, a recipe, a data set or a network, got {what!r}{hint}; "
             "`arml list` names them"
         )
     return {**named, "recipes": recipes}
@@ -162,6 +163,7 @@ def _print_all(console: Console, found: dict[str, list[dict[str, Any]]]) -> None
         "trains one",
         [(entry["name"], entry["description"]) for entry in found["algorithms"]],
     )
+    say(console, f"Networks (--network NAME): {', '.join(e['name'] for e in found['networks'])}")
     prepared = [entry for entry in found["datasets"] if "here" in entry]
     here = [entry["name"] for entry in prepared if entry["here"] == "yes"]
     names = ", ".join(entry["name"] for entry in prepared)
@@ -170,7 +172,7 @@ def _print_all(console: Console, found: dict[str, list[dict[str, Any]]]) -> None
 
 
 def _print_selected(console: Console, found: dict[str, list[dict[str, Any]]]) -> None:
-    for kind in ("settings", "algorithms", "datasets"):
+    for kind in ("settings", "algorithms", "datasets", "networks"):
         for entry in found[kind]:
             say(console, f"{entry['name']}: {entry['description']}")
     recipes = found["recipes"]

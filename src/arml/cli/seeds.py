@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from arml.cli.console import say
 from arml.cli.progress import PLAIN_SECONDS, Quality
 from arml.cli.stopping import INTERRUPTED, Stop
+from arml.core.plugins import as_options
 from arml.experiment import Experiment
 from arml.experiment.folder import check_claim
 from arml.experiment.seeds import of_seed, train_seeds
@@ -124,4 +125,5 @@ def _summary(console: Console, folders: Sequence[Path], quality: Quality) -> Non
         mean = float(np.mean(last))
         say(console, f"{len(last)} seeds: mean {mean:.3g}, standard deviation {spread:.2g}")
     if folders:
-        say(console, f"next: arml evaluate {shlex.quote(str(folders[0]))}, and so on for each seed")
+        words = shlex.join(["arml", "evaluate", str(folders[0]), *as_options()])
+        say(console, f"next: {words}, and so on for each seed")

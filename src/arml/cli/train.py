@@ -16,6 +16,7 @@ from arml.cli.seeds import train_all
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.cli.training_options import read_command
 from arml.cli.waiting import expected, note, pace
+from arml.core.plugins import as_options
 from arml.experiment import TASKS, Experiment, run
 from arml.experiment.folder import check_claim, check_place
 from arml.results.folder import load_run
@@ -62,7 +63,7 @@ def train_command(arguments: Sequence[str]) -> int:
         console = Console()
         for line in lines:
             say(console, line)
-        words = ["arml", "train", *arguments]
+        words = ["arml", "train", *arguments, *as_options()]
         return train_all(console, experiment, folder, options.seeds, words, _quality(experiment))
     if options.coordinator is not None:
         if not options.process:
@@ -133,7 +134,7 @@ def train_command(arguments: Sequence[str]) -> int:
     if display.started is not None and leads():
         note(experiment, display.started, devices)
     if reached < experiment.steps:
-        again = shlex.join(["arml", "train", *arguments])
+        again = shlex.join(["arml", "train", *arguments, *as_options()])
         say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
         return INTERRUPTED
     if leads():
@@ -166,4 +167,4 @@ def _finish(console: Console, folder: Path, quality: Quality) -> None:
         said = quality.said(last["validation"], last.get("validation_ci95"))
         say(console, f"step {last['step']:,}: {said}; ± is the 95% interval over tasks")
     say(console, f"metrics.jsonl, checkpoints and config.json are in {folder}")
-    say(console, f"next: arml evaluate {shlex.quote(str(folder))}")
+    say(console, f"next: {shlex.join(['arml', 'evaluate', str(folder), *as_options()])}")

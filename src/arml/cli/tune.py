@@ -15,6 +15,7 @@ from arml.cli.console import say
 from arml.cli.errors import UsageError
 from arml.cli.options import Field, flags, read, recipe_at
 from arml.cli.stopping import INTERRUPTED, Stop
+from arml.core.plugins import as_options
 from arml.experiment import Experiment
 from arml.experiment.recipes import recipe
 from arml.results.folder import write_json
@@ -98,7 +99,7 @@ def tune_command(arguments: Sequence[str]) -> int:
         write_json(options.run / "best.json", best)
         say(console, f"best of {finished} finished trials, on validation tasks: {best['command']}")
     if stop():
-        again = shlex.join(["arml", "tune", *arguments])
+        again = shlex.join(["arml", "tune", *arguments, *as_options()])
         say(console, f"stopped after {len(ended)} trials; to continue: {again}")
         return INTERRUPTED
     return 0
@@ -110,6 +111,7 @@ def _best(trial: Trial, sweep: Sweep, name: str) -> dict[str, Any]:
     # Trials are often shorter than the run that the search is for.
     whole: Experiment = replace(sweep.with_values(trial.values), steps=max(usual_steps, steps))
     words = ["arml", "train", name, "--run", f"runs/{name}-tuned", *flags(recipe(name), whole)]
+    words += as_options()
     return {
         "score": trial.score,
         "split": "validation",

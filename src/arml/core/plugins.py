@@ -83,6 +83,11 @@ def _announced() -> list[str]:
     return [path for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
 
 
+def as_options() -> list[str]:
+    """The announced plug-ins as options of a command that is printed."""
+    return [word for path in _announced() for word in ("--plugin", os.path.relpath(path))]
+
+
 _loaded: set[str] = set()
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin
@@ -10,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 from arml.algorithms.maml import MAMLOptions
 from arml.core.checks import at_least
 from arml.core.learner import MethodOptions, NetworkOptions
-from arml.core.plugins import Source
+from arml.core.plugins import Source, source_of
 from arml.experiment.parts import PARTS
 from arml.nn.networks import MLPOptions
 from arml.results.folder import RunError
@@ -135,10 +136,21 @@ def from_json(value: Any, where: str) -> Experiment:
         cls = registry.class_of(kind) if isinstance(kind, str) else None
         if cls is None:
             raise RunError(f"{where}: {_unknown(part, kind, plugins)}")
+        _check_version(source_of(cls), plugins.get(part), where)
         given = {name: options[name] for name in options if name != "kind"}
         parts[part] = _made(cls, given, part, where)
     experiment: Experiment = _made(Experiment, {**value, **parts}, "the experiment", where)
     return experiment
+
+
+def _check_version(now: Source | None, then: Any, where: str) -> None:
+    """Warn if a plug-in is not what it was when the experiment was written."""
+    if now is not None and isinstance(then, Mapping) and then.get("version") != now.version:
+        warnings.warn(
+            f"{where}: {now.name} is not the version that this was made with "
+            f"({now.version}, not {then.get('version')})",
+            stacklevel=3,
+        )
 
 
 def _unknown(part: str, kind: Any, plugins: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from arml.algorithms import ALGORITHMS
 from arml.core.episodes import Problem
+from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.conflict import ConflictOptions
@@ -42,7 +43,13 @@ class TaskFamily(Entry):
         """The problem of its default options."""
         if self.usual is not None:
             return self.usual
-        found: Problem = splits_of(self.options_class()).train.problem
+        try:
+            found: Problem = splits_of(self.options_class()).train.problem
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"expected tasks {self.name!r} that can be made of their default options, got: "
+                f"{error}; or give arml.register their usual problem: usual=arml.Problem(...)"
+            ) from error
         return found
 
 
@@ -87,6 +94,12 @@ WORDS: dict[str, Registry[Any]] = {
 """What `register` calls them."""
 
 
+def metric_of(tasks: Any) -> str:
+    """The score of such tasks, from their options: `accuracy` or `mse`."""
+    own: str | None = getattr(tasks, "metric", None)
+    return score_of(TASKS.of(tasks).problem)[0] if own is None else own
+
+
 def register(part: str, name: str, options: type, **about: Any) -> None:
     """Add a method, a kind of tasks or a network of one's own.
 
@@ -102,7 +115,7 @@ def register(part: str, name: str, options: type, **about: Any) -> None:
       `build(net, problem, *, key)` of a method returns a `MetaLearner`, `build(split, *, progress)`
       of tasks `Splits`, and `build(problem, *, key)` of a network the network.
     - `about`: more of what `Method`, `TaskFamily` or `Entry` has, such as `kinds`, `settings`,
-      `network` or `about`.
+      `network`, `usual` or `about`. Tasks that read data need `usual`, their usual problem.
 
     **Raises** `ValueError` in one line for options that lack something, or a name that is taken.
     """

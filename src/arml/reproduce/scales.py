@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from arml.experiment import Experiment
+from arml.experiment.parts import metric_of
 from arml.nn.networks import Conv4Options, MLPOptions
 
 Budget = Callable[[Experiment, bool], Experiment]
@@ -46,7 +47,7 @@ def whole(experiment: Experiment, side: bool) -> Experiment:
 def hours(experiment: Experiment, side: bool) -> Experiment:
     """Main tables of 2-D regression in full, side tables in a seventh of it; images briefly, with
     as many steps for every method: 400 at one shot, and 200 at more, whose steps take longer."""
-    if experiment.tasks.metric == "mse":
+    if metric_of(experiment.tasks) == "mse":
         return replace(experiment, steps=10_000) if side else experiment
     steps = 400 if experiment.tasks.shots == 1 else 200
     return replace(

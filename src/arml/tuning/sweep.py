@@ -18,6 +18,7 @@ from typing import Any, Literal
 from arml.experiment import Experiment, to_json
 from arml.experiment.folder import differences
 from arml.experiment.options import absolute
+from arml.experiment.parts import metric_of
 from arml.results.folder import RunError, read_json, write_json
 from arml.results.lock import alone
 from arml.results.worker import Message
@@ -112,7 +113,7 @@ class Study:
             "none": package.pruners.NopPruner,
         }
         # Mean squared error falls, accuracy rises.
-        falls = sweep.experiment.tasks.metric == "mse"
+        falls = metric_of(sweep.experiment.tasks) == "mse"
         self.study = package.create_study(
             study_name="arml",
             storage=storage,
