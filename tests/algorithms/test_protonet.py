@@ -1,5 +1,6 @@
 """ProtoNet is a Gaussian classifier in its embedding."""
 
+from dataclasses import replace
 from functools import cache
 
 import equinox as eqx
@@ -121,3 +122,57 @@ def test_the_prototype_of_a_class_without_examples_is_zero():
     e = jnp.ones((2, 3))
     means = ClassMeans(2)(e, e, jnp.array([1, 1]))
     np.testing.assert_array_equal(means, [[0, 0, 0], [1, 1, 1]])
+
+
+def test_the_auxiliary_loss_is_a_cross_entropy_over_all_training_classes():
+    """Against NumPy; without classes, as at test, there is none."""
+    of = replace(problem(), classes=7)
+    net = MLPOptions(hidden=(8,), init="he").build(of, key=KEY)
+    plain, ours = (ProtoNetOptions(auxiliary=w).build(net, of, key=KEY) for w in (0.0, 0.5))
+    on = task(problem())
+    known = on._replace(classes=jnp.array([5, 0, 3]))
+    loss = eqx.filter_jit(lambda m, t: m.meta_loss(t, key=KEY))
+    np.testing.assert_allclose(loss(ours, on), loss(plain, on), rtol=1e-6)
+    x = np.concatenate([embedded(ours, on.support.x), embedded(ours, on.query.x)])
+    y = np.array([5, 0, 3])[np.concatenate([on.support.y, on.query.y])]
+    head = ours.auxiliary_head
+    logits = x @ np.asarray(head.weight, np.float64) + np.asarray(head.bias)
+    expected = -np.mean(log_softmax(logits)[np.arange(len(y)), y])
+    np.testing.assert_allclose(loss(ours, known) - loss(plain, known), 0.5 * expected, rtol=1e-3)
+
+
+def test_a_scale_that_is_learned_is_a_meta_parameter_and_a_constant_is_not():
+    of = problem()
+    net = MLPOptions(hidden=(8,), init="he").build(of, key=KEY)
+    learned, fixed = (
+        ProtoNetOptions(scale=0.3, learn_scale=learn).build(net, of, key=KEY)
+        for learn in (True, False)
+    )
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda m: m.meta_loss(task(of), key=KEY)))
+    assert gradient(learned).scale != 0
+    assert gradient(fixed).scale is None
+    on = task(of)
+    ours = predict(fixed, on.support, on.query.x)
+    np.testing.assert_allclose(ours, predict(learned, on.support, on.query.x), rtol=1e-6)
+    np.testing.assert_allclose(
+        ours, 0.3 * predict(protonet(of), on.support, on.query.x), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_of_one_shot_the_mahalanobis_distance_is_the_squared_one():
+    of = problem(shots=1)
+    net = MLPOptions(hidden=(8,), init="he").build(of, key=KEY)
+    on, learner = task(of), ProtoNetOptions(metric="mahalanobis").build(net, of, key=KEY)
+    ours = predict(learner, on.support, on.query.x)
+    expected = predict(protonet(of), on.support, on.query.x)
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_mahalanobis_distances_have_finite_gradients_and_other_predictions():
+    of = problem()
+    net = MLPOptions(hidden=(8,), init="he").build(of, key=KEY)
+    on, learner = task(of), ProtoNetOptions(metric="mahalanobis").build(net, of, key=KEY)
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda m: m.meta_loss(on, key=KEY)))(learner)
+    assert all(np.all(np.isfinite(a)) and np.any(a) for a in jax.tree.leaves(gradient))
+    ours = predict(learner, on.support, on.query.x)
+    assert np.max(np.abs(ours - predict(protonet(of), on.support, on.query.x))) > 1e-3

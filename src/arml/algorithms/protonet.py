@@ -17,6 +17,7 @@ Differences
   features is nearly certain at first, and its gradient small.
 - The distances may be those of Simple CNAPS, in which the spread of a class counts
   (`arml.nn.covariance`).
+- TADAM's auxiliary classification may train the body besides.
 """
 
 from collections.abc import Callable
@@ -30,13 +31,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Cost, Method, Variant
 from arml.core.checks import Options, at_least, classes_only
-from arml.core.episodes import Examples, Problem
+from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
+from arml.nn.auxiliary import auxiliary_loss
 from arml.nn.covariance import covariances, inverses, mahalanobis
-from arml.nn.networks import Body
+from arml.nn.networks import Body, Linear, linear
 from arml.nn.parts import with_body
-from arml.nn.prototypes import among, class_means, squared_distances
+from arml.nn.prototypes import among, class_means, squared_distances, units
 
 Metric = Literal["squared", "mahalanobis"]
 
@@ -48,6 +50,8 @@ class ProtoNet(MetaLearner):
     body: Body
     scale: float | Float[Array, ""]
     """s."""
+    auxiliary_head: Linear | None
+    auxiliary: float
     metric: Metric = eqx.field(static=True)
     ways: int = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
@@ -64,6 +68,11 @@ class ProtoNet(MetaLearner):
             lambda x: among(present, -self.scale * distances(embed(x), means))  # Eq. (2)
         )
 
+    def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The query loss, plus the auxiliary one where the training classes are known."""
+        loss = super().meta_loss(task, key=key)
+        return loss + self.auxiliary * auxiliary_loss(self.body, self.auxiliary_head, task)
+
     def embedding(self) -> Callable[[Array], Embedding]:
         return self.body.given
 
@@ -78,17 +87,25 @@ class ProtoNetOptions(Options):
     """Learn the scale, from `scale` on."""
     metric: Metric = "squared"
     """The squared distance, or the regularised Mahalanobis distance, for two shots or more."""
+    auxiliary: float = 0.0
+    """Weight of classifying the images among all training classes, as TADAM does; 0 for none."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is out of range."""
         at_least(self, ("scale",), 0, strict=True)
+        at_least(self, ("auxiliary",), 0)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoNet:
-        """The learner; the body of `net` holds its weights, so the key goes unused."""
+        """The learner with the body of `net`, and a fresh auxiliary head if it has one."""
         classes_only("ProtoNet", problem)
+        head = None
+        if self.auxiliary and problem.classes:
+            head = linear(units(net.body, problem.features), problem.classes, key=key)
         return ProtoNet(
             body=with_body(net, "ProtoNet").body,
             scale=jnp.asarray(self.scale, jnp.float32) if self.learn_scale else self.scale,
+            auxiliary_head=head,
+            auxiliary=self.auxiliary,
             metric=self.metric,
             ways=problem.outputs,
             loss=loss_of(problem),

@@ -43,7 +43,8 @@ from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
-from arml.core.losses import cross_entropy, loss_of
+from arml.core.losses import loss_of
+from arml.nn.auxiliary import auxiliary_loss
 from arml.nn.networks import Body, Film, Linear, linear
 from arml.nn.parts import filmed, widths, with_body
 from arml.nn.prototypes import among, class_means, squared_distances, units
@@ -122,12 +123,7 @@ class TADAM(MetaLearner):
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The query loss, plus the auxiliary one where the training classes are known."""
         loss = super().meta_loss(task, key=key)
-        if self.auxiliary_head is None or task.classes is None:
-            return loss
-        embed = self.body.given(task.support.x)
-        features = jnp.concatenate([embed(task.support.x), embed(task.query.x)])
-        classes = task.classes[jnp.concatenate([task.support.y, task.query.y])]
-        return loss + self.auxiliary * cross_entropy(self.auxiliary_head(features), classes)
+        return loss + self.auxiliary * auxiliary_loss(self.body, self.auxiliary_head, task)
 
 
 def root(squared: Float[Array, "n ways"]) -> Float[Array, "n ways"]:
