@@ -12,7 +12,8 @@ import contract
 from arml.algorithms import ALGORITHMS
 from arml.core.episodes import Problem
 from arml.core.inner import Shared, with_steps
-from arml.nn.networks import Film, MLPOptions
+from arml.nn.convolution import max_pool
+from arml.nn.networks import Convolution, Film, MLPOptions
 from arml.nn.parts import filmed, layers, widths, with_layers
 from contract import Blobs, Case
 
@@ -164,3 +165,32 @@ def test_the_curvature_is_that_of_the_layers_in_whatever_order_they_are_used():
         each = jnp.einsum("npi,knpo->nio", layer.inputs, layer.gradients)
         np.testing.assert_allclose(each[:, :-1], gradient.weight, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(each[:, -1], gradient.bias, rtol=1e-4, atol=1e-5)
+
+
+class ResidualPictures(eqx.Module):
+    """Half the size of x + convolution(x)."""
+
+    layer: Convolution
+
+    def __call__(self, x: Array) -> Array:
+        return max_pool(jax.nn.relu(x + self.layer(x)))
+
+
+IMAGES = Problem("classification", (16, 16, 3), 3, 1, 2, classes=6)
+ON_IMAGES = ("mt-net", "mumomaml", "llama", "bmaml", "tadam", "arml", "hsml", "versa")
+
+
+@pytest.mark.parametrize("name", ON_IMAGES)
+def test_methods_trace_on_residual_convolutions(name):
+    def run(key: PRNGKeyArray) -> tuple[Array, Array]:
+        keys = jax.random.split(key, 3)
+        kernel = jax.random.normal(keys[0], (3, 3, 3, 3))
+        blocks = [ResidualPictures(Convolution(kernel, jnp.zeros(3))) for _ in range(2)]
+        net = arml.network(blocks, arml.linear(4 * 4 * 3, 3, key=keys[1]))
+        made = ALGORITHMS[name].options(IMAGES).build(net, IMAGES, key=keys[2])
+        made, task = with_steps(made, 1), Blobs(IMAGES).sample(key)
+        predictions = made.adapt(task.support, key=key).predict(task.query.x)
+        return predictions, made.meta_loss(task, key=key)
+
+    predictions, loss = eqx.filter_eval_shape(run, KEY)
+    assert (predictions.shape, loss.shape) == ((6, 3), ())
