@@ -19,6 +19,10 @@ Differences
 - Ablation IV (`vertices=0`) loses the links of ablation III, too: links only steer the messages of
   the super-graph, and the first code q is made of the prototypes alone.
 - The number of soft clusters is not in the text; two, as in its figure and in the code.
+- Slots of ours: a head that starts from the task's prototypes (`arml.nn.heads`); vertices that own
+  templates (`arml.nn.templates`); and a reading of the network's own features, by how much of each
+  feature's variance lies between classes. `arml-templates` has all three. Its vertices start
+  together and follow the prototypes by soft k-means, so that they part where tasks differ.
 """
 
 from dataclasses import dataclass
