@@ -247,7 +247,7 @@ def test_from_training_to_the_page(maml, relational, tmp_path, capsys):
         assert words in table
     out = relational / "explain"
     assert main(["explain", str(relational), "--out", str(out), "--tasks", "20"]) == 0
-    kinds = {path.suffix for path in out.iterdir() if path.name != ".lock"}
+    kinds = {path.suffix for path in out.iterdir() if path.name[0] != "."}
     assert kinds == {".png", ".svg", ".json"}
     page = tmp_path / "page.html"
     assert main(["report", str(maml), str(relational), "--out", str(page)]) == 0

@@ -88,6 +88,7 @@ def test_progress_shows_compilation_and_names_the_score(monkeypatch):
     display = Display(
         Console(file=text, width=200), 20, quality=Quality("classification", 5), starting=60.0
     )
+    assert display.phase == "loading"
     with display:
         display.watch(0, {})
         time.sleep(1.2)

@@ -5,13 +5,14 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from arml.cli.errors import UsageError
-from arml.cli.stopping import INTERRUPTED
+from arml.cli.stopping import INTERRUPTED, Stop
 from arml.core.plugins import announce
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -59,6 +60,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """The function and the description of each command."""
 
 
+ENDED = ("adapt", "evaluate", "explain", "export", "list", "predict", "report")
+"""Commands that Ctrl-C ends at once, also during compilation: they write whole files at the end."""
+
+
 def _help() -> str:
     rows = "\n".join(f"  {name:10}{what}" for name, (_, what) in COMMANDS.items())
     return (
@@ -90,7 +95,8 @@ def dispatch(arguments: Sequence[str]) -> int:
     keep_compiled()
     cores_as_devices()
     module, _, function = COMMANDS[name][0].partition(":")
-    status: int = getattr(import_module(module), function)(rest)
+    with Stop(idle=lambda: "interrupted").listening() if name in ENDED else nullcontext():
+        status: int = getattr(import_module(module), function)(rest)
     return status
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 PLAIN_SECONDS = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -63,19 +63,16 @@ class Display:
         self.first: tuple[float, int] | None = None
         self.reached = 0
         self.spoken = self.born
-        self.phase = "compiling"
+        self.phase = "loading"
         self.over = threading.Event()
         self.bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=20),
             TextColumn("{task.fields[said]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,
         )
-        self.task = self.bar.add_task("starting", total=None, said="")
+        self.task = self.bar.add_task(self.phase, total=None, said="")
 
     def __enter__(self) -> "Display":
         self.bar.start()
@@ -90,12 +87,16 @@ class Display:
 
     def _tick(self) -> None:
         while not self.over.wait(0.5):
-            if self.phase == "compiling":
-                self._show_compiling()
+            if self.phase in ("loading", "compiling"):
+                self._show_start()
 
-    def _show_compiling(self) -> None:
+    def _show_start(self) -> None:
         """Until the first steps are done."""
         took = time.monotonic() - self.phased
+        if self.phase == "loading":
+            self.bar.update(self.task, said=duration(took))
+            self._say(f"loading: {duration(took)}")
+            return
         expected = f" of about {duration(self.starting)}" if took < self.starting else ""
         late = f" (expected {duration(self.starting)})" if not expected and self.starting else ""
         text = f"compiling and making the first steps: {duration(took)}{expected}{late}"
@@ -147,12 +148,14 @@ class Display:
         else:
             rate = (step - self.first[1]) / max(now - self.first[0], 1e-9)
         pace = f"{rate:.3g} steps/s" if rate else ""
-        said = ", ".join(filter(None, (pace, self.loss, self.validation)))
-        at = f"{step:,}/{self.steps:,} {said}"
-        self.bar.update(self.task, completed=step, description="training", said=at)
-        left = f", {duration((self.steps - step) / rate)} left" if rate else ""
-        text = f"step {step:,} of {self.steps:,}: {said}{left}"
-        self._say(text, always=step == self.steps)
+        left = f"{duration((self.steps - step) / rate)} left" if rate else ""
+        if "validation" in record and not self.bar.disable:
+            self.bar.console.print(f"step {step:,}: {self.validation}", highlight=False)
+        short = ", ".join(filter(None, (f"{step:,}/{self.steps:,}", pace, self.loss, left)))
+        self.bar.update(self.task, completed=step, description="training", said=short)
+        parts = (pace, self.loss, self.validation, left)
+        said = ", ".join(filter(None, parts))
+        self._say(f"step {step:,} of {self.steps:,}: {said}", always=step == self.steps)
 
 
 @contextlib.contextmanager

@@ -103,7 +103,7 @@ def train_command(arguments: Sequence[str]) -> int:
 
     def idle() -> str:
         # Only compilation would be lost, and it cannot be interrupted otherwise.
-        if not alone() or display.phase != "compiling":
+        if not alone() or display.phase not in ("loading", "compiling"):
             return ""
         saved = f"the run is saved at step {display.reached:,}"
         return f"stopped; {saved if display.reached else 'no step was done yet'}"
