@@ -332,7 +332,7 @@ def test_images_are_explained_by_class(tmp_path, monkeypatch):
     splits = tiny.tasks.build(tmp_path / "split.json")
     built = experiment.build(tiny, splits.train.problem)
     trained = SimpleNamespace(experiment=tiny, learner=built, splits=splits, step=1)
-    monkeypatch.setattr("arml.explain.load", lambda folder: trained)
+    monkeypatch.setattr("arml.explain.Run", lambda folder: trained)
     monkeypatch.setattr("arml.explain.save", lambda figure, path: ())
     files = explain(tmp_path, tmp_path / "out", tasks=10)
     found = read_json(files[0])

@@ -14,7 +14,7 @@ from arml.core.calibration import expected_error, temperature
 from arml.core.episodes import TaskDistribution, in_words
 from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner, parameters
-from arml.experiment.loaded import Run, load
+from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment, fingerprint
 from arml.results.files import plain
 from arml.results.folder import FORMAT, Calibration, Result, write_result
@@ -63,7 +63,7 @@ def evaluate_run(
     if steps is not None and steps < 0:
         raise ValueError(f"steps must be 0 or more, got {steps}: raise it")
     folder = Path(folder)
-    run = load(folder)
+    run = Run(folder)
     learner = change(run.learner if steps is None else with_steps(run.learner, steps))
     distribution = run.tasks(split)
     mesh = mesh_of(devices)

@@ -10,7 +10,7 @@ from typing import Any
 
 from arml.algorithms import ALGORITHMS
 from arml.core.episodes import TaskDistribution
-from arml.experiment import load
+from arml.experiment import Run
 from arml.explain.looks import LOOKS, Found, Look
 from arml.explain.tasks import IMAGES_AT_ONCE
 from arml.report.explained import captioned
@@ -49,7 +49,7 @@ def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True
     """
     if tasks < 1:
         raise RunError(f"expected one or more tasks, got {tasks}; raise --tasks")
-    trained = load(folder)
+    trained = Run(folder)
     recipe, test = trained.experiment.recipe, trained.splits.test
     look = looked(trained.experiment.algorithm, recipe)
     images = len(test.problem.features) == 3

@@ -28,7 +28,7 @@ def ticks(low: float, high: float, *, logarithmic: bool, most: int = 5) -> list[
     step = 10 ** math.floor(math.log10((high - low) / most or 1.0))
     step = next(step * f for f in (1, 2, 5, 10) if (high - low) / (step * f) <= most)
     first = math.ceil(low / step)
-    return [step * i for i in range(first, math.floor(high / step) + 1)]
+    return [float(step * i) for i in range(first, math.floor(high / step) + 1)]
 
 
 class Scale:

@@ -58,8 +58,6 @@ def splits_of(tasks: Any) -> Splits:
 class FunctionsOptions(TaskOptions):
     """The six families of 2-D functions."""
 
-    metric: ClassVar[str] = "mse"
-
     shots: int = 10
     """Support points of a task."""
     queries: int = 10

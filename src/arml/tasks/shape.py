@@ -13,8 +13,6 @@ from arml.datasets.splits import PARTS, part_sizes
 class TaskOptions:
     """What the options of every kind of tasks answer, beside `check()` and `build(split)`."""
 
-    metric: ClassVar[str] = "accuracy"
-    """The score of such tasks: accuracy, or mse."""
     needs: ClassVar[str] = ""
     """What a command line must give besides the name of a recipe."""
 
