@@ -27,7 +27,7 @@ ELSEWHERE = {
 }
 """Pages that lie outside docs/, and what they are in the site."""
 PARTS = {
-    "Start": ("practitioner", "researcher"),
+    "Start": ("practitioner", "researcher", "how-do-i"),
     "Guide": (
         *("how-arml-works", "app", "predictions", "data", "starter", "features", "scaling"),
         "write-your-own-method",

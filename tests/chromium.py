@@ -15,6 +15,8 @@ QUIET = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"),
     *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
 )
+CAMERA = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+"""Arguments for a webcam of the browser's own, which it may use."""
 
 
 class Tab(NamedTuple):
@@ -41,7 +43,7 @@ def opened(
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=FOUND, args=[*QUIET, *more])
         page = browser.new_page(viewport={"width": width, "height": height})
-        page.set_default_timeout(240_000)
+        page.set_default_timeout(60_000)
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on(

@@ -156,16 +156,21 @@ def test_the_researchers_start_runs(tmp_path):
     assert (tmp_path / "runs" / "arml" / "config.json").exists()
 
 
-@pytest.mark.skipif("starter" not in shipped(), reason="this build carries no starter learner")
-def test_the_practitioners_start_runs(tmp_path):
+def own_pictures(folder: Path) -> None:
+    """Two classes of icons to learn from, in `my-classes`, and more of them in `photos`."""
     families, split = load_starter()
     for name, own in zip(("oak", "elm"), split["icons"]["test"], strict=False):
         icons = next(family for family in families if family.name == "icons")
         first = icons.first[icons.classes.index(own)]
         for i in range(4):
-            path = tmp_path / ("my-classes" if i < 2 else "photos") / name / f"{i}.png"
+            path = folder / ("my-classes" if i < 2 else "photos") / name / f"{i}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             assert cv2.imwrite(str(path), icons.images[first + i])
+
+
+@pytest.mark.skipif("starter" not in shipped(), reason="this build carries no starter learner")
+def test_the_practitioners_start_runs(tmp_path):
+    own_pictures(tmp_path)
     rng = np.random.default_rng(0)
     rows = [",".join(f"{x:.2f}" for x in rng.uniform(0, 5, 3)) for _ in range(5)]
     (tmp_path / "points.csv").write_text("\n".join(["x1,x2,height", *rows]) + "\n")
@@ -182,8 +187,22 @@ def test_the_practitioners_start_runs(tmp_path):
     assert (tmp_path / "trees" / "config.json").exists()
 
 
+def test_the_questions_are_answered(tmp_path):
+    own_pictures(tmp_path)
+    with inside(tmp_path):
+        left = carried_out(ROOT / "docs" / "how-do-i.md")
+    assert list(left["again"].classes) == ["another", "elm", "oak"]
+    assert (tmp_path / "predictor.onnx").stat().st_size < 1e6
+
+
 def test_every_page_with_python_is_run():
-    run = {"README.md", "docs/practitioner.md", "docs/researcher.md", "docs/predictions.md"}
+    run = {
+        "README.md",
+        "docs/how-do-i.md",
+        "docs/practitioner.md",
+        "docs/researcher.md",
+        "docs/predictions.md",
+    }
     run |= {"docs/write-your-own-method.md"}
     found = {str(page.relative_to(ROOT)) for page in PAGES if blocks(page, "python")}
     assert found == run

@@ -3,11 +3,13 @@
 import base64
 import http.client
 import json
+import os
 import re
 import secrets
 import socket
 import struct
 import threading
+import zipfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,7 @@ import pytest
 
 import arml
 import chromium
+import npm
 from arml.algorithms import ALGORITHMS
 from arml.app import server
 from arml.app.uploads import Limits
@@ -185,7 +188,7 @@ def test_examples_are_pictures_and_points(site):
 def browsed(site):
     """The page in Chromium, and every address that it asked for."""
     address = f"http://127.0.0.1:{site.port}/{site.token}/"
-    with chromium.opened(address) as tab:
+    with chromium.opened(address, more=chromium.CAMERA) as tab:
         tab.page.wait_for_selector("body[data-ready]")
         yield tab.page
     # The browser itself notes the one picture that is refused.
@@ -209,8 +212,12 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     queries = page.locator("#queries input")
     queries.set_input_files(str(broken))
     page.click("#predict")
-    page.wait_for_selector("#pictures-status.bad >> text=query 1: expected a PNG")
+    page.wait_for_selector("#pictures-status.bad >> text=broken.png: expected a picture")
     page.click("[aria-label='Remove broken.png']")
+    queries.set_input_files({"name": "IMG.HEIC", "mimeType": "image/heic", "buffer": b"ftypheic"})
+    page.click("#predict")
+    page.wait_for_selector("#pictures-status.bad >> text=IMG.HEIC: HEIC pictures cannot be read")
+    page.click("[aria-label='Remove IMG.HEIC']")
     files = [own / "a" / "0.png", own / "b" / "1.png"]
     queries.set_input_files([str(path) for path in files])
     page.click("#predict")
@@ -234,6 +241,48 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     page.locator("#pictures-graph input").nth(1 - best).check()
     other = page.get_attribute("#pictures-graph svg", "aria-label") or ""
     assert other[0] == "ab"[1 - best]
+
+    # How far to trust it, the answers as a table, and the predictor as files.
+    page.click("#check")
+    page.wait_for_selector("#pictures-status >> text=Checked in")
+    assert page.inner_text("#trust-said") == str(predictor.trust())
+    assert page.locator("#odd li").count() == len(predictor.trust().odd)
+    with page.expect_download() as download:
+        page.click("#save-csv")
+    rows = download.value.path().read_text().splitlines()
+    assert rows[0] == "file,label,a,b"
+    assert rows[1] == "0.png,{},{:.4f},{:.4f}".format("ab"[chances[0].argmax()], *chances[0])
+    with page.expect_download() as download:
+        page.click("#keep")
+    with zipfile.ZipFile(download.value.path()) as archive:
+        archive.extractall(tmp_path)
+    again = arml.load_predictor(tmp_path / "predictor")
+    x = predictor.x
+    np.testing.assert_allclose(again.predict_proba(x), predictor.predict_proba(x), rtol=1e-4)
+
+    # A large picture is made small before it is sent, a GIF is read, and old answers go.
+    large = np.kron(cv2.imread(str(files[0])), np.ones((60, 60, 1), np.uint8))
+    assert cv2.imwrite(str(tmp_path / "large.png"), large)
+    gif = base64.b64decode("R0lGODlhAQABAIAAAP8AAP///ywAAAAAAQABAAACAkQBADs=")
+    queries.set_input_files(str(tmp_path / "large.png"))
+    assert page.locator("#answer").is_hidden()
+    assert page.locator("#trust").is_hidden()
+    queries.set_input_files({"name": "red.gif", "mimeType": "image/gif", "buffer": gif})
+    with page.expect_request("**/classify") as sent:
+        page.click("#predict")
+    page.wait_for_selector("#pictures-status >> text=Answered in")
+    widths = [
+        struct.unpack(">I", base64.b64decode(text)[16:20])[0]
+        for text in json.loads(sent.value.post_data or "")["queries"]
+    ]
+    assert widths == [24, 24, 8 * SIZE, 1]
+
+    # The webcam, by a device of the browser's own.
+    page.locator("#queries button", has_text="Webcam").click()
+    page.click("#shoot")
+    page.wait_for_selector("#camera .status >> text=Picture 1 is added")
+    page.click("#camera >> text=Close")
+    assert page.locator("[aria-label='Remove webcam 1.png']").count() == 1
 
     # A function, with the keyboard alone, in a narrow window.
     page.set_viewport_size({"width": 360, "height": 800})
@@ -264,6 +313,29 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     assert page.locator("#plane image").count() == 1
     assert page.locator("#functions-graph input").count() == 4
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_page_is_accessible_and_fits_its_window(site, browsed, tmp_path, width):
+    page, axe = browsed, npm.package("axe-core") / "axe.min.js"
+    page.set_viewport_size({"width": width, "height": 900})
+    own = draw(tmp_path / "own")
+    page.set_input_files("#folder", str(own))
+    page.locator("#queries input").set_input_files(str(own / "a" / "0.png"))
+    for button, said in (("#predict", "Answered in"), ("#check", "Checked in")):
+        page.click(button)
+        page.wait_for_selector(f"#pictures-status >> text={said}", timeout=60_000)
+    page.route("**/axe.min.js", lambda route: route.fulfill(path=str(axe)))
+    page.add_script_tag(url=f"{page.url}axe.min.js")
+    for tab in ("pictures", "functions"):
+        page.click(f"#tab-{tab}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        found = page.evaluate("axe.run({preload: false})")["violations"]
+        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == []
+        # `ARML_SCREENSHOTS=docs/images pytest ...` makes the pictures of docs/app.md anew.
+        shots = Path(os.environ.get("ARML_SCREENSHOTS") or tmp_path)
+        page.screenshot(path=str(shots / f"app-{tab}-{width}.png"), full_page=True)
+        assert (shots / f"app-{tab}-{width}.png").stat().st_size > 1_000
 
 
 def test_the_command_refuses_in_a_line(monkeypatch, tmp_path, capsys):

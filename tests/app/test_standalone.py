@@ -12,8 +12,6 @@ from arml.cli import main
 from arml.datasets.decode import resize
 from arml.datasets.starter import load_starter
 
-CAMERA = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
-
 
 @pytest.fixture(scope="module")
 def adapted():
@@ -40,7 +38,7 @@ def test_the_page_predicts_in_a_browser_without_a_network(adapted, tmp_path):
         assert cv2.imwrite(str(files[-1]), large[-1][:, :, ::-1])
     wanted = predictor.predict_proba(np.stack([resize(picture, 32) for picture in large]))
     address = f"file://{folder}/index.html"
-    with chromium.opened(address, width=390, height=800, more=CAMERA) as tab:
+    with chromium.opened(address, width=390, height=800, more=chromium.CAMERA) as tab:
         page = tab.page
         page.wait_for_selector("body[data-ready], .status.bad")
         assert page.locator(".status.bad").count() == 0, page.inner_text("#status")

@@ -1,6 +1,8 @@
 """What the page shows: predictions, prototypes, the vertices that were read, a fitted surface."""
 
 import base64
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from arml.datasets.starter import load_starter
 from arml.explain.graph import default_threshold
 from arml.nn.prototypes import ClassMeans
 from arml.nn.relational import Relational
+from arml.predict.pickling import packed
 from arml.predict.predictor import FewShotLearner, Predictor
 from arml.results.folder import RunError
 
@@ -50,13 +53,7 @@ def classified(learner: FewShotLearner, content: Any, limits: Limits) -> dict[st
 
     **Raises** `ValueError` in one line for what cannot be answered.
     """
-    size = learner.problem.features[0]
-    labels, texts, names = read_classes(content)
-    queries = read_queries(content)
-    names += [f"query {i}" for i in range(1, len(queries) + 1)]
-    pictures = read_pictures(texts + queries, names, size=size, limits=limits)
-    support, asked = pictures[: len(labels)], pictures[len(labels) :]
-    predictor = learner.adapt(support, labels)
+    predictor, asked = _learned(learner, content, limits, asked=True)
     chances = predictor.predict_proba(asked)
     assert predictor.classes is not None
     best = predictor.classes[np.argmax(chances, axis=1)]
@@ -69,6 +66,51 @@ def classified(learner: FewShotLearner, content: Any, limits: Limits) -> dict[st
         "graph": knowledge_graph(learner),
         "temperature": learner.portable.temperature,
     }
+
+
+def _learned(
+    learner: FewShotLearner, content: Any, limits: Limits, *, asked: bool = False
+) -> tuple[Predictor, UInt8[np.ndarray, "n size size 3"]]:
+    """The predictor of labelled pictures, and the queries as the learner sees them, if any are
+    `asked`."""
+    size = learner.problem.features[0]
+    labels, texts, names = read_classes(content)
+    queries = read_queries(content) if asked else []
+    names += [f"query {i}" for i in range(1, len(queries) + 1)]
+    pictures = read_pictures(texts + queries, names, size=size, limits=limits)
+    return learner.adapt(pictures[: len(labels)], labels), pictures[len(labels) :]
+
+
+def trusted(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, Any]:
+    """How well labelled pictures predict each other: what to say, and the `odd` ones, each with its
+    `place` in the order sent, the other `label` that is predicted, and the `share` of it.
+
+    **Raises** `ValueError` in one line for what cannot be answered.
+    """
+    trust = _learned(learner, content, limits)[0].trust()
+    chances = dict(zip(trust.checked.tolist(), trust.probabilities, strict=True))
+    odd = [
+        {
+            "place": int(place),
+            "label": str(trust.classes[chances[place].argmax()]),
+            "share": float(chances[place].max()),
+        }
+        for place in trust.odd.tolist()
+    ]
+    return {"said": str(trust), "odd": odd}
+
+
+def kept(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, Any]:
+    """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads.
+
+    **Raises** `ValueError` in one line for what cannot be answered.
+    """
+    predictor, _ = _learned(learner, content, limits)
+    packet = io.BytesIO()
+    with zipfile.ZipFile(packet, "w") as archive:
+        for name, data in packed(predictor.save).items():
+            archive.writestr(f"predictor/{name}", data)
+    return {"zip": base64.b64encode(packet.getvalue()).decode()}
 
 
 def _classes(predictor: Predictor) -> list[dict[str, Any]]:

@@ -135,6 +135,8 @@ def _routes(served: Served) -> list[Route]:
     asked: dict[str, tuple[str, Callable[[Any], dict[str, Any]]]] = {}
     if pictures is not None:
         asked["/classify"] = ("POST", lambda c: answers.classified(pictures, c, limits))
+        asked["/trust"] = ("POST", lambda c: answers.trusted(pictures, c, limits))
+        asked["/keep"] = ("POST", lambda c: answers.kept(pictures, c, limits))
         asked["/example-pictures"] = ("GET", lambda s: answers.example_pictures(pictures, s))
     if functions is not None:
         asked["/surface"] = ("POST", lambda c: answers.surface(functions, c, limits))

@@ -1,5 +1,6 @@
 // Pictures: a few of each class, what to predict, and what came out.
 import { ask, draw, make, say } from "./app.js";
+import { dropZone, keep, prepared } from "./files.js";
 import { drawGraph } from "./graph.js";
 
 const IMAGE = /^image\//;
@@ -12,7 +13,12 @@ export function startPictures(about, limits) {
     `The learner is ${about.learner}: two classes or more, pictures seen at ${about.size} x ${about.size} ` +
     `pixels, meta-trained on ${about.families.join(", ")}.`;
 
+  // What was answered is of other pictures now.
+  const stale = () => {
+    for (const id of ["answer", "trust"]) document.getElementById(id).hidden = true;
+  };
   const changed = () => {
+    stale();
     for (const known of classes) known.remove.disabled = classes.length <= 2;
   };
   const addClass = (name, files = []) => {
@@ -24,9 +30,10 @@ export function startPictures(about, limits) {
       known.card.remove();
       changed();
     });
+    known.name.addEventListener("input", stale);
     const drop = make("div", { className: "drop" });
     known.card = make("div", { className: "class" }, make("div", { className: "row" }, known.name, known.remove), drop);
-    dropZone(drop, known, "Add pictures");
+    dropZone(drop, known, "Add pictures", stale);
     known.add(files);
     classes.push(known);
     place.append(known.card);
@@ -40,7 +47,7 @@ export function startPictures(about, limits) {
   const unused = () => {
     for (let i = 1; ; i++) if (!classes.some((known) => known.name.value === `class ${i}`)) return `class ${i}`;
   };
-  dropZone(document.getElementById("queries"), queries, "Add pictures to predict");
+  dropZone(document.getElementById("queries"), queries, "Add pictures to predict", stale);
   addClass(unused());
   addClass(unused());
   document.getElementById("add-class").addEventListener("click", () => {
@@ -79,68 +86,41 @@ export function startPictures(about, limits) {
     }
   });
 
-  const button = document.getElementById("predict");
-  button.addEventListener("click", async () => {
-    button.disabled = true;
-    say("pictures-status", "Learning … the first answer for a number of pictures takes some seconds.");
+  // Larger pictures are made small here: the learner sees few pixels of them.
+  const side = 8 * about.size;
+  const content = async (asked) => {
+    const encoded = (files) => Promise.all(files.map((file) => prepared(file, side)));
+    const content = { classes: [], queries: await encoded(asked) };
+    for (const known of classes) content.classes.push({ name: known.name.value.trim(), pictures: await encoded(known.files) });
+    return content;
+  };
+  const buttons = ["predict", "check", "keep"].map((id) => document.getElementById(id));
+  /** Run `work` when a button is pressed, once at a time, and say how long it took. */
+  const working = (id, doing, done, work) => document.getElementById(id).addEventListener("click", async () => {
+    for (const button of buttons) button.disabled = true;
+    say("pictures-status", doing);
     try {
-      const size = [...classes, queries].flatMap((known) => known.files).reduce((sum, file) => sum + file.size, 0);
-      if (size * 4 / 3 > limits.megabytes * 2 ** 20)
-        throw new Error(`expected about ${Math.floor(limits.megabytes * 3 / 4)} MiB of pictures, got ${Math.ceil(size / 2 ** 20)}: choose fewer or smaller ones`);
-      const encoded = (known) => Promise.all(known.files.map(asBase64));
-      const asked = [...queries.files];
-      const content = { classes: [], queries: await encoded(queries) };
-      for (const known of classes) content.classes.push({ name: known.name.value.trim(), pictures: await encoded(known) });
       const began = performance.now();
-      show(await ask("classify", content), asked);
-      say("pictures-status", `Answered in ${((performance.now() - began) / 1000).toFixed(1)} s.`);
+      await work();
+      say("pictures-status", `${done} in ${((performance.now() - began) / 1000).toFixed(1)} s.`);
     } catch (error) {
       say("pictures-status", error.message, true);
     } finally {
-      button.disabled = false;
+      for (const button of buttons) button.disabled = false;
     }
   });
-}
-
-/** A place that takes pictures into `owner.files`, by drop or by choice. */
-function dropZone(place, owner, text) {
-  const list = make("ul", { className: "pictures" });
-  const input = make("input", { type: "file", accept: "image/*", multiple: true });
-  place.append(make("label", { className: "button" }, text, input), list);
-  owner.files = [];
-  owner.add = (files) => {
-    for (const file of files) {
-      const url = URL.createObjectURL(file);
-      const remove = make("button", { type: "button", "aria-label": `Remove ${file.name}` }, "✕");
-      const item = make("li", {}, make("img", { src: url, alt: file.name }), remove);
-      remove.addEventListener("click", () => {
-        owner.files.splice(owner.files.indexOf(file), 1);
-        URL.revokeObjectURL(url);
-        item.remove();
-        input.focus();
-      });
-      owner.files.push(file);
-      list.append(item);
-    }
-  };
-  owner.clear = () => {
-    owner.files.splice(0);
-    list.replaceChildren();
-  };
-  input.addEventListener("change", () => {
-    owner.add([...input.files]);
-    input.value = "";
+  working("predict", "Learning … the first answer for a number of pictures takes some seconds.", "Answered", async () => {
+    stale();
+    const asked = [...queries.files];
+    show(await ask("classify", await content(asked)), asked);
   });
-  for (const name of ["dragenter", "dragover"])
-    place.addEventListener(name, (event) => {
-      event.preventDefault();
-      place.classList.add("over");
-    });
-  place.addEventListener("dragleave", () => place.classList.remove("over"));
-  place.addEventListener("drop", (event) => {
-    event.preventDefault();
-    place.classList.remove("over");
-    owner.add([...event.dataTransfer.files]);
+  working("check", "Predicting each picture of the classes from the others …", "Checked", async () => {
+    const files = classes.flatMap((known) => known.files.map((file) => ({ file, name: known.name.value.trim() })));
+    showTrust(await ask("trust", await content([])), files);
+  });
+  working("keep", "Learning …", "Kept", async () => {
+    const { zip } = await ask("keep", await content([]));
+    keep("predictor.zip", new Blob([Uint8Array.from(atob(zip), (letter) => letter.charCodeAt(0))], { type: "application/zip" }));
   });
 }
 
@@ -149,17 +129,22 @@ function asFile(text, name) {
   return new File([bytes], name, { type: "image/png" });
 }
 
-function asBase64(file) {
-  return new Promise((done, failed) => {
-    const reader = new FileReader();
-    reader.onload = () => done(reader.result.split(",")[1] ?? "");
-    reader.onerror = () => failed(new Error(`${file.name}: could not be read`));
-    reader.readAsDataURL(file);
-  });
+/** How well the pictures of the classes predict each other, and those that look odd. */
+function showTrust(trust, files) {
+  document.getElementById("trust").hidden = false;
+  document.getElementById("trust-said").textContent = trust.said;
+  document.getElementById("odd").replaceChildren(...trust.odd.map(({ place, label, share }) => make("li", {},
+    make("img", { src: URL.createObjectURL(files[place].file), className: "seen", alt: files[place].file.name }),
+    ` ${files[place].file.name}: labelled ${files[place].name}, the other pictures say ${label} (${percent(share)})`)));
 }
 
 function show(answer, files) {
   const names = answer.classes.map((known) => known.name);
+  document.getElementById("save-csv").onclick = () => {
+    const cell = (text) => (/[",\n]/.test(text) ? `"${String(text).replaceAll('"', '""')}"` : text);
+    const rows = answer.queries.map((query, i) => [files[i].name, query.label, ...query.probabilities.map((p) => p.toFixed(4))]);
+    keep("answers.csv", new Blob([[["file", "label", ...names], ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n"]));
+  };
   document.getElementById("answer").hidden = false;
   document.getElementById("predictions").replaceChildren(
     ...answer.queries.map((query, i) => make("div", { className: "answer" },

@@ -1,0 +1,120 @@
+// Pictures on their way in: dropped, chosen or taken with the webcam, and made small before they are sent.
+import { make } from "./app.js";
+
+const SENT = /^image\/(png|jpeg|webp|bmp)$/;
+
+/** A place that takes pictures into `owner.files`, by drop, by choice or by webcam. */
+export function dropZone(place, owner, text, changed) {
+  const list = make("ul", { className: "pictures" });
+  const input = make("input", { type: "file", accept: "image/*", multiple: true });
+  const camera = make("button", { type: "button" }, "Webcam");
+  place.append(make("div", { className: "row" }, make("label", { className: "button" }, text, input), camera),
+    make("p", { className: "hint" }, "or drop pictures here"), list);
+  owner.files = [];
+  owner.add = (files) => {
+    for (const file of files) {
+      const url = URL.createObjectURL(file);
+      const remove = make("button", { type: "button", "aria-label": `Remove ${file.name}` }, "✕");
+      const image = make("img", { src: url, alt: file.name });
+      // What the browser cannot show is named.
+      image.addEventListener("error", () => image.replaceWith(make("span", { className: "unseen" }, file.name)));
+      const item = make("li", {}, image, remove);
+      remove.addEventListener("click", () => {
+        owner.files.splice(owner.files.indexOf(file), 1);
+        URL.revokeObjectURL(url);
+        item.remove();
+        input.focus();
+        changed();
+      });
+      owner.files.push(file);
+      list.append(item);
+    }
+    changed();
+  };
+  owner.clear = () => {
+    owner.files.splice(0);
+    list.replaceChildren();
+  };
+  input.addEventListener("change", () => {
+    owner.add([...input.files]);
+    input.value = "";
+  });
+  camera.addEventListener("click", () => takePictures((file) => owner.add([file])));
+  for (const name of ["dragenter", "dragover"])
+    place.addEventListener(name, (event) => {
+      event.preventDefault();
+      place.classList.add("over");
+    });
+  place.addEventListener("dragleave", () => place.classList.remove("over"));
+  place.addEventListener("drop", (event) => {
+    event.preventDefault();
+    place.classList.remove("over");
+    owner.add([...event.dataTransfer.files]);
+  });
+}
+
+let taken = 0;
+
+/** Show the webcam until it is closed; each picture that is taken goes to `take`. */
+async function takePictures(take) {
+  const dialog = document.getElementById("camera"), video = dialog.querySelector("video");
+  const status = dialog.querySelector(".status"), shoot = document.getElementById("shoot");
+  shoot.disabled = true;
+  dialog.showModal();
+  status.textContent = "";
+  let stream;
+  try {
+    stream = await navigator.mediaDevices.getUserMedia({ video: true });
+    video.srcObject = stream;
+    await video.play();
+  } catch (error) {
+    status.textContent = `The webcam cannot be used: ${error.message}`;
+  }
+  shoot.disabled = !stream;
+  shoot.onclick = async () => {
+    const blob = await drawn(video, video.videoWidth, video.videoHeight, 1);
+    take(new File([blob], `webcam ${++taken}.png`, { type: "image/png" }));
+    status.textContent = `Picture ${taken} is added.`;
+  };
+  dialog.onclose = () => stream?.getTracks().forEach((track) => track.stop());
+}
+
+/** A file as base64, at most `side` pixels a side; an Error that names the file if it is no picture. */
+export async function prepared(file, side) {
+  if (/hei[cf]/i.test(file.type) || /\.hei[cf]$/i.test(file.name))
+    throw new Error(`${file.name}: HEIC pictures cannot be read here: save it as JPEG or PNG`);
+  if (/tiff?$/i.test(file.type)) return asBase64(file); // the server reads it, most browsers do not
+  let picture;
+  try {
+    picture = await createImageBitmap(file);
+  } catch {
+    throw new Error(`${file.name}: expected a picture (PNG, JPEG, WebP, GIF, BMP or TIFF), got something else`);
+  }
+  const scale = Math.min(1, side / Math.max(picture.width, picture.height));
+  if (scale === 1 && SENT.test(file.type)) return asBase64(file);
+  return asBase64(await drawn(picture, picture.width, picture.height, scale));
+}
+
+function drawn(source, width, height, scale) {
+  const canvas = make("canvas", { width: Math.max(1, Math.round(width * scale)), height: Math.max(1, Math.round(height * scale)) });
+  const context = canvas.getContext("2d");
+  context.imageSmoothingQuality = "high";
+  context.drawImage(source, 0, 0, canvas.width, canvas.height);
+  return new Promise((done) => canvas.toBlob(done, "image/png"));
+}
+
+function asBase64(file) {
+  return new Promise((done, failed) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result.split(",")[1] ?? "");
+    reader.onerror = () => failed(new Error(`${file.name}: could not be read`));
+    reader.readAsDataURL(file);
+  });
+}
+
+/** Offer data to be kept as a file. */
+export function keep(name, blob) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
