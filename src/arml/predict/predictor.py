@@ -19,11 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from arml.core.episodes import Examples, Problem
+from arml.core.episodes import Examples
 from arml.core.learner import Conditioned
 from arml.experiment import Portable, Run
 from arml.nn.relational import Relational, Trace
 from arml.predict.classes import for_classes, grouped_function
+from arml.predict.holder import Holder
 from arml.predict.inference import (
     adapted_function,
     by_chunks,
@@ -48,17 +49,12 @@ from arml.predict.sharing import WEIGHTS, locate, read_learner, read_predictor, 
 from arml.predict.trust import Trust, checked, intervals
 
 
-class FewShotLearner:
+class FewShotLearner(Holder):
     """A meta-trained learner, ready for tasks of one's own."""
 
     def __init__(self, portable: Portable) -> None:
         inside = inductive(portable.learner, examples(portable))
         self.portable = dataclasses.replace(portable, learner=inside)
-
-    @property
-    def problem(self) -> Problem:
-        """The kind of tasks that it was built for."""
-        return self.portable.problem
 
     def adapt(self, x: Any, y: Any) -> "Predictor":
         """Learn a task from its support set.
@@ -81,9 +77,6 @@ class FewShotLearner:
         classes, places = checked_labels(y, len(inputs))
         return Predictor(self.portable, inputs, places, classes, False)
 
-    def __repr__(self) -> str:
-        return f"FewShotLearner({self.portable.about})"
-
     def save(self, folder: Path | str) -> None:
         """Write it as a folder of `config.json` and `weights.safetensors`, to share."""
         write_learner(self.portable, folder)
@@ -100,7 +93,7 @@ class FewShotLearner:
         return self  # it never changes, and scikit-learn copies parameters often
 
 
-class Predictor:
+class Predictor(Holder):
     """A learned task. `classes` are its labels in order; None for regression."""
 
     def __init__(
@@ -122,14 +115,9 @@ class Predictor:
     def __reduce__(self) -> Any:
         return unpacked, (load_predictor, packed(self.save))
 
-    def __repr__(self) -> str:
+    def _seen(self) -> str:
         kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
-        return f"Predictor({kinds}{len(self.x)} examples; {self.portable.about})"
-
-    @property
-    def problem(self) -> Problem:
-        """The kind of tasks that its learner was built for."""
-        return self.portable.problem
+        return f"{kinds}{len(self.x)} examples; "
 
     def _support(self) -> Examples:
         y = jnp.asarray(self.y, jnp.int32 if self.classes is not None else jnp.float32)

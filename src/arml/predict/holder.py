@@ -1,0 +1,22 @@
+"""What a learner and a predictor have in common."""
+
+from arml.core.episodes import Problem
+from arml.experiment import Portable
+
+
+class Holder:
+    """Holds a meta-trained learner, and says which."""
+
+    portable: Portable
+
+    @property
+    def problem(self) -> Problem:
+        """The kind of tasks that the learner was built for."""
+        return self.portable.problem
+
+    def _seen(self) -> str:
+        """What it has learned from."""
+        return ""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._seen()}{self.portable.about})"
