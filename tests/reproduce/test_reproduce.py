@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,11 +106,14 @@ def test_every_claim_names_rows_that_its_tables_have() -> None:
 
 
 def test_a_run_is_one_processs_at_a_time(tmp_path: Path) -> None:
-    pytest.importorskip("fcntl")
-    with alone(tmp_path), pytest.raises(ValueError, match="another process is at work"):
-        alone(tmp_path).__enter__()
+    lines = ("from pathlib import Path", "from arml.results.lock import alone")
+    code = "; ".join((*lines, f"alone(Path({str(tmp_path)!r})).__enter__()"))
+    other = [sys.executable, "-c", code]
     with alone(tmp_path):
-        pass
+        done = subprocess.run(other, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "another process is at work" in done.stderr
+    assert subprocess.run(other, check=False).returncode == 0
 
 
 SMOKE = ["reproduce", "--scale", "smoke"]

@@ -24,7 +24,7 @@ METRIC = ("versa", "protonet", "tapnet", "tadam")
 ALL = (
     *METRIC,
     *("maml", "first-order-maml", "anil", "reptile", "meta-sgd", "bmaml", "llama", "platipus"),
-    *GRADIENT[2:],
+    *("proto-maml", *GRADIENT[2:], "arml-templates"),
 )
 """Every method that classifies."""
 FROZEN = "Frozen features, nearest class mean"
