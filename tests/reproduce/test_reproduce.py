@@ -177,7 +177,7 @@ def test_each_run_is_scored_once_on_the_same_tasks(study) -> None:
 def test_the_page_has_every_table_and_a_row_changes_nothing_else(study, capsys) -> None:
     out, *_ = study
     text = (out / "index.html").read_text(encoding="utf-8")
-    assert "ARML, paper&#x27;s text, reversed" in text
+    assert "ARML, paper&#39;s text, reversed" in text
     assert 'class="explorer"' in text
     assert "not yet run" not in text
     assert main([*SMOKE, "regression2d", "--rows", "MAML", "--out", str(out)]) == 0
