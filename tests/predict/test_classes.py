@@ -12,6 +12,7 @@ from arml.core.inner import steps_of
 from arml.experiment import Experiment, Portable, build
 from arml.nn.networks import MLPOptions
 from arml.predict.classes import ROUNDS, groups, widened
+from arml.predict.notebook import as_html
 
 WAYS = 3
 
@@ -110,3 +111,16 @@ def test_points_are_added_to_a_function():
     added = few.adapt(points[:6], points[:6, 0]).add(points[6:], points[6:, 0])
     np.testing.assert_allclose(added.predict(points), whole.predict(points), rtol=1e-5)
     assert added.predict(points).shape == (10,)
+
+
+def test_a_notebook_shows_the_classes():
+    x, y = corners(3)
+    shown = untrained("protonet").adapt(x, np.array(["<ash>", "elm", "oak"])[y])._repr_html_()
+    assert "<td>&lt;ash&gt;</td><td>4</td>" in shown
+    assert "<img" not in shown
+    pictures = np.zeros((2, 8, 8, 3), np.uint8)
+    shown = as_html("two", pictures, np.array([0, 1]), np.array(["a", "b"]))
+    assert shown.count('<img src="data:image/png;base64,iVBOR') == 2
+    assert as_html("a line", np.zeros((1, 2)), np.zeros((1, 1)), None) == (
+        "<p><code>a line</code></p>"
+    )

@@ -86,9 +86,15 @@ def adapted_function(
     return function
 
 
+def traced(learner: MetaLearner | None, support: Examples) -> Trace | None:
+    """What the encoding of a support set passes through; None for a learner without a graph."""
+    if isinstance(learner, Conditioned) and isinstance(learner.encode, Relational):
+        return _trace(learner, support)
+    return None
+
+
 @short
-def traced(learner: Conditioned, support: Examples) -> Trace:
-    """What the encoding of a support set passes through."""
+def _trace(learner: Conditioned, support: Examples) -> Trace:
     assert isinstance(learner.encode, Relational)
     return learner.encode.trace(learner.look(learner.net, support))
 

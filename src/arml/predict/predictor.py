@@ -20,9 +20,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from arml.core.episodes import Examples
-from arml.core.learner import Conditioned
 from arml.experiment import Portable, Run
-from arml.nn.relational import Relational, Trace
+from arml.nn.relational import Trace
 from arml.predict.classes import for_classes, grouped_function
 from arml.predict.holder import Holder
 from arml.predict.inference import (
@@ -41,6 +40,7 @@ from arml.predict.inputs import (
     joined_inputs,
     joined_labels,
 )
+from arml.predict.notebook import as_html
 from arml.predict.novelty import query_novelty, support_novelty
 from arml.predict.onnx.whole import write_learner_file
 from arml.predict.onnx.write import QUERIES, write_predictor
@@ -235,10 +235,10 @@ class Predictor(Holder):
 
     def trace(self) -> Trace | None:
         """What the encoding of the support set passed through; None for a learner without one."""
-        learner = self._learner
-        if not isinstance(learner, Conditioned) or not isinstance(learner.encode, Relational):
-            return None
-        return traced(learner, self._support())
+        return traced(self._learner, self._support())
+
+    def _repr_html_(self) -> str:
+        return as_html(repr(self), self.x, self.y, self.classes)
 
     def to_onnx(self, path: Path | str) -> None:
         """Write it as an ONNX file, which runs without JAX (extra `onnx`): see `onnx.write`.

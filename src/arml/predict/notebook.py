@@ -1,0 +1,41 @@
+"""A predictor as a notebook shows it: its classes, and how many examples each has."""
+
+import base64
+import html
+from typing import Any
+
+import cv2
+import numpy as np
+
+SHOWN = 6
+"""Pictures of a class."""
+
+
+def as_html(said: str, x: np.ndarray, y: np.ndarray, classes: np.ndarray | None) -> str:
+    """A heading and a table of the classes; for regression the heading alone.
+
+    **Arguments**
+
+    - `said`: one line about the predictor.
+    """
+    heading = f"<p><code>{html.escape(said)}</code></p>"
+    if classes is None:
+        return heading
+    rows = []
+    for k, label in enumerate(classes):
+        own = x[y == k]
+        cells = [html.escape(str(label)), str(len(own))]
+        if x.ndim == 4:
+            cells.append("".join(map(_picture, own[:SHOWN])))
+        rows.append("".join(f"<td>{cell}</td>" for cell in cells))
+    head = "".join(f"<th>{name}</th>" for name in ("class", "examples", "")[: 2 + (x.ndim == 4)])
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"{heading}<table><tr>{head}</tr>{body}</table>"
+
+
+def _picture(picture: np.ndarray) -> str:
+    """A picture `[h, w, 3]`, bytes or floats in [0, 1], as an element that holds its own data."""
+    pixels = picture if picture.dtype == np.uint8 else np.rint(255 * picture).astype(np.uint8)
+    encoded: Any = cv2.imencode(".png", np.ascontiguousarray(pixels[:, :, ::-1]))[1]
+    data = base64.b64encode(encoded.tobytes()).decode()
+    return f'<img src="data:image/png;base64,{data}" width="48" height="48" alt="">'
