@@ -101,7 +101,8 @@ class MUMOMAMLOptions(ConditionedOptions):
     def check(self) -> None:
         """Refuse options that mean nothing."""
         super().check()
-        at_least(self, ("width", "layers", "filters"), 1)
+        at_least(self, ("width", "filters"), 1)
+        at_least(self, ("layers",), 1, most=100)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:
         """The learner, with freshly drawn weights, for the base network `net`."""

@@ -13,10 +13,25 @@ class Options:
         """Raise `ValueError` in one line if an option is invalid."""
 
 
+MOST = 100_000
+"""The largest whole number that an option may be, where it does not state another."""
+LONGEST = 100
+"""The most numbers of one option."""
+LARGEST = 2**30
+"""The most numbers that a learner may have: 4 GiB in float32."""
+
+
 def at_least(
-    options: Any, names: Iterable[str], least: int | float, *, strict: bool = False
+    options: Any,
+    names: Iterable[str],
+    least: int | float,
+    *,
+    strict: bool = False,
+    most: int = MOST,
 ) -> None:
     """Refuse options that are not finite numbers of `least` or more; above it if `strict`.
+
+    Whole numbers are sizes and counts: one above `most` is a slip or an attack.
 
     **Arguments**
 
@@ -28,11 +43,27 @@ def at_least(
     wanted = f"above {least:g}" if strict else wanted
     for name in names:
         value = getattr(options, name)
+        if isinstance(value, tuple) and len(value) > LONGEST:
+            raise ValueError(f"{name} must be at most {LONGEST} numbers, got {len(value)}")
         for number in value if isinstance(value, tuple) else (value,):
             if not math.isfinite(number):
                 raise ValueError(f"{name} must be {wanted}, got {number}: give a finite number")
             if number < least or (strict and number == least):
                 raise ValueError(f"{name} must be {wanted}, got {number}: raise it")
+            if isinstance(number, int) and number > most:
+                raise ValueError(f"{name} must be at most {most:,}, got {number:,}: lower it")
+
+
+def check_size(numbers: int) -> None:
+    """Refuse a learner that would not fit in memory, by how many numbers it has.
+
+    **Raises** `ValueError`.
+    """
+    if numbers > LARGEST:
+        raise ValueError(
+            f"expected a learner of at most {LARGEST:,} numbers, got {numbers:,}: lower its sizes "
+            "(hidden, width, filters, vertices)"
+        )
 
 
 def classes_only(method: str, problem: Any) -> None:

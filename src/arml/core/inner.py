@@ -170,4 +170,4 @@ class InnerOptions(Options):
 
     def check(self) -> None:
         """Raise `ValueError` in one line for an invalid rate or number of steps."""
-        at_least(self, ("inner_rate", "inner_steps", "inner_clip", "inner_bound"), 0)
+        at_least(self, ("inner_rate", "inner_steps", "inner_clip", "inner_bound"), 0, most=10_000)

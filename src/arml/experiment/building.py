@@ -7,9 +7,10 @@ from typing import Any
 import jax
 from jaxtyping import PRNGKeyArray
 
+from arml.core.checks import check_size
 from arml.core.compilation import ONCE, jit
 from arml.core.episodes import Problem
-from arml.core.learner import MetaLearner
+from arml.core.learner import MetaLearner, parameters
 from arml.experiment.options import Experiment
 from arml.tasks.options import splits_of
 from arml.training.options import seeded
@@ -102,6 +103,7 @@ def _drawn(algorithm: Any, network: Any, problem: Problem, key: PRNGKeyArray) ->
     net_key, key = jax.random.split(key)
     net = network.build(problem, key=net_key)
     learner: MetaLearner = algorithm.build(net, problem, key=key)
+    check_size(parameters(learner))
     return learner
 
 

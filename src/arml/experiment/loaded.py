@@ -7,17 +7,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from arml.core.checks import MOST
 from arml.core.episodes import Problem, TaskDistribution, in_words, protocol_of
 from arml.core.learner import MetaLearner, parameters
 from arml.core.novelty import Novelty
 from arml.experiment.folder import differences
-from arml.experiment.options import Experiment, from_json
+from arml.experiment.options import REMEDY, Experiment, from_json
 from arml.experiment.running import like
 from arml.results.folder import Result, RunError, read_config, read_metrics, read_result
+from arml.results.schema import read_as
 from arml.results.scores import Scores, read_scores
 from arml.tasks.options import Splits, splits_of
 from arml.training import checkpoint
 from arml.training.step import TrainState
+
+CONFIG = "config.json"
 
 
 class Run:
@@ -52,13 +56,19 @@ class Run:
         """The kind of tasks that it was trained on."""
         stated = self.config.get("problem")
         # An older run needs its data for it.
-        return problem_of(stated) if isinstance(stated, dict) else self.splits.train.problem
+        if stated is None:
+            return self.splits.train.problem
+        return problem_of(stated, f"{self.folder / CONFIG}: problem")
 
     @property
     def families(self) -> tuple[str, ...]:
         """The families of its tasks."""
         stated = self.config.get("families")
-        return tuple(stated) if isinstance(stated, list) else self.splits.train.families
+        if stated is None:
+            return self.splits.train.families
+        where = f"{self.folder / CONFIG}: families"
+        families: tuple[str, ...] = read_as(tuple[str, ...], stated, where, REMEDY)
+        return families
 
     @cached_property
     def _restored(self) -> Any:
@@ -181,9 +191,19 @@ class Portable:
         return f"{self.experiment.recipe}, {parameters(self.learner):,} parameters, {tasks}"
 
 
-def problem_of(value: Mapping[str, Any]) -> Problem:
-    """The problem that JSON holds."""
-    return Problem(**{**value, "features": tuple(value["features"])})
+def problem_of(value: Any, where: str = "problem") -> Problem:
+    """The problem that JSON holds.
+
+    **Raises** `RunError` for what is none, or one that no task can have.
+    """
+    problem: Problem = read_as(Problem, value, where, REMEDY)
+    several = (*problem.features, problem.outputs)
+    if not several or min(several) < 1 or max(several) > MOST or len(several) > 4:
+        raise RunError(
+            f"{where}: expected 1 to 3 sizes of the inputs and a number of outputs, each from 1 to "
+            f"{MOST:,}, got {list(problem.features)} and {problem.outputs}; {REMEDY}"
+        )
+    return problem
 
 
 def load(folder: Path | str) -> Run:

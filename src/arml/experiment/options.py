@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from arml.algorithms.maml import MAMLOptions
 from arml.core.checks import at_least
@@ -15,8 +15,11 @@ from arml.core.plugins import Source, source_of
 from arml.experiment.parts import PARTS
 from arml.nn.networks import MLPOptions
 from arml.results.folder import RunError
+from arml.results.schema import read_options
 from arml.tasks.options import FunctionsOptions
 from arml.training.step import OuterOptions
+
+REMEDY = "restore the file, or use the version of arml that wrote it"
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,9 @@ class Experiment:
 
     def check(self) -> None:
         """Refuse what cannot be run, in one line, before any work."""
-        at_least(self, ("steps",), 0)
-        at_least(self, ("batch", "interval", "chunk", "validation_tasks"), 1)
+        at_least(self, ("steps",), 0, most=10**9)
+        at_least(self, ("interval",), 1, most=10**9)
+        at_least(self, ("batch", "chunk", "validation_tasks"), 1)
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {self.seed}: change it")
         for name in ("checkpoint_every", "validate_every"):
@@ -129,7 +133,7 @@ def from_json(value: Any, where: str) -> Experiment:
         )
     value = dict(value)
     plugins = value.pop("plugins", {})
-    parts = {}
+    parts: dict[str, Any] = {}
     for part, registry in PARTS.items():
         options = value.get(part, {})
         kind = options.get("kind") if isinstance(options, Mapping) else options
@@ -138,8 +142,15 @@ def from_json(value: Any, where: str) -> Experiment:
             raise RunError(f"{where}: {_unknown(part, kind, plugins)}")
         _check_version(source_of(cls), plugins.get(part), where)
         given = {name: options[name] for name in options if name != "kind"}
-        parts[part] = _made(cls, given, part, where)
-    experiment: Experiment = _made(Experiment, {**value, **parts}, "the experiment", where)
+        parts[part] = read_options(cls, given, f"{where}: {part}", REMEDY)
+    for part in ("outer", "algorithm", "network"):  # tasks may lack their data here
+        try:
+            parts[part].check()
+        except ValueError as error:
+            raise RunError(f"{where}: {part}: {error}") from None
+    experiment: Experiment = read_options(
+        Experiment, {**value, **parts}, f"{where}: experiment", REMEDY
+    )
     return experiment
 
 
@@ -163,52 +174,3 @@ def _unknown(part: str, kind: Any, plugins: Any) -> str:
         f"expected {part} to be one of {', '.join(PARTS[part].kinds())}, got {kind!r}; use the "
         "version of arml that wrote it"
     )
-
-
-def _made(cls: Any, options: Mapping[str, Any], what: str, where: str) -> Any:
-    fields = {field.name: field for field in dataclasses.fields(cls)}
-    odd = sorted(set(options) - set(fields))
-    if odd:
-        raise RunError(
-            f"{where}: {what} has the option {odd[0]!r}, which this version does not know; "
-            "use the version of arml that wrote it"
-        )
-    for name, field_ in fields.items():
-        needed = field_.default is field_.default_factory is dataclasses.MISSING
-        if name in options and not _fits(options[name], field_.type):
-            got = repr(options[name])[:40]
-        elif name not in options and needed:
-            got = "nothing"
-        else:
-            continue
-        raise RunError(
-            f"{where}: {what} needs {name} as {_described(field_.type)}, got {got}; restore the "
-            "file, or train in a new folder"
-        )
-    return cls(**{name: _of_json(v, fields[name].type) for name, v in options.items()})
-
-
-def _described(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(get_args(kind))}"
-    return str(kind) if get_origin(kind) else kind.__name__
-
-
-def _of_json(value: Any, kind: Any) -> Any:
-    """JSON has no tuples, and may write a float as a whole number."""
-    if isinstance(value, list):
-        return tuple(value)
-    return float(value) if kind is float else value
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value from JSON can be of the annotated type."""
-    if kind is Any:
-        return True
-    if get_origin(kind) is Literal:
-        return value in get_args(kind)
-    if get_origin(kind) is tuple:
-        return isinstance(value, list | tuple) and all(_fits(v, get_args(kind)[0]) for v in value)
-    if kind in (int, float):
-        return isinstance(value, kind | int) and not isinstance(value, bool)
-    return isinstance(value, kind)

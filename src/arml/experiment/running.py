@@ -94,6 +94,7 @@ def run(
         with together():
             experiment.check()
             check_place(folder)
+            check_claim(experiment, folder)  # before anything is written in somebody's folder
             held = stack.enter_context(alone(folder)) if leads() else None
         return _run(experiment, folder, held, watch, stop, progress, devices)
 

@@ -14,18 +14,21 @@ import json
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 
+from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
 from arml.core.novelty import Novelty
 from arml.experiment import Portable, from_json, problem_of, to_json
 from arml.experiment.building import initial
 from arml.results.files import RunError, checksum, read_json, write_bytes, write_json
+from arml.results.schema import read_as
 from arml.training.checkpoint import is_array, named
 from arml.training.provenance import provenance
 
@@ -134,21 +137,26 @@ def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
         )
     if stated not in (checksum(content), _old_checksum(content)):
         raise RunError(f"{folder / CONFIG} was altered or cut short: get the learner again")
-    experiment = from_json(content["experiment"], str(folder / CONFIG))
-    problem = problem_of(content["problem"])
-    arrays = read_arrays(folder / WEIGHTS, content["weights_sha256"])
-    blank = eqx.filter_eval_shape(initial, experiment, problem)
-    learner = _filled(blank, arrays, folder)
-    families = tuple(content["families"])
+    where = str(folder / CONFIG)
+    # The checksum says that it is as it was written, not that it means anything.
+    known: Content = read_as(Content, content, where, AGAIN)
+    experiment = from_json(known.experiment, where)
+    problem = problem_of(known.problem, f"{where}: problem")
+    arrays = read_arrays(folder / WEIGHTS, known.weights_sha256)
+    try:
+        blank = eqx.filter_eval_shape(initial, experiment, problem)
+    except Exception as error:
+        first = " ".join(str(error).split())[:200]
+        raise RunError(f"{where}: no learner can be built of its options: {first}") from error
     portable = Portable(
         experiment,
-        learner,
+        _filled(blank, arrays, folder),
         problem,
-        families,
-        content["temperature"],
-        trained=content.get("trained"),
-        inputs=content.get("inputs"),
-        novelty=_novelty(folder, content.get("novelty")),  # which older files lack
+        known.families,
+        known.temperature,
+        trained=known.trained,
+        inputs=known.inputs,
+        novelty=_novelty(folder, known.novelty),
     )
     return portable, content
 
@@ -167,14 +175,76 @@ def read_predictor(folder: Path) -> tuple[Portable, dict[str, np.ndarray], dict[
     task = content.get("task")
     if task is None:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
-    return portable, read_arrays(folder / SUPPORT, task["sha256"]), task
+    x, y = read_support(folder, portable.problem, task)
+    return portable, {"x": x, "y": y}, task
 
 
-def _novelty(folder: Path, stated: Mapping[str, Any] | None) -> Novelty | None:
+AGAIN = "get the learner again"
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+
+
+class Seen(msgspec.Struct):
+    """What novelty is measured with."""
+
+    support: Positive
+    query: Positive | None
+    sha256: str
+
+
+class Learned(msgspec.Struct):
+    """The task of a predictor."""
+
+    classes: list[str | int | float | bool] | None
+    flat: bool
+    sha256: str
+    columns: list[str] | None = None
+    target: str | None = None
+
+
+class Content(msgspec.Struct):
+    """`config.json`; files of older versions lack what has a default."""
+
+    experiment: dict[str, Any]
+    problem: dict[str, Any]
+    families: tuple[str, ...]
+    temperature: Positive
+    weights_sha256: str
+    trained: dict[str, Any] | None = None
+    inputs: dict[str, Any] | None = None
+    novelty: Seen | None = None
+    task: Learned | None = None
+
+
+def _novelty(folder: Path, stated: Seen | None) -> Novelty | None:
     if stated is None:
         return None
-    bank = read_arrays(folder / SEEN, stated["sha256"])["bank"]
-    return Novelty(bank, stated["support"], stated["query"])
+    bank = read_arrays(folder / SEEN, stated.sha256).get("bank")
+    if bank is None or bank.ndim != 2 or not len(bank):
+        raise RunError(f"{folder / SEEN}: expected vectors as `bank`, got none: {AGAIN}")
+    return Novelty(bank, stated.support, stated.query)
+
+
+def read_support(
+    folder: Path, problem: Problem, task: Mapping[str, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The support set of a predictor, of a `task` that `read_learner` has checked.
+
+    **Raises** `RunError` for what is no support set of such a task.
+    """
+    arrays = read_arrays(folder / SUPPORT, task["sha256"])
+    x, y, classes = arrays.get("x"), arrays.get("y"), task["classes"]
+    if (
+        x is None
+        or y is None
+        or x.shape[1:] != problem.features
+        or len(x) != len(y)
+        or not len(x)
+        or (classes is None) != (problem.kind == "regression")
+        or (classes is None and y.shape != (len(x), problem.outputs))
+        or (classes is not None and not (y.ndim == 1 and 0 <= y.min() <= y.max() < len(classes)))
+    ):
+        raise RunError(f"{folder / SUPPORT}: expected the examples of such a task: {AGAIN}")
+    return x, y
 
 
 def _old_checksum(content: Mapping[str, Any]) -> str:
@@ -208,7 +278,10 @@ def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
         ) from error
     if hashlib.sha256(data).hexdigest() != sha256:
         raise RunError(f"{path} was altered or cut short: get the learner again")
-    return dict(load(data))
+    try:
+        return dict(load(data))
+    except Exception as error:  # safetensors' own type, and NumPy's
+        raise RunError(f"{path}: expected safetensors, got: {error}; {AGAIN}") from error
 
 
 def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], folder: Path) -> MetaLearner:

@@ -79,7 +79,8 @@ class OuterOptions:
     def check(self) -> None:
         """Refuse options that mean nothing."""
         at_least(self, ("outer_rate",), 0, strict=True)
-        at_least(self, ("clip", "warmup", "rates_factor", "momentum", "weight_decay"), 0)
+        at_least(self, ("clip", "rates_factor", "momentum", "weight_decay"), 0)
+        at_least(self, ("warmup",), 0, most=10**9)
         if self.momentum and self.optimiser != "sgd":
             raise ValueError(
                 f"momentum belongs to the optimiser sgd, got {self.momentum:g} with "

@@ -1,0 +1,65 @@
+"""JSON from elsewhere, checked against the types of what it becomes, before it is used.
+
+msgspec reads the annotations of dataclasses and typed dictionaries; `Annotated[int, Meta(ge=1)]`
+bounds a value. A dataclass' own `check` says what types cannot.
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from arml.results.files import RunError
+
+
+def read_as(kind: Any, value: Any, where: str, advice: str) -> Any:
+    """`value`, as JSON holds it, as a `kind`: any type that msgspec knows.
+
+    **Raises** `RunError` in one line that begins with `where` and ends with `advice`.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except (msgspec.ValidationError, OverflowError, RecursionError) as error:
+        raise RunError(f"{where}: {_said(error)}; {advice}") from None
+
+
+def read_options(kind: Any, value: Mapping[str, Any], where: str, advice: str) -> Any:
+    """A dataclass of options from a JSON object with some of its fields, no others.
+
+    **Raises** `RunError` as `read_as`.
+    """
+    given = read_as(_struct(kind), dict(value), where, advice)
+    found = {name: getattr(given, name) for name in value}
+    return kind(**found)
+
+
+@functools.cache
+def _struct(kind: Any) -> Any:
+    """A type of msgspec's with the fields of a dataclass, which refuses others."""
+    fields: list[Any] = []
+    for field in dataclasses.fields(kind):
+        # What has been made already, such as the parts of an experiment, has a type that passes.
+        own = Any if isinstance(field.type, type) and _is_made(field.type) else field.type
+        needed = field.default is field.default_factory is dataclasses.MISSING
+        fields.append((field.name, own) if needed else (field.name, own, None))
+    return msgspec.defstruct(kind.__name__, fields, forbid_unknown_fields=True, kw_only=True)
+
+
+def _is_made(kind: type) -> bool:
+    return kind not in (int, float, str, bool)
+
+
+def _said(error: BaseException) -> str:
+    """msgspec's message as ours: ``Expected `int`, got `str` - at `$.hidden[0]` ``."""
+    text = str(error).replace("`", "")
+    found = re.fullmatch(r"(.*?)(?: - at \$\.?(.*))?", text, re.DOTALL)
+    assert found is not None
+    what, place = found.groups()
+    what = what.replace("Object contains unknown field", "unknown field").replace(
+        "Object missing", "expected the"
+    )
+    what = what[:1].lower() + what[1:]
+    return f"{place}: {what}" if place else what

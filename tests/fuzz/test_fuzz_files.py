@@ -1,0 +1,182 @@
+"""Files that were altered, by type, by value and by single bits: each is refused in one line, or
+means what it says. `slow` has the thousand cases, the others a sample; both print their counts."""
+
+import copy
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import arml
+from arml.datasets.own import read_table
+from arml.predict.sharing import SHIPPED
+from arml.results.files import RunError, checksum, read_metrics
+from arml.results.folder import read_scores, write_scores
+from arml.training import checkpoint
+
+VALUES = (
+    None, True, 0, -1, 10**9, 10**30, 0.5, 1e308, -1e308, "", "x", "\x00", [], [0], [10**9], [[]],
+    {}, {"kind": "x"},
+)  # fmt: skip
+"""What stands in the place of a value."""
+
+
+def places(value, path=()):
+    """The path of every value in JSON."""
+    if path:
+        yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items if isinstance(value, dict | list) else ():
+        if isinstance(item, dict | list):
+            yield from places(item, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def altered(content, rng):
+    """JSON with one value that is another, or is gone."""
+    content = copy.deepcopy(content)
+    every = list(places(content))
+    *parents, last = every[rng.integers(len(every))]
+    owner = content
+    for key in parents:
+        owner = owner[key]
+    if rng.random() < 0.15:
+        del owner[last]
+    else:
+        owner[last] = VALUES[rng.integers(len(VALUES))]
+    return content
+
+
+def flipped(data, rng):
+    """Bytes with one bit that is another."""
+    changed = bytearray(data)
+    changed[rng.integers(len(changed))] ^= 1 << int(rng.integers(8))
+    return bytes(changed)
+
+
+def tried(action, counts):
+    """Carry out; count how it ended. Whatever is no `ValueError` of one line fails the test."""
+    try:
+        value = action()
+    except ValueError as error:
+        said = str(error)
+    else:
+        counts["accepted"] += 1
+        return value
+    assert "\n" not in said
+    assert 10 < len(said) < 1000
+    counts["refused"] += 1
+    return None
+
+
+CASES = [pytest.param(1000, marks=pytest.mark.slow), 40]
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_a_shared_learner_whose_checksum_is_right(tmp_path, cases):
+    """What somebody sends may be well formed and mean nothing."""
+    folder, rng, counts = tmp_path / "learner", np.random.default_rng(cases), Counter()
+    shutil.copytree(SHIPPED / "regression2d", folder)
+    content = json.loads((folder / "config.json").read_text())
+    del content["sha256"]
+    x = np.zeros((3, 2), np.float32) + np.arange(3)[:, None]
+    for _ in range(cases):
+        change = altered(content, rng)
+        text = json.dumps({**change, "sha256": checksum(change)})
+        (folder / "config.json").write_text(text)
+        learner = tried(lambda: arml.load(folder), counts)
+        if learner is not None and rng.random() < 0.02:
+            assert np.shape(learner.adapt(x, x[:, 0]).x) == (3, 2)
+    print(f"{cases} altered learners: {dict(counts)}")
+    assert counts["refused"] > counts.total() / 3
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_a_shared_learner_with_a_bit_that_is_another(tmp_path, cases):
+    folder, rng, counts = tmp_path / "learner", np.random.default_rng(cases), Counter()
+    shutil.copytree(SHIPPED / "regression2d", folder)
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    for _ in range(cases):
+        path = files[rng.integers(len(files))]
+        whole = path.read_bytes()
+        path.write_bytes(flipped(whole, rng))
+        same = path.suffix == ".json" and _same_json(path, whole)
+        tried(lambda: arml.load(folder), counts if not same else Counter())
+        path.write_bytes(whole)
+    print(f"{cases} flipped bits: {dict(counts)}")
+    assert not counts["accepted"]
+
+
+def _same_json(path, whole):
+    """Whether a flip changed nothing that JSON means, such as a space."""
+    try:
+        return json.loads(path.read_bytes()) == json.loads(whole)
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("cases", [pytest.param(300, marks=pytest.mark.slow), 5])
+def test_a_checkpoint_with_a_bit_that_is_another(tmp_path, cases):
+    """It is refused, or the bit says nothing: what is loaded is what was saved."""
+    rng, counts = np.random.default_rng(cases), Counter()
+    state = {"a": rng.normal(size=(30, 30)).astype(np.float32), "b": np.arange(7)}
+    checkpoint.save(tmp_path / "checkpoints", 5, state)
+    files = sorted(p for p in tmp_path.rglob("*") if p.is_file() and p.stat().st_size)
+    for _ in range(cases):
+        path = files[rng.integers(len(files))]
+        whole = path.read_bytes()
+        path.write_bytes(flipped(whole, rng))
+        found = tried(lambda: checkpoint.restore(tmp_path / "checkpoints", 5, state), counts)
+        for name in state if found is not None else ():
+            np.testing.assert_array_equal(np.asarray(found[name]), state[name])
+        path.write_bytes(whole)
+    print(f"{cases} flipped bits of checkpoints: {dict(counts)}")
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_scores_and_metrics_with_a_bit_that_is_another(tmp_path, cases):
+    rng, counts = np.random.default_rng(cases), Counter()
+    scores, metrics = tmp_path / "scores.npz", tmp_path / "metrics.jsonl"
+    write_scores(scores, rng.normal(size=50), np.zeros(50, np.uint8), "these")
+    metrics.write_text("".join(f'{{"step": {i}, "loss": 0.5}}\n' for i in range(20)))
+    for path, read in ((scores, read_scores), (metrics, read_metrics)):
+        whole = path.read_bytes()
+        for _ in range(cases):
+            path.write_bytes(flipped(whole, rng))
+            tried(lambda path=path, read=read: read(path), counts)
+        path.write_bytes(whole)
+        if path == scores:
+            assert counts["accepted"] == 0
+    print(f"{2 * cases} flipped bits of scores and metrics: {dict(counts)}")
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_tables_of_any_bytes(tmp_path, cases):
+    """Every number that is read stands in the file as a decimal number."""
+    rng, counts, path = np.random.default_rng(cases), Counter(), tmp_path / "table.csv"
+    parts = (
+        "a", "b", "1", "-2.5", ",", ",", ",", "\n", "\n", "\r\n", '"', "1e3", "0_5", "nan", "1e999",
+        "\x00", "é", "٣", " ", "=1+1", ";", "\ufeff",
+    )  # fmt: skip
+    for _ in range(cases):
+        text = "a,b\n" + "".join(rng.choice(parts, rng.integers(1, 12)))
+        if rng.random() < 0.5:
+            cells = rng.choice(("1", "-2.5", "1e3", " 4", "nan", "0_5", '"7"'), (3, 2))
+            text = "b,a\n" + "\n\n".join(",".join(row) for row in cells)
+        data = text.encode() if rng.random() < 0.9 else rng.bytes(40)
+        path.write_bytes(data)
+        table = tried(lambda: read_table(path, target="a"), counts)
+        if table is not None:
+            assert not np.isnan(table.x).any()
+            assert table.x.shape == (len(table.lines), len(table.columns))
+            assert max(table.lines) <= 1 + text.count("\n") + text.count("\r")
+    print(f"{cases} tables: {dict(counts)}")
+
+
+def test_the_refusals_are_run_errors_where_files_are_ours(tmp_path):
+    with pytest.raises(RunError):
+        read_scores(Path(tmp_path / "none.npz"))
