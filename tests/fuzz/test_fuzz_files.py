@@ -14,7 +14,7 @@ import arml
 from arml.datasets.own import read_table
 from arml.predict.sharing import SHIPPED
 from arml.results.files import RunError, checksum, read_metrics
-from arml.results.folder import read_scores, write_scores
+from arml.results.scores import Scores, read_scores, write_scores
 from arml.training import checkpoint
 
 VALUES = (
@@ -141,7 +141,7 @@ def test_a_checkpoint_with_a_bit_that_is_another(tmp_path, cases):
 def test_scores_and_metrics_with_a_bit_that_is_another(tmp_path, cases):
     rng, counts = np.random.default_rng(cases), Counter()
     scores, metrics = tmp_path / "scores.npz", tmp_path / "metrics.jsonl"
-    write_scores(scores, rng.normal(size=50), np.zeros(50, np.uint8), "these")
+    write_scores(scores, Scores(rng.normal(size=50), np.zeros(50, np.uint8), "these"))
     metrics.write_text("".join(f'{{"step": {i}, "loss": 0.5}}\n' for i in range(20)))
     for path, read in ((scores, read_scores), (metrics, read_metrics)):
         whole = path.read_bytes()

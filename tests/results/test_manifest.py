@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from arml.results.files import RunError, append_metric
-from arml.results.folder import read_scores, write_scores
 from arml.results.manifest import MANIFEST, check_sealed, noted, seal, sealed, unseal
+from arml.results.scores import Scores, read_scores, write_scores
 
 
 @pytest.fixture
@@ -54,10 +54,10 @@ def test_a_file_that_grows_is_sealed_up_to_where_it_was(tmp_path):
 
 def test_scores_of_single_tasks_are_sealed(tmp_path):
     path = tmp_path / "scores.npz"
-    write_scores(path, np.ones(3), np.zeros(3), "tasks")
+    write_scores(path, Scores(np.ones(3), np.zeros(3, int), "tasks"))
     assert read_scores(path).tasks == "tasks"
     other = tmp_path / "other" / "scores.npz"
-    write_scores(other, np.zeros(3), np.zeros(3), "tasks")
+    write_scores(other, Scores(np.zeros(3), np.zeros(3, int), "tasks"))
     path.write_bytes(other.read_bytes())
     with pytest.raises(RunError, match="has changed"):
         read_scores(path)
