@@ -14,7 +14,6 @@ from jaxtyping import Array, Float
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import Conditioned, MetaLearner
-from arml.experiment import Portable
 from arml.nn.networks import Body
 from arml.nn.prototypes import SoftClusters
 from arml.nn.relational import Relational, Trace
@@ -37,6 +36,10 @@ def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
 
     changed: MetaLearner = jax.tree.map(change, learner, is_leaf=_is_changed)
     return changed
+
+
+def _is_changed(node: Any) -> bool:
+    return isinstance(node, Body | SoftClusters)
 
 
 def _is_changed(node: Any) -> bool:

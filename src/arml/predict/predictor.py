@@ -24,14 +24,7 @@ from arml.experiment import Portable, Run
 from arml.nn.relational import Trace
 from arml.predict.classes import for_classes, grouped_function
 from arml.predict.holder import Holder
-from arml.predict.inference import (
-    adapted_function,
-    by_chunks,
-    check_fit,
-    examples,
-    inductive,
-    traced,
-)
+from arml.predict.inference import adapted_function, by_chunks, check_fit, inductive, traced
 from arml.predict.inputs import (
     checked_inputs,
     checked_labels,
@@ -53,7 +46,7 @@ class FewShotLearner(Holder):
     """A meta-trained learner, ready for tasks of one's own."""
 
     def __init__(self, portable: Portable) -> None:
-        inside = inductive(portable.learner, examples(portable))
+        inside = inductive(portable.learner, portable.problem.support)
         self.portable = dataclasses.replace(portable, learner=inside)
 
     def adapt(self, x: Any, y: Any) -> "Predictor":
