@@ -42,17 +42,6 @@ def _is_changed(node: Any) -> bool:
     return isinstance(node, Body | SoftClusters)
 
 
-def _is_changed(node: Any) -> bool:
-    return isinstance(node, Body | SoftClusters)
-
-
-def examples(portable: Portable) -> int | None:
-    """The examples of a support set in meta-training; None where the tasks do not say."""
-    shots = getattr(portable.experiment.tasks, "shots", None)
-    several = portable.problem.outputs if portable.problem.kind == "classification" else 1
-    return shots * several if isinstance(shots, int) else None
-
-
 def check_fit(predicted: np.ndarray, y: np.ndarray) -> None:
     """Warn of a regression whose error on its own examples is `WORSE` times that of zero.
 
