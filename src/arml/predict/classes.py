@@ -29,7 +29,7 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent
 from arml.core.learner import MetaLearner
 from arml.experiment import Portable, build
-from arml.predict.inference import adapted_function, examples, inductive
+from arml.predict.inference import adapted_function, inductive
 from arml.training.checkpoint import is_array, named
 
 ROUNDS = 4
@@ -75,7 +75,7 @@ def widened(portable: Portable, ways: int) -> MetaLearner | None:
         return dataclasses.replace(node, rate=rate, steps=2 * node.steps)
 
     changed: MetaLearner = jax.tree.map(change, filled, is_leaf=_is_descent)
-    return inductive(changed, examples(portable))
+    return inductive(changed, portable.problem.support)
 
 
 def _is_descent(node: Any) -> bool:
