@@ -168,11 +168,8 @@ class ARMLOptions(ConditionedOptions):
     def check(self) -> None:
         """Refuse options that mean nothing."""
         super().check()
-        at_least(self, ("width", "window", "hidden"), 1)
-        at_least(self, ("clusters",), 1, most=1_000)
-        at_least(self, ("vertices",), 0, most=1_000)  # each has a link to every other
-        at_least(self, ("mu_1", "mu_2"), 0)
-        at_least(self, ("layers",), 0, most=100)
+        at_least(self, ("clusters", "width", "window", "hidden"), 1)
+        at_least(self, ("vertices", "layers", "mu_1", "mu_2"), 0, most=1_000)
         has_templates = self.gate == "templates"
         at_least(self, ("vertices" if has_templates else "layers",), 1)
         at_least(self, ("gamma_r", "gamma_o", "gamma_s"), 0, strict=True)
