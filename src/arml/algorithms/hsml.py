@@ -15,7 +15,9 @@ Differences
   inverted, zero at the class and one elsewhere.
 - Support sets of pictures and vectors come in order of class, in training and at test; which class
   is first is drawn for each task. The authors shuffle the samples. The recurrent code depends on
-  the order.
+  the order, the accuracy hardly: with features of the starter pictures (5-shot, one training of
+  2,000 steps, 1,000 validation tasks) shuffling moves the code by 0.8 times the mean distance
+  between two tasks, and the accuracy by 0.00 ± 0.01 points. That code varies little between tasks.
 - All support samples are read; the authors' 5-shot runs read the first ten.
 - Vectors to be classified, which the authors do not have, are embedded linearly, as their
   regression's pairs are.
