@@ -19,7 +19,8 @@ import numpy as np
 
 from arml.experiment.options import Experiment, fingerprint
 from arml.experiment.recipes import RECIPES, recipe
-from arml.experiment.running import _keys, fresh
+from arml.experiment.running import fresh
+from arml.training.options import training_key
 from arml.training.provenance import commit
 from arml.training.step import make_interval, make_step
 from common import HERE, machine, write
@@ -41,7 +42,7 @@ def trainer(experiment: Experiment) -> Callable[[int, int], tuple[int, str] | No
 
     def train(seed: int, steps: int) -> tuple[int, str] | None:
         one = replace(experiment, seed=seed)
-        state, key = fresh(one, tasks.problem).state, _keys(one)[1]
+        state, key = fresh(one, tasks.problem).state, training_key(seed)
         for done in range(0, steps, INTERVAL):
             state, records = interval(state, key)
             finite = np.asarray(records.finite)

@@ -67,7 +67,7 @@ def best(problem: Problem) -> ARMLOptions:
             clusters=4,
             gate="film",
             # FiLM does not bound the start that it makes. While the encoder learns, the odd task
-            # starts with a loss of 40,000 and a curvature of 20 / inner_rate: each inner step then
+            # starts with a loss of 40,000 and a curvature of 46 / inner_rate: each inner step then
             # raises the loss, and the fifth overflows. Once trained, 0.2% of tasks reach the bound.
             inner_bound=100.0,
         )

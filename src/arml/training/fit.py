@@ -120,7 +120,7 @@ def intervals(
             size = min(options.interval, options.steps - done)
             interval = _compiled(options.outer, length, batch, chunk, mesh, size, options.scan)
             state, records = interval((train, data), state)
-            _check_finite(records, done, train.families)
+            _check_finite(records, done, train.families, options.outer)
             done += size
             record: dict[str, Any] = {"loss": float(np.mean(records.loss))}
             every = options.validate_every
@@ -138,16 +138,19 @@ def intervals(
             yield Moment(done, options.steps, record, state)
 
 
-def _check_finite(records: Record, done: int, families: tuple[str, ...]) -> None:
+def _check_finite(
+    records: Record, done: int, families: tuple[str, ...], outer: OuterOptions
+) -> None:
     finite = np.asarray(records.finite)
     if finite.all():
         return
     first = int(np.argmin(finite))
     family = int(records.bad_family[first])
     on = f"on a task of the family {families[family]!r}" if family >= 0 else "in the gradient"
+    bound = "the method's option inner_bound=100.0" if outer.clip else "OuterOptions(clip=10.0)"
     raise NotFiniteError(
         f"the loss is not finite at step {done + first + 1}, {on}",
-        "lower the inner or the outer rate, or give OuterOptions(clip=10.0)",
+        f"lower the inner or the outer rate, or give {bound}",
     )
 
 
