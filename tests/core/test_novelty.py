@@ -2,13 +2,14 @@
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import arml
 from arml.algorithms import ALGORITHMS
 from arml.core.episodes import Problem
-from arml.core.novelty import LEVEL, Novelty, threshold
+from arml.core.novelty import LEVEL, Novelty, class_threshold, enough, threshold
 from arml.experiment import Portable
 from arml.nn.networks import MLPOptions
 from arml.predict.embedding import embeds, measured_novelty
@@ -36,13 +37,29 @@ def test_the_threshold_is_exceeded_by_few_even_when_it_is_set_on_few():
     assert threshold(np.arange(100.0)) == 95  # of 100, the 96th: (100 + 1) * .95
 
 
+def test_a_new_class_seldom_exceeds_a_threshold_of_few_classes():
+    """Examples of a class are alike: 40 of each of 20 classes are 20 draws, not 800."""
+    rng = np.random.default_rng(0)
+    alarms, naive = [], []
+    for _ in range(300):
+        of_class = rng.exponential(size=(21, 1)) + 0.1 * rng.exponential(size=(21, 40))
+        known, new = of_class[:20].ravel(), of_class[20]
+        at = class_threshold(known, np.repeat(np.arange(20), 40))
+        alarms.append(np.mean(new > at))
+        naive.append(np.mean(new > threshold(of_class[:4].ravel())))
+    assert np.mean(alarms) < 1 - LEVEL + 0.02
+    assert np.mean(naive) > 0.12  # of four classes, as if their examples were independent
+    assert enough(19)
+    assert not enough(18)
+
+
 @pytest.mark.parametrize(
     ("problem", "known"),
     [
         (REGRESSION, {"arml", "arml-official", "arml-paper", "hsml", "mumomaml"}),
         (
             VECTORS,
-            {"arml", "arml-official", "arml-paper", "hsml", "anil"}
+            {"arml", "arml-official", "arml-paper", "arml-templates", "hsml", "anil"}
             | {"protonet", "tapnet", "tadam", "versa"},
         ),
     ],
@@ -95,3 +112,29 @@ def test_a_learner_that_cannot_tell_says_so(few):
     predictor = arml.FewShotLearner(portable).adapt([[1.0, 1.0]], [1.0])
     with pytest.raises(ValueError, match="`arml export RUN"):
         predictor.support_novelty()
+
+
+class Classes(arml.TaskDistribution):
+    """Tasks among so many classes of vectors, each in its own place."""
+
+    families: tuple[str, ...] = eqx.field(static=True, default=("vectors",))
+    problem: Problem = eqx.field(static=True, default=VECTORS)
+    many: int = eqx.field(static=True, default=30)
+
+    def sample(self, key):
+        chosen = jax.random.permutation(key, self.many)[:3]
+        places = jax.random.normal(jax.random.key(7), (self.many, 5))
+        y = jnp.repeat(jnp.arange(3), 2)
+        noise = jax.random.normal(jax.random.fold_in(key, 1), (2, 6, 5))
+        support, query = (arml.Examples(places[chosen[y]] + 0.1 * noise[i], y) for i in (0, 1))
+        return arml.Task(support, query, jnp.zeros((), jnp.int32), chosen)
+
+
+def test_few_validation_classes_give_no_threshold():
+    options = ALGORITHMS["protonet"].options(VECTORS)
+    net = MLPOptions(hidden=(4,), init="he").build(VECTORS, key=jax.random.key(0))
+    learner = options.build(net, VECTORS, key=jax.random.key(1))
+    many, few = Classes(many=30), Classes(many=10)
+    novelty = measured_novelty(learner, many, many, tasks=60, chunk=20)
+    assert 0 < novelty.support <= novelty.query * 1.5
+    assert measured_novelty(learner, many, few, tasks=20, chunk=20) is None

@@ -47,7 +47,7 @@ def draw(folder: Path, classes: int, each: int = 4, size: int = 20) -> Path:
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     """A run on pictures, by ARML; its data is gone."""
-    data = draw(tmp_path_factory.mktemp("data") / "colours", 12)
+    data = draw(tmp_path_factory.mktemp("data") / "colours", 130)
     folder = tmp_path_factory.mktemp("runs") / "images"
     tasks = FoldersOptions(data=(str(data),), ways=2, shots=1, queries=2, size=16)
     problem = arml.Problem("classification", (16, 16, 3), 2, 1, 2)
@@ -66,7 +66,7 @@ def images(tmp_path_factory):
         patch.setenv("ARML_CACHE", str(tmp_path_factory.mktemp("cache")))
         run(experiment, folder)
         out = folder.with_name("shared")
-        assert main(["export", str(folder), "--out", str(out), "--tasks", "8"]) == 0
+        assert main(["export", str(folder), "--out", str(out), "--tasks", "60"]) == 0
     shutil.rmtree(data)
     return folder, out
 

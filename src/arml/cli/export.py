@@ -67,7 +67,8 @@ def _learner(run: Path, out: Path, tasks: int) -> None:
     if portable.novelty is None and tasks:
         say(
             console,
-            "novelty is not available: this method has no embedding that is the same for all tasks",
+            "novelty is not available: it needs a method with an embedding that is the same for "
+            "all tasks, and 19 validation classes or more",
         )
     say(console, f"written to {out}")
 

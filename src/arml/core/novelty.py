@@ -9,6 +9,8 @@ above 1 it is farther than nearly all new tasks of the families that the learner
     assumes nothing about their form.
 [2] Bates, Candes, Lei, Romano and Sesia, Testing for Outliers with Conformal p-values, Annals of
     Statistics 2023: a threshold from held-out data of the known kind keeps its false alarms few.
+[3] Lee, Barber and Willett, Distribution-free Inference with Hierarchical Data, JRSS B 2025: scores
+    of one class are alike, so a threshold counts classes and not scores.
 
 Differences: the mean over the k nearest instead of the k-th, and features are divided by their
 standard deviations instead of their norms, for the norm of a task's code says something.
@@ -17,7 +19,7 @@ standard deviations instead of their norms, for the norm of a task's code says s
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 NEAREST = 5
 """How many of the bank's vectors a distance is a mean over."""
@@ -58,3 +60,22 @@ def threshold(distances: Float[np.ndarray, " n"]) -> float:
     1 - `LEVEL` [2]."""
     rank = min(int(np.ceil((len(distances) + 1) * LEVEL)), len(distances)) - 1
     return float(np.sort(distances)[rank])
+
+
+def enough(classes: int) -> bool:
+    """Whether so many validation classes can give a threshold at `LEVEL`: 19 can."""
+    return classes / (classes + 1) >= LEVEL
+
+
+def class_threshold(distances: Float[np.ndarray, " n"], classes: Int[np.ndarray, " n"]) -> float:
+    """The distance that an example of a new class exceeds with probability of at most 1 - `LEVEL`.
+
+    Classes are drawn alike, and the examples of one class are: each class weighs the same, and the
+    new class weighs as much at infinity [3].
+    """
+    found, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    assert enough(len(found))
+    order = np.argsort(distances)
+    shares = np.cumsum(1 / counts[place[order]]) / (len(found) + 1)
+    at = min(int(np.searchsorted(shares, LEVEL - 1e-9)), len(order) - 1)
+    return float(distances[order[at]])
