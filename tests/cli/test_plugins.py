@@ -106,6 +106,10 @@ def test_lists_and_recipes_have_what_a_plugin_brings(capsys):
     assert {"waves/rescale", "waves/maml", "regression2d/rescale", "starter/rescale"} <= names
     assert "waves/protonet" not in names  # it compares classes
     assert "rescale" in {entry["name"] for entry in found["algorithms"]}
+    (one,) = [entry for entry in found["recipes"] if entry["name"] == "waves/maml"]
+    assert one["command"].endswith(f"--run runs/waves/maml --plugin {os.path.relpath(OWN)}")
+    assert "waves" in {entry["name"] for entry in found["settings"]}
+    assert "waves" not in {entry["name"] for entry in found["datasets"]}
     assert [entry["name"] for entry in found["networks"]] == ["mlp", "conv4", "residual"]
 
 

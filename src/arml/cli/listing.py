@@ -1,6 +1,7 @@
 """`arml list`: settings, methods, recipes and data sets, on one screen each."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,6 +15,7 @@ from tyro.conf import Positional
 
 from arml.cli.console import parse, print_json, say
 from arml.cli.errors import UsageError
+from arml.core.plugins import as_options
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
     from arml.experiment.settings import PROBLEMS
 
     scores = measured()
+    # Others' parts are found with their plug-ins only; their tasks are listed as settings.
+    plugins = "".join(f" {shlex.quote(word)}" for word in as_options())
     recipes = []
     for name, recipe in RECIPES.items():
         setting, _, method = name.partition("/")
@@ -68,7 +72,7 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
             "where": recipe.setting.description,
             "about": recipe.description.removeprefix(f"{recipe.setting.description}. "),
             "minutes": recipe.minutes,
-            "command": f"arml train {name}{_data(recipe.make())} --run runs/{name}",
+            "command": f"arml train {name}{_data(recipe.make())} --run runs/{name}{plugins}",
         }
         if recipe.expected is not None:
             about["expected"] = recipe.expected
@@ -84,7 +88,7 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
         "algorithms": _described({name: known.about for name, known in ALGORITHMS.items()}),
         "recipes": recipes,
         "datasets": [
-            *_described({name: kind.about for name, kind in TASKS.items()}),
+            *_described({name: k.about for name, k in TASKS.items() if k.source is None}),
             *(
                 {"name": entry["name"], "description": entry["about"], "here": entry["here"]}
                 for entry in entries()
