@@ -51,7 +51,7 @@ class AdaptOptions:
 
 def adapt_command(arguments: Sequence[str]) -> int:
     """Learn a task from your own few examples, and predict"""
-    options: AdaptOptions = parse(AdaptOptions, arguments, prog="arml adapt")
+    options = parse(AdaptOptions, arguments, prog="arml adapt")
     if not options.query and options.save is None:
         raise UsageError("expected --query FILES or --save FOLDER, got neither: give one or both")
     from arml.datasets.own import image_files, labelled_files, labelled_images, read_table
@@ -123,7 +123,7 @@ class PredictOptions:
 
 def predict_command(arguments: Sequence[str]) -> int:
     """Predict with a saved predictor"""
-    options: PredictOptions = parse(PredictOptions, arguments, prog="arml predict")
+    options = parse(PredictOptions, arguments, prog="arml predict")
     from arml.predict.predictor import load_predictor
 
     if not options.query:

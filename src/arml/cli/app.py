@@ -35,7 +35,7 @@ class AppOptions:
 
 def app_command(arguments: Sequence[str]) -> int:
     """Serve a page on this machine to try a learner"""
-    options: AppOptions = parse(AppOptions, arguments, prog="arml app")
+    options = parse(AppOptions, arguments, prog="arml app")
     if not 0 <= options.port < 2**16:
         raise UsageError(f"expected a port from 0 to 65535, got {options.port}: choose another")
     missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]

@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tyro
 from rich.console import Console
@@ -15,6 +15,8 @@ from rich.text import Text
 
 from arml.cli.errors import UsageError
 from arml.results.files import plain
+
+T = TypeVar("T")
 
 
 def say(console: Console, text: str) -> None:
@@ -27,7 +29,7 @@ def print_json(value: Any) -> None:
     print(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 
-def parse(kind: type, arguments: Sequence[str], *, prog: str) -> Any:
+def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
     """An instance of the dataclass `kind` from command-line arguments, as tyro reads them.
 
     **Raises** `UsageError` in one line, and `SystemExit(0)` after `--help`.

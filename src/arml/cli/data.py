@@ -53,7 +53,7 @@ class ListOptions:
 
 def list_action(arguments: Sequence[str]) -> int:
     """List the data sets"""
-    options: ListOptions = parse(ListOptions, arguments, prog="arml data list")
+    options = parse(ListOptions, arguments, prog="arml data list")
     found = entries()
     if options.json:
         print_json(found)
@@ -136,7 +136,7 @@ class PrepareOptions:
 
 def prepare_action(arguments: Sequence[str]) -> int:
     """Make a data set"""
-    options: PrepareOptions = parse(PrepareOptions, arguments, prog="arml data prepare")
+    options = parse(PrepareOptions, arguments, prog="arml data prepare")
     from arml.datasets.prepare import prepare
     from arml.datasets.store import counts, open_store
 
@@ -173,7 +173,7 @@ class VerifyOptions:
 
 def verify_action(arguments: Sequence[str]) -> int:
     """Compare every byte"""
-    options: VerifyOptions = parse(VerifyOptions, arguments, prog="arml data verify")
+    options = parse(VerifyOptions, arguments, prog="arml data verify")
     from arml.datasets.store import open_store, place, verify
 
     store = open_store(place(options.name))
@@ -197,7 +197,7 @@ class ShowOptions:
 
 def show_action(arguments: Sequence[str]) -> int:
     """Draw a contact sheet"""
-    options: ShowOptions = parse(ShowOptions, arguments, prog="arml data show")
+    options = parse(ShowOptions, arguments, prog="arml data show")
     from arml.datasets.sheet import write_sheet
     from arml.datasets.store import open_store, place
 

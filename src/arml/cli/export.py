@@ -39,7 +39,7 @@ class ExportOptions:
 
 def export_command(arguments: Sequence[str]) -> int:
     """Write a learner as a folder to share, or a predictor as an ONNX file"""
-    options: ExportOptions = parse(ExportOptions, arguments, prog="arml export")
+    options = parse(ExportOptions, arguments, prog="arml export")
     if options.out is None and options.onnx is None and options.html is None:
         raise UsageError(
             "expected --out FOLDER, --onnx FILE or --html FOLDER, got none: give one; see --help"

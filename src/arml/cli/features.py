@@ -45,7 +45,7 @@ class FeaturesOptions:
 
 def features_command(arguments: Sequence[str]) -> int:
     """Turn pictures into the vectors of a frozen ONNX model"""
-    options: FeaturesOptions = parse(FeaturesOptions, arguments, prog="arml features")
+    options = parse(FeaturesOptions, arguments, prog="arml features")
     if not options.sources:
         raise UsageError("expected one or more folders or zips of pictures, got none: name them")
     from arml.datasets.extractor import DEFAULT, IMAGENET, Extractor, Preparation

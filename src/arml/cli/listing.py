@@ -33,7 +33,7 @@ class ListOptions:
 
 def list_command(arguments: Sequence[str]) -> int:
     """List settings, methods and data sets, or the recipes of one"""
-    options: ListOptions = parse(ListOptions, arguments, prog="arml list")
+    options = parse(ListOptions, arguments, prog="arml list")
     found = catalogue()
     if options.what is not None:
         found = selected(found, options.what)

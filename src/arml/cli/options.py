@@ -42,7 +42,8 @@ def read(
             print(_others(experiment, fields))
 
     def once(experiment: Experiment) -> tuple[Any, Experiment]:
-        options = parse(_kind(experiment, fields, about), words, prog=prog)
+        kind: type[Any] = _kind(experiment, fields, about)
+        options = parse(kind, words, prog=prog)
         values = {f.name: getattr(options.experiment, f.name) for f in _fields(experiment)}
         return options, dataclasses.replace(experiment, **values)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -26,7 +26,7 @@ from arml.report.study import export
 from arml.report.study_page import write_study
 from arml.reproduce.costs import seconds
 from arml.reproduce.crew import Progress, carry_out_all
-from arml.reproduce.plan import Table, record, units
+from arml.reproduce.plan import Table, Unit, record, units
 from arml.reproduce.scales import SCALES, with_seeds
 from arml.reproduce.tables import table
 from arml.results.machine import cores
@@ -69,7 +69,7 @@ class ReproduceOptions:
 
 def reproduce_command(arguments: Sequence[str]) -> int:
     """Run the paper's tables; one page compares them with the paper"""
-    options: ReproduceOptions = parse(ReproduceOptions, arguments, prog="arml reproduce")
+    options = parse(ReproduceOptions, arguments, prog="arml reproduce")
     if options.workers < 0:
         raise UsageError(f"workers must be 0 or more, got {options.workers}: raise it")
     if options.seeds is not None and options.seeds < 1:
@@ -138,7 +138,7 @@ def _rows(tables: Sequence[Table], rows: tuple[str, ...]) -> list[Table]:
     return chosen
 
 
-def _check_stores(work: Sequence[dict[str, Any]]) -> None:
+def _check_stores(work: Sequence[Unit]) -> None:
     """Refuse before any work if a data set is missing."""
     stores = dict.fromkeys(u["experiment"]["tasks"].get("store") for u in work)
     missing = []
@@ -155,7 +155,7 @@ def _check_stores(work: Sequence[dict[str, Any]]) -> None:
         )
 
 
-def _note_features(console: Console, work: Sequence[dict[str, Any]]) -> None:
+def _note_features(console: Console, work: Sequence[Unit]) -> None:
     """Print before any work which rows need onnxruntime; the others can be run without it."""
     rows = [u["run"] for u in work if u["experiment"]["tasks"]["kind"] == "vectors"]
     if rows and find_spec("onnxruntime") is None and not starter_features_ready():
@@ -176,7 +176,7 @@ def _workers() -> int:
     return cores()
 
 
-def _list(console: Console, tables: Sequence[Table], work: Sequence[dict[str, Any]]) -> None:
+def _list(console: Console, tables: Sequence[Table], work: Sequence[Unit]) -> None:
     for one in tables:
         say(console, f"{one.name}: {one.title}")
         grid = Grid(box=None)

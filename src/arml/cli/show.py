@@ -41,7 +41,7 @@ class EvaluateOptions:
 
 def evaluate_command(arguments: Sequence[str]) -> int:
     """Score a run on new tasks, by family; compare two runs task by task"""
-    options: EvaluateOptions = parse(EvaluateOptions, arguments, prog="arml evaluate")
+    options = parse(EvaluateOptions, arguments, prog="arml evaluate")
     from arml.experiment.scoring import evaluate_run, keep, kept
     from arml.report.tables import terminal_table
     from arml.results.folder import write_json
@@ -131,7 +131,7 @@ class ExplainOptions:
 
 def explain_command(arguments: Sequence[str]) -> int:
     """Look inside a run of ARML, HSML, MUMOMAML or MT-Net"""
-    options: ExplainOptions = parse(ExplainOptions, arguments, prog="arml explain")
+    options = parse(ExplainOptions, arguments, prog="arml explain")
     from arml.explain import explain
 
     for path in explain(options.folder, options.out, tasks=options.tasks):
@@ -151,7 +151,7 @@ class ReportOptions:
 
 def report_command(arguments: Sequence[str]) -> int:
     """Write one self-contained page about runs"""
-    options: ReportOptions = parse(ReportOptions, arguments, prog="arml report")
+    options = parse(ReportOptions, arguments, prog="arml report")
     from arml.report.page import write_page
 
     write_page(options.folders, options.out)

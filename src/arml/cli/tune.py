@@ -19,7 +19,7 @@ from arml.core.plugins import as_options
 from arml.experiment import Experiment
 from arml.experiment.recipes import recipe
 from arml.results.folder import write_json
-from arml.tuning.search import dimension, usual
+from arml.tuning.search import Value, dimension, usual
 from arml.tuning.sweep import Sweep, Trial, tune
 
 SHOWN = 10
@@ -123,7 +123,7 @@ def _best(trial: Trial, sweep: Sweep, name: str) -> dict[str, Any]:
     }
 
 
-def _values(values: dict[str, Any]) -> str:
+def _values(values: dict[str, Value]) -> str:
     return "  ".join(
         f"{path}={value:.3g}" if isinstance(value, float) else f"{path}={value}"
         for path, value in values.items()

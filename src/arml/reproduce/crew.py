@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from arml.reproduce.plan import is_done
+from arml.reproduce.plan import Unit, is_done
 from arml.results.files import write_json
 from arml.results.worker import Message
 from arml.results.workers import Hire, carry_out, processes
@@ -16,7 +16,7 @@ from arml.results.workers import Hire, carry_out, processes
 class Progress:
     """How far a study is, for the overview: all of it may be read at any time."""
 
-    units: Sequence[dict[str, Any]]
+    units: Sequence[Unit]
     begun: float = field(default_factory=time.monotonic)
     already: int = 0
     """Units that were done before."""
@@ -41,7 +41,7 @@ class Progress:
 
 
 def carry_out_all(
-    units: Sequence[dict[str, Any]],
+    units: Sequence[Unit],
     out: Path,
     *,
     workers: int,

@@ -2,10 +2,10 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from arml.experiment import Experiment, to_json
 from arml.experiment.options import fingerprint
@@ -64,14 +64,30 @@ class Table:
         return range(row.seeds or self.seeds)
 
 
-def units(tables: Iterable[Table], out: Path | None = None) -> list[dict[str, Any]]:
-    """The work of the tables in their order; a run that is in several tables is done once.
+class Unit(TypedDict):
+    """One run of a study: plain JSON."""
 
-    A unit is plain JSON: `run`, `seed`, `folder` (within the study's), `experiment`, `options`
-    (its fingerprint), `tasks`, `scored`, `explain` (the number of tasks to explain, 0 for none)
-    and the expected `seconds` on one core.
-    """
-    found: dict[str, dict[str, Any]] = {}
+    format: int
+    run: str
+    seed: int
+    folder: str
+    """Within the study's folder."""
+    experiment: dict[str, Any]
+    options: str
+    """The fingerprint of the experiment."""
+    tasks: int
+    """Test tasks of a score."""
+    scored: list[str]
+    """Names of `variants.VARIANTS`."""
+    explain: int
+    """Tasks to explain; 0 for none."""
+    seconds: float
+    """Expected time on one core."""
+
+
+def units(tables: Iterable[Table], out: Path | None = None) -> list[Unit]:
+    """The work of the tables in their order; a run that is in several tables is done once."""
+    found: dict[str, Unit] = {}
     for table in tables:
         for row in table.rows:
             for seed in table.seeds_of(row):
@@ -105,7 +121,7 @@ def suffix(scored: str) -> str:
     return "" if scored == "as trained" else f"-{re.sub('[^a-z0-9]+', '-', scored)}"
 
 
-def is_scored(unit: Mapping[str, Any], scored: str, out: Path) -> bool:
+def is_scored(unit: Unit, scored: str, out: Path) -> bool:
     """Whether a unit's run is finished with these options and scored in that way."""
     folder, end = out / unit["folder"], suffix(scored)
     try:
@@ -120,7 +136,7 @@ def is_scored(unit: Mapping[str, Any], scored: str, out: Path) -> bool:
     return same and (folder / f"scores{end}.npz").is_file()
 
 
-def is_done(unit: Mapping[str, Any], out: Path) -> bool:
+def is_done(unit: Unit, out: Path) -> bool:
     """Whether a unit is finished."""
     if not all(is_scored(unit, scored, out) for scored in unit["scored"]):
         return False

@@ -4,15 +4,14 @@ Each part continues where it stopped, and a finished part is not repeated.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from arml.experiment import from_json, run
 from arml.experiment.folder import check_claim
 from arml.experiment.scoring import evaluate_run
 from arml.explain import explain
-from arml.reproduce.plan import is_done, is_scored, suffix
+from arml.reproduce.plan import Unit, is_done, is_scored, suffix
 from arml.reproduce.variants import VARIANTS
 from arml.results.folder import write_result, write_scores
 from arml.results.lock import alone
@@ -41,9 +40,7 @@ def work(job: Message, send: Send, stop: Callable[[], bool]) -> Message:
     return {"end": "done" if finished else "stopped"}
 
 
-def carry_out(
-    unit: Mapping[str, Any], out: Path, *, watch: Watch, stop: Callable[[], bool]
-) -> bool:
+def carry_out(unit: Unit, out: Path, *, watch: Watch, stop: Callable[[], bool]) -> bool:
     """Train, score and explain one unit within the study's folder `out`.
 
     `stop` is asked between two intervals of training and between two chunks of scoring.
@@ -84,7 +81,7 @@ class _Stopped(Exception):
     """Scoring was asked to end; it begins anew the next time."""
 
 
-def _score(unit: Mapping[str, Any], out: Path, watch: Watch, stop: Callable[[], bool]) -> None:
+def _score(unit: Unit, out: Path, watch: Watch, stop: Callable[[], bool]) -> None:
     folder = out / unit["folder"]
 
     def watched(done: int, total: int) -> None:

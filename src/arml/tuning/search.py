@@ -14,6 +14,11 @@ PARTS = ("algorithm", "outer", "network")
 other tasks cannot be compared."""
 
 
+Scalar = bool | int | float | str
+Value = Scalar | tuple[int, ...]
+"""A value of an option; the search proposes scalars."""
+
+
 @dataclass(frozen=True)
 class Dimension:
     """An option, `part.name`, and its values: from `low` to `high`, or one of `choices`."""
@@ -22,14 +27,14 @@ class Dimension:
     low: float = 0.0
     high: float = 0.0
     whole: bool = False
-    choices: tuple[Any, ...] = ()
+    choices: tuple[Scalar, ...] = ()
 
     @property
     def log(self) -> bool:
         """Whether the range is searched on a logarithmic scale: if it spans a factor of ten."""
         return 0 < self.low <= self.high / 10
 
-    def suggest(self, trial: Any) -> Any:
+    def suggest(self, trial: Any) -> Value:
         """A value that Optuna's `trial` proposes."""
         if self.choices:
             return trial.suggest_categorical(self.path, self.choices)
@@ -78,18 +83,23 @@ def dimension(text: str, experiment: Experiment) -> Dimension:
         found = Dimension(path, choices=tuple(_value(one, now, text) for one in values.split(",")))
         allowed = get_args(known[name]) or found.choices
         if not {*found.choices} <= {*allowed}:
-            raise ValueError(f"expected values of {', '.join(allowed)}, got {text!r}: change it")
+            raise ValueError(
+                f"expected values of {', '.join(map(str, allowed))}, got {text!r}: change it"
+            )
     else:
         ends = [_value(end, now, text) for end in (low, high)]
-        if isinstance(now, bool | str) or not -math.inf < ends[0] < ends[1] < math.inf:
-            raise ValueError(f"expected a range of numbers from low to high, got {text!r}")
-        found = Dimension(path, float(ends[0]), float(ends[1]), isinstance(now, int))
+        first, last = (float(end) if isinstance(end, int | float) else math.nan for end in ends)
+        if isinstance(now, bool) or not -math.inf < first < last < math.inf:
+            raise ValueError(
+                f"expected a range of numbers from low to high, got {text!r}: change it"
+            )
+        found = Dimension(path, first, last, isinstance(now, int))
     for one in found.choices or ends:
         chosen(experiment, {path: one}).check()
     return found
 
 
-def _value(text: str, like: Any, given: str) -> Any:
+def _value(text: str, like: Scalar, given: str) -> Scalar:
     """`text` as a value of the type of `like`."""
     try:
         if isinstance(like, bool):
@@ -101,7 +111,7 @@ def _value(text: str, like: Any, given: str) -> Any:
         ) from None
 
 
-def chosen(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
+def chosen(experiment: Experiment, values: Mapping[str, Value]) -> Experiment:
     """The experiment with these values of the options at these paths."""
     for path, value in values.items():
         part, _, name = path.partition(".")

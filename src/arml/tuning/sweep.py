@@ -23,7 +23,7 @@ from arml.results.folder import RunError, read_json, write_json
 from arml.results.lock import alone
 from arml.results.worker import Message
 from arml.results.workers import carry_out, processes
-from arml.tuning.search import Dimension, check_apart, chosen
+from arml.tuning.search import Dimension, Value, check_apart, chosen
 from arml.tuning.trial import End, attempt
 
 FORMAT = 1
@@ -46,7 +46,7 @@ class Sweep:
         self.experiment.check()
         check_apart(self.search)
 
-    def with_values(self, values: Mapping[str, Any]) -> Experiment:
+    def with_values(self, values: Mapping[str, Value]) -> Experiment:
         """The experiment of a trial."""
         return chosen(self.experiment, values)
 
@@ -66,7 +66,7 @@ class Trial:
 
     number: int
     folder: Path
-    values: dict[str, Any]
+    values: dict[str, Value]
     scores: dict[int, float] = field(default_factory=dict)
     """Validation score by step."""
     state: Literal["running", "complete", "pruned"] = "running"
