@@ -29,10 +29,10 @@ ALL = (
 """Every method that classifies."""
 FROZEN = "Frozen features, nearest class mean"
 BEYOND = ("llama", "platipus", "reptile", "versa", "first-order-maml", "anil")
-"""What the paper does not have in its table of 2-D regression."""
+"""Methods that are not in the paper's table of 2-D regression."""
 REPEATED = ("protonet", "maml", "mumomaml", "hsml", "arml-paper", "arml")
-"""Whose training on the starter pictures at 1 shot is repeated: the paper's main claim, and the
-simplest method that it does not speak of."""
+"""Methods whose training on the starter pictures at 1 shot is repeated: those of the paper's main
+claim, and the simplest method that the paper does not mention."""
 
 
 def method(place: str, algorithm: str, scale: Scale, **more: Any) -> Row:
