@@ -60,7 +60,7 @@ def test_a_new_class_seldom_exceeds_a_threshold_of_few_classes():
         (
             VECTORS,
             {"arml", "arml-official", "arml-paper", "arml-templates", "hsml", "anil"}
-            | {"protonet", "tapnet", "tadam", "versa"},
+            | {"protonet", "tapnet", "tadam", "versa", "arml-templates"},
         ),
     ],
     ids=["regression", "classification"],

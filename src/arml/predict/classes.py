@@ -28,7 +28,8 @@ from jaxtyping import Array, Float, Int
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent
 from arml.core.learner import MetaLearner
-from arml.experiment import Portable, build
+from arml.experiment import Portable
+from arml.experiment.building import initial
 from arml.predict.inference import adapted_function, inductive
 from arml.training.checkpoint import is_array, named
 
@@ -45,7 +46,7 @@ def widened(portable: Portable, ways: int) -> MetaLearner | None:
     """The learner with `ways` outputs; None if more than its head depends on their number."""
     problem = dataclasses.replace(portable.problem, outputs=ways)
     try:
-        blank = eqx.filter_eval_shape(build, portable.experiment, problem)
+        blank = eqx.filter_eval_shape(initial, portable.experiment, problem)
     except ValueError:  # a method may refuse so many classes
         return None
     trained, wanted = named(portable.learner), named(blank)
