@@ -262,7 +262,8 @@ def _structures(study: Study) -> list[Block]:
             if run.explain:
                 explained.setdefault(str(run.folder), run)
     blocks: list[Block] = []
-    for run in explained.values():
+    # What can be explored comes first.
+    for run in sorted(explained.values(), key=lambda run: not graph_like(run.explain or {})):
         assert run.explain is not None
         graph = graph_like(run.explain)
         # The explorer shows the graph; the tasks' means say more than one task of each family.
