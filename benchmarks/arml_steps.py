@@ -15,9 +15,8 @@ import jax.numpy as jnp
 
 from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Problem, TaskDistribution
-from arml.core.learner import MetaLearner
+from arml.core.learner import MetaLearner, parameters
 from arml.experiment.recipes import recipe
-from arml.experiment.scoring import parameters
 from arml.nn.networks import Conv4Options
 from arml.results.machine import cores
 from arml.tasks.functions import functions_2d

@@ -12,7 +12,7 @@ import pytest
 from arml.algorithms.reptile import Reptile, ReptileOptions, minibatches
 from arml.core.episodes import Examples, Task
 from arml.core.inner import GradientDescent
-from arml.experiment.scoring import parameters
+from arml.core.learner import parameters
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
 from arml.training.step import OuterOptions, make_step, start
