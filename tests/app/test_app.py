@@ -1,6 +1,7 @@
 """The page to try a learner: what it answers, what it refuses, and how it is used in a browser."""
 
 import base64
+import contextlib
 import http.client
 import json
 import os
@@ -347,3 +348,34 @@ def test_the_command_refuses_in_a_line(monkeypatch, tmp_path, capsys):
     monkeypatch.undo()
     assert main(["app", str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_half_open_connections_are_dropped_and_keep_nobody_out(site, monkeypatch):
+    monkeypatch.setattr(server, "PATIENCE", 0.5)
+    half = [socket.create_connection(("127.0.0.1", site.port)) for _ in range(100)]
+    for one in half:
+        one.sendall(b"GET / HTTP/1.1\r\n")
+    assert asked(site, f"/{site.token}/about")[0] == 200
+    for one in half:
+        one.settimeout(30)
+        with contextlib.suppress(ConnectionResetError):
+            assert one.recv(1) == b""
+        one.close()
+
+
+def test_a_number_of_four_hundred_digits_is_a_bad_request(site):
+    body = b'{"points": [[1, 1, ' + b"9" * 400 + b"]]}"
+    status, said = asked(site, f"/{site.token}/surface", body)
+    assert status == 400
+    assert "expected three numbers a point" in said["error"]
+
+
+def test_the_browser_is_not_given_the_token_as_an_argument(monkeypatch):
+    given = []
+    monkeypatch.setattr(command.webbrowser, "open", given.append)
+    command.open_page("http://127.0.0.1:1/secret/")
+    assert "secret" not in given[0]
+    path = Path(given[0].removeprefix("file://"))
+    assert "http://127.0.0.1:1/secret/" in path.read_text()
+    assert path.stat().st_mode & 0o077 == 0
+    path.unlink()

@@ -11,6 +11,7 @@ from archives import pack, picture, shade, tar, unpack
 from arml.cli import main
 from arml.datasets.catalogue import PLAIN
 from arml.datasets.layouts.authors import METHOD
+from arml.datasets.layouts.fungi import _names
 from arml.datasets.layouts.reading import Picture
 from arml.datasets.published import drawn, published, select, write_published
 from arml.datasets.splits import PARTS
@@ -297,3 +298,8 @@ def test_a_split_that_was_edited_is_refused(tmp_path):
     write_published(path, {"origin": "dtd", "method": "mine"})
     with pytest.raises(ValueError, match="a rule, or the parts"):
         published("", path)
+
+
+def test_species_of_one_name_stay_apart():
+    entries = [{"id": 3, "name": "a b"}, {"id": 1, "name": "a b "}, {"id": 2, "name": "c d"}]
+    assert _names(entries) == {1: "a b", 2: "c d", 3: "a b (3)"}

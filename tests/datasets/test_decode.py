@@ -61,3 +61,20 @@ def test_shrinking_averages_and_a_long_image_is_stretched():
     image = decode(png(stripes), size=10, where="x")
     assert image.shape == (10, 10, 3)
     assert np.all(image == 100)
+
+
+@pytest.mark.parametrize(("side", "said"), [(30_000, "more than 134217728 pixels"), (8, None)])
+def test_a_small_file_of_many_pixels_is_refused_by_its_header(side, said):
+    """One bit a pixel, run-length encoded: a kilobyte could unpack to gigabytes."""
+    whole = cv2.imencode(".bmp", np.zeros((8, 8, 3), np.uint8))[1].tobytes()
+    data = whole[:18] + side.to_bytes(4, "little") * 2 + whole[26:]
+    if said is None:
+        assert decode(data, size=4, where="x").shape == (4, 4, 3)
+    else:
+        with pytest.raises(ValueError, match=said):
+            decode(data, size=4, where="x")
+
+
+def test_what_has_no_size_that_can_be_read_is_refused():
+    with pytest.raises(ValueError, match="size cannot be read"):
+        decode(b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n-Y 90000 +X 90000\n", size=4, where="x")

@@ -8,6 +8,7 @@ Content-Security-Policy makes the browser hold it to.
 
 import asyncio
 import json
+import os
 import secrets
 import socket
 import sys
@@ -27,6 +28,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from arml.app import answers
 from arml.app.uploads import Limits
@@ -34,6 +36,8 @@ from arml.predict.predictor import FewShotLearner
 from arml.results.folder import RunError
 
 HOST = "127.0.0.1"
+PATIENCE = 5.0
+"""Seconds that a connection has for its first request."""
 HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": (
@@ -179,16 +183,39 @@ def application(served: Served, token: str) -> Starlette:
     )
 
 
+class Hurried(H11Protocol):
+    """A connection that must ask for something within `PATIENCE`: half-open ones, which need no
+    token, would otherwise keep others out for as long as they like."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(PATIENCE, self._drop)
+
+    def _drop(self) -> None:
+        cycle: Any = self.cycle  # None until something is asked
+        if cycle is None and not self.transport.is_closing():
+            self.transport.abort()
+
+
+class Ended(uvicorn.Server):
+    """A server that Ctrl-C ends at once: nothing is kept, so there is nothing to wait for."""
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        print("stopped", file=sys.stderr, flush=True)
+        os._exit(130)
+
+
 def server(served: Served, token: str) -> uvicorn.Server:
     """The page's server, not started."""
-    return uvicorn.Server(
+    return Ended(
         uvicorn.Config(
             application(served, token),
             log_level="warning",
             access_log=False,
             server_header=False,
             lifespan="off",  # there is none, and its end would be told as a failure
-            limit_concurrency=32,
+            http=Hurried,
+            limit_concurrency=256,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=3,
         )

@@ -3,7 +3,6 @@
 import base64
 import binascii
 import io
-import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -138,7 +137,8 @@ def read_points(
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # Compared, not converted: a whole number of 400 digits is no float.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def _list(content: Any, name: str) -> list[Any]:

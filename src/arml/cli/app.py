@@ -1,5 +1,7 @@
 """`arml app`: a page on this machine to try a learner."""
 
+import tempfile
+import threading
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,7 +53,7 @@ def app_command(arguments: Sequence[str]) -> int:
     def ready(address: str) -> None:
         say(console, f"the page is {address} (Ctrl-C stops it)")
         if options.open:
-            webbrowser.open(address)
+            open_page(address)
 
     try:
         serve(served(options.learner), port=options.port, ready=ready)
@@ -62,6 +64,18 @@ def app_command(arguments: Sequence[str]) -> int:
             f"expected a free port, got {options.port}: {error.strerror}; give another --port"
         ) from None
     return 0
+
+
+def open_page(address: str) -> None:
+    """Open the page in the browser, by a file that only this user can read: an argument of the
+    browser's own process could be read, with its token, by everybody on this machine."""
+    with tempfile.NamedTemporaryFile("w", suffix=".html", delete=False) as file:
+        file.write(f'<meta http-equiv="refresh" content="0; url={address}">')
+    path = Path(file.name)
+    later = threading.Timer(60, path.unlink, kwargs={"missing_ok": True})
+    later.daemon = True
+    later.start()
+    webbrowser.open(path.as_uri())
 
 
 def served(learner: Path | None) -> Any:

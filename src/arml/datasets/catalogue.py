@@ -73,7 +73,10 @@ def _list(name: str) -> Archive:
 
 
 _CUB = "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz"
-_FUNGI = "accept the terms at https://github.com/visipedia/fgvcx_fungi_comp and fetch it there"
+_FUNGI = (
+    "the address at https://github.com/visipedia/fgvcx_fungi_comp has refused downloads since "
+    "December 2024: use a copy that somebody fetched before, whose checksum is verified"
+)
 _ILSVRC = Archive(
     "ILSVRC2012_img_train.tar",
     147_897_477_120,

@@ -1,6 +1,8 @@
 """One image file to RGB bytes of a given size."""
 
+import io
 import struct
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 PIXEL_LIMIT = 2**27
-"""Pixels of one PNG or JPEG: a few kilobytes can unpack to gigabytes."""
+"""Pixels of one picture: a few kilobytes can unpack to gigabytes."""
 
 
 @contextmanager
@@ -96,7 +98,25 @@ def _problem(data: bytes) -> str | None:
         width, height = struct.unpack(">II", data[16:24])
         if width * height > PIXEL_LIMIT:
             return f"a PNG of {width} x {height} pixels, the limit is {PIXEL_LIMIT} in all"
+    elif not data.startswith(b"\xff\xd8"):
+        return _problem_of_others(data)
     return None
+
+
+def _problem_of_others(data: bytes) -> str | None:
+    """Pillow reads the size in the header of the other formats, and unpacks nothing."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of large pictures, which are refused here
+            with Image.open(io.BytesIO(data)) as picture:
+                pixels = picture.width * picture.height
+    except Image.DecompressionBombError:
+        pixels = PIXEL_LIMIT + 1
+    except Exception:  # of many kinds, for data that was damaged on purpose
+        return "data of which the size cannot be read"
+    return f"more than {PIXEL_LIMIT} pixels" if pixels > PIXEL_LIMIT else None
 
 
 def _jpeg_pixels(data: bytes) -> int:

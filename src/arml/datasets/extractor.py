@@ -74,7 +74,7 @@ class Extractor:
         self.dimension = self(np.zeros((1, self.size, self.size, 3), np.uint8)).shape[1]
         self.about: dict[str, Any] = {
             "model": path.name,
-            "sha256": hashlib.sha256(data).hexdigest(),
+            "sha256": _digest(path, data),
             **asdict(prepare),
             "size": self.size,
             "output": self._output,
@@ -143,7 +143,7 @@ def remade(about: Mapping[str, Any], model: Path | str | None = None) -> Extract
     options = {name: about[name] for name in ("output", "unit")}
     if about["mean"] is not None:
         options |= {"mean": tuple(about["mean"]), "std": tuple(about["std"])}
-    digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "none"
+    digest = _digest(path, path.read_bytes()) if path.is_file() else "none"
     if digest != about["sha256"]:
         got = f"a file with {digest[:12]}..." if model is not None else "no --model"
         raise ValueError(
@@ -162,6 +162,17 @@ def _check_channels(prepare: Preparation) -> None:
             )
     if min(prepare.std) <= 0:
         raise ValueError(f"expected --std above 0, got {prepare.std}: raise it")
+
+
+def _digest(path: Path, data: bytes) -> str:
+    """SHA-256 of a model, and of the weights that it keeps in other files beside itself: their
+    names stand in it as they are."""
+    digest = hashlib.sha256(data)
+    for other in sorted(path.parent.iterdir()):
+        if other != path and other.is_file() and other.name.encode() in data:
+            with other.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _session(path: Path, data: bytes) -> Any:

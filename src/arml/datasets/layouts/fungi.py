@@ -42,12 +42,22 @@ def read(paths: Sequence[Path], wanted: Sequence[str]) -> Classes:
     return ordered(classes)
 
 
+def _names(categories: Any) -> dict[Any, str]:
+    """The name of each category; where two have one name, the later has its number added, so that
+    all 1,394 stay apart."""
+    names: dict[Any, str] = {}
+    for entry in sorted(categories, key=lambda entry: entry["id"]):
+        name = str(entry["name"]).strip()
+        names[entry["id"]] = f"{name} ({entry['id']})" if name in names.values() else name
+    return names
+
+
 def _annotated(one: Survey, name: str) -> tuple[list[str], list[str]]:
     """The file and the species of each annotation."""
     try:
         content: dict[str, Any] = json.loads(one.text(name))
         files = {image["id"]: str(image["file_name"]) for image in content["images"]}
-        names = {entry["id"]: str(entry["name"]).strip() for entry in content["categories"]}
+        names = _names(content["categories"])
         pairs = [(a["image_id"], a["category_id"]) for a in content["annotations"]]
         return [files[i] for i, _ in pairs], [names[c] for _, c in pairs]
     except (ValueError, KeyError, TypeError) as error:
