@@ -115,7 +115,7 @@ def _problem_of_others(data: bytes) -> str | None:
     except Image.DecompressionBombError:
         pixels = PIXEL_LIMIT + 1
     except Exception:  # of many kinds, for data that was damaged on purpose
-        return "data of which the size cannot be read"
+        return "data that cannot be decoded: not even its size can be read"
     return f"more than {PIXEL_LIMIT} pixels" if pixels > PIXEL_LIMIT else None
 
 
