@@ -4,12 +4,12 @@
 arrays, its docstring, and its fields, properties and methods.
 """
 
-import ast
 import inspect
-import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import make_pages
 
 import arml
 
@@ -54,7 +54,7 @@ def entry(name: str) -> Iterator[str]:
 
 def members(cls: type) -> Iterator[str]:
     """The fields, properties and methods of a class, with their docstrings."""
-    known = field_docs(cls)
+    known = make_pages.docstrings(cls).items()
     if known:
         yield from ("", "| field | meaning |", "|---|---|")
         yield from (f"| `{name}` | {text.replace('|', chr(92) + '|')} |" for name, text in known)
@@ -112,17 +112,3 @@ def plain(annotation: str) -> str:
     key = r"Union\[Key\[[^\]]*\], UInt32\[[^\]]*\], UInt32\[[^\]]*\]\]"
     text = re.sub(r"<function .*?>", "...", re.sub(key, "PRNGKeyArray", annotation))
     return re.sub(r"\b(?:\w+\.)+(?=[A-Z_]\w)|\bnumpy\.(?=ndarray)|~", "", text)
-
-
-def field_docs(cls: type) -> list[tuple[str, str]]:
-    """The line under each field of a class and of its bases in the package."""
-    found: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        if not base.__module__.startswith("arml") or inspect.getdoc(base) is None:
-            continue
-        body = ast.parse(inspect.cleandoc("\n" + inspect.getsource(base))).body[0]
-        for field, text in itertools.pairwise(body.body):  # type: ignore[attr-defined]
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                name = field.target.id  # type: ignore[union-attr]
-                found[name] = " ".join(ast.literal_eval(text.value).split())
-    return list(found.items())

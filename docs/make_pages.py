@@ -27,9 +27,11 @@ def options_of(name: str) -> Any:
 
 
 def docstrings(cls: type) -> dict[str, str]:
-    """The line under each field of a dataclass and of its bases."""
+    """The line under each field of a class and of its bases in the package."""
     found: dict[str, str] = {}
-    for base in reversed(cls.__mro__[:-1]):
+    for base in reversed(cls.__mro__):
+        if not base.__module__.startswith("arml"):
+            continue
         body = ast.parse(inspect.getsource(base)).body[0].body  # type: ignore[attr-defined]
         for field, text in itertools.pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):

@@ -213,9 +213,11 @@ def carry_out(
                 if not stop() and index not in leaving and tries[index] < TRIES:
                     tries[index] += 1
                     start(index, in_hand[index])
+                elif stop() or index in leaving:
+                    # Its process ended because it was asked to: perhaps before it read the job.
+                    end(index, {"end": "stopped"})
                 else:
-                    ended = "stopped" if stop() or index in leaving else "failed"
-                    end(index, {"end": ended, "error": how})
+                    end(index, {"end": "failed", "error": how})
             elif "end" in message:
                 end(index, message)
             elif heard(index, in_hand[index], message):
