@@ -6,6 +6,8 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
   $(shell $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS ?= 2
+# A worker that dies ends the run: pytest-xdist would wait for ever for the one in its place.
+PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --max-worker-restart 0
 
 # As many steps as take about two minutes for ARML on 2 cores; MAML gets as many, in less time.
 DEMO_STEPS ?= 10000
@@ -64,11 +66,11 @@ test: .venv/.installed-test
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not slow"
+	$(PYTEST) -m "not slow"
 
 # What `make test` leaves out: the contract on regression and images, and other long ways to one end.
 test-all: test
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m slow
+	$(PYTEST) -m slow
 
 bench: .venv/.installed-benchmark
 	@for name in startup predict regression2d conv4 roofline methods table; do \

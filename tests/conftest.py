@@ -1,5 +1,6 @@
 """Every test runs with the package's shapes and types checked, and with strict promotion."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -28,6 +29,20 @@ pytest.register_assert_rewrite("contract", "contract_suite")
 # A silent int32 -> float32, or a float64 that spreads, is a bug. (Ranks may differ: a dense layer
 # adds its bias to a whole set of examples.)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# Linux lets a process have 65,530 memory maps. Each compiled program takes several, for as long as
+# JAX keeps the program. At the limit XLA's compiler ends the process by a segmentation fault.
+MAPS = 20_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_memory_maps():
+    """A file of tests that ends with many memory maps gives back the compiled programs."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
