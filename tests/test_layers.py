@@ -21,7 +21,7 @@ FLOORS = (
     {"training"},
     {"experiment"},
     {"predict", "explain", "tuning"},
-    {"reproduce"},
+    {"grow", "reproduce"},
     {"app"},
     {"cli"},
     {"__main__"},

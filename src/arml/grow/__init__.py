@@ -1,0 +1,1 @@
+"""A learner that grows: task families that arrive one after another, and what was known is kept."""

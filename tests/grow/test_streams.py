@@ -1,0 +1,105 @@
+"""Streams: shares of families, conditional draws, replay and a memory."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+import arml
+from arml.grow.streams import drifting, in_stages, kept, mixture, replay, with_replay
+from arml.tasks.functions import FAMILIES, functions_2d
+
+TASKS = functions_2d(noise=0.0)
+
+
+class Steps(arml.TaskDistribution):
+    """One family with another name, of the problem of the functions."""
+
+    problem = TASKS.problem
+    families = ("step",)
+
+    def sample(self, key):
+        x = jax.random.uniform(key, (20, 2))
+        y = jnp.ones((20, 1))
+        return arml.Task(arml.Examples(x[:10], y[:10]), arml.Examples(x[10:], y[10:]), jnp.array(0))
+
+
+def drawn(tasks, n=400):
+    return jax.jit(jax.vmap(tasks.sample))(jax.random.split(jax.random.key(3), n))
+
+
+def test_families_come_in_their_shares():
+    both = mixture(TASKS, Steps(), stage={"line": 0.5, "ripple": 0.2, "step": 0.3})
+    counts = np.bincount(np.asarray(drawn(both).family), minlength=7)
+    assert counts[[0, 2, 3, 4]].sum() == 0
+    assert chisquare(counts[[1, 5, 6]], 400 * np.array([0.5, 0.2, 0.3])).pvalue > 1e-3
+
+
+def test_a_task_is_of_the_family_that_it_names():
+    lines = drawn(mixture(TASKS).only("line"), 50)
+    assert set(np.asarray(lines.family).tolist()) == {FAMILIES.index("line")}
+    x, y = np.asarray(lines.support.x[..., 0], float), np.asarray(lines.support.y[..., 0], float)
+    for own_x, own_y in zip(x, y, strict=True):  # ten points on one line
+        assert np.abs(np.polyval(np.polyfit(own_x, own_y, 1), own_x) - own_y).max() < 1e-3
+    steps = drawn(mixture(TASKS, Steps()).only("step"), 5)
+    assert float(steps.support.y.min()) == 1.0
+
+
+def test_equal_shares_are_the_distribution_itself():
+    """The draws of one family, in the shares of the whole, have its moments."""
+    ours = np.log(np.square(np.asarray(drawn(mixture(TASKS), 2_000).support.y)).mean((1, 2)))
+    whole = np.log(np.square(np.asarray(drawn(TASKS, 2_000).support.y)).mean((1, 2)))
+    error = np.hypot(ours.std(), whole.std()) / np.sqrt(2_000)
+    assert abs(ours.mean() - whole.mean()) < 4 * error
+
+
+def test_identities_differ_exactly_if_the_tasks_do():
+    tasks = mixture(TASKS)
+    assert tasks.only("line").identity() == mixture(TASKS, stage={"line": 1.0}).identity()
+    assert tasks.only("line").identity() != tasks.only("cubic").identity()
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="sinusoid twice"):
+        mixture(TASKS, TASKS)
+    with pytest.raises(ValueError, match="one problem"):
+        mixture(Other(), TASKS)
+    with pytest.raises(ValueError, match="unknown family 'oak'"):
+        mixture(TASKS, stage={"oak": 1.0})
+    with pytest.raises(ValueError, match="sum to 1"):
+        mixture(TASKS, stage={"line": 0.7})
+
+
+class Other(Steps):
+    """Of another problem."""
+
+    problem = arml.Problem("regression", (2,), 1, 5, 5)
+
+
+def test_stages_and_drift():
+    assert in_stages(["a", "b", "a"]) == [{"a": 1.0}, {"b": 1.0}, {"a": 1.0}]
+    assert drifting(["a", "b"], between=1) == [{"a": 1.0}, {"a": 0.5, "b": 0.5}, {"b": 1.0}]
+    assert with_replay({"c": 1.0}, ["a", "b"], 0.5) == {"c": 0.5, "a": 0.25, "b": 0.25}
+    assert with_replay({"a": 1.0}, ["a"], 0.5) == {"a": 1.0}
+
+
+def test_a_memory_is_replayed_in_its_share():
+    stream = mixture(TASKS, Steps())
+    memory = kept(stream, 3, key=jax.random.key(0))
+    again = drawn(replay(stream.only("cubic"), memory, ["step", "line", "cubic"], 0.5), 400)
+    families = np.asarray(again.family)
+    counts = np.bincount(families, minlength=7)
+    assert chisquare(counts[[1, 3, 6]], 400 * np.array([0.25, 0.5, 0.25])).pvalue > 1e-3
+    own = {float(y) for y in np.asarray(memory.query.y[1, :, 0, 0])}
+    lines = np.asarray(again.query.y)[families == 1, 0, 0]
+    assert len(own) == 3
+    assert {float(y) for y in lines} == own
+    cubics = np.asarray(again.query.y)[families == 3, 0, 0]
+    assert len(np.unique(cubics)) == len(cubics)  # the family that arrives is drawn anew
+
+
+def test_without_known_families_nothing_is_replayed():
+    stream = mixture(TASKS).only("line")
+    memory = kept(stream, 2, key=jax.random.key(0))
+    assert set(np.asarray(drawn(replay(stream, memory, ["line"], 0.5)).family).tolist()) == {1}
