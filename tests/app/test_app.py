@@ -248,6 +248,8 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     page.wait_for_selector("#pictures-status >> text=Checked in")
     assert page.inner_text("#trust-said") == str(predictor.trust())
     assert page.locator("#odd li").count() == len(predictor.trust().odd)
+    cells = page.locator("#confusion td:not(:nth-child(2))").all_inner_texts()
+    assert [int(text or 0) for text in cells] == predictor.trust().confusion.ravel().tolist()
     with page.expect_download() as download:
         page.click("#save-csv")
     rows = download.value.path().read_text().splitlines()

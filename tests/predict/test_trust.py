@@ -9,6 +9,7 @@ import arml
 from arml.algorithms import ALGORITHMS
 from arml.experiment import Experiment, Portable, build
 from arml.nn.networks import MLPOptions
+from arml.predict.marks import wilson
 from arml.predict.trust import (
     FOLDS,
     Trust,
@@ -16,7 +17,6 @@ from arml.predict.trust import (
     folds,
     intervals,
     jackknife_plus,
-    wilson,
 )
 
 KINDS = np.array(["ash", "elm", "oak"])

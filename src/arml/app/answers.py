@@ -82,8 +82,9 @@ def _learned(
 
 
 def trusted(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, Any]:
-    """How well labelled pictures predict each other: what to say, and the `odd` ones, each with its
-    `place` in the order sent, the other `label` that is predicted, and the `share` of it.
+    """How well labelled pictures predict each other: what to say, the `classes` that could be
+    checked with their accuracy, the `confusion` matrix, and the `odd` ones, each with its `place`
+    in the order sent, the other `label` that is predicted, and the `share` of it.
 
     **Raises** `ValueError` in one line for what cannot be answered.
     """
@@ -97,7 +98,14 @@ def trusted(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, 
         }
         for place in trust.odd.tolist()
     ]
-    return {"said": str(trust), "odd": odd}
+    return {
+        "said": str(trust),
+        "classes": [
+            {"name": str(name), "accuracy": trust.by_class.get(name)} for name in trust.classes
+        ],
+        "confusion": trust.confusion.tolist(),
+        "odd": odd,
+    }
 
 
 def kept(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, Any]:

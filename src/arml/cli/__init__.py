@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "evaluate": (
         "arml.cli.show:evaluate_command",
-        "Score a run on new tasks, by family; compare two runs task by task",
+        "Score a run on new tasks, or a predictor on labelled queries",
     ),
     "adapt": (
         "arml.cli.adapt:adapt_command",
@@ -51,7 +51,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "arml.cli.show:explain_command",
         "Show what a run of ARML, HSML, MUMOMAML or MT-Net has learned",
     ),
-    "report": ("arml.cli.show:report_command", "Write one self-contained page about runs"),
+    "report": (
+        "arml.cli.show:report_command",
+        "Write one self-contained page about runs or predictors",
+    ),
     "reproduce": (
         "arml.cli.reproduce:reproduce_command",
         "Run the paper's tables, resumably; one page compares them with the paper",

@@ -15,6 +15,7 @@ from tyro.conf import Positional
 from arml.cli.console import parse, say
 from arml.cli.errors import UsageError
 from arml.cli.inputs import Eye, check_columns, eye_of, number, query_table
+from arml.cli.marking import marks_of
 from arml.results.files import write_text
 
 ENOUGH = 9
@@ -172,62 +173,77 @@ def _answer(
 ) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    rows = _rows(predictor, eye, query, target)
-    writer.writerows(rows)
+    names, batches = _queries(predictor, eye, query, target)
+    marked: list[str] = []
+    if predictor.classes is None:
+        writer.writerows(_numbers(predictor, names, batches))
+    else:
+        known = predictor.portable.novelty is not None
+        answers = [
+            (predictor.predict_proba(batch), predictor.novelty(batch) if known else None)
+            for batch in batches
+        ]
+        chances = np.concatenate([chance for chance, _ in answers])
+        novelty = [one for _, some in answers if some is not None for one in some]
+        writer.writerows(_labels(predictor, names, chances, novelty))
+        marked = marks_of(names, chances, predictor.classes) if eye is not None else []
     if out is None:
         sys.stdout.write(text.getvalue())
-        return
-    write_text(out, text.getvalue())
-    say(Console(stderr=True), f"written to {out}")
+    else:
+        write_text(out, text.getvalue())
+        say(Console(stderr=True), f"written to {out}")
+    for line in marked:
+        say(Console(stderr=True), line)
 
 
-def _rows(
+def _queries(
     predictor: Any,
     eye: Eye | None,
     query: Sequence[Path],
     target: str | None,
-) -> Iterator[list[Any]]:
+) -> tuple[Sequence[Any], Iterator[np.ndarray]]:
+    """The queries' names (files, or lines of the table), and their inputs in batches."""
     from arml.datasets.own import decoded, image_files
 
-    if eye is not None:
-        files = image_files(query)
-        batches = (eye.read(some) for some in decoded(files, size=eye.size))
-        names: Sequence[Any] = files
-        first = "file"
-    else:
+    if eye is None:
         x, lines = query_table(query, target, predictor.columns)
-        batches, names, first = (each for each in [x]), lines, "row"
-    if predictor.classes is None:
-        sure = len(predictor.x) >= ENOUGH
-        yield [first, "prediction", *(["low", "high"] if sure else [])]
+        return lines, iter([x])
+    files = image_files(query)
+    return files, (eye.read(some) for some in decoded(files, size=eye.size))
 
-        def numbers(batch: np.ndarray) -> np.ndarray:
-            answers = [predictor.predict(batch), *(predictor.interval(batch) if sure else ())]
-            return np.stack(answers, axis=-1)
 
-        for name, values in zip(names, _each(numbers(b) for b in batches), strict=True):
-            yield [name, *(f"{number:.6g}" for number in np.ravel(values))]
-        return
+def _numbers(
+    predictor: Any, names: Sequence[Any], batches: Iterator[np.ndarray]
+) -> Iterator[list[Any]]:
+    """The header and the rows of a regression's answers."""
+    sure = len(predictor.x) >= ENOUGH
+    yield ["row", "prediction", *(["low", "high"] if sure else [])]
+
+    def numbers(batch: np.ndarray) -> np.ndarray:
+        answers = [predictor.predict(batch), *(predictor.interval(batch) if sure else ())]
+        return np.stack(answers, axis=-1)
+
+    for name, values in zip(names, _each(numbers(b) for b in batches), strict=True):
+        yield [name, *(f"{number:.6g}" for number in np.ravel(values))]
+
+
+def _labels(
+    predictor: Any, names: Sequence[Any], chances: np.ndarray, novelty: Sequence[float]
+) -> Iterator[list[Any]]:
+    """The header and the rows of a classification's answers; there may be no `novelty`."""
     reading = predictor.reading()
     read = None if reading is None else [vertices(row) for row in reading]
     # A row of the reading is a class only if the prototypes are the classes.
     by_class = read is not None and len(read) == len(predictor.classes)
-    known = predictor.portable.novelty is not None
-    more = [*(["vertices"] if read else []), *(["novelty"] if known else [])]
-    yield [first, "label", "probability", *more]
-
-    def answered(batch: np.ndarray) -> Iterator[tuple[np.ndarray, float | None]]:
-        novelty = predictor.novelty(batch) if known else [None] * len(batch)
-        yield from zip(predictor.predict_proba(batch), novelty, strict=True)
-
-    answers = (answer for batch in batches for answer in answered(batch))
-    for name, (chance, novelty) in zip(names, answers, strict=True):
+    more = [*(["vertices"] if read else []), *(["novelty"] if novelty else [])]
+    yield ["row" if isinstance(names[0], int) else "file", "label", "probability", *more]
+    for i, (name, chance) in enumerate(zip(names, chances, strict=True)):
         best = int(np.argmax(chance))
         row = [name, predictor.classes[best], f"{chance[best]:.4f}"]
         if read is not None and reading is not None:
             row.append(read[best] if by_class else vertices(reading.mean(axis=0)))
-        if novelty is not None:
-            row.append(f"{novelty:.2f}")
+        if novelty:
+            row.append(f"{novelty[i]:.2f}")
         yield row
 
 

@@ -47,10 +47,12 @@ def check_columns(path: Path, x: np.ndarray) -> None:
         raise ValueError(f"{path}: expected inputs that differ, got {len(x)} equal rows")
 
 
-def _in_order(
-    x: np.ndarray, found: Sequence[str], columns: Sequence[str], path: Path
+def in_order(
+    x: np.ndarray, found: Sequence[str], columns: Sequence[str] | None, path: Path
 ) -> np.ndarray:
-    """The columns of a query table in the order of the support table."""
+    """The columns of a query table in the order of the support table's, if that is known."""
+    if columns is None:
+        return x
     if sorted(found) != sorted(columns):
         raise ValueError(
             f"{path}: expected the columns of the support table, {', '.join(columns)}, got "
@@ -68,6 +70,4 @@ def query_table(
     if len(query) != 1:
         raise UsageError(f"expected one CSV file as the query, got {len(query)} files: give one")
     table = read_table(query[0], target=target)
-    if columns is None:
-        return table.x, table.lines
-    return _in_order(table.x, table.columns, columns, query[0]), table.lines
+    return in_order(table.x, table.columns, columns, query[0]), table.lines

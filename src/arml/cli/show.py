@@ -11,12 +11,14 @@ from rich.text import Text
 from tyro.conf import Positional
 
 from arml.cli.console import parse, print_json, say
+from arml.cli.errors import UsageError
 from arml.cli.progress import scoring
 
 
 @dataclass(frozen=True)
 class EvaluateOptions:
     """Score a run on new tasks: one score per task, its mean with the 95% interval, by family.
+    Score a saved predictor on labelled queries: the classes, the confusions, the worst mistakes.
 
     The scores on test tasks with the training's inner steps are also written to DIR/result.json,
     and those of single tasks to DIR/scores.npz, unless --against or --out is given. --against reads
@@ -24,7 +26,14 @@ class EvaluateOptions:
     """
 
     folder: Positional[Path]
-    """Folder of the run."""
+    """Folder of the run, or of the predictor."""
+    query: Path | None = None
+    """For a predictor: labelled queries, a folder or zip with one folder for each class, or a CSV
+    file."""
+    target: str | None = None
+    """For a predictor of tables: the column with the answers; as in `arml adapt` if not given."""
+    model: Path | None = None
+    """For a predictor of features: the ONNX model, if it is not the default."""
     tasks: int = 1000
     """Tasks to score; they are the same for every run."""
     split: Literal["test", "validation"] = "test"
@@ -36,12 +45,14 @@ class EvaluateOptions:
     json: bool = False
     """Print JSON."""
     out: Path | None = None
-    """Write the result to this file, and not to the run's folder."""
+    """Write the result to this file, and not to the folder."""
 
 
 def evaluate_command(arguments: Sequence[str]) -> int:
-    """Score a run on new tasks, by family; compare two runs task by task"""
+    """Score a run on new tasks, or a predictor on labelled queries"""
     options = parse(EvaluateOptions, arguments, prog="arml evaluate")
+    if options.query is not None or (options.folder / "support.safetensors").is_file():
+        return _predictor(options)
     from arml.experiment.scoring import evaluate_run, keep, kept
     from arml.report.tables import terminal_table
     from arml.results.folder import write_json
@@ -83,6 +94,24 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     if out is not None:
         say(console, f"written to {out}")
     return 0
+
+
+def _predictor(options: EvaluateOptions) -> int:
+    if options.query is None:
+        raise UsageError(
+            "expected --query with labelled queries for a predictor, got none: name a folder or "
+            "zip with one folder for each class, or a CSV file"
+        )
+    from arml.cli.marking import evaluate_predictor
+
+    return evaluate_predictor(
+        options.folder,
+        options.query,
+        target=options.target,
+        model=options.model,
+        out=options.out,
+        json=options.json,
+    )
 
 
 def _rows(scored: Sequence[Any]) -> list[Any]:
@@ -141,16 +170,16 @@ def explain_command(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Write one self-contained HTML page: scores, learning curves, figures."""
+    """Write one self-contained HTML page: scores, learning curves, figures, mistakes."""
 
     folders: Positional[tuple[Path, ...]]
-    """Folders of runs, each evaluated."""
+    """Folders of runs or of predictors, each evaluated."""
     out: Path
     """The page."""
 
 
 def report_command(arguments: Sequence[str]) -> int:
-    """Write one self-contained page about runs"""
+    """Write one self-contained page about runs or predictors"""
     options = parse(ReportOptions, arguments, prog="arml report")
     from arml.report.page import write_page
 

@@ -33,6 +33,7 @@ from arml.predict.inputs import (
     joined_inputs,
     joined_labels,
 )
+from arml.predict.marks import Marks, places_of
 from arml.predict.notebook import as_html
 from arml.predict.novelty import query_novelty, support_novelty
 from arml.predict.onnx.whole import write_learner_file
@@ -172,6 +173,16 @@ class Predictor(Holder):
         logits /= self.portable.temperature
         chances = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
         return chances / chances.sum(axis=1, keepdims=True)
+
+    def evaluate(self, x: Any, y: Any) -> Marks:
+        """How inputs are predicted whose labels `y` are known: the accuracy of each class, the
+        confusion matrix, the worst mistakes.
+
+        **Raises** `ValueError` as `predict_proba`, and for a label that is not among `classes`.
+        """
+        chances = self.predict_proba(x)
+        assert self.classes is not None
+        return Marks(self.classes, places_of(y, self.classes), chances)
 
     def trust(self) -> Trust:
         """How well each example is predicted from the others, and which look mislabelled. It adapts

@@ -2,18 +2,17 @@
 
 Each example is predicted by the same learner after it adapted to the other examples
 (leave-one-out; with more than `SINGLES` examples to check, ten folds). Classification gives an
-accuracy with Wilson's interval [1], a confusion matrix, and the examples whose label the others
-contradict most, which are the likeliest to be mislabelled or odd [2]. The nearest class mean of the
+accuracy with its interval, a confusion matrix, and the examples whose label the others
+contradict most, which are the likeliest to be mislabelled or odd [1]. The nearest class mean of the
 inputs themselves is checked in the same way: a learner that is no better than it is of no use here.
-Regression gives an error, and intervals by jackknife+ [3].
+Regression gives an error, and intervals by jackknife+ [2].
 
 A class with one example cannot be checked: without it the class is unknown. The check uses one
 example (or a tenth of them) less than the predictor has, so it is slightly pessimistic.
 
-[1] Wilson, Probable Inference, the Law of Succession, and Statistical Inference, JASA 1927.
-[2] Northcutt, Jiang and Chuang, Confident Learning: Estimating Uncertainty in Dataset Labels,
+[1] Northcutt, Jiang and Chuang, Confident Learning: Estimating Uncertainty in Dataset Labels,
     JAIR 2021. Difference: examples are ranked by the probability of their own label alone.
-[3] Barber, Candes, Ramdas and Tibshirani, Predictive Inference with the Jackknife+, Annals of
+[2] Barber, Candes, Ramdas and Tibshirani, Predictive Inference with the Jackknife+, Annals of
     Statistics 2021.
 """
 
@@ -25,20 +24,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from arml.predict.marks import Marks
+
 SINGLES = 30
 """Up to so many examples are left out one by one."""
 FOLDS = 10
 """Parts of which each is left out, where there are more examples."""
-Z = 1.959964
-"""Standard deviations that 95% of a normal distribution lie within."""
-
-
-def wilson(right: int, n: int) -> tuple[float, float]:
-    """The 95% interval of a share of which `right` of `n` were counted [1]."""
-    share, spread = right / n, Z**2 / n
-    middle = (share + spread / 2) / (1 + spread)
-    half = Z / (1 + spread) * math.sqrt(share * (1 - share) / n + spread / (4 * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,37 +48,34 @@ class Trust:
     """Accuracy of the nearest class mean of the inputs themselves."""
 
     @property
+    def marks(self) -> Marks:
+        """The predictions beside the labels, of the examples that were left out."""
+        return Marks(self.classes, self.labels, self.probabilities)
+
+    @property
     def right(self) -> np.ndarray:
         """Whether each was predicted as it is labelled `[m]`."""
-        correct: np.ndarray = self.probabilities.argmax(axis=1) == self.labels
-        return correct
+        return self.marks.right
 
     @property
     def accuracy(self) -> float:
         """The share that was predicted as it is labelled; NaN if none could be checked."""
-        return float(np.mean(self.right)) if len(self.labels) else math.nan
+        return self.marks.accuracy
 
     @property
     def interval(self) -> tuple[float, float]:
         """The 95% interval of the accuracy."""
-        n = len(self.labels)
-        return wilson(int(np.sum(self.right)), n) if n else (0.0, 1.0)
+        return self.marks.interval
 
     @property
     def confusion(self) -> Int[np.ndarray, "classes classes"]:
         """How many of each class (row) were predicted as each class (column)."""
-        counts = np.zeros((len(self.classes), len(self.classes)), int)
-        np.add.at(counts, (self.labels, self.probabilities.argmax(axis=1)), 1)
-        return counts
+        return self.marks.confusion
 
     @property
     def by_class(self) -> dict[Any, float]:
         """The accuracy of each class that could be checked."""
-        counts = self.confusion
-        totals = counts.sum(axis=1)
-        return {
-            label: counts[k, k] / totals[k] for k, label in enumerate(self.classes) if totals[k]
-        }
+        return self.marks.by_class
 
     @property
     def odd(self) -> Int[np.ndarray, " wrong"]:
@@ -100,15 +88,9 @@ class Trust:
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values; `odd` holds places in the support set."""
-        low, high = self.interval
         return {
-            "n": len(self.labels),
-            "accuracy": None if math.isnan(self.accuracy) else self.accuracy,
-            "low": low,
-            "high": high,
+            **self.marks.as_json(),
             "simple": None if math.isnan(self.simple) else self.simple,
-            "by_class": {str(label): share for label, share in self.by_class.items()},
-            "confusion": self.confusion.tolist(),
             "odd": self.odd.tolist(),
         }
 
@@ -222,7 +204,7 @@ def intervals(
 def jackknife_plus(
     left_out: Float[np.ndarray, "n queries"], residuals: Float[np.ndarray, " n"], level: float
 ) -> tuple[Float[np.ndarray, " queries"], Float[np.ndarray, " queries"]]:
-    """The ends of each query's interval [3].
+    """The ends of each query's interval [2].
 
     At least 2 `level` - 1 of new targets lie within, and about `level` of them, if examples and
     queries are drawn alike.

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from arml.report import marks
 from arml.report.explained import captioned, graph_like, strongest
 from arml.report.figures import learning_curves
 from arml.report.render import (
@@ -13,6 +15,7 @@ from arml.report.render import (
     Section,
     details,
     figure,
+    gallery,
     heading,
     html,
     items,
@@ -23,11 +26,16 @@ from arml.report.render import table as table_block
 from arml.report.rows import Row, make_rows, sections, told_apart
 from arml.report.tables import calibrates, duration, floors, interval, labels, number, table_of
 from arml.results.folder import Result, Run, RunError, load_run, recipe_of, write_text
+from arml.results.marks import read_marks
 
 LEAD = (
     "Each run learned how to learn from many small tasks. It was then given new tasks, adapted to "
     "each from a few labelled examples (the support set), and scored on that task's other examples "
     "(the query set)."
+)
+PREDICTORS = (
+    "A predictor learned its classes from a few labelled examples. It was then given labelled "
+    "queries, which it had not seen."
 )
 NOTES = (
     "Every method is scored on the same test tasks, drawn from one fixed key. A task gives one "
@@ -130,14 +138,43 @@ def _details(run: Run, result: Result) -> Block:
     return details(_name(run), [{"macro": "facts", "pairs": facts}, pre(config)])
 
 
-def write_page(runs: Sequence[Path], out: Path) -> None:
-    """Write the report of run folders as one self-contained HTML file, atomically.
+def _predictor(folder: Path, place: int) -> Section:
+    """The part of the report about one predictor."""
+    marked = read_marks(folder)
+    blocks: list[Block] = [text(marks.summary(marked), "lead"), table_block(marks.by_class(marked))]
+    blocks.append(table_block(marks.confusion(marked)))
+    if marked.mistakes:
+        cards = [
+            {
+                "data": one.picture,
+                "text": f"{one.name}: labelled {one.label} ({one.own:.0%}), predicted as "
+                f"{one.predicted} ({one.probability:.0%})",
+            }
+            for one in marked.mistakes
+        ]
+        blocks += [heading("The worst mistakes, the surest first"), gallery(cards)]
+    return Section(f"predictor-{place}", f"Predictor {folder.name}", blocks, folder.name)
 
-    **Raises:** `RunError` for a folder that is no run or has not been evaluated, a damaged file,
+
+def write_page(folders: Sequence[Path], out: Path) -> None:
+    """Write the report of the folders of runs and of predictors as one self-contained HTML file,
+    atomically.
+
+    **Raises:** `RunError` for a folder that is neither or has not been evaluated, a damaged file,
     two runs of one recipe and seed, or if `out` cannot be written.
     """
-    if not runs:
+    if not folders:
         raise RunError("expected one or more run folders, got none; name them before --out")
+    predictors = [folder for folder in folders if (folder / "support.safetensors").is_file()]
+    runs = [folder for folder in folders if folder not in predictors]
+    marked = [_predictor(one, i) for i, one in enumerate(predictors)]
+    report = _runs_report(runs) if runs else Report("Few-shot predictions", [], [])
+    lead = [PREDICTORS] if marked else []
+    whole = replace(report, lead=lead + report.lead, sections=marked + report.sections)
+    write_text(out, html(whole))
+
+
+def _runs_report(runs: Sequence[Path]) -> Report:
     loaded = told_apart([load_run(folder) for folder in runs])
     scored: list[tuple[Run, Result]] = []
     for run in loaded:
@@ -156,7 +193,7 @@ def write_page(runs: Sequence[Path], out: Path) -> None:
     graph = Section(
         "graph", "What the meta-knowledge graph learned", [text(GRAPH_NOTE), *inside], "Graph"
     )
-    report = Report(
+    return Report(
         "Few-shot meta-learning",
         [f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}.", LEAD],
         [
@@ -167,4 +204,3 @@ def write_page(runs: Sequence[Path], out: Path) -> None:
             Section("runs", "Runs", [_details(run, result) for run, result in scored]),
         ],
     )
-    write_text(out, html(report))

@@ -133,9 +133,21 @@ function asFile(text, name) {
 function showTrust(trust, files) {
   document.getElementById("trust").hidden = false;
   document.getElementById("trust-said").textContent = trust.said;
+  document.getElementById("confusion").replaceChildren(confusion(trust));
   document.getElementById("odd").replaceChildren(...trust.odd.map(({ place, label, share }) => make("li", {},
     make("img", { src: URL.createObjectURL(files[place].file), className: "seen", alt: files[place].file.name }),
     ` ${files[place].file.name}: labelled ${files[place].name}, the other pictures say ${label} (${percent(share)})`)));
+}
+
+/** How many pictures of each class (row) were predicted as each class (column), and the accuracy of each. */
+function confusion({ classes, confusion }) {
+  const cell = (text, className = "") => make("td", { className }, String(text));
+  const heading = (text, scope) => make("th", { scope }, text);
+  const rows = classes.map(({ name, accuracy }, i) => make("tr", {}, heading(name, "row"),
+    cell(accuracy === null ? "–" : percent(accuracy)),
+    ...confusion[i].map((count, j) => cell(count || "", count ? (i === j ? "right" : "wrong") : ""))));
+  const columns = ["labelled", "accuracy", ...classes.map(({ name }) => `as ${name}`)];
+  return make("table", {}, make("thead", {}, make("tr", {}, ...columns.map((name) => heading(name, "col")))), make("tbody", {}, ...rows));
 }
 
 function show(answer, files) {

@@ -1,0 +1,170 @@
+"""How labelled queries were predicted, in the terminal: `arml evaluate` of a predictor."""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from arml.cli.console import print_json, say
+from arml.cli.errors import UsageError
+from arml.cli.inputs import eye_of, in_order, number
+from arml.report.table import Table
+
+PICTURES = 24
+"""Mistakes that are kept with their pictures."""
+ROWS = 20
+"""Rows of a table that are printed; the file has all."""
+THUMBNAIL = 96
+"""Pixels a side of a kept picture, at most."""
+
+
+def marks_of(files: Sequence[Path], chances: np.ndarray, classes: np.ndarray) -> list[str]:
+    """What to say of queries that lie in folders named as the classes; nothing of others."""
+    labels = [Path(file).parent.name for file in files]
+    if not {*labels} <= {str(label) for label in classes}:
+        return []
+    from arml.predict.marks import Marks, places_of
+
+    first, *rest = Marks(classes, places_of(labels, classes), chances).lines([*map(str, files)])
+    return [f"the queries' folders are named as the classes: {first}", *rest]
+
+
+def evaluate_predictor(
+    folder: Path,
+    query: Path,
+    *,
+    target: str | None,
+    model: Path | None,
+    out: Path | None,
+    json: bool,
+) -> int:
+    """Score a saved predictor on labelled queries, and keep what `arml report` shows."""
+    from arml.predict.predictor import load_predictor
+    from arml.results.files import read_json, write_json
+    from arml.results.marks import KEPT, WHAT
+
+    predictor = load_predictor(folder)
+    if query.suffix.lower() == ".csv":
+        found = _table(predictor, query, target)
+    else:
+        found = _pictures(predictor, query, model)
+    made = read_json(folder / "config.json")["sha256"]
+    content = {"what": WHAT, "predictor": made, "query": query.name, **found}
+    out = out or folder / KEPT
+    write_json(out, content)
+    if json:
+        print_json(content)
+        return 0
+    console = Console()
+    _show(console, content)
+    say(console, f"written to {out}")
+    if out == folder / KEPT and predictor.classes is not None:
+        say(console, f"next: arml report {folder} --out report.html")
+    return 0
+
+
+def _pictures(predictor: Any, query: Path, model: Path | None) -> dict[str, Any]:
+    """The marks of labelled pictures, and the worst mistakes with their pictures."""
+    from arml.datasets.own import labelled_files, labelled_images
+
+    eye = eye_of(predictor, model)
+    if eye is None:
+        raise UsageError(f"expected a CSV file for a predictor of tables, got {query}: name one")
+    pixels, labels = labelled_images(query, size=eye.size)
+    return _marks(predictor, eye.read(pixels), labels, labelled_files(query), pixels)
+
+
+def _table(predictor: Any, query: Path, target: str | None) -> dict[str, Any]:
+    """The marks of the rows of a table, or the error of a regression."""
+    from arml.datasets.own import read_table
+
+    target = target or predictor.target
+    table = read_table(query, target=target)
+    if table.target is None:
+        raise ValueError(
+            f"{query}: expected a column {target!r} with the answers, got "
+            f"{', '.join(table.columns)}: name the column with --target"
+        )
+    x = in_order(table.x, table.columns, predictor.columns, query)
+    names = [f"row {line}" for line in table.lines]
+    if predictor.classes is not None:
+        return _marks(predictor, x, table.target, names, None)
+    y = np.array([number(text, query) for text in table.target])
+    errors = np.square(np.asarray(predictor.predict(x)).reshape(len(y)) - y)
+    return {"n": len(y), "mse": float(errors.mean()), "variance": float(y.var())}
+
+
+def _marks(
+    predictor: Any,
+    x: np.ndarray,
+    labels: Sequence[str],
+    names: Sequence[str],
+    pixels: np.ndarray | None,
+) -> dict[str, Any]:
+    marks = predictor.evaluate(x, labels)
+    worst = []
+    for place in marks.mistakes[:PICTURES]:
+        chances, own = marks.probabilities[place], marks.labels[place]
+        worst.append(
+            {
+                "name": str(names[place]),
+                "label": str(marks.classes[own]),
+                "predicted": str(marks.classes[chances.argmax()]),
+                "probability": float(chances.max()),
+                "own": float(chances[own]),
+                "picture": None if pixels is None else _thumbnail(pixels[place]),
+            }
+        )
+    return {**marks.as_json(), "mistakes": worst}
+
+
+def _thumbnail(picture: np.ndarray) -> str:
+    """A small PNG in base64."""
+    import cv2
+
+    scale = THUMBNAIL / max(picture.shape[:2])
+    if scale < 1:
+        picture = cv2.resize(picture, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    return base64.b64encode(cv2.imencode(".png", picture[..., ::-1])[1].tobytes()).decode()
+
+
+def _show(console: Console, content: dict[str, Any]) -> None:
+    """Print the accuracy, the classes, the confusions and the worst mistakes."""
+    if "mse" in content:
+        say(
+            console,
+            f"mean squared error {content['mse']:.4g} on {content['n']} rows; the mean of the "
+            f"targets as every answer would have {content['variance']:.4g}",
+        )
+        return
+    from arml.report.marks import by_class, confusion, summary
+    from arml.results.marks import Marked
+    from arml.results.schema import read_as
+
+    marked = read_as(Marked, content, "marks", "")
+    say(console, summary(marked))
+    console.print(_grid(by_class(marked)))
+    console.print(_grid(confusion(marked)))
+    for one in marked.mistakes[:5]:
+        say(
+            console,
+            f"{one.name}: labelled {one.label}, predicted as {one.predicted} "
+            f"({one.probability:.0%})",
+        )
+
+
+def _grid(table: Table) -> Grid:
+    """The first rows of a table, with its names in the first column."""
+    grid = Grid(title=table.title, title_style="bold")
+    for i, column in enumerate(table.columns):
+        grid.add_column(Text(column.title), justify="right" if i else "left")
+    for line in table.lines[:ROWS]:
+        grid.add_row(Text(line.name), *(Text(cell.text) for cell in line.cells))
+    if len(table.lines) > ROWS:
+        grid.add_row(f"and {len(table.lines) - ROWS} more")
+    return grid

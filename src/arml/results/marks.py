@@ -1,0 +1,64 @@
+"""How a predictor's labelled queries were predicted, kept in its folder for the report."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from arml.results.files import RunError, read_json
+from arml.results.schema import read_as
+
+KEPT = "evaluated.json"
+WHAT = "arml marks"
+
+
+class Mistake(msgspec.Struct):
+    """A query that was predicted as another class."""
+
+    name: str
+    label: str
+    predicted: str
+    probability: float
+    own: float
+    """The probability of its own label."""
+    picture: str | None
+    """A small PNG in base64."""
+
+
+class Marked(msgspec.Struct):
+    """The content of `evaluated.json` of a classifier."""
+
+    predictor: str
+    """The checksum of the predictor's configuration."""
+    query: str
+    n: int
+    accuracy: float
+    low: float
+    high: float
+    classes: list[str]
+    by_class: dict[str, float]
+    confusion: list[list[int]]
+    mistakes: list[Mistake]
+
+
+def read_marks(folder: Path) -> Marked:
+    """The marks of a predictor.
+
+    **Raises** `RunError` if there are none, they are damaged, of a regression, or of a predictor
+    that was saved there before.
+    """
+    path = folder / KEPT
+    advice = f"run `arml evaluate {folder} --query LABELLED` first"
+    if not path.is_file():
+        raise RunError(f"expected {KEPT} in the predictor's folder {folder}, found none; {advice}")
+    content = read_json(path)
+    if "mse" in content:
+        raise RunError(f"{path}: expected a classifier, got a regression: its error is in the file")
+    marked: Marked = read_as(Marked, content, str(path), advice)
+    if marked.predictor != _made(folder):
+        raise RunError(f"{path} is of another predictor, which was saved there before; {advice}")
+    return marked
+
+
+def _made(folder: Path) -> Any:
+    return read_json(folder / "config.json").get("sha256")

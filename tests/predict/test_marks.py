@@ -1,0 +1,119 @@
+"""Labelled queries: against scikit-learn, and from the command line to the report."""
+
+import json
+
+import cv2
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, confusion_matrix, recall_score
+
+import arml
+from arml.cli import main
+from arml.predict.marks import Marks, places_of
+
+KINDS = np.array(["ash", "elm", "oak"])
+COLOURS = {"red": (0, 0, 255), "green": (0, 255, 0), "blue": (255, 0, 0)}
+
+
+def test_marks_agree_with_scikit_learn():
+    rng = np.random.default_rng(0)
+    labels, chances = rng.integers(3, size=50), rng.dirichlet([1, 1, 1], 50)
+    marks, guesses = Marks(KINDS, labels, chances), chances.argmax(axis=1)
+    assert marks.accuracy == accuracy_score(labels, guesses)
+    np.testing.assert_array_equal(marks.confusion, confusion_matrix(labels, guesses))
+    recalls = recall_score(labels, guesses, average=None)
+    np.testing.assert_allclose([marks.by_class[name] for name in KINDS], recalls)
+    assert {*marks.mistakes} == {*np.flatnonzero(labels != guesses)}
+    assert list(np.sort(chances[marks.mistakes].max(axis=1))[::-1]) == list(
+        chances[marks.mistakes].max(axis=1)
+    )
+    assert str(marks) in marks.lines([str(i) for i in range(50)])[0]
+
+
+def test_labels_are_classes_of_any_type():
+    np.testing.assert_array_equal(places_of(["7", "3"], np.array([3, 7])), [1, 0])
+    with pytest.raises(ValueError, match=r"among the predictor's classes \(3, 7\), got '5'"):
+        places_of(["5"], np.array([3, 7]))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Plain pictures of three colours, and a predictor that `arml adapt` saved."""
+    place = tmp_path_factory.mktemp("marks")
+    rng = np.random.default_rng(0)
+    for part, n in (("own", 2), ("more", 3)):
+        for name, colour in COLOURS.items():
+            folder = place / part / name
+            folder.mkdir(parents=True)
+            for i in range(n):
+                pixels = np.full((32, 32, 3), colour) * rng.uniform(0.7, 1)
+                cv2.imwrite(str(folder / f"{i}.png"), pixels.astype(np.uint8))
+    # One of them lies in the wrong folder.
+    (place / "more" / "red" / "0.png").rename(place / "more" / "blue" / "red.png")
+    said = ["adapt", "starter", "--support", str(place / "own"), "--save", str(place / "kept")]
+    assert main([*said, "--no-trust"]) == 0
+    return place
+
+
+def test_a_predictor_is_evaluated_and_reported(place, capsys):
+    kept, more = str(place / "kept"), str(place / "more")
+    assert main(["report", kept, "--out", str(place / "page.html")]) == 2
+    assert f"run `arml evaluate {kept} --query LABELLED` first" in capsys.readouterr().err
+    assert main(["evaluate", kept]) == 2
+    assert "expected --query with labelled queries for a predictor" in capsys.readouterr().err
+
+    assert main(["evaluate", kept, "--query", more]) == 0
+    said = capsys.readouterr().out
+    found = json.loads((place / "kept" / "evaluated.json").read_text())
+    predictor = arml.load_predictor(kept)
+    right = 0
+    for file in sorted((place / "more").rglob("*.png")):
+        picture = cv2.imread(str(file))[None, :, :, ::-1]
+        right += predictor.predict(picture)[0] == file.parent.name
+    assert found["accuracy"] == right / 9
+    assert found["n"] == 9
+    assert np.array(found["confusion"])[0].sum() == 4  # blue, with the one of red
+    mistakes = [one["name"] for one in found["mistakes"]]
+    assert any(name.endswith("red.png") for name in mistakes)
+    assert f"Accuracy {right / 9:.1%} ({right} of 9" in said
+
+    assert main(["report", kept, "--out", str(place / "page.html")]) == 0
+    page = (place / "page.html").read_text()
+    assert page.count("data:image/png;base64,") == len(mistakes)
+    assert all(name in page for name in mistakes)
+    assert "How each class was predicted" in page
+
+    assert (
+        main(["adapt", "starter", "--support", str(place / "own"), "--save", kept, "--no-trust"])
+        == 0
+    )
+    assert main(["predict", kept, more]) == 0
+    assert "the queries' folders are named as the classes: accuracy" in capsys.readouterr().err
+
+
+def test_what_was_evaluated_before_is_not_shown_of_another_predictor(place, capsys):
+    other = place / "other"
+    for name in ("red", "green"):
+        (other / name).mkdir(parents=True)
+        (other / name / "0.png").write_bytes((place / "own" / name / "0.png").read_bytes())
+    kept = str(place / "kept")
+    assert main(["evaluate", kept, "--query", str(place / "more")]) == 0
+    assert main(["adapt", "starter", "--support", str(other), "--save", kept, "--no-trust"]) == 0
+    assert main(["report", kept, "--out", str(place / "old.html")]) == 2
+    assert "is of another predictor, which was saved there before" in capsys.readouterr().err
+    assert main(["evaluate", kept, "--query", str(place / "more")]) == 2
+    assert "among the predictor's classes (green, red), got 'blue'" in capsys.readouterr().err
+
+
+def test_a_table_of_numbers_has_an_error(tmp_path, capsys):
+    rows = ["x1,x2,height", *(f"{i},{i % 3},{i + 1}" for i in range(5))]
+    (tmp_path / "points.csv").write_text("\n".join(rows))
+    kept = str(tmp_path / "kept")
+    given = ["--support", str(tmp_path / "points.csv"), "--target", "height", "--save", kept]
+    assert main(["adapt", "regression2d", *given]) == 0
+    assert main(["evaluate", kept, "--query", str(tmp_path / "points.csv"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    predictor = arml.load_predictor(kept)
+    expected = np.mean((predictor.predict(predictor.x) - predictor.y[:, 0]) ** 2)
+    assert found["mse"] == pytest.approx(expected, rel=1e-5)
+    assert found["variance"] == 2
