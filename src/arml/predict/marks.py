@@ -68,7 +68,9 @@ class Marks:
         counts = self.confusion
         totals = counts.sum(axis=1)
         return {
-            label: counts[k, k] / totals[k] for k, label in enumerate(self.classes) if totals[k]
+            label: float(counts[k, k] / totals[k])
+            for k, label in enumerate(self.classes.tolist())
+            if totals[k]
         }
 
     @property
@@ -89,7 +91,7 @@ class Marks:
             "low": low,
             "high": high,
             "classes": [str(label) for label in self.classes],
-            "by_class": {str(label): float(share) for label, share in self.by_class.items()},
+            "by_class": {str(label): share for label, share in self.by_class.items()},
             "confusion": self.confusion.tolist(),
         }
 
@@ -113,16 +115,17 @@ class Marks:
         return f"accuracy {right / n:.0%} ({right} of {n}; 95% interval {low:.0%} to {high:.0%})"
 
 
-def places_of(labels: Sequence[Any], classes: np.ndarray) -> Int[np.ndarray, " n"]:
+def places_of(labels: Any, classes: np.ndarray) -> Int[np.ndarray, " n"]:
     """The place of each label among the `classes`; labels may be texts of classes that are numbers.
 
     **Raises** `ValueError` for a label that is no class.
     """
     known = {str(label): place for place, label in enumerate(classes)}
-    for label in labels:
-        if str(label) not in known:
+    texts = [str(label) for label in labels]
+    for label in texts:
+        if label not in known:
             raise ValueError(
                 f"expected labels among the predictor's classes ({', '.join(known)}), got "
-                f"{str(label)!r}: leave these examples out, or adapt with examples of that class"
+                f"{label!r}: leave these examples out, or adapt with examples of that class"
             )
-    return np.array([known[str(label)] for label in labels], int)
+    return np.array([known[label] for label in texts], int)
