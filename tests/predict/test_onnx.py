@@ -98,7 +98,8 @@ def test_pictures_of_any_size_are_answered_as_from_their_files(starter, tmp_path
 def test_pictures_are_resized_as_the_decoder_does(height, width, tmp_path):
     graph = Graph()
     value = graph.add_input("pictures", np.uint8, ["n", "h", "w", 3])
-    graph.add_output(resized(graph, value, 32), "resized", np.float32, ["n", 32, 32, 3])
+    share = graph.node("Div", resized(graph, value, 32), graph.constant(np.float32(255)))
+    graph.add_output(share, "resized", np.float32, ["n", 32, 32, 3])
     graph.save(tmp_path / "resize.onnx")
     picture = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     (got,) = answers(tmp_path / "resize.onnx", pictures=picture[None])

@@ -23,17 +23,21 @@ PLACE = Path("node_modules") / "onnxruntime-web" / "dist"
 """Where npm puts them."""
 
 
-def write_page(predictor: Predictor, folder: Path, runtime: Path = PLACE) -> None:
+def write_page(
+    predictor: Predictor, folder: Path, runtime: Path = PLACE, model: Path | None = None
+) -> None:
     """Write the page of a predictor of pictures.
 
     **Arguments**
 
     - `runtime`: the folder `dist` of the npm package onnxruntime-web.
+    - `model`: the frozen model of a learner on features, if it is not the one that ships.
 
     **Raises** `ValueError` for a predictor of something else, for a runtime that is not there, and
     as `Predictor.to_onnx`; `RunError` if the folder cannot be written.
     """
-    if predictor.classes is None or len(predictor.problem.features) != 3:
+    pictures = len(predictor.problem.features) == 3 or predictor.portable.inputs is not None
+    if predictor.classes is None or not pictures:
         raise ValueError(
             "expected a predictor of pictures for a page, got one of tables: use --onnx FILE"
         )
@@ -45,15 +49,15 @@ def write_page(predictor: Predictor, folder: Path, runtime: Path = PLACE) -> Non
         )
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "model.onnx"
-        predictor.to_onnx(file)
-        model = {"onnx": _text(file), "classes": [str(label) for label in predictor.classes]}
+        predictor.to_onnx(file, model)
+        parts = {"onnx": _text(file), "classes": [str(label) for label in predictor.classes]}
     folder.mkdir(parents=True, exist_ok=True)
     for page in (files("arml.app") / "offline").iterdir():
         write_bytes(folder / page.name, page.read_bytes())
     write_bytes(folder / SCRIPT, (runtime / SCRIPT).read_bytes())
-    parts = {"mjs": _text(runtime / CODE), "wasm": _text(runtime / MACHINE)}
-    write_text(folder / "runtime.js", f"window.ARML_RUNTIME = {json.dumps(parts)};\n")
-    write_text(folder / "model.js", f"window.ARML_MODEL = {json.dumps(model)};\n")
+    code = {"mjs": _text(runtime / CODE), "wasm": _text(runtime / MACHINE)}
+    write_text(folder / "runtime.js", f"window.ARML_RUNTIME = {json.dumps(code)};\n")
+    write_text(folder / "model.js", f"window.ARML_MODEL = {json.dumps(parts)};\n")
 
 
 def _text(path: Path) -> str:

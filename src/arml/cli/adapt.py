@@ -32,7 +32,8 @@ class AdaptOptions:
     """
 
     learner: Positional[Path]
-    """A run folder, an exported learner, or one of the package: starter, regression2d."""
+    """A run folder, an exported learner, one of the package (starter, regression2d), or an ONNX
+    model of pictures."""
     support: Path
     """The labelled examples: a folder or zip with one folder for each class, or a CSV file."""
     query: tuple[Path, ...] = ()
@@ -66,7 +67,8 @@ def adapt_command(arguments: Sequence[str]) -> int:
         say(Console(stderr=True), note)
     learner = load(place)
     table = options.support.suffix.lower() == ".csv"
-    eye = None if table else eye_of(learner, options.model)
+    model = place if place.suffix == ".onnx" else options.model
+    eye = None if table else eye_of(learner, model)
     if options.query and eye is not None:
         image_files(options.query)
     if eye is not None:

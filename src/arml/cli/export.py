@@ -31,6 +31,9 @@ class ExportOptions:
     """ONNX file to write (needs the extra onnx)."""
     html: Path | None = None
     """Folder of a page to write: it predicts pictures without a server or a network."""
+    model: Path | None = None
+    """The ONNX model of a learner on features, if it is not the default: it becomes part of the
+    file."""
     runtime: Path = Path("node_modules/onnxruntime-web/dist")
     """Folder dist of the npm package onnxruntime-web, for --html."""
     ways: int | None = None
@@ -47,12 +50,12 @@ def export_command(arguments: Sequence[str]) -> int:
     if options.out is not None:
         _learner(options.source, options.out, options.tasks)
     if options.onnx is not None:
-        _onnx(options.source, options.onnx, options.ways)
+        _onnx(options.source, options.onnx, options.ways, options.model)
     if options.html is not None:
         from arml.app.standalone import write_page
         from arml.predict.predictor import load_predictor
 
-        write_page(load_predictor(options.source), options.html, options.runtime)
+        write_page(load_predictor(options.source), options.html, options.runtime, options.model)
         say(Console(), f"written to {options.html}: open its index.html in a browser")
     return 0
 
@@ -73,12 +76,19 @@ def _learner(run: Path, out: Path, tasks: int) -> None:
     say(console, f"written to {out}")
 
 
-def _onnx(source: Path, file: Path, ways: int | None) -> None:
+def _onnx(source: Path, file: Path, ways: int | None, model: Path | None) -> None:
     from arml.predict.predictor import load, load_predictor
     from arml.predict.sharing import SUPPORT, locate
 
     if (source / SUPPORT).is_file():
-        load_predictor(source).to_onnx(file)
+        load_predictor(source).to_onnx(file, model)
     else:
-        load(locate(source)[0]).to_onnx(file, ways)
+        learner = load(locate(source)[0])
+        learner.to_onnx(file, ways)
+        if learner.portable.inputs is not None:
+            say(
+                Console(stderr=True),
+                "this file reads vectors: run the frozen model before it. A predictor that `arml "
+                "adapt --save` kept is written with its model inside, and reads pictures",
+            )
     say(Console(), f"written to {file} ({file.stat().st_size / 1000:.0f} kB)")

@@ -66,10 +66,13 @@ class Extractor:
                 f"{path}: expected an ONNX model, got: {error.strerror}; check the path"
             ) from error
         _check_channels(prepare)
+        self.path = path
         self._session = _session(path, data)
         self._input = _picture_input(path, self._session.get_inputs(), prepare.size)
         self._output = _output_name(path, self._session.get_outputs(), prepare.output)
         self._prepare = prepare
+        self.rank = 2
+        """Dimensions of the model's output: 4 if it has places, whose mean is taken."""
         known = self._session.get_modelmeta().custom_metadata_map.get(SAW)
         self.dimension = self(np.zeros((1, self.size, self.size, 3), np.uint8)).shape[1]
         self.about: dict[str, Any] = {
@@ -88,6 +91,25 @@ class Extractor:
     def size(self) -> int:
         """Pixels a side of its pictures."""
         return self._input.size
+
+    @property
+    def batch(self) -> int | None:
+        """The number of pictures that the model takes at once; None if it takes any."""
+        return self._input.batch
+
+    @property
+    def channels_first(self) -> bool:
+        """Whether its pictures are `[n, 3, h, w]`."""
+        return self._input.channels_first
+
+    @property
+    def normalisation(self) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None, Any]:
+        """Mean and deviation of each channel, None for a model of bytes; and the type of numbers
+        that it takes."""
+        kind = self._input.kind
+        if kind == np.uint8:
+            return None, None, kind
+        return self._prepare.mean, self._prepare.std, kind
 
     def __call__(self, pictures: UInt8[np.ndarray, "n h w 3"]) -> Float32[np.ndarray, "n d"]:
         """The vectors of RGB pictures of `size` pixels a side.
@@ -121,6 +143,7 @@ class Extractor:
                 f"{y.dtype} from {self._output!r}: name another with --output, or export the model "
                 "without its last layers"
             )
+        self.rank = y.ndim
         vectors = y.astype(np.float32)
         if y.ndim == 4:
             vectors = vectors.mean(axis=(2, 3) if self._input.channels_first else (1, 2))

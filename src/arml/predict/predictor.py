@@ -20,8 +20,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from arml.core.episodes import Examples
+from arml.datasets.extractor import remade
 from arml.experiment import Portable, Run
 from arml.nn.relational import Trace
+from arml.predict.backbone import backbone
 from arml.predict.classes import for_classes, grouped_function
 from arml.predict.holder import Holder
 from arml.predict.inference import adapted_function, by_chunks, check_fit, inductive, traced
@@ -114,8 +116,8 @@ class Predictor(Holder):
         return f"{kinds}{len(self.x)} examples; "
 
     def _support(self) -> Examples:
-        y = jnp.asarray(self.y, jnp.int32 if self.classes is not None else jnp.float32)
-        return Examples(jnp.asarray(floats(self.x)), y)
+        kind = jnp.float32 if self.classes is None else jnp.int32
+        return Examples(jnp.asarray(floats(self.x)), jnp.asarray(self.y, kind))
 
     def _outputs(self, x: Any) -> Float[np.ndarray, "n outputs"]:
         inputs = checked_inputs(x, self.problem, "queries")
@@ -169,8 +171,8 @@ class Predictor(Holder):
         """
         if self.classes is None:
             raise ValueError("expected a classification task for probabilities: use predict")
-        logits = self._outputs(x)[:, : len(self.classes)].astype(np.float64)
-        logits /= self.portable.temperature
+        outputs = self._outputs(x)[:, : len(self.classes)]
+        logits = outputs.astype(np.float64) / self.portable.temperature
         chances = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
         return chances / chances.sum(axis=1, keepdims=True)
 
@@ -225,9 +227,7 @@ class Predictor(Holder):
 
     def support_novelty(self) -> float:
         """The same of the support set: the mean over its examples, or of its code in regression.
-
-        **Raises** `ValueError` for a learner whose novelty has not been measured, or cannot be.
-        """
+        **Raises** `ValueError` for a learner whose novelty has not been measured, or cannot be."""
         return support_novelty(self.portable, self._support(), self.x)
 
     def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
@@ -244,14 +244,15 @@ class Predictor(Holder):
     def _repr_html_(self) -> str:
         return as_html(repr(self), self.x, self.y, self.classes)
 
-    def to_onnx(self, path: Path | str) -> None:
-        """Write it as an ONNX file, which runs without JAX (extra `onnx`): see `onnx.write`.
+    def to_onnx(self, path: Path | str, model: Path | str | None = None) -> None:
+        """Write it as an ONNX file, which runs without JAX (extra `onnx`): see `onnx.write`. A
+        learner on features needs its frozen `model`, unless it is the one that ships.
 
-        **Raises** `ValueError` for a method with an operation that cannot be written; `RunError` if
-        the file cannot be.
+        **Raises** `ValueError` for what cannot be written; `RunError` if the file cannot be.
         """
-        function, support = self._adapted(QUERIES), self._support()
-        write_predictor(Path(path), function, self.portable, support.x, self.classes, self._ways)
+        eye = None if self.portable.inputs is None else remade(self.portable.inputs, model)
+        given = self.portable, self._support().x, self.classes, self._ways, eye
+        write_predictor(Path(path), self._adapted(QUERIES), *given)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the learner's, and `support.safetensors`.
@@ -265,8 +266,8 @@ class Predictor(Holder):
 
 
 def load(path: Path | str) -> FewShotLearner:
-    """The learner of a run folder, one that was saved or shared, or one that the package carries:
-    `load("starter")`. A folder here of that name that holds a learner goes first.
+    """The learner of a run folder, one that was saved, or one that the package carries, unless a
+    folder here has that name; of an ONNX model of pictures, the nearest class mean of its vectors.
 
         learner = arml.load("regression2d")
         predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
@@ -275,9 +276,10 @@ def load(path: Path | str) -> FewShotLearner:
     **Raises** `RunError` if there is none.
     """
     path, _ = locate(path)
-    if (path / WEIGHTS).exists():
-        return FewShotLearner(read_learner(path)[0])
-    return FewShotLearner(Run(path).portable())
+    if path.is_file():
+        return FewShotLearner(backbone(path))
+    shared = (path / WEIGHTS).exists()
+    return FewShotLearner(read_learner(path)[0] if shared else Run(path).portable())
 
 
 def load_predictor(folder: Path | str) -> Predictor:

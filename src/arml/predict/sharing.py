@@ -47,13 +47,15 @@ def shipped() -> tuple[str, ...]:
 
 def locate(learner: Path | str) -> tuple[Path, str | None]:
     """The folder of a learner or run that is named by its path, or by the name of one that the
-    package carries, and what to tell whoever named it.
+    package carries, and what to tell whoever named it. The file of an ONNX model is itself.
 
     A folder here that holds a learner or a run goes before what the package carries.
 
     **Raises** `RunError` with the names for a path where nothing is.
     """
     path, names = Path(learner), shipped()
+    if path.suffix == ".onnx" and path.is_file():
+        return path, None
     if (path / CONFIG).is_file() or (path.is_dir() and str(path) not in names):
         mine = str(path) in names
         return path, f"using the folder {path}, not the learner that ships" if mine else None

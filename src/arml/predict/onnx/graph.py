@@ -47,6 +47,7 @@ class Graph:
         self.metadata: dict[str, str] = {}
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], tuple[str, Any]] = {}
         self._lengths: dict[int, str] = {}
+        self._copied: list[Any] = []
 
     def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Add an operator; returns the name of its output, or of its first one."""
@@ -79,6 +80,16 @@ class Graph:
         self.nodes.append(self.onnx.helper.make_node("Identity", [value], [name]))
         kind = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         self.outputs.append(self.onnx.helper.make_tensor_value_info(name, kind, list(shape)))
+
+    def inline(self, model: Any, given: str, output: str) -> str:
+        """Copy the nodes and weights of a model with one input; returns its output's name. No name
+        of the model may be one of this graph."""
+        weights = {tensor.name for tensor in model.graph.initializer}
+        (own,) = (value.name for value in model.graph.input if value.name not in weights)
+        self.nodes.append(self.onnx.helper.make_node("Identity", [given], [own]))
+        self.nodes += model.graph.node
+        self._copied.append(model)
+        return output
 
     def set_length(self, prime: int, value: str) -> None:
         """The dimension that `prime` stands for is the length of `value`."""
@@ -138,11 +149,17 @@ class Graph:
             "arml",
             self.inputs,
             self.outputs,
-            initializer=[tensor for _, tensor in self._constants.values()],
+            initializer=[
+                *(tensor for _, tensor in self._constants.values()),
+                *(tensor for model in self._copied for tensor in model.graph.initializer),
+            ],
         )
+        more = {(one.domain, one.version) for model in self._copied for one in model.opset_import}
+        more -= {("", OPSET)}
         model = helper.make_model(
             graph,
-            opset_imports=[helper.make_opsetid("", OPSET)],
+            opset_imports=[helper.make_opsetid(*one) for one in (("", OPSET), *sorted(more))],
+            functions=[function for model in self._copied for function in model.functions],
             ir_version=IR,
             producer_name="arml",
         )

@@ -12,7 +12,7 @@ from arml.predict.onnx.graph import Graph
 
 
 def resized(graph: Graph, pictures: str, size: int) -> str:
-    """Bytes `[n, h, w, 3]` to floats in [0, 1] of shape `[n, size, size, 3]`."""
+    """Bytes `[n, h, w, 3]` to whole numbers from 0 to 255, as floats `[n, size, size, 3]`."""
     x = graph.cast(pictures, np.float32)
     lengths = [graph.node("Shape", pictures, start=axis, end=axis + 1) for axis in (1, 2)]
     wanted = graph.integers(size)
@@ -24,8 +24,7 @@ def resized(graph: Graph, pictures: str, size: int) -> str:
         for axis, (source, target) in enumerate(zip(sources, targets, strict=True)):
             x = _along(graph, x, matrix(graph, source, target), axis)
         x = graph.node("Round", x)  # half to even, as OpenCV
-    x = graph.reshape(x, (-1, size, size, 3))
-    return graph.node("Div", x, graph.constant(np.float32(255)))
+    return graph.reshape(x, (-1, size, size, 3))
 
 
 def _along(graph: Graph, x: str, matrix: str, axis: int) -> str:

@@ -4,7 +4,7 @@ The file of a predictor of pictures reads bytes `pictures [n, h, w, 3]` of any s
 `probabilities [n, classes]`, columns in the order of the metadata's `classes`, and `novelty [n]`
 where it was measured. Tables are read as floats `inputs [n, columns]`; regression gives
 `predictions [n, targets]`. Weights, the statistics of the support set, the resizing and the
-temperature are inside.
+temperature are inside; a learner on the features of a frozen model has that model inside, too.
 """
 
 import json
@@ -17,8 +17,10 @@ import numpy as np
 from jaxtyping import Array
 
 from arml.core.novelty import NEAREST, Novelty
+from arml.datasets.extractor import Extractor
 from arml.experiment import Portable
 from arml.predict.onnx.convert import convert
+from arml.predict.onnx.extractor import extracted
 from arml.predict.onnx.graph import PRIMES, Graph
 from arml.predict.onnx.pictures import resized
 from arml.predict.onnx.values import Value, given
@@ -33,6 +35,7 @@ def write_predictor(
     support: Array,
     classes: np.ndarray | None,
     outputs: int,
+    extractor: Extractor | None = None,
 ) -> None:
     """Write what an adapted `function` predicts.
 
@@ -40,13 +43,14 @@ def write_predictor(
 
     - `function`: from inputs `[QUERIES, *features]` to logits or targets `[QUERIES, outputs]`.
     - `support`: the inputs that it adapted to.
+    - `extractor`: the frozen model that makes the inputs of pictures.
 
     **Raises** `ValueError` for an operation that ONNX does not have here, or without the package
     `onnx`; `RunError` if the file cannot be written.
     """
     graph, features = Graph(), portable.problem.features
-    name = "pictures" if len(features) == 3 else "inputs"
-    x = read_inputs(graph, name, features, QUERIES, "n")
+    name = "pictures" if extractor is not None or len(features) == 3 else "inputs"
+    x = read_inputs(graph, name, features, QUERIES, "n", extractor)
     graph.metadata = {"features": json.dumps(features)}
     if classes is None:
         answer = convert(graph, function, x)
@@ -69,17 +73,25 @@ def write_predictor(
 
 
 def read_inputs(
-    graph: Graph, name: str, features: tuple[int, ...], prime: int, count: str
+    graph: Graph,
+    name: str,
+    features: tuple[int, ...],
+    prime: int,
+    count: str,
+    extractor: Extractor | None = None,
 ) -> Value:
     """An input of the file, as the learner's floats."""
-    if len(features) == 3:
-        sides = [f"{name}_height", f"{name}_width"]
-        value = graph.add_input(name, np.uint8, [count, *sides, features[2]])
-        graph.set_length(prime, value)
-        value = resized(graph, value, features[0])
-    else:
+    if extractor is None and len(features) < 3:
         value = graph.add_input(name, np.float32, [count, *features])
         graph.set_length(prime, value)
+        return given(value, (prime, *features), np.float32)
+    value = graph.add_input(name, np.uint8, [count, f"{name}_height", f"{name}_width", 3])
+    graph.set_length(prime, value)
+    if extractor is not None:
+        value = extracted(graph, resized(graph, value, extractor.size), extractor)
+    else:
+        pixels = resized(graph, value, features[0])
+        value = graph.node("Div", pixels, graph.constant(np.float32(255)))
     return given(value, (prime, *features), np.float32)
 
 
