@@ -26,6 +26,17 @@ from arml.training.step import make_interval, make_step
 from common import HERE, machine, write
 
 INTERVAL = 100
+CHANGED = {f"regression2d/arml, vertices {n}": {"vertices": n} for n in (0, 1)}
+"""Recipes with other options, which are trained only if they are named."""
+
+
+def experiment_of(name: str) -> Experiment:
+    """The experiment of a recipe, or of a changed one."""
+    made = recipe(name.partition(",")[0])
+    if name in CHANGED:
+        algorithm: Any = made.algorithm
+        return replace(made, algorithm=replace(algorithm, **CHANGED[name]))
+    return made
 
 
 def trainer(experiment: Experiment) -> Callable[[int, int], tuple[int, str] | None]:
@@ -61,7 +72,7 @@ def measure(names: Sequence[str], seeds: int, steps: int) -> None:
     rows = json.loads(file.read_text())["results"] if file.exists() else []
     before, source = machine(), commit()
     for name in names:
-        experiment = recipe(name)
+        experiment = experiment_of(name)
         train, options = trainer(experiment), fingerprint(experiment)
         rows = [row for row in rows if row["recipe"] != name or row["options"] == options]
         made = {row["seed"] for row in rows if (row["recipe"], row["steps"]) == (name, steps)}
@@ -83,7 +94,7 @@ def known_recipes() -> list[str]:
 if __name__ == "__main__":
     known = known_recipes()
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--recipes", nargs="+", choices=known, default=known)
+    parser.add_argument("--recipes", nargs="+", choices=[*known, *CHANGED], default=known)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=1_000)
     options = parser.parse_args()
