@@ -45,6 +45,14 @@ def _few_memory_maps():
         gc.collect()
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Print what tests counted: pytest shows the output of failed tests only."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in report.user_properties:
+            if name == "counts":
+                terminalreporter.write_line(str(value))
+
+
 @pytest.fixture
 def alone(monkeypatch):
     """The plug-ins that a test loads, and what they register, end with it. The value forgets them

@@ -77,7 +77,7 @@ CASES = [pytest.param(1000, marks=pytest.mark.slow), 40]
 
 
 @pytest.mark.parametrize("cases", CASES)
-def test_a_shared_learner_whose_checksum_is_right(tmp_path, cases):
+def test_a_shared_learner_whose_checksum_is_right(tmp_path, record_property, cases):
     """What somebody sends may be well formed and mean nothing."""
     folder, rng, counts = tmp_path / "learner", np.random.default_rng(cases), Counter()
     shutil.copytree(SHIPPED / "regression2d", folder)
@@ -91,12 +91,12 @@ def test_a_shared_learner_whose_checksum_is_right(tmp_path, cases):
         learner = tried(lambda: arml.load(folder), counts)
         if learner is not None and rng.random() < 0.02:
             assert np.shape(learner.adapt(x, x[:, 0]).x) == (3, 2)
-    print(f"{cases} altered learners: {dict(counts)}")
+    record_property("counts", f"{cases} altered learners: {dict(counts)}")
     assert counts["refused"] > counts.total() / 3
 
 
 @pytest.mark.parametrize("cases", CASES)
-def test_a_shared_learner_with_a_bit_that_is_another(tmp_path, cases):
+def test_a_shared_learner_with_a_bit_that_is_another(tmp_path, record_property, cases):
     folder, rng, counts = tmp_path / "learner", np.random.default_rng(cases), Counter()
     shutil.copytree(SHIPPED / "regression2d", folder)
     files = sorted(path for path in folder.iterdir() if path.is_file())
@@ -107,7 +107,7 @@ def test_a_shared_learner_with_a_bit_that_is_another(tmp_path, cases):
         same = path.suffix == ".json" and _same_json(path, whole)
         tried(lambda: arml.load(folder), counts if not same else Counter())
         path.write_bytes(whole)
-    print(f"{cases} flipped bits: {dict(counts)}")
+    record_property("counts", f"{cases} flipped bits: {dict(counts)}")
     assert not counts["accepted"]
 
 
@@ -120,7 +120,7 @@ def _same_json(path, whole):
 
 
 @pytest.mark.parametrize("cases", [pytest.param(300, marks=pytest.mark.slow), 5])
-def test_a_checkpoint_with_a_bit_that_is_another(tmp_path, cases):
+def test_a_checkpoint_with_a_bit_that_is_another(tmp_path, record_property, cases):
     """It is refused, or the bit says nothing: what is loaded is what was saved."""
     rng, counts = np.random.default_rng(cases), Counter()
     state = {"a": rng.normal(size=(30, 30)).astype(np.float32), "b": np.arange(7)}
@@ -134,11 +134,11 @@ def test_a_checkpoint_with_a_bit_that_is_another(tmp_path, cases):
         for name in state if found is not None else ():
             np.testing.assert_array_equal(np.asarray(found[name]), state[name])
         path.write_bytes(whole)
-    print(f"{cases} flipped bits of checkpoints: {dict(counts)}")
+    record_property("counts", f"{cases} flipped bits of checkpoints: {dict(counts)}")
 
 
 @pytest.mark.parametrize("cases", CASES)
-def test_scores_and_metrics_with_a_bit_that_is_another(tmp_path, cases):
+def test_scores_and_metrics_with_a_bit_that_is_another(tmp_path, record_property, cases):
     rng, counts = np.random.default_rng(cases), Counter()
     scores, metrics = tmp_path / "scores.npz", tmp_path / "metrics.jsonl"
     write_scores(scores, Scores(rng.normal(size=50), np.zeros(50, np.uint8), "these"))
@@ -151,11 +151,11 @@ def test_scores_and_metrics_with_a_bit_that_is_another(tmp_path, cases):
         path.write_bytes(whole)
         if path == scores:
             assert counts["accepted"] == 0
-    print(f"{2 * cases} flipped bits of scores and metrics: {dict(counts)}")
+    record_property("counts", f"{2 * cases} flipped bits of scores and metrics: {dict(counts)}")
 
 
 @pytest.mark.parametrize("cases", CASES)
-def test_tables_of_any_bytes(tmp_path, cases):
+def test_tables_of_any_bytes(tmp_path, record_property, cases):
     """Every number that is read stands in the file as a decimal number."""
     rng, counts, path = np.random.default_rng(cases), Counter(), tmp_path / "table.csv"
     parts = (
@@ -174,7 +174,7 @@ def test_tables_of_any_bytes(tmp_path, cases):
             assert not np.isnan(table.x).any()
             assert table.x.shape == (len(table.lines), len(table.columns))
             assert max(table.lines) <= 1 + text.count("\n") + text.count("\r")
-    print(f"{cases} tables: {dict(counts)}")
+    record_property("counts", f"{cases} tables: {dict(counts)}")
 
 
 def test_the_refusals_are_run_errors_where_files_are_ours(tmp_path):
