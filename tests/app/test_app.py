@@ -365,6 +365,28 @@ def test_half_open_connections_are_dropped_and_keep_nobody_out(site, monkeypatch
         one.close()
 
 
+@pytest.mark.parametrize("token", [True, False])
+def test_a_request_that_comes_slowly_is_dropped(site, monkeypatch, token):
+    monkeypatch.setattr(server, "PATIENCE", 0.4)
+    path = f"/{site.token if token else 'none'}/surface"
+    with socket.create_connection(("127.0.0.1", site.port), timeout=30) as slow:
+        slow.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\n".encode())
+        slow.sendall(b"Content-Length: 1000\r\n\r\n{")
+        slow.settimeout(0.1)
+        answers = []
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            for _ in range(100):
+                slow.sendall(b" ")
+                with contextlib.suppress(TimeoutError):
+                    answers.append(slow.recv(4096))
+                if answers and not answers[-1]:
+                    break
+            else:
+                pytest.fail("a connection that never ends its request is kept")
+        assert any(b"403" in answer for answer in answers) != token
+    assert asked(site, f"/{site.token}/about")[0] == 200
+
+
 def test_a_number_of_four_hundred_digits_is_a_bad_request(site):
     body = b'{"points": [[1, 1, ' + b"9" * 400 + b"]]}"
     status, said = asked(site, f"/{site.token}/surface", body)

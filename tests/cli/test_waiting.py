@@ -56,6 +56,28 @@ def test_ctrl_c_is_answered_within_a_call_of_c_and_the_second_ends_the_program()
     assert process.returncode == 130
 
 
+@pytest.mark.parametrize("seconds", [0.02, 0.3, 0.8])
+def test_ctrl_c_while_a_command_is_imported_is_one_line(seconds):
+    # A mistake, so that nothing is trained where the machine is quicker than this.
+    program = """
+import sys
+sys.argv[1:] = ["train", "regression2d/maml", "--run", ""]
+from arml.__main__ import program
+print("ready", flush=True)
+sys.exit(program())
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1].strip()
+    assert (process.returncode, said) == (130, "arml: interrupted") or (
+        process.returncode == 2 and said.startswith("arml: error: expected a folder")
+    )
+
+
 def test_the_first_signal_asks_and_the_handlers_are_restored(capfd):
     for number in (signal.SIGINT, signal.SIGTERM):
         before, stop = signal.getsignal(number), Stop("stopping soon")

@@ -1,6 +1,7 @@
 """Frozen features: any ONNX model, work that goes on where it stopped, and the same test tasks."""
 
 import csv
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import jax
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from arml.cli import main
 from arml.datasets import vectors
@@ -123,6 +124,26 @@ def test_other_models_are_refused_in_one_line(tmp_path, tiny):
         remade(Extractor(tiny, RAW).about, tmp_path / "tokens.onnx")
 
 
+def test_the_digest_is_of_weights_in_other_files_too(tmp_path):
+    weights = numpy_helper.from_array(np.ones((8, 3, 1, 1), np.float32), "w")
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    graph = helper.make_graph(
+        [node],
+        "outside",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 8, 16, 16])],
+        [weights],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path, long = tmp_path / "outside.onnx", "weights-" + "n" * 150
+    onnx.save(made, path, save_as_external_data=True, location=long, size_threshold=0)
+    digest = Extractor(path, RAW).about["sha256"]
+    (tmp_path / "w").write_text("a file that the model does not name as one with weights")
+    assert Extractor(path, RAW).about["sha256"] == digest
+    (tmp_path / long).write_bytes(np.full(24, 2, np.float32).tobytes())
+    assert Extractor(path, RAW).about["sha256"] != digest
+
+
 def test_work_goes_on_where_it_stopped(pictures, tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(vectors, "CHUNK", 16)
     extractor = Extractor(tiny, RAW)
@@ -139,13 +160,22 @@ def test_work_goes_on_where_it_stopped(pictures, tiny, tmp_path, monkeypatch):
             vectors.load_features([tmp_path / "twice"])
         seen: list[int] = []
         noted = family._replace(read=lambda *at: seen.append(at[0]) or family.read(*at))
+        shutil.copytree(tmp_path / "twice", tmp_path / "flipped")
         assert vectors.write_features(extractor, noted, tmp_path / "twice")
         assert seen == [32, 48]
+        # Vectors with a bit that is another are made again.
+        partial = tmp_path / "flipped" / "vectors.npy.part"
+        content = bytearray(partial.read_bytes())
+        content[200] ^= 1
+        partial.write_bytes(content)
+        assert vectors.write_features(extractor, noted, tmp_path / "flipped")
+        assert seen == [32, 48, 0, 16, 32, 48]
         assert not vectors.write_features(extractor, noted, tmp_path / "twice")
-        for name in ("vectors.npy", "features.json"):
-            assert (tmp_path / "twice" / name).read_bytes() == (
-                tmp_path / "whole" / name
-            ).read_bytes()
+        for folder in ("twice", "flipped"):
+            for name in ("vectors.npy", "features.json"):
+                assert (tmp_path / folder / name).read_bytes() == (
+                    tmp_path / "whole" / name
+                ).read_bytes()
         other = Extractor(tiny, Preparation(size=16))
         with pytest.raises(ValueError, match="got features of others"):
             vectors.write_features(other, family, tmp_path / "twice")

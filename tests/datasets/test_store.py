@@ -51,6 +51,19 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tar(tmp_path_factory.mktemp("dtd") / "dtd-r1.0.1.tar.gz", archives.dtd(images=4))
 
 
+def test_what_is_read_ahead_is_bounded_in_bytes():
+    place = making.Wanted("a", 0, None)
+
+    def sizes(files):
+        batches = making._batched((place, bytes(size), "") for size in files)
+        return [[len(data) for _, data, _ in batch] for batch in batches]
+
+    large = making.CHUNK_BYTES // 2
+    assert sizes([large] * 5) == [[large] * 2, [large] * 2, [large]]
+    assert sizes([3 * large, 1]) == [[3 * large], [1]]
+    assert [len(some) for some in sizes([1] * 600)] == [256, 256, 88]
+
+
 @pytest.fixture
 def made(archive: Path) -> Store:
     return open_store(textures(archive))

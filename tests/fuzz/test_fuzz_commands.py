@@ -38,9 +38,10 @@ BASES = (
 )
 """Command lines that would be carried out as they are, each of which is then changed."""
 WORDS = (
-    "", " ", "-", "--", "---", "-x", "--no-such", "--run", "--run=", "--=", "=", "\x00", "é",
-    "/", "..", "/dev/null", "no/such/folder", "x" * 5000, "[red]", "{}", "None", "true", "%s", "{0}",
-    "\n", "a\nb", "--help=", "@file", "--plugin", "--plugin=/no/such.py", "--debug=1", "regression2d/no",
+    "", " ", "-", "--", "---", "-x", "--no-such", "--run", "--run=", "--=", "=", "\x00", "é", "/",
+    "..", "/dev/null", "no/such/folder", "x" * 5000, "[red]", "{}", "None", "true", "%s", "{0}",
+    "\n", "a\nb", "--help=", "@file", "--plugin", "--plugin=/no/such.py", "--debug=1",
+    "regression2d/no",
 )  # fmt: skip
 """Words that stand in the place of another, or beside it."""
 NO_NUMBERS = (

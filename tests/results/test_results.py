@@ -96,6 +96,23 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(
     assert [f.name for f in tmp_path.iterdir()] == ["a.json"]
 
 
+@pytest.mark.parametrize("kind", ["device", "fifo", "folder"])
+def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "place"
+    if kind == "device":
+        place.symlink_to("/dev/null")
+    elif kind == "fifo":
+        os.mkfifo(place)
+    else:
+        place.mkdir()
+    before = place.stat().st_mode
+    with pytest.raises(RunError, match="no file that can be replaced") as error:
+        write_json(place, {"a": 1})
+    assert one_line(error)
+    assert place.stat().st_mode == before
+    assert [f.name for f in tmp_path.iterdir()] == ["place"]
+
+
 def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
     write_text(tmp_path / "a", "")
     with pytest.raises(RunError, match="could not write"):

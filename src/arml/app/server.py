@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -37,7 +38,7 @@ from arml.results.folder import RunError
 
 HOST = "127.0.0.1"
 PATIENCE = 5.0
-"""Seconds that a connection has for its first request."""
+"""Seconds between two looks at a connection, which must have sent a whole request meanwhile."""
 HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": (
@@ -184,17 +185,24 @@ def application(served: Served, token: str) -> Starlette:
 
 
 class Hurried(H11Protocol):
-    """A connection that must ask for something within `PATIENCE`: half-open ones, which need no
-    token, would otherwise keep others out for as long as they like."""
+    """A connection that must ask for something within `PATIENCE`, and send the whole of a request
+    within twice that: slow ones, which need no token, would otherwise keep others out for as long
+    as they like. The bytes come from this machine, so an honest request takes much less."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.loop.call_later(PATIENCE, self._drop)
+        self.loop.call_later(PATIENCE, self._look, None)
 
-    def _drop(self) -> None:
-        cycle: Any = self.cycle  # None until something is asked
-        if cycle is None and not self.transport.is_closing():
+    def _look(self, seen: Any) -> None:
+        if self.transport.is_closing():
+            return
+        now = (self.cycle, self.conn.their_state)
+        unfinished = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        # The type says that there always is a cycle; there is none until something is asked.
+        if unfinished and now in ((None, h11.IDLE), seen):
             self.transport.abort()
+        else:
+            self.loop.call_later(PATIENCE, self._look, now)
 
 
 class Ended(uvicorn.Server):

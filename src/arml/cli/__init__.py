@@ -4,8 +4,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -63,8 +62,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """The function and the description of each command."""
 
 
-ENDED = ("adapt", "evaluate", "explain", "export", "list", "predict", "report")
-"""Commands that Ctrl-C ends at once, also during compilation: they write whole files at the end."""
+UNWOUND = ("app", "data", "features")
+"""Commands that unwind after Ctrl-C, because they may have temporary files. Ctrl-C ends all others
+at once, also during imports and compilation: they write whole files, and while they train they
+listen themselves."""
 
 
 def _help() -> str:
@@ -98,9 +99,12 @@ def dispatch(arguments: Sequence[str]) -> int:
     keep_compiled()
     cores_as_devices()
     module, _, function = COMMANDS[name][0].partition(":")
-    with Stop(idle=lambda: "interrupted").listening() if name in ENDED else nullcontext():
-        status: int = getattr(import_module(module), function)(rest)
-    return status
+    with Stop(idle=lambda: "interrupted").listening():
+        # An interrupt inside an import would be lost, or leave half a module.
+        command: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
+        if name not in UNWOUND:
+            return command(rest)
+    return command(rest)
 
 
 def without_plugins(arguments: Sequence[str]) -> list[str]:

@@ -6,6 +6,8 @@ it: `pip install "arml[features]"`.
 """
 
 import hashlib
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import files
@@ -187,12 +189,20 @@ def _check_channels(prepare: Preparation) -> None:
         raise ValueError(f"expected --std above 0, got {prepare.std}: raise it")
 
 
+LOCATION = re.compile(rb"\n\x08location\x12([\x80-\xff]*[\x00-\x7f])")
+"""How a model names a file with some of its weights (`TensorProto.external_data`): the key, and
+then the length of the name in groups of seven bits."""
+
+
 def _digest(path: Path, data: bytes) -> str:
-    """SHA-256 of a model, and of the weights that it keeps in other files beside itself: their
-    names stand in it as they are."""
-    digest = hashlib.sha256(data)
-    for other in sorted(path.parent.iterdir()):
-        if other != path and other.is_file() and other.name.encode() in data:
+    """SHA-256 of a model, and of the weights that it keeps in other files."""
+    digest, names = hashlib.sha256(data), set[bytes]()
+    for found in LOCATION.finditer(data):
+        length = sum((byte & 127) << 7 * i for i, byte in enumerate(found[1]))
+        names.add(data[found.end() : found.end() + length])
+    for name in sorted(names):
+        other = path.parent / os.fsdecode(name)
+        if b"\0" not in name and other.is_file():
             with other.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from arml.results.files import RunError, checksum, read_json, write_json
 from arml.results.machine import cores
 
 CHUNK = 256
-"""Pictures that are decoded at once."""
+"""Pictures that are decoded at once, at most."""
+CHUNK_BYTES = 2**26
+"""Bytes of their files, from which on there are fewer at once."""
 JOURNAL_EVERY = 8
 """Chunks between two entries of the journal."""
 
@@ -205,9 +207,21 @@ def _decoded(
             yield _gathered(*waiting.popleft())
 
 
-def _batched(items: Iterable[Any]) -> Iterator[list[Any]]:
-    iterator = iter(items)
-    while some := list(islice(iterator, CHUNK)):
+Member = tuple[Wanted, bytes, str]
+"""A wanted picture: its place, the bytes of its file, and a name for messages."""
+
+
+def _batched(members: Iterable[Member]) -> Iterator[list[Member]]:
+    """Batches of at most `CHUNK` files, which end with the file that reaches `CHUNK_BYTES`."""
+    some: list[Member] = []
+    room = CHUNK_BYTES
+    for member in members:
+        some.append(member)
+        room -= len(member[1])
+        if len(some) == CHUNK or room <= 0:
+            yield some
+            some, room = [], CHUNK_BYTES
+    if some:
         yield some
 
 
@@ -217,10 +231,8 @@ def _gathered(
     return places, np.stack([future.result() for future in futures])
 
 
-def _members(
-    job: Job, wanted: Mapping[tuple[int, str], Wanted], skip: int
-) -> Iterator[tuple[Wanted, bytes, str]]:
-    """Each wanted picture after the first `skip`, with its bytes and what to call it."""
+def _members(job: Job, wanted: Mapping[tuple[int, str], Wanted], skip: int) -> Iterator[Member]:
+    """Each wanted picture after the first `skip`."""
     for source, path in enumerate(job.paths):
         left = sum(1 for at, _ in wanted if at == source)
         folders = {Path(member).parent for at, member in wanted if at == source}
