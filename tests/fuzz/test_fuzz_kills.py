@@ -1,0 +1,95 @@
+"""A training that is killed at random moments, again and again, ends as one that nothing disturbed:
+the same metrics, weights and optimiser state, bit for bit."""
+
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from arml.experiment import Run
+from arml.experiment.running import like
+from arml.training import checkpoint
+
+# The package is imported once; each process is then a copy of that one.
+FORK = multiprocessing.get_context("forkserver")
+FORK.set_forkserver_preload(["arml.cli.train"])
+STEPS, KILLS = 60, 100
+OPTIONS = (
+    f"train regression2d/maml --steps {STEPS} --interval 1 --checkpoint-every 2 "
+    "--validate-every 10 --validation-tasks 5 --batch 2 --hidden 4 --inner-steps 1 --chunk 5"
+).split()
+
+
+def train(folder):
+    with open(folder.with_suffix(".txt"), "w") as said:
+        sys.stderr = sys.stdout = said
+        from arml.cli import main
+
+        status = main([*OPTIONS, "--run", str(folder)])
+    os._exit(status)
+
+
+def started(folder):
+    process = FORK.Process(target=train, args=(folder,))
+    process.start()
+    return process
+
+
+def ends(folder):
+    """What a finished run holds: its metrics, and every array of its last checkpoint but the
+    seconds that it took."""
+    run = Run(folder)
+    assert run.step == STEPS
+    with jax.numpy_dtype_promotion("standard"):
+        blank = like(run.experiment, run.splits.train.problem)
+    last = checkpoint.restore(folder / "checkpoints", STEPS, blank)
+    arrays = jax.tree.leaves(eqx.filter(last.state, eqx.is_array))
+    return (folder / "metrics.jsonl").read_bytes(), [np.asarray(leaf) for leaf in arrays]
+
+
+def reached(folder):
+    """The size of the metrics: it changes when a process has done a step."""
+    path = folder / "metrics.jsonl"
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_at_random_moments_ends_as_one_that_is_not(tmp_path, record_property):
+    rng, counts = np.random.default_rng(0), Counter()
+    whole = started(tmp_path / "whole")
+    while not reached(tmp_path / "whole"):
+        time.sleep(0.005)
+    begun = time.monotonic()
+    whole.join()
+    assert whole.exitcode == 0, (tmp_path / "whole.txt").read_text()
+    span = time.monotonic() - begun
+    metrics, arrays = ends(tmp_path / "whole")
+    number = 0
+    while counts["kills"] < KILLS:
+        folder = tmp_path / f"run-{number}"
+        process, before = started(folder), reached(folder)
+        # One in five anywhere, also while it compiles; the others while it trains and saves.
+        if rng.random() < 0.8:
+            while reached(folder) == before and process.is_alive():
+                time.sleep(0.002)
+        process.join(rng.uniform(0, span / 2))
+        if process.is_alive():
+            process.kill()
+            process.join()
+            counts["kills"] += 1
+            continue
+        assert process.exitcode == 0, folder.with_suffix(".txt").read_text()
+        same_metrics, same = ends(folder)
+        assert same_metrics == metrics
+        for one, other in zip(arrays, same, strict=True):
+            np.testing.assert_array_equal(one, other, strict=True)
+        counts["identical ends"] += 1
+        number += 1
+    record_property("counts", f"kills at random moments: {dict(counts)}")
+    assert counts["identical ends"] > 10
