@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from arml.datasets.decode import decode, quiet
+from arml.datasets.forms import Journal, Record
 from arml.datasets.layouts.reading import Box, Classes
 from arml.datasets.members import open_members
 from arml.datasets.store import Array, Progress
 from arml.results.files import RunError, checksum, read_json, write_json
 from arml.results.machine import cores
+from arml.results.schema import read_as
 
 CHUNK = 256
 """Pictures that are decoded at once, at most."""
@@ -84,21 +86,32 @@ def plan_of(job: Job, size: int) -> str:
     return checksum([states, job.arrays(), splits, list(job.filters), size, CHUNK])
 
 
-def finished(record: Path, plan: str) -> dict[str, Any] | None:
+def _noted(kind: Any, path: Path, plan: str) -> Any:
+    """A note of this plan; None if there is none, or it is damaged or of another plan."""
     try:
-        found = read_json(record)
+        found = read_json(path)
+        read_as(kind, found, str(path), "")
     except RunError:
         return None
-    entries: dict[str, Any] = found.get("entries", {})
+    return found if found["plan"] == plan else None
+
+
+def finished(record: Path, plan: str) -> dict[str, Any] | None:
+    """The entries of the arrays of a job that has ended; None if it has not."""
+    found = _noted(Record, record, plan)
+    if found is None:
+        return None
+    entries: dict[str, Any] = found["entries"]
     there = all((record.parent / entry["file"]).is_file() for entry in entries.values())
-    return entries if found.get("plan") == plan and there else None
+    return entries if there else None
 
 
 def make(folder: Path, job: Job, size: int, plan: str, progress: Progress | None) -> dict[str, Any]:
     """Decode the pictures of a job into its arrays; returns the arrays' entries."""
     journal = folder / f"{job.name}.journal.json"
     names = job.arrays()
-    done = _kept(folder, names, _done(journal, plan))
+    noted = _noted(Journal, journal, plan)
+    done = _kept(folder, names, noted["done"] if noted else 0)
     filters = {through: _filter(through) for through in job.filters}
     arrays: dict[str, Array] = {}
     try:
@@ -125,15 +138,6 @@ def make(folder: Path, job: Job, size: int, plan: str, progress: Progress | None
     finally:
         for array in arrays.values():
             array.close()
-
-
-def _done(journal: Path, plan: str) -> int:
-    try:
-        found = read_json(journal)
-    except RunError:
-        return 0
-    done = found.get("done", 0)
-    return done if found.get("plan") == plan and isinstance(done, int) else 0
 
 
 def _kept(folder: Path, names: Iterable[str], done: int) -> int:

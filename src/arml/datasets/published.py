@@ -15,6 +15,8 @@ from typing import Any
 from arml.datasets.layouts.reading import Classes
 from arml.datasets.splits import PARTS
 from arml.results.files import RunError, checksum, read_json
+from arml.results.forms import Count
+from arml.results.schema import read_as
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def published(origin: str, path: Path | None = None) -> Published:
         rule = content.get("rule")
         if rule is not None:
             rule = Rule(int(rule["images"]), bool(rule["exactly"]), tuple(rule["sizes"]))
-        parts = content.get("parts")
+        parts = read_as(dict[str, list[str]] | None, content.get("parts"), "parts", "restore it")
         if (parts is None) == (rule is None) or (parts and set(parts) != set(PARTS)):
             raise ValueError(f"expected a rule, or the parts {', '.join(PARTS)}")
         return Published(
@@ -78,7 +80,7 @@ def published(origin: str, path: Path | None = None) -> Published:
             parts=parts,
             unit=str(content.get("unit", "class")),
             rule=rule,
-            keep=content.get("keep"),
+            keep=read_as(Count | None, content.get("keep"), "keep", "restore it"),
         )
     except (RunError, ValueError, KeyError, TypeError) as error:
         raise ValueError(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from arml.datasets.folders import ImageFamily
 from arml.results.files import atomically, checksum
+from arml.results.schema import read_as
 
 PARTS = ("train", "validation", "test")
 FRACTIONS = (0.64, 0.16, 0.20)
@@ -111,7 +112,7 @@ def read_split(
     try:
         content = json.loads(Path(path).read_text("utf-8"))
         stated = content.pop("sha256")
-        split: Split = content["families"]
+        split: Split = read_as(Split, content["families"], str(path), advice)
     except OSError as error:
         raise ValueError(f"{path}: expected a split file ({error.strerror}); {advice}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

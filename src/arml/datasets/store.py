@@ -18,13 +18,16 @@ from jaxtyping import UInt8
 
 from arml.datasets.cache import default_folder
 from arml.datasets.folders import ImageFamily
+from arml.datasets.forms import StoreIndex
 from arml.datasets.splits import PARTS
 from arml.results.files import RunError, checksum, read_json, write_json
+from arml.results.schema import read_as
 
 FORMAT = 1
 INDEX = "index.json"
 SAMPLES = 64
 SAMPLE_BYTES = 2**16
+
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -141,10 +144,12 @@ def _index(folder: Path) -> dict[str, Any]:
         )
     if stated != checksum(index):
         raise _altered(path, "expected an index with the SHA-256 that it states, got another")
+    advice = f"remove the folder {folder.name}, and prepare the data set again"
+    read_as(StoreIndex, index, str(path), advice)
     for about in index["families"].values():
-        for entry in about["parts"].values():
-            if Path(entry["file"]).name != entry["file"]:
-                raise _altered(path, f"{entry['file']!r} leads outside")
+        for part, entry in about["parts"].items():
+            if len(entry["classes"]) != len(entry["counts"]):
+                raise _altered(path, f"expected as many counts as classes in {part}")
     return index
 
 

@@ -20,10 +20,12 @@ from arml.datasets.archive import open_source
 from arml.datasets.decode import decode, quiet, resize
 from arml.datasets.extractor import Extractor
 from arml.datasets.folders import ImageFamily, family_name
+from arml.datasets.forms import FeaturesIndex, Note
 from arml.datasets.splits import Split
 from arml.datasets.starter import load_starter
 from arml.results.files import RunError, checksum, read_json, write_json
 from arml.results.lock import alone
+from arml.results.schema import read_as
 
 FORMAT = 1
 INDEX, VECTORS, NOTE = "features.json", "vectors.npy", "part.json"
@@ -167,17 +169,18 @@ def _kept(folder: Path, key: str, header: bytes, each: int) -> tuple[int, "hashl
         return none
     try:
         note = read_json(folder / NOTE)
+        read_as(Note, note, str(folder / NOTE), "")
     except RunError:
         return none
-    rows = note.get("rows")
-    if note.get("key") != key or not isinstance(rows, int) or rows < 0:
+    rows = note["rows"]
+    if note["key"] != key:
         return none
     digest, left = hashlib.sha256(), len(header) + rows * each
     with partial.open("rb") as file:
         while left > 0 and (some := file.read(min(left, 2**20))):
             digest.update(some)
             left -= len(some)
-    return (rows, digest) if digest.hexdigest() == note.get("sha256") else none
+    return (rows, digest) if digest.hexdigest() == note["sha256"] else none
 
 
 def _header(shape: tuple[int, int]) -> bytes:
@@ -236,6 +239,8 @@ def load_features(paths: Sequence[str | Path]) -> Features:
         if not path.is_file() or _digest(path) != index["vectors"]:
             raise _altered(path)
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+        if vectors.shape != (sum(index["counts"]), index["extractor"]["dimension"]):
+            raise _altered(path)
         made = checksum([index["vectors"], index["classes"], index["counts"], index["split"]])
         name = index["family"]
         if name in {family.name for family in families}:
@@ -267,6 +272,9 @@ def _index(folder: Path) -> dict[str, Any]:
             "version of arml that wrote them"
         )
     if index.pop("sha256", None) != checksum(index):
+        raise _altered(path)
+    read_as(FeaturesIndex, index, str(path), "run `arml features` again in a new folder")
+    if len(index["classes"]) != len(index["counts"]):
         raise _altered(path)
     return index
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from arml.report.paper import Reported, overall, reported_by_family
 from arml.report.statistics import Comparison, compare, holm
+from arml.results import forms
 from arml.results.folder import (
     FORMAT,
     Result,
@@ -29,6 +30,7 @@ from arml.results.folder import (
     read_scores,
     write_text,
 )
+from arml.results.schema import read_as
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,7 @@ def load_study(folder: Path) -> Study:
     value = read_json(path)
     if value.get("format") != FORMAT:
         raise RunError(f"expected format {FORMAT} in {path}, got {value.get('format')!r}")
+    read_as(forms.Study, value, str(path), "restore the file, or run `arml reproduce` again")
     tables = tuple(_table(folder, name, entry) for name, entry in value["tables"].items())
     return Study(folder, str(value["scale"]), tables)
 
@@ -191,7 +194,9 @@ def _row(folder: Path, entry: dict[str, Any]) -> StudyRow:
             results[seed] = read_result(run / f"result{end}.json")
             scores[seed] = read_scores(run / f"scores{end}.npz")
         elif (run / "failure.json").is_file():
-            failures[seed] = str(read_json(run / "failure.json").get("error"))
+            failed = read_json(run / "failure.json")
+            read_as(forms.Failure, failed, str(run / "failure.json"), "run the row again")
+            failures[seed] = failed["error"]
     return StudyRow(
         entry["label"],
         entry["run"],

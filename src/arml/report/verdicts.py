@@ -29,6 +29,7 @@ from arml.report.study_tables import caption, table_of
 from arml.report.table import Cell, Column, Line, Table, line_of, markdown
 from arml.report.tables import redraw, replace_block
 from arml.results.folder import RunError, read_json
+from arml.results.forms import check_explained
 
 HEADINGS = {
     HOLDS: "What holds",
@@ -114,7 +115,9 @@ def interventions(study: Study) -> str:
     head = ["Learner", "Without", "Mean loss ± 95%", "p", "Median", "Tasks worse", "p (sign)"]
     lines = [head, ["---", "---", *["---:"] * 5]]
     for path in sorted((study.folder / "interventions").glob("*.json")):
-        found = read_json(path)["interventions"]
+        explained = read_json(path)
+        check_explained(explained, path)
+        found = explained["interventions"]
         scale = 100 if found["metric"] == "accuracy" else 1
         named = effects(found)
         vertices = [name for name in named if name.startswith("V")]

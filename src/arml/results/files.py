@@ -193,6 +193,10 @@ def append_metric(path: Path | str, record: Mapping[str, Any]) -> None:
         raise _cannot_write(path, error) from error
 
 
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and abs(value) < 1e300)
+
+
 def _metric_lines(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
     """The whole lines of the file, each with its record."""
     # What follows the last line end is torn: its process was killed, or is still writing.
@@ -201,8 +205,8 @@ def _metric_lines(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
     for number, line in enumerate(lines, start=1):
         try:
             record = _parse(line)
-            if not isinstance(record.get("step"), int):
-                raise ValueError("no whole number `step`")
+            if not isinstance(record.get("step"), int) or not all(map(_is_number, record.values())):
+                raise ValueError("expected a whole number `step`, and numbers or null")
         except ValueError as error:
             if number == len(lines):
                 break

@@ -9,7 +9,9 @@ the curves as a gap. Nothing here needs JAX, so that a report is quick to make.
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired, TypedDict, cast
+from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast
+
+from msgspec import Meta
 
 from arml.results.files import (
     RunError,
@@ -21,8 +23,10 @@ from arml.results.files import (
     write_json,
     write_text,
 )
+from arml.results.forms import Configuration, Count, Text, check_explained
 from arml.results.intervals import Score, paired, summarise
 from arml.results.manifest import check_sealed, sealed
+from arml.results.schema import matching, read_as
 from arml.results.scores import Scores, read_scores, write_scores
 
 __all__ = [
@@ -57,8 +61,6 @@ TaskScores = Scores
 FORMAT = 1
 """The version of the run folder that this library writes and reads."""
 
-METRICS = ("mse", "accuracy")
-
 
 class Calibration(TypedDict):
     """How far the probabilities of a classifier are from its accuracy: the expected calibration
@@ -81,23 +83,23 @@ class Result(TypedDict):
     """
 
     format: int
-    recipe: str
-    seed: int
-    split: str
-    metric: str
+    recipe: Text
+    seed: Count
+    split: Text
+    metric: Annotated[str, matching("^(mse|accuracy)$", "mse or accuracy")]
     score: Score
-    families: dict[str, Score]
-    inner_steps: int
-    protocol: str
-    commit: str | None
-    versions: dict[str, str]
-    device: str
-    seconds: float
-    parameters: int
-    steps: int
+    families: dict[Text, Score]
+    inner_steps: Count
+    protocol: Text
+    commit: Text | None
+    versions: dict[str, Text]
+    device: Text
+    seconds: Annotated[float, Meta(ge=0, le=1e12)]
+    parameters: Count
+    steps: Count
     floor: float | None
     trained: NotRequired[dict[str, Any] | None]
-    options: NotRequired[str | None]
+    options: NotRequired[Text | None]
     inputs: NotRequired[dict[str, Any] | None]
     calibration: NotRequired[Calibration | None]
 
@@ -110,32 +112,6 @@ class Run(NamedTuple):
     metrics: list[dict[str, Any]]
     result: Result | None
     explain: dict[str, Any] | None
-
-
-_FIELDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "recipe": ((str,), "a string"),
-    "seed": ((int,), "a whole number"),
-    "split": ((str,), "a string"),
-    "metric": ((str,), "a string"),
-    "score": ((dict,), "an object with mean, ci95 and n"),
-    "families": ((dict,), "an object with a score for each family"),
-    "inner_steps": ((int,), "a whole number"),
-    "protocol": ((str,), "a string"),
-    "commit": ((str, type(None)), "a string or null"),
-    "versions": ((dict,), "an object"),
-    "device": ((str,), "a string"),
-    "seconds": ((int, float), "a number"),
-    "parameters": ((int,), "a whole number"),
-    "steps": ((int,), "a whole number"),
-    "floor": ((int, float, type(None)), "a number or null"),
-}
-_LATER: dict[str, tuple[tuple[type, ...], str]] = {
-    "trained": ((dict, type(None)), "an object or null"),
-    "options": ((str, type(None)), "a string or null"),
-    "inputs": ((dict, type(None)), "an object or null"),
-    "calibration": ((dict, type(None)), "an object or null"),
-}
-"""Fields that older files lack."""
 
 
 def _check_format(value: Mapping[str, Any], path: Path) -> None:
@@ -153,16 +129,6 @@ def _check_format(value: Mapping[str, Any], path: Path) -> None:
     )
 
 
-def _is_score(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("n"), int)
-        and all(
-            key in value and isinstance(value[key], int | float | None) for key in ("mean", "ci95")
-        )
-    )
-
-
 def read_result(path: Path | str) -> Result:
     """Read and check a `result.json`.
 
@@ -173,25 +139,7 @@ def read_result(path: Path | str) -> Result:
     value = read_json(path)
     _check_format(value, path)
     value = {"commit": None, "floor": None, **value}
-    later = {name: rule for name, rule in _LATER.items() if name in value}
-    for name, (types, kind) in {**_FIELDS, **later}.items():
-        if name not in value or not isinstance(value[name], types):
-            got = json.dumps(value[name])[:40] if name in value else "nothing"
-            raise RunError(
-                f"expected `{name}` to be {kind} in {path}, got {got}; "
-                "make the file again with `arml evaluate`"
-            )
-    if value["metric"] not in METRICS:
-        raise RunError(
-            f"expected `metric` to be one of {', '.join(METRICS)} in {path}, "
-            f"got {value['metric']!r}; make the file again with `arml evaluate`"
-        )
-    for name, score in {"score": value["score"], **value["families"]}.items():
-        if not _is_score(score):
-            raise RunError(
-                f"expected `{name}` to have numbers mean, ci95 and n in {path}, got "
-                f"{json.dumps(score)[:40]}; make the file again with `arml evaluate`"
-            )
+    read_as(Result, value, str(path), "make the file again with `arml evaluate`")
     return cast(Result, value)
 
 
@@ -213,8 +161,10 @@ def read_config(folder: Path | str) -> dict[str, Any]:
             f"expected a run folder with a config.json at {folder}, found {found}; "
             f"`arml train RECIPE --run {folder}` makes one"
         )
-    config = read_json(folder / "config.json")
-    _check_format(config, folder / "config.json")
+    path = folder / "config.json"
+    config = read_json(path)
+    _check_format(config, path)
+    read_as(Configuration, config, str(path), "restore the file")
     return config
 
 
@@ -233,6 +183,7 @@ def load_run(folder: Path | str) -> Run:
     explained = read_json(explain) if explain.exists() else None
     if explained is not None:
         _check_format(explained, explain)
+        check_explained(explained, explain)
     return Run(
         folder=folder,
         config=config,

@@ -14,6 +14,8 @@ from typing import Any
 from filelock import FileLock
 
 from arml.results.files import RunError, read_json, write_json
+from arml.results.forms import Manifest
+from arml.results.schema import read_as
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -83,18 +85,8 @@ def _read(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     content = read_json(path)
-    files = content.get("files")
-    sound = isinstance(files, dict) and all(
-        isinstance(one, dict)
-        and isinstance(one.get("bytes"), int)
-        and isinstance(one.get("sha256"), str)
-        for one in files.values()
-    )
-    if content.get("format") != FORMAT or not sound:
-        raise RunError(
-            f"expected digests of format {FORMAT} in {path}, got something else: restore the "
-            "file, or delete it to use the files beside it as they are"
-        )
+    advice = "restore the file, or delete it to use the files beside it as they are"
+    read_as(Manifest, content, str(path), advice)
     return content
 
 

@@ -52,12 +52,24 @@ def _is_made(kind: type) -> bool:
     return kind not in (int, float, str, bool)
 
 
+_WORDS: dict[str, str] = {}
+"""What patterns are called in messages."""
+
+
+def matching(pattern: str, words: str, longest: int = 1000) -> msgspec.Meta:
+    """A bound on text, and its name in messages: `Annotated[str, matching("^a+$", "letters")]`."""
+    _WORDS[repr(pattern)] = words
+    return msgspec.Meta(pattern=pattern, max_length=longest)
+
+
 def _said(error: BaseException) -> str:
     """msgspec's message as ours: ``Expected `int`, got `str` - at `$.hidden[0]` ``."""
     text = str(error).replace("`", "")
     found = re.fullmatch(r"(.*?)(?: - at \$\.?(.*))?", text, re.DOTALL)
     assert found is not None
     what, place = found.groups()
+    for pattern, words in _WORDS.items():
+        what = what.replace(f"str matching regex {pattern}", words)
     what = what.replace("Object contains unknown field", "unknown field").replace(
         "Object missing", "expected the"
     )

@@ -249,6 +249,25 @@ def write_scores(path: Path | str, scores: Scores) -> None:
         write_bytes(path, buffer.getvalue())
 
 
+MOST = 2**28
+"""Bytes of the scores of single tasks."""
+
+
+def _check_sizes(content: io.BytesIO) -> None:
+    """Refuse an archive whose arrays claim to be larger than their bytes: NumPy would make room for
+    what they claim."""
+    with zipfile.ZipFile(content) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                if version != (1, 0):
+                    raise ValueError(f"{member.filename} is of another format")
+                shape, _, kind = np.lib.format.read_array_header_1_0(file)
+            if kind.itemsize * math.prod(shape) > min(member.file_size, MOST):
+                raise ValueError(f"{member.filename} claims the shape {shape}")
+    content.seek(0)
+
+
 def read_scores(path: Path | str) -> Scores:
     """Read what `write_scores` wrote, or version 0.1.0, which wrote the first three fields alone.
 
@@ -256,7 +275,9 @@ def read_scores(path: Path | str) -> Scores:
     """
     check_sealed(path)
     try:
-        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
+        content = io.BytesIO(Path(path).read_bytes())
+        _check_sizes(content)
+        with np.load(content, allow_pickle=False) as found:
             about = json.loads(str(found["about"])) if "about" in found else {}
             held = {name: about[name] for name in _ABOUT if name in about}
             if "names" in held:

@@ -1,0 +1,223 @@
+"""JSON with a value that is another, its checksum correct: what reads it refuses it in one line, or
+gets something that tables and figures can be drawn from."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+
+import archives
+from arml.datasets.prepare import prepare
+from arml.datasets.splits import read_split
+from arml.datasets.store import open_store
+from arml.datasets.vectors import load_features
+from arml.experiment import from_json
+from arml.report.claims import judge
+from arml.report.explained import captioned, explorer
+from arml.report.rows import make_rows
+from arml.report.study import load_study
+from arml.report.study_tables import table_of
+from arml.report.table import markdown
+from arml.report.tables import terminal_table
+from arml.results.files import checksum, read_metrics
+from arml.results.folder import load_run, read_config
+from arml.results.manifest import check_sealed, seal
+from hostile import CASES, altered, tried
+
+ROOT = Path(__file__).parents[2]
+STUDY = ROOT / "results/laptop"
+RUN = ROOT / "tests/fixtures/v0.1.0/regression"
+
+
+def run_folder(tmp_path, explained=None):
+    for name in ("config.json", "metrics.jsonl", "result.json"):
+        shutil.copy(RUN / name, tmp_path)
+    if explained is not None:
+        (tmp_path / "explain").mkdir()
+        shutil.copy(explained, tmp_path / "explain" / "explain.json")
+    return tmp_path
+
+
+def result(tmp_path):
+    folder = run_folder(tmp_path)
+
+    def read():
+        run = load_run(folder)
+        terminal_table(make_rows([run.result]))
+
+    return folder / "result.json", None, read
+
+
+def explanation(of):
+    def made(tmp_path):
+        folder = run_folder(tmp_path, STUDY / f"runs/{of}/seed-0/explain/explain.json")
+
+        def read():
+            run = load_run(folder)
+            for _, figure, _, _ in captioned(run.explain):
+                figure.clear()
+            if run.explain.get("kind") == "graph":
+                explorer(run, run.explain)
+
+        return folder / "explain/explain.json", None, read
+
+    return made
+
+
+def configuration(tmp_path):
+    folder = run_folder(tmp_path)
+    return (
+        folder / "config.json",
+        None,
+        lambda: from_json(read_config(folder).get("experiment"), "config.json"),
+    )
+
+
+def study(tmp_path):
+    content = json.loads((STUDY / "study.json").read_text())
+    table = content["tables"]["regression2d"]
+    table["rows"] = [r for r in table["rows"] if r["run"].endswith(("/maml", "/arml-paper"))]
+    content["tables"] = {"regression2d": table}
+    (tmp_path / "study.json").write_text(json.dumps(content))
+    for row in table["rows"]:
+        shutil.copytree(STUDY / "runs" / row["run"], tmp_path / "runs" / row["run"])
+
+    def read():
+        found = load_study(tmp_path)
+        judge(found)
+        for one in found.tables:
+            if one.first:
+                markdown(table_of(one))
+
+    return tmp_path / "study.json", None, read
+
+
+def manifest(tmp_path):
+    (tmp_path / "result.json").write_text("{}")
+    seal(tmp_path, "result.json", checkpoints={"5": "0" * 64})
+    return tmp_path / "manifest.json", None, lambda: check_sealed(tmp_path / "result.json")
+
+
+def store(tmp_path):
+    archive = archives.tar(tmp_path / "dtd-r1.0.1.tar.gz", archives.dtd(images=4))
+    folder = prepare("texture", [archive], folder=tmp_path / "made", size=16, unverified=True)
+
+    def read():
+        found = open_store(folder)
+        for part in ("train", "validation", "test"):
+            for family in found.part(part):
+                assert len(family.images) == family.counts.sum()
+        found.digests()
+
+    return folder / "index.json", "checksum", read
+
+
+def features(tmp_path):
+    vectors = np.ones((6, 3), np.float32)
+    np.save(tmp_path / "vectors.npy", vectors)
+    content = {
+        "format": 1, "what": "arml features", "family": "inks", "place": 0,
+        "classes": ["a", "b", "c"], "counts": [2, 2, 2], "source": "0" * 64,
+        "split": {"train": ["a"], "validation": ["b"], "test": ["c"]},
+        "extractor": {
+            "model": "m.onnx", "sha256": "0" * 64, "size": 16, "mean": [0.5, 0.5, 0.5],
+            "std": [1.0, 1.0, 1.0], "output": "y", "unit": True, "dimension": 3, "saw": "unknown",
+        },
+        "key": "0" * 64, "vectors": _digest(tmp_path / "vectors.npy"),
+    }  # fmt: skip
+    (tmp_path / "features.json").write_text(json.dumps({**content, "sha256": checksum(content)}))
+
+    def read():
+        found = load_features([tmp_path])
+        assert sum(map(len, (family.images for family in found.families))) == 6
+
+    return tmp_path / "features.json", "sha256", read
+
+
+def split(tmp_path):
+    parts = {"train": ["a", "b"], "validation": ["c"], "test": ["d"]}
+    content = {"format": 1, "method": "m", "seed": 0, "sources": {}, "families": {"inks": parts}}
+    (tmp_path / "split.json").write_text(json.dumps({**content, "sha256": checksum(content)}))
+
+    def read():
+        found = read_split(tmp_path / "split.json")
+        assert all(
+            isinstance(n, str) for p in found.values() for names in p.values() for n in names
+        )
+
+    return tmp_path / "split.json", "sha256", read
+
+
+def metrics(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 0.5, "validation": 1.0}\n')
+    return tmp_path / "metrics.jsonl", None, lambda: read_metrics(tmp_path / "metrics.jsonl")
+
+
+def _digest(path):
+    import hashlib
+
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+KINDS = {
+    "result": result,
+    "graph": explanation("regression2d/arml-paper"),
+    "tree": explanation("regression2d/hsml"),
+    "codes": explanation("regression2d/mumomaml"),
+    "masks": explanation("regression2d/mt-net"),
+    "configuration": configuration,
+    "study": study,
+    "manifest": manifest,
+    "store": store,
+    "features": features,
+    "split": split,
+    "metrics": metrics,
+}
+"""Each makes a file, and gives its path, the field of its own checksum, and what reads it."""
+
+
+@pytest.mark.parametrize("cases", [CASES[0], 15])
+def test_json_that_means_something_else(tmp_path, record_property, cases):
+    rng, counts, failed = np.random.default_rng(cases), Counter(), []
+    for kind, make in KINDS.items():
+        (tmp_path / kind).mkdir()
+        path, seal_field, read = make(tmp_path / kind)
+        whole = path.read_text()
+        read()
+        content, own = json.loads(whole), Counter()
+        content.pop(seal_field, None)
+        for _ in range(max(cases // len(KINDS), 2)):
+            change = altered(content, rng)
+            if seal_field is not None:
+                change[seal_field] = checksum(change)
+            path.write_text(json.dumps(change) + "\n" * (kind == "metrics"))
+            try:
+                tried(read, own)
+            except Exception as error:
+                failed.append(
+                    f"{kind}: {type(error).__name__}: {error}: {_difference(content, change)}"
+                )
+        path.write_text(whole)
+        pyplot.close("all")
+        counts[kind] = f"{own['refused']} refused, {own['accepted']} accepted"
+    record_property("counts", f"{cases} altered JSON files: {dict(counts)}")
+    assert not failed, "\n".join(failed)
+
+
+def _difference(before, after, where=""):
+    """The place of the altered value."""
+    if (
+        isinstance(before, dict | list)
+        and type(before) is type(after)
+        and len(before) == len(after)
+    ):
+        items = before.items() if isinstance(before, dict) else enumerate(before)
+        for key, value in items:
+            other = after[key] if not isinstance(before, dict) else after.get(key)
+            if other != value:
+                return _difference(value, other, f"{where}.{key}")
+    return f"{where}: {str(before)[:60]} -> {str(after)[:60]}"
