@@ -60,7 +60,7 @@ class ConflictOptions(EpisodeOptions):
             )
             for part in PARTS
         )
-        return Splits(train, validation, test, sources)
+        return Splits(self.varied(train), validation, test, sources)
 
     def check(self) -> None:
         """Raise `ValueError` for options that are out of range, before any data is read."""

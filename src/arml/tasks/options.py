@@ -18,7 +18,7 @@ from arml.datasets.store import Store, open_store, place, verify
 from arml.results.files import read_json
 from arml.tasks.functions import functions_2d
 from arml.tasks.images import ImageEpisodes, image_episodes, on_the_device, tabulate
-from arml.tasks.shape import DataOptions, EpisodeOptions, TaskOptions
+from arml.tasks.shape import DataOptions, PictureOptions, TaskOptions
 from arml.tasks.stream import streamed_episodes
 
 Progress = Callable[[str, int, int], None]
@@ -97,7 +97,7 @@ class FunctionsOptions(TaskOptions):
 
 
 @dataclass(frozen=True)
-class FoldersOptions(EpisodeOptions, DataOptions):
+class FoldersOptions(PictureOptions, DataOptions):
     """Image episodes from folders or zips with a folder for each class; each source is a family."""
 
     needs: ClassVar[str] = "--data FOLDER_OR_ZIP..."
@@ -145,7 +145,7 @@ class FoldersOptions(EpisodeOptions, DataOptions):
         sources = {family.name: family.digest for family in families}
         stated = self.stated(sources, read_json(split))
         train, validation, test = (replace(every[part], stated=stated) for part in PARTS)
-        return Splits(train, validation, test, sources)
+        return Splits(self.varied(train), validation, test, sources)
 
     def check(self) -> None:
         """Refuse options that mean nothing, before any data is read."""
@@ -170,7 +170,7 @@ class _Stored:
 
 
 @dataclass(frozen=True)
-class StoreOptions(EpisodeOptions, _Stored):
+class StoreOptions(PictureOptions, _Stored):
     """Image episodes from a data set that `arml data prepare` made."""
 
     store: str = ""
@@ -197,7 +197,7 @@ class StoreOptions(EpisodeOptions, _Stored):
         digests = store.digests()
         stated = self.stated(digests)
         train, validation, test = (self._episodes(store, p, on_device, stated) for p in PARTS)
-        return Splits(train, validation, test, digests)
+        return Splits(self.varied(train), validation, test, digests)
 
     def _episodes(self, store: Store, part: str, on_device: bool, stated: str) -> TaskDistribution:
         families = store.part(part)
@@ -220,7 +220,7 @@ class StoreOptions(EpisodeOptions, _Stored):
 
 
 @dataclass(frozen=True)
-class StarterOptions(EpisodeOptions):
+class StarterOptions(PictureOptions):
     """Image episodes from the pictures that the package carries: glyphs, icons and textures."""
 
     art: bool = False
@@ -250,7 +250,7 @@ class StarterOptions(EpisodeOptions):
             )
 
         train, validation, test = (episodes(part) for part in PARTS)
-        return Splits(train, validation, test, sources)
+        return Splits(self.varied(train), validation, test, sources)
 
 
 def absolute_path(path: str) -> str:

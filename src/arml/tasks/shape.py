@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from arml.core.checks import at_least
+from arml.core.episodes import TaskDistribution
 from arml.datasets.splits import PARTS, part_sizes
+from arml.tasks.variety import with_variety
+
+NOT_OF_TESTS = ("train_ways", "mixed_shots", "augment", "data", "split_seed")
+"""Options that change no test task, or whose effect the digests of the data say."""
 
 
 class TaskOptions:
@@ -38,6 +43,8 @@ class EpisodeOptions(TaskOptions):
     """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
     queries: int = 15
     """Query examples of each class."""
+    mixed_shots: bool = False
+    """Train on tasks of fewer shots as well: any divisor of `shots`, in equal shares."""
 
     def ways_of(self, part: str) -> int:
         """Classes of a task of that part: `train`, `validation` or `test`."""
@@ -62,6 +69,15 @@ class EpisodeOptions(TaskOptions):
                 f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}: "
                 "raise it"
             )
+        if self.mixed_shots and self.shots < 2:
+            raise ValueError(
+                "mixed_shots needs at least 2 shots, of which training tasks may have fewer, got "
+                f"{self.shots}: raise --shots"
+            )
+
+    def varied(self, train: TaskDistribution) -> TaskDistribution:
+        """The training tasks, with the variety that these options ask for."""
+        return with_variety(train, shots=self.mixed_shots)
 
     def stated(
         self, data: Mapping[str, str], parts: Mapping[str, Any] | None = None, **other: Any
@@ -74,8 +90,20 @@ class EpisodeOptions(TaskOptions):
         their place, so their order counts.
         """
         drawn = {"kind": type(self).__name__, **dataclasses.asdict(self), **other}
-        kept = {k: v for k, v in drawn.items() if k not in ("train_ways", "data", "split_seed")}
+        kept = {k: v for k, v in drawn.items() if k not in NOT_OF_TESTS}
         return json.dumps([kept, list(data.items()), parts], sort_keys=True)
+
+
+@dataclass(frozen=True)
+class PictureOptions(EpisodeOptions):
+    """The shape of a task of pictures."""
+
+    augment: bool = False
+    """Vary the pictures of training tasks: classes are turned, mirrored, inverted and coloured,
+    pictures turned a little, magnified, moved and lit otherwise."""
+
+    def varied(self, train: TaskDistribution) -> TaskDistribution:
+        return with_variety(train, pictures=self.augment, shots=self.mixed_shots)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, UInt8
 
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.tasks.images import Episodes, Table, draw, examples
+from arml.tasks.variety import Varied
 
 AHEAD = 3
 """Batches that are gathered before they are asked for."""
@@ -166,6 +167,8 @@ def prefetched(
     - `parts`: those of them that each device of this process draws.
     """
     cpu = _cpu()
+    if isinstance(tasks, Varied):
+        tasks = tasks.tasks
     if not isinstance(tasks, StreamedEpisodes) or cpu is None:
         yield
         return

@@ -59,7 +59,7 @@ class VectorsOptions(EpisodeOptions, DataOptions):
         sources = {family.name: family.digest for family in families}
         stated = self._identity(sources, pictures or {}, split)
         train, validation, test = (replace(every[part], stated=stated) for part in PARTS)
-        return Splits(train, validation, test, sources, maker, pictures)
+        return Splits(self.varied(train), validation, test, sources, maker, pictures)
 
     def _identity(self, sources: dict[str, str], pictures: dict[str, str], split: Path) -> str:
         if split.exists():
