@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from sklearn.neighbors import NearestCentroid
-from sklearn.preprocessing import StandardScaler
 
 import arml
 from arml.algorithms import ALGORITHMS
@@ -12,7 +11,6 @@ from arml.nn.networks import MLPOptions
 from arml.predict.marks import wilson
 from arml.predict.trust import (
     FOLDS,
-    Trust,
     checked,
     folds,
     intervals,
@@ -32,7 +30,7 @@ def blobs(each: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
 def centroids(x: np.ndarray, y: np.ndarray):
     """Predictions by the nearest class mean, as probabilities."""
 
-    def predict(kept: np.ndarray, out: np.ndarray) -> np.ndarray:
+    def predict(kept: np.ndarray, out: np.ndarray, _: str) -> np.ndarray:
         means = np.stack([x[kept][y[kept] == k].mean(axis=0) for k in range(3)])
         logits = -np.square(x[out][:, None] - means).sum(axis=-1)
         chances = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -43,7 +41,7 @@ def centroids(x: np.ndarray, y: np.ndarray):
 
 def test_each_example_is_predicted_from_the_others():
     x, y = blobs(5, spread=3)
-    trust = checked(centroids(x, y), x, y, KINDS)
+    trust = checked(centroids(x, y), y, KINDS)
     right = []
     for i in range(len(x)):
         kept = np.arange(len(x)) != i
@@ -62,26 +60,25 @@ def test_each_example_is_predicted_from_the_others():
 def test_a_label_that_is_wrong_is_named_first():
     x, y = blobs(6)
     y[4] = 2
-    trust = checked(centroids(x, y), x, y, KINDS)
+    trust = checked(centroids(x, y), y, KINDS)
     assert trust.odd[0] == 4
     lines = trust.lines([f"{i}.png" for i in range(18)])
     assert "look at 4.png: labelled oak, the other examples say ash" in lines[1]
 
 
 def test_a_class_of_one_example_stays_and_is_not_checked():
-    x, y = blobs(3)
-    x, y = x[:7], y[:7]
+    y = blobs(3)[1][:7]
     seen = []
 
-    def predict(kept, out):
+    def predict(kept, out, _):
         seen.append((set(kept), set(out)))
         return np.tile([0.5, 0.3, 0.2], (len(out), 1))
 
-    trust = checked(predict, x, y, KINDS)
+    trust = checked(predict, y, KINDS)
     assert all(6 in kept and out != {6} for kept, out in seen)
     assert list(trust.checked) == [0, 1, 2, 3, 4, 5]
     assert {*trust.by_class} == {"ash", "elm"}
-    lone = checked(predict, x[[0, 3, 6]], y[[0, 3, 6]], KINDS)
+    lone = checked(predict, y[[0, 3, 6]], KINDS)
     assert np.isnan(lone.accuracy)
     assert "cannot be checked" in str(lone)
     assert lone.as_json()["accuracy"] is None
@@ -96,19 +93,23 @@ def test_many_examples_are_left_out_in_tenths():
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def test_the_simple_opponent_and_its_verdict():
+def test_the_best_is_used_and_a_tie_stays():
     x, y = blobs(5)
-    guessing = checked(lambda kept, out: np.tile([1.0, 0, 0], (len(out), 1)), x, y, KINDS)
-    scaled = StandardScaler().fit_transform(x)
-    right = []
-    for i in range(len(x)):
-        kept = np.arange(len(x)) != i
-        right.append(NearestCentroid().fit(scaled[kept], y[kept]).predict(scaled[[i]])[0] == y[i])
-    assert guessing.simple == pytest.approx(np.mean(right), abs=0.07)  # scaled a little otherwise
-    assert "does not help" in str(guessing)
-    assert "does not help" not in str(
-        Trust(KINDS, np.arange(4), np.zeros(4, int), np.eye(3)[[0] * 4], 0.5)
-    )
+    nearest = centroids(x, y)
+
+    def predict(kept, out, uses):
+        if uses != "inputs":
+            return np.tile([1.0, 0, 0], (len(out), 1))
+        return nearest(kept, out, uses)
+
+    guessing = checked(predict, y, KINDS, "learner", ("learner", "inputs", "edges"))
+    assert guessing.accuracy == guessing.others["edges"] == pytest.approx(1 / 3)
+    assert guessing.others["inputs"] == checked(nearest, y, KINDS).accuracy
+    assert guessing.best == "inputs"
+    assert "logistic regression on the inputs 100%" in str(guessing)
+    assert checked(predict, y, KINDS, "learner", ("learner", "edges")).best == "learner"
+    assert checked(predict, y, KINDS, "inputs", ("learner", "inputs")).best == "inputs"
+    assert guessing.as_json()["best"] == "inputs"
 
 
 def test_wilson_against_published_values():

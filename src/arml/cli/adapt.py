@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console
@@ -49,6 +49,9 @@ class AdaptOptions:
     trust: bool = True
     """Predict each example from the others and report how well that works. It takes one adaptation
     for each example, or ten if there are many."""
+    uses: Literal["auto", "learner", "inputs", "edges"] = "auto"
+    """What predicts classes: the learner, logistic regression on the inputs (pixels) or on the
+    edges of pictures. `auto` takes the most accurate by that check, and the learner without it."""
 
 
 def adapt_command(arguments: Sequence[str]) -> int:
@@ -97,9 +100,8 @@ def adapt_command(arguments: Sequence[str]) -> int:
         predictor.columns, predictor.target = rows.columns, options.target
         names = [f"row {line}" for line in rows.lines]
     _describe(predictor, Console(stderr=True))
-    if options.trust and predictor.classes is not None:
-        for line in predictor.trust().lines(names):
-            say(Console(stderr=True), line)
+    if predictor.classes is not None:
+        predictor = _checked(predictor, options, names)
     if options.query:
         _answer(predictor, eye, options.query, options.target, options.out)
     if options.save is not None:
@@ -140,6 +142,30 @@ def predict_command(arguments: Sequence[str]) -> int:
     target = options.target or predictor.target
     _answer(predictor, eye, options.query, target, options.out)
     return 0
+
+
+def _checked(predictor: Any, options: AdaptOptions, names: Sequence[str]) -> Any:
+    """The predictor with what the options ask for, or with what its own check favours."""
+    from arml.predict.simple import WORDS
+
+    if options.uses != "auto":
+        predictor = predictor.using(options.uses)
+    if not options.trust:
+        return predictor
+    trust, console = predictor.trust(), Console(stderr=True)
+    for line in trust.lines(names):
+        say(console, line)
+    if trust.best == predictor.uses:
+        return predictor
+    if options.uses != "auto":
+        say(console, f"{WORDS[trust.best]} is more accurate: --uses {trust.best}")
+        return predictor
+    say(
+        console,
+        f"predicting with {WORDS[trust.best]}, the most accurate; --uses learner forces the "
+        "learner",
+    )
+    return predictor.using(trust.best)
 
 
 def _describe(predictor: Any, console: Console) -> None:

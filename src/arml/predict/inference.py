@@ -43,15 +43,7 @@ def _is_changed(node: Any) -> bool:
 
 
 def check_fit(predicted: np.ndarray, y: np.ndarray) -> None:
-    """Warn of a regression whose error on its own examples is `WORSE` times that of zero.
-
-    **Raises** `ValueError` if it is not finite.
-    """
-    if not np.all(np.isfinite(predicted)):
-        raise ValueError(
-            "expected predictions that are finite, got NaN or infinity: the examples are far "
-            "from those that the learner was trained on; scale them to its range"
-        )
+    """Warn of a regression whose error on its own examples is `WORSE` times that of zero."""
     error, size = float(np.mean(np.square(predicted - y))), float(np.mean(np.square(y)))
     if error > WORSE * size:
         warnings.warn(
@@ -94,10 +86,19 @@ def _trace(learner: Conditioned, support: Examples) -> Trace:
 def by_chunks(
     function: Callable[[Array], Array], x: np.ndarray, width: int
 ) -> Float[np.ndarray, "n width"]:
-    """`[n, *features] -> [n, width]` by a function of `CHUNK` inputs."""
+    """`[n, *features] -> [n, width]` by a function of `CHUNK` inputs.
+
+    **Raises** `ValueError` if a number is not finite.
+    """
     outputs = [np.zeros((0, width), np.float32)]
     for first in range(0, len(x), CHUNK):
         some = floats(x[first : first + CHUNK])
         filled = np.concatenate([some, np.repeat(some[:1], CHUNK - len(some), axis=0)])
         outputs.append(np.asarray(function(jnp.asarray(filled)))[: len(some)])
-    return np.concatenate(outputs)
+    predicted = np.concatenate(outputs)
+    if not np.all(np.isfinite(predicted)):
+        raise ValueError(
+            "expected predictions that are finite, got NaN or infinity: the examples are far "
+            "from those that the learner was trained on; scale them to its range"
+        )
+    return predicted

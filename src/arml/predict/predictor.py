@@ -42,6 +42,7 @@ from arml.predict.onnx.whole import write_learner_file
 from arml.predict.onnx.write import QUERIES, write_predictor
 from arml.predict.pickling import packed, unpacked
 from arml.predict.sharing import WEIGHTS, locate, read_learner, read_predictor, write_learner
+from arml.predict.simple import Uses, check_uses, choices, simple_function, softmax
 from arml.predict.trust import Trust, checked, intervals
 
 
@@ -104,9 +105,10 @@ class Predictor(Holder):
         self._ways = max(portable.problem.outputs, 0 if classes is None else len(classes))
         self._learner = for_classes(portable, self._ways)
         self._function: Callable[[Array], Array] | None = None
-        # Of a table that it was made from: the names of the inputs, and of what it predicts.
+        # Of a table: the names of the inputs, and of what it predicts.
         self.columns: tuple[str, ...] | None = None
         self.target: str | None = None
+        self.uses: Uses = "learner"
 
     def __reduce__(self) -> Any:
         return unpacked, (load_predictor, packed(self.save))
@@ -121,23 +123,27 @@ class Predictor(Holder):
 
     def _outputs(self, x: Any) -> Float[np.ndarray, "n outputs"]:
         inputs = checked_inputs(x, self.problem, "queries")
+        if self.uses != "learner":
+            return simple_function(self.x, self.y, self.uses)(inputs)
         if self._function is None:
             self._function = self._adapted()
             if self.classes is None:
                 check_fit(by_chunks(self._function, self.x, self._ways), self.y)
-        outputs = by_chunks(self._function, inputs, self._ways)
-        if not np.all(np.isfinite(outputs)):
-            raise ValueError(
-                "expected predictions that are finite, got NaN or infinity: the examples are far "
-                "from those that the learner was trained on; scale them to its range"
-            )
-        return outputs
+        return by_chunks(self._function, inputs, self._ways)
 
     def _adapted(self, n: int = 0) -> Callable[[Array], Array]:
         problem, support = self.problem, self._support()
         if self._learner is not None:
             return adapted_function(self._learner, support, problem.features, n)
         return grouped_function(self.portable.learner, support, problem, self._ways, n)
+
+    def using(self, uses: Uses) -> "Predictor":
+        """The same, predicting with the `learner`, or with logistic regression on the `inputs`
+        (pixels) or on the `edges` of pictures. **Raises** `ValueError` for another word."""
+        check_uses(uses, choices(self.problem))
+        other = object.__new__(Predictor)
+        vars(other).update(vars(self), uses=uses)
+        return other
 
     def add(self, x: Any, y: Any) -> "Predictor":
         """A predictor that has learned from these examples, too; they may be of new classes.
@@ -151,7 +157,7 @@ class Predictor(Holder):
         known = self.y if self.classes is None else self.classes[self.y]
         both = joined_labels(known[:, 0] if self._flat else known, y, len(more))
         added = FewShotLearner(self.portable).adapt(joined_inputs(self.x, more), both)
-        added.columns, added.target = self.columns, self.target
+        added.columns, added.target, added.uses = self.columns, self.target, self.uses
         return added
 
     def predict(self, x: Any) -> np.ndarray:
@@ -171,40 +177,33 @@ class Predictor(Holder):
         """
         if self.classes is None:
             raise ValueError("expected a classification task for probabilities: use predict")
-        outputs = self._outputs(x)[:, : len(self.classes)]
-        logits = outputs.astype(np.float64) / self.portable.temperature
-        chances = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
-        return chances / chances.sum(axis=1, keepdims=True)
+        logits = self._outputs(x)[:, : len(self.classes)].astype(np.float64)
+        return softmax(logits / (self.portable.temperature if self.uses == "learner" else 1))
 
     def evaluate(self, x: Any, y: Any) -> Marks:
         """How inputs are predicted whose labels `y` are known: the accuracy of each class, the
-        confusion matrix, the worst mistakes.
-
-        **Raises** `ValueError` as `predict_proba`, and for a label that is not among `classes`.
-        """
+        confusion matrix, the worst mistakes. **Raises** `ValueError` as `predict_proba`, and for a
+        label that is not among `classes`."""
         chances = self.predict_proba(x)
         assert self.classes is not None
         return Marks(self.classes, places_of(y, self.classes), chances)
 
     def trust(self) -> Trust:
         """How well each example is predicted from the others, and which look mislabelled. It adapts
-        once for each example, or ten times where there are many.
-
-        **Raises** `ValueError` for regression: use `interval`.
+        once for each example, or ten times where there are many. What else it could use is checked,
+        too: `predictor.using(trust.best)`. **Raises** `ValueError` for regression: use `interval`.
         """
         if self.classes is None:
             raise ValueError("expected a classification task, got regression: use interval")
         return checked(
-            lambda kept, out: self._without(kept).predict_proba(self.x[out]),
-            *(self.x, self.y, self.classes),
+            lambda kept, out, uses: self._without(kept).using(uses).predict_proba(self.x[out]),
+            *(self.y, self.classes, self.uses, choices(self.problem)),
         )
 
     def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of an interval around each prediction, for regression: about `level` of new
-        targets lie within, if they are drawn as the examples were (jackknife+).
-
-        **Raises** `ValueError` as `predict`, for classes, and for too few examples: 0.9 needs nine.
-        """
+        targets lie within, if they are drawn as the examples were (jackknife+). **Raises**
+        `ValueError` as `predict`, for classes, and for too few examples: 0.9 needs nine."""
         if self.classes is not None:
             raise ValueError("expected a regression task, got classes: use predict_proba")
         inputs = checked_inputs(x, self.problem, "queries")
@@ -250,18 +249,17 @@ class Predictor(Holder):
 
         **Raises** `ValueError` for what cannot be written; `RunError` if the file cannot be.
         """
+        check_uses(self.uses, ("learner",))
         eye = None if self.portable.inputs is None else remade(self.portable.inputs, model)
         given = self.portable, self._support().x, self.classes, self._ways, eye
         write_predictor(Path(path), self._adapted(QUERIES), *given)
 
     def save(self, folder: Path | str) -> None:
-        """Write it as a folder: the learner's, and `support.safetensors`.
-
-        **Raises** `RunError` if it cannot be written.
-        """
+        """Write it as a folder: the learner's, and `support.safetensors`. **Raises** `RunError` if
+        it cannot be written."""
         classes = None if self.classes is None else self.classes.tolist()
         task = {"classes": classes, "flat": self._flat}
-        task |= {"columns": self.columns, "target": self.target}
+        task |= {"columns": self.columns, "target": self.target, "uses": self.uses}
         write_learner(self.portable, folder, support={"x": self.x, "y": self.y}, task=task)
 
 
@@ -296,4 +294,4 @@ def load_predictor(folder: Path | str) -> Predictor:
     predictor = Predictor(portable, arrays["x"], arrays["y"], classes, task["flat"])
     columns, predictor.target = task.get("columns"), task.get("target")  # older files lack these
     predictor.columns = tuple(columns) if columns else None
-    return predictor
+    return predictor.using(task.get("uses", "learner"))

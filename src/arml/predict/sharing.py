@@ -27,6 +27,7 @@ from arml.core.learner import MetaLearner
 from arml.core.novelty import Novelty
 from arml.experiment import Portable, from_json, problem_of, to_json
 from arml.experiment.building import initial
+from arml.predict.simple import Uses
 from arml.results.files import RunError, checksum, read_json, write_bytes, write_json
 from arml.results.schema import read_as
 from arml.training.checkpoint import is_array, named
@@ -128,10 +129,8 @@ def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
     content = read_json(folder / CONFIG)
     stated = content.pop("sha256", None)
     if content.get("what") != WHAT:
-        raise RunError(
-            f"expected a shared learner in {folder}, found none; name a folder that "
-            "`arml export` wrote"
-        )
+        said = "expected a shared learner in {}, found none; name a folder that `arml export` wrote"
+        raise RunError(said.format(folder))
     if not isinstance(content.get("format"), int) or content["format"] > FORMAT:
         raise RunError(
             f"{folder}: expected format {FORMAT} or earlier, got {content.get('format')}: use a "
@@ -201,6 +200,7 @@ class Learned(msgspec.Struct):
     sha256: str
     columns: list[str] | None = None
     target: str | None = None
+    uses: Uses = "learner"
 
 
 class Content(msgspec.Struct):

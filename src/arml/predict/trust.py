@@ -3,9 +3,9 @@
 Each example is predicted by the same learner after it adapted to the other examples
 (leave-one-out; with more than `SINGLES` examples to check, ten folds). Classification gives an
 accuracy with its interval, a confusion matrix, and the examples whose label the others
-contradict most, which are the likeliest to be mislabelled or odd [1]. The nearest class mean of the
-inputs themselves is checked in the same way: a learner that is no better than it is of no use here.
-Regression gives an error, and intervals by jackknife+ [2].
+contradict most, which are the likeliest to be mislabelled or odd [1]. Classifiers that learn from
+these examples alone (`arml.predict.simple`) are checked in the same way: where one of them is
+better, the learner is of no use. Regression gives an error, and intervals by jackknife+ [2].
 
 A class with one example cannot be checked: without it the class is unknown. The check uses one
 example (or a tenth of them) less than the predictor has, so it is slightly pessimistic.
@@ -17,14 +17,15 @@ example (or a tenth of them) less than the predictor has, so it is slightly pess
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from arml.predict.marks import Marks
+from arml.predict.simple import WORDS, Uses
 
 SINGLES = 30
 """Up to so many examples are left out one by one."""
@@ -44,8 +45,10 @@ class Trust:
     """The place among `classes` of each one's own label."""
     probabilities: Float[np.ndarray, "m classes"]
     """What was predicted for each."""
-    simple: float
-    """Accuracy of the nearest class mean of the inputs themselves."""
+    uses: Uses = "learner"
+    """What was checked."""
+    others: Mapping[Uses, float] = field(default_factory=dict)
+    """Accuracy of what else could be used."""
 
     @property
     def marks(self) -> Marks:
@@ -66,6 +69,12 @@ class Trust:
     def interval(self) -> tuple[float, float]:
         """The 95% interval of the accuracy."""
         return self.marks.interval
+
+    @property
+    def best(self) -> Uses:
+        """What to predict with: what was checked, unless another is more accurate."""
+        most = max(self.others, key=lambda name: self.others[name], default=self.uses)
+        return most if self.others.get(most, 0) > self.accuracy else self.uses
 
     @property
     def confusion(self) -> Int[np.ndarray, "classes classes"]:
@@ -90,7 +99,9 @@ class Trust:
         """All of it as plain values; `odd` holds places in the support set."""
         return {
             **self.marks.as_json(),
-            "simple": None if math.isnan(self.simple) else self.simple,
+            "uses": self.uses,
+            "others": {k: None if math.isnan(v) else v for k, v in self.others.items()},
+            "best": self.best,
             "odd": self.odd.tolist(),
         }
 
@@ -117,35 +128,40 @@ class Trust:
             f"leave-one-out accuracy {self.accuracy:.0%} ({right} of {n}; 95% interval {low:.0%} "
             f"to {high:.0%})"
         )
-        if self.accuracy <= self.simple:
-            said += (
-                f"; the nearest class mean of the raw inputs has {self.simple:.0%}, so this "
-                "learner does not help with these examples"
-            )
-        return said
+        each = ", ".join(f"{WORDS[name]} {share:.0%}" for name, share in self.others.items())
+        return said + (f"; {each}" if each else "")
 
 
 def checked(
-    predict: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    x: np.ndarray,
+    predict: Callable[[np.ndarray, np.ndarray, Uses], np.ndarray],
     y: Int[np.ndarray, " n"],
     classes: np.ndarray,
+    uses: Uses = "learner",
+    choices: Sequence[Uses] = ("learner",),
 ) -> Trust:
-    """`Trust` of examples `x` with places `y` among the `classes`.
+    """`Trust` of examples with places `y` among the `classes`.
 
     **Arguments**
 
-    - `predict`: from the places of the examples that are kept, and of those that are left out, to
-      the probabilities of the latter `[left out, classes]`.
+    - `predict`: from the places of the examples that are kept, of those that are left out, and the
+      name of what predicts, to the probabilities of those that are left out `[left out, classes]`.
+    - `uses`: what is checked; only the accuracies of the other `choices` are found.
     """
     counts = np.bincount(y, minlength=len(classes))
     places = np.flatnonzero(counts[y] > 1)
-    probabilities = np.zeros((len(places), len(classes)))
-    for fold in folds(y[places]):
-        out = places[fold]
-        probabilities[fold] = predict(np.setdiff1d(np.arange(len(y)), out), out)
-    simple = _nearest_means(x.reshape(len(x), -1), y, places, len(classes))
-    return Trust(classes, places, y[places], probabilities, simple)
+    parts = folds(y[places])
+
+    def chances(of: Uses) -> np.ndarray:
+        found = np.zeros((len(places), len(classes)))
+        for fold in parts:
+            out = places[fold]
+            found[fold] = predict(np.setdiff1d(np.arange(len(y)), out), out, of)
+        return found
+
+    def trust(of: Uses, others: Mapping[Uses, float]) -> Trust:
+        return Trust(classes, places, y[places], chances(of), of, others)
+
+    return trust(uses, {name: trust(name, {}).accuracy for name in choices if name != uses})
 
 
 def folds(y: Int[np.ndarray, " m"]) -> list[Int[np.ndarray, " fold"]]:
@@ -157,26 +173,6 @@ def folds(y: Int[np.ndarray, " m"]) -> list[Int[np.ndarray, " fold"]]:
         return list(np.arange(len(y))[:, None])
     order = np.argsort(y, kind="stable")
     return [np.sort(order[k::FOLDS]) for k in range(FOLDS)]
-
-
-def _nearest_means(
-    x: np.ndarray, y: Int[np.ndarray, " n"], places: Int[np.ndarray, " m"], classes: int
-) -> float:
-    """Leave-one-out accuracy of the nearest class mean of standardised inputs."""
-    if not len(places):
-        return math.nan
-    z = x.astype(np.float64)
-    z = z - z.mean(axis=0)
-    spread = z.std(axis=0)
-    z /= spread + 0.1 * np.sqrt(np.mean(spread**2)) + 1e-12  # a dead pixel stays small
-    counts = np.bincount(y, minlength=classes)
-    sums = np.stack([z[y == k].sum(axis=0) for k in range(classes)])
-    right = 0
-    for i in places:
-        own = np.arange(classes) == y[i]
-        means = (sums - own[:, None] * z[i]) / (counts - own)[:, None]
-        right += int(np.argmin(np.square(means - z[i]).sum(axis=1)) == y[i])
-    return right / len(places)
 
 
 def intervals(

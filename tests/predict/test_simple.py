@@ -1,0 +1,106 @@
+"""Classifiers that know the examples only, against scikit-learn and against geometry."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import arml
+from arml.algorithms import ALGORITHMS
+from arml.experiment import Experiment, Portable, build
+from arml.nn.networks import Conv4Options
+from arml.predict.simple import (
+    DIRECTIONS,
+    PENALTY,
+    check_uses,
+    choices,
+    edges,
+    flat,
+    logistic,
+    simple_function,
+)
+
+PICTURES = arml.Problem("classification", (16, 16, 3), 3, 2, 2)
+
+
+def test_logistic_regression_against_scikit_learn():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 6)
+    x, new = rng.normal(size=(24, 9)) + 2 * np.eye(4, 9)[y], rng.normal(size=(50, 9))
+    # Its penalty is on the weights of a loss that is summed, and not on the bias: a column of ones.
+    middle = x.mean(axis=0)
+    scale = np.sqrt(np.mean(np.sum(np.square(x - middle), axis=1)))
+
+    def prepared(x):
+        return np.concatenate([(x - middle) / scale, np.ones((len(x), 1))], axis=1)
+
+    theirs = LogisticRegression(
+        C=1 / (PENALTY * len(x)), fit_intercept=False, tol=1e-8, max_iter=10_000
+    ).fit(prepared(x), y)
+    ours = logistic(x, y, 4)(new)
+    ours -= ours.mean(axis=1, keepdims=True)
+    wanted = theirs.decision_function(prepared(new))
+    np.testing.assert_allclose(ours, wanted - wanted.mean(axis=1, keepdims=True), atol=0.02)
+
+
+def test_edges_tell_directions_and_not_light():
+    ramp = np.linspace(0, 1, 16)
+    right = np.broadcast_to(ramp[None, :, None], (16, 16, 3))
+    down = np.broadcast_to(ramp[:, None, None], (16, 16, 3))
+    pictures = np.stack([right, down, 0.5 * right + 0.2, 1 - right])
+    found = edges(pictures).reshape(4, -1, DIRECTIONS)
+    assert {*found[0].argmax(axis=1)} == {0}
+    assert {*found[1].argmax(axis=1)} == {DIRECTIONS // 2}  # between two of nine
+    np.testing.assert_allclose(found[2], found[0], atol=0.02)
+    np.testing.assert_allclose(found[3], found[0], atol=0.02)
+    assert edges(pictures[:0]).shape == (0, found[0].size)
+    np.testing.assert_allclose(
+        edges(np.rint(255 * pictures).astype(np.uint8)), edges(pictures), atol=0.05
+    )
+
+
+def test_a_simple_function_learns_its_examples():
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(0, 256, (6, 16, 16, 3), np.uint8), np.array([0, 0, 1, 1, 2, 2])
+    assert flat(x).shape == (6, 768)
+    for uses in ("inputs", "edges"):
+        assert simple_function(x, y, uses)(x).argmax(axis=1).tolist() == y.tolist()
+
+
+def test_a_predictor_uses_what_it_is_told(tmp_path):
+    experiment = Experiment(
+        "own",
+        ALGORITHMS["protonet"].options(PICTURES),
+        network=Conv4Options(filters=2, normalisation="support"),
+    )
+    with jax.numpy_dtype_promotion("standard"):
+        learner = build(experiment, PICTURES)
+    few = arml.FewShotLearner(Portable(experiment, learner, PICTURES, ("own",)))
+    rng = np.random.default_rng(2)
+    y = np.repeat(["ash", "elm", "oak"], 3)
+    # Noise around pictures of stripes: an untrained network sees less than pixels show.
+    x = rng.uniform(size=(3, 16, 16, 3))[np.unique(y, return_inverse=True)[1]]
+    x = np.clip(x + 0.3 * rng.normal(size=x.shape), 0, 1).astype(np.float32)
+    predictor = few.adapt(x, y)
+    assert predictor.uses == "learner"
+    pixels = predictor.using("inputs")
+    assert predictor.uses == "learner"
+    assert pixels.predict(x).tolist() == y.tolist()
+    np.testing.assert_allclose(pixels.predict_proba(x).sum(axis=1), 1)
+    trust = predictor.trust()
+    assert {*trust.others} == {"inputs", "edges"}
+    assert trust.others["inputs"] == pixels.trust().accuracy
+    pixels.save(tmp_path / "kept")
+    kept = arml.load_predictor(tmp_path / "kept")
+    np.testing.assert_array_equal(kept.predict_proba(x), pixels.predict_proba(x))
+    assert pixels.add(x[:1], ["fir"]).uses == "inputs"
+    with pytest.raises(ValueError, match=r"expected one of learner to predict with, got 'inputs'"):
+        pixels.to_onnx(tmp_path / "file.onnx")
+    with pytest.raises(ValueError, match="one of learner, inputs, edges to predict with, got 'x'"):
+        check_uses("x", choices(PICTURES))
+
+
+def test_what_can_be_used():
+    assert choices(PICTURES) == ("learner", "inputs", "edges")
+    assert choices(arml.Problem("classification", (7,), 3, 2, 2)) == ("learner", "inputs")
+    assert choices(arml.Problem("regression", (7,), 1, 2, 2)) == ("learner",)
