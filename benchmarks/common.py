@@ -163,17 +163,21 @@ def machine() -> dict[str, Any]:
 
 
 def write(
-    name: str, results: object, before: dict[str, object], *, quick: bool | None = None
+    name: str,
+    results: object,
+    before: dict[str, object],
+    *,
+    quick: bool | None = None,
+    folder: Path = HERE / "results",
 ) -> None:
-    """Write `results/<name>.json` beside the script, and say so; `quick` tells how it was run. A
+    """Write `<name>.json` in the folder, and say so; `quick` tells how it was run. A
     stop while it writes leaves the file as it was."""
     from arml.results.files import write_text  # `torch_maml.py` may run where arml is not installed
 
     now = datetime.now(UTC).isoformat(timespec="seconds")
     value = {"benchmark": name, "when": now, "machine": before, "results": results}
     value |= {} if quick is None else {"quick": quick}
-    path = HERE / "results" / f"{name}.json"
-    path.parent.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
     write_text(path, json.dumps(value, indent=2) + "\n")
     print(f"wrote {path.relative_to(HERE.parent)}", file=sys.stderr)
 

@@ -3,8 +3,8 @@
 A seed draws the initial weights and the tasks. Where inner steps are unstable, rounding decides
 which seed diverges, so one seed that ends well proves little.
 
-`results/divergence.json` is written after each training; with the same options and steps it is not
-made again.
+`results/divergence.json`, from which the tables of results take how many diverged, is written after
+each training; with the same options and steps it is not made again.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from arml.training.step import make_interval, make_step
 from common import HERE, machine, write
 
 INTERVAL = 100
+RESULTS = HERE.parent / "results"
 CHANGED = {f"regression2d/arml, vertices {n}": {"vertices": n} for n in (0, 1)}
 """Recipes with other options, which are trained only if they are named."""
 
@@ -68,7 +69,7 @@ def trainer(experiment: Experiment) -> Callable[[int, int], tuple[int, str] | No
 
 def measure(names: Sequence[str], seeds: int, steps: int) -> None:
     """Train what `results/divergence.json` lacks, and write it there."""
-    file = HERE / "results" / "divergence.json"
+    file = RESULTS / "divergence.json"
     rows = json.loads(file.read_text())["results"] if file.exists() else []
     before, source = machine(), commit()
     for name in names:
@@ -82,7 +83,7 @@ def measure(names: Sequence[str], seeds: int, steps: int) -> None:
             step, family = bad or (None, None)
             rows.append({**row, "steps": steps, "first_bad_step": step, "family": family})
             print(name, seed, "finite" if bad is None else f"not finite at step {step}", flush=True)
-            write("divergence", rows, before)
+            write("divergence", rows, before, folder=RESULTS)
 
 
 def known_recipes() -> list[str]:

@@ -251,7 +251,8 @@ BLOCKS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
 def block(name: str) -> str:
     """One of them."""
     files, draw = BLOCKS[name]
-    paths = [HERE / "results" / f"{file}.json" for file in files]
+    folder = HERE.parent / "results" if name == "divergence" else HERE / "results"
+    paths = [folder / f"{file}.json" for file in files]
     if not all(path.exists() for path in paths):
         return f"*Not measured yet: {', '.join(f'`{file}.py`' for file in files)}.*"
     return draw(*(json.loads(path.read_text(encoding="utf-8")) for path in paths))

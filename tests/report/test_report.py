@@ -100,6 +100,30 @@ def test_seeds_are_averaged_and_the_two_spreads_kept_apart() -> None:
     assert row.paper == (2.29, 0.16)
 
 
+def test_how_many_trainings_diverged_stands_in_the_tables(tmp_path: Path) -> None:
+    write_json(tmp_path / "a" / "result.json", result(recipe="regression2d/maml"))
+    write_json(tmp_path / "b" / "result.json", result(recipe="regression2d/arml"))
+    assert "Diverged" not in tables.readme_table(tmp_path)
+    trainings = [
+        {
+            "recipe": "regression2d/maml",
+            "options": "a",
+            "seed": seed,
+            "steps": 1000,
+            "first_bad_step": bad,
+        }
+        for seed, bad in enumerate([None, 7, None])
+    ]
+    write_json(tmp_path / "divergence.json", {"results": trainings})
+    text = tables.readme_table(tmp_path)
+    assert re.search(r"`regression2d/maml` \|.* 1 of 3 \|", text)
+    assert re.search(r"`regression2d/arml` \|.* 1 seed \| – \|", text)
+    assert "not finite within 1,000 steps" in text
+    write_json(tmp_path / "divergence.json", {"results": [{**trainings[0], "steps": 0}]})
+    with pytest.raises(RunError, match="steps: expected int >= 1"):
+        tables.readme_table(tmp_path)
+
+
 @pytest.mark.parametrize(
     "change", [{"steps": 5}, {"protocol": "other"}, {"inner_steps": 9}, {"parameters": 3}]
 )

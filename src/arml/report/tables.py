@@ -6,24 +6,60 @@ document; `--check` only says whether they are up to date.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.table import Table as Grid
 
 from arml.report.rows import Row, make_rows, sections
 from arml.report.table import Cell, Column, Line, Table, terminal
 from arml.report.table import markdown as as_markdown
+from arml.results.files import read_json
 from arml.results.folder import RunError, write_text
+from arml.results.forms import Divergence
+from arml.results.schema import read_as
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 METRIC_NAMES = {"mse": "MSE", "accuracy": "Accuracy"}
 
+DIVERGENCE = "divergence.json"
+"""The file of a folder of results that says which trainings kept a finite loss."""
 NOTE = (
     "± is the 95% interval over test tasks (1.96 s / √n, averaged over seeds); "
     "SD over seeds is the standard deviation of the runs' means."
 )
+
+
+Divergences = Mapping[str, str]
+"""How many trainings diverged, in words, by recipe."""
+
+
+def divergences(folder: Path) -> Divergences:
+    """What the folder's `divergence.json` says; nothing without one.
+
+    **Raises:** `RunError` for a damaged file.
+    """
+    path = folder / DIVERGENCE
+    if not path.is_file():
+        return {}
+    found = read_json(path)
+    read_as(Divergence, found, str(path), "make it again with `benchmarks/divergence.py`")
+    known: dict[str, list[bool]] = {}
+    for one in found["results"]:
+        known.setdefault(one["recipe"], []).append(one["first_bad_step"] is not None)
+    return {recipe: f"{sum(bad)} of {len(bad)}" for recipe, bad in known.items()}
+
+
+def diverged_note(folder: Path) -> str:
+    """What the column of divergences counts."""
+    found = read_json(folder / DIVERGENCE)["results"]
+    least = min(one["steps"] for one in found)
+    return (
+        " Diverged: how many trainings of the recipe as it is now, one a seed, had a loss that is "
+        f"not finite within {least:,} steps."
+    )
 
 
 def number(value: float | None, metric: str) -> str:
@@ -96,18 +132,21 @@ def caption(rows: Sequence[Row]) -> str:
     )
 
 
-def table_of(rows: Sequence[Row]) -> Table:
+def table_of(rows: Sequence[Row], diverged: Divergences = MappingProxyType({})) -> Table:
     """The rows of one section, what one compares first."""
+    counted = [diverged.get(row.recipe) for row in rows]
     metric, families = rows[0].metric, list(rows[0].families)
     printed, known = any(row.paper for row in rows), calibrates(rows)
     direction = "lower is better" if metric == "mse" else "higher is better"
     columns = [Column("Recipe"), Column(METRIC_NAMES[metric], f"({direction})")]
     columns += [Column("Paper", "(not measured here)")] if printed else []
-    columns += [Column("SD over seeds"), *(Column(name, brief=True) for name in families)]
+    columns += [Column("SD over seeds")]
+    columns += [Column("Diverged")] if any(counted) else []
+    columns += [*(Column(name, brief=True) for name in families)]
     columns += [Column("Calibration error", "after temperature")] if known else []
     columns += [Column("Training")]
     lines = []
-    for name, row in zip(labels(rows), rows, strict=True):
+    for name, row, bad in zip(labels(rows), rows, counted, strict=True):
         cells = [Cell(interval(row.mean, row.ci95, metric), kind="score")]
         if printed:
             cells.append(
@@ -117,6 +156,7 @@ def table_of(rows: Sequence[Row]) -> Table:
                 )
             )
         cells.append(Cell(spread(row)))
+        cells += [Cell(bad or "–")] if any(counted) else []
         for family in families:
             half = row.families_ci95[family]
             small = "" if half is None else f"± {number(half, metric)}"
@@ -128,7 +168,7 @@ def table_of(rows: Sequence[Row]) -> Table:
         lines.append(Line(name, tuple(cells), code=True))
     for floor in floors(rows):
         lines.append(Line("Bayes-optimal predictor", (Cell(number(floor, metric)),), kind="floor"))
-    first = 2 + printed
+    first = 2 + printed + any(counted)
     return Table(
         "Mean over tasks ± 95% interval over tasks",
         tuple(columns),
@@ -138,9 +178,9 @@ def table_of(rows: Sequence[Row]) -> Table:
     )
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[Row], diverged: Divergences = MappingProxyType({})) -> str:
     """The rows of one section as a Markdown table under its caption."""
-    return f"{caption(rows)}. {machines(rows)}.\n\n{as_markdown(table_of(rows))}"
+    return f"{caption(rows)}. {machines(rows)}.\n\n{as_markdown(table_of(rows, diverged))}"
 
 
 def machines(rows: Sequence[Row]) -> str:
@@ -164,7 +204,9 @@ def readme_table(results_dir: Path | str) -> str:
     rows = make_rows(sorted(found))
     if not rows:
         return "*No results yet.*"
-    return "\n\n".join([*map(markdown, sections(rows)), NOTE])
+    diverged = divergences(folder)
+    drawn = [markdown(some, diverged) for some in sections(rows)]
+    return "\n\n".join([*drawn, NOTE + (diverged_note(folder) if diverged else "")])
 
 
 def terminal_table(rows: Sequence[Row]) -> Grid:

@@ -126,6 +126,22 @@ class Nearest(TypedDict):
     files: list[FileName]
 
 
+class Training(TypedDict):
+    """One training of `benchmarks/divergence.py`."""
+
+    recipe: Text
+    options: Text
+    seed: Count
+    steps: Positive
+    first_bad_step: Positive | None
+
+
+class Divergence(TypedDict):
+    """`divergence.json`."""
+
+    results: list[Training]
+
+
 Matrix = list[list[Number]]
 
 
