@@ -30,7 +30,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from arml.algorithms.conditioned import ConditionedOptions
 from arml.core.checks import at_least, classes_only
@@ -62,7 +62,7 @@ from arml.nn.modulation import (
 from arml.nn.networks import glorot, linear, mlp, truncated_normal
 from arml.nn.relational import SEQUENCES, Relational
 from arml.nn.summaries import gru_autoencoder, mean_square, mlp_autoencoder, squared_frobenius
-from arml.nn.templates import templates
+from arml.nn.templates import own_layers, templates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +98,9 @@ class ARMLOptions(ConditionedOptions):
     mu_2: float = 0.01
     """Weight of the first reconstruction, L_q; 0 for ablation V. With templates, of the prototypes'
     surprise at the vertices."""
-    gate: Literal["sigmoid", "tanh", "film", "templates"] = "sigmoid"
+    gate: Literal["sigmoid", "tanh", "film", "templates", "layers"] = "sigmoid"
     """Modulation of the initialisation; tanh is VIII, film is IX. With templates each vertex owns
-    a FiLM of all units, the task's reading blends them, and there is no autoencoder."""
+    a FiLM of all units, or a layer from the mean prototype to one, and there is no autoencoder."""
     granularity: Literal["parameter", "filter", "unit"] = "parameter"
     """One gate a parameter, one shared within a filter (VII), or one a hidden unit, before its
     activation and not on weights: batch normalisation undoes what scales a filter."""
@@ -133,10 +133,9 @@ class ARMLOptions(ConditionedOptions):
         self.check_problem(problem)
         keys = dict(zip(KEYS, jax.random.split(key, len(KEYS)), strict=True))
         learned, head = self.headed(net, problem)
-        code = (
-            self.vertices if self.gate == "templates" else self.width * (2 if self.vertices else 1)
-        )
+        code = self.vertices if self.owns else self.width * (2 if self.vertices else 1)
         modulate = self.modulation(learned, code, problem, keys)
+        code += self.width if self.gate == "layers" else 0
         return Conditioned(
             net=learned,
             encode=self.encoder(net, problem, keys),
@@ -153,6 +152,9 @@ class ARMLOptions(ConditionedOptions):
         """What tailors the initialisation `net` by a code of `code` numbers."""
         if self.gate == "templates":
             return templates(net, code, features=problem.features)
+        if self.gate == "layers":
+            key, features = keys["gate"], problem.features
+            return own_layers(net, code, self.width, features=features, key=key)
         if self.granularity == "unit":
             act = {"sigmoid": sigmoid_gate, "tanh": tanh_gate, "film": film}[self.gate]
             scale, key, features = code**-0.5, keys["gate"], problem.features
@@ -170,9 +172,15 @@ class ARMLOptions(ConditionedOptions):
         super().check()
         at_least(self, ("clusters", "width", "window", "hidden"), 1)
         at_least(self, ("vertices", "layers", "mu_1", "mu_2"), 0, most=1_000)
-        has_templates = self.gate == "templates"
-        at_least(self, ("vertices" if has_templates else "layers",), 1)
+        at_least(self, ("vertices" if self.owns else "layers",), 1)
         at_least(self, ("gamma_r", "gamma_o", "gamma_s"), 0, strict=True)
+        if self.gate == "layers" and self.reads == "features":
+            raise ValueError("layers read the inputs, got reads features: use the gate templates")
+
+    @property
+    def owns(self) -> bool:
+        """Whether a vertex owns what modulates the network."""
+        return self.gate in ("templates", "layers")
 
     def check_problem(self, problem: Problem) -> None:
         """Refuse options that cannot be built for `problem`."""
@@ -196,7 +204,7 @@ class ARMLOptions(ConditionedOptions):
 
     def encoder(self, net: Network, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
         """The task encoder."""
-        reads_features, reading_is_code = self.reads == "features", self.gate == "templates"
+        reads_features, reading_is_code = self.reads == "features", self.owns
         width = prototypes.units(net.body, problem.features) if reads_features else self.width
         error = {"mean": mean_square, "frobenius": squared_frobenius}[self.error]
         summary: Any = {"gru": gru_autoencoder, "mlp": mlp_autoencoder}[self.summary]
@@ -208,17 +216,11 @@ class ARMLOptions(ConditionedOptions):
             "mean": prototypes.sample_mean,
             "samples": prototypes.each_sample,
         }[self.structure]
-        has_graph = self.vertices > 0
+        has_graph, key = self.vertices > 0, keys["embed"]
         return Relational(
-            embed=(
-                the_inputs_themselves
-                if reads_features
-                else self.embedding(problem, key=keys["embed"])
-            ),
+            embed=the_inputs_themselves if reads_features else self.embedding(problem, key=key),
             embed_values=(
-                self.embedding(problem, key=jax.random.fold_in(keys["embed"], 1))
-                if self.own_values
-                else None
+                self.embedding(problem, key=jax.random.fold_in(key, 1)) if self.own_values else None
             ),
             structure=structure,
             sequence=SEQUENCES[self.sequence],
@@ -235,6 +237,7 @@ class ARMLOptions(ConditionedOptions):
             ),
             mu_1=self.mu_1,
             mu_2=self.mu_2,
+            own=self.gate == "layers",
         )
 
     def embedding(self, problem: Problem, *, key: PRNGKeyArray) -> Any:
@@ -251,9 +254,11 @@ class ARMLOptions(ConditionedOptions):
 
     def graph(self, width: int, keys: dict[str, PRNGKeyArray]) -> graphs.MetaKnowledgeGraph:
         """The meta-knowledge graph, whose vertices have `width` numbers."""
-        init: Any = {"glorot": glorot, "normal": jax.random.normal, "middle": near_the_middle}[
-            self.vertex_init
-        ]
+        init: Any = {
+            "glorot": glorot,
+            "normal": jax.random.normal,
+            "middle": graphs.near_the_middle,
+        }[self.vertex_init]
         rows = jax.random.split(keys["vertices"], self.vertices)
         relate: Any = graphs.unlinked
         connect: Any = graphs.unlinked
@@ -280,18 +285,11 @@ class ARMLOptions(ConditionedOptions):
             return graphs.GraphSAGE(linear(2 * width, width, init=init, key=key_dense))
         dense = linear(width, width, init=init, key=key_dense)
         if self.propagation == "gat":
-            source, target = (
-                glorot(k, (1, width), jnp.float32)[0] for k in (key_source, key_target)
-            )
+            ends = (key_source, key_target)
+            source, target = (glorot(k, (1, width), jnp.float32)[0] for k in ends)
             return graphs.GAT(dense, source, target)
         normalise = {"row": graphs.by_row, "symmetric": graphs.symmetric}[self.normalise]
         return graphs.GCN(dense, normalise)
-
-
-def near_the_middle(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Around one half: vertices that start together part along what tells the tasks apart, where
-    those that start far apart leave all tasks to the nearest one."""
-    return 0.5 + 0.05 * jax.random.normal(key, shape, dtype)
 
 
 KEYS = (

@@ -91,7 +91,22 @@ def best(problem: Problem) -> ARMLOptions:
 def with_templates(problem: Problem) -> ARMLOptions:
     """Ours: every vertex owns a modulation of the whole network, a task reads them by how its
     network's features spread within and between classes, and classifies by the nearest prototype.
-    One example a class has no spread, and then all tasks read alike."""
+    One example a class has no spread, and then all tasks read alike.
+
+    A function's coefficients take more than a blend of a few templates to tell: in regression a
+    vertex owns layers, from the task's mean embedding to a modulation."""
+    if problem.kind == "regression":
+        return ARMLOptions(
+            inner_bound=100.0,
+            structure="mean",
+            hidden=(128, 128),
+            width=64,
+            gate="layers",
+            layers=0,
+            gamma_s=1.0,
+            vertex_init="normal",
+            mu_2=0.1,
+        )
     return ARMLOptions(
         inner_rate=0.05,
         inner_steps=0,
@@ -145,10 +160,14 @@ METHODS = (
         about="ARML whose vertices own templates, with a head of prototypes.",
         row="",
         preset=with_templates,
-        kinds=("classification",),
-        settings={},
+        settings={
+            "regression": {
+                "network": {"init": "he"},
+                "outer": {"clip": 10.0},
+            },
+        },
         measured={},
-        cost=lambda options: Cost(images=0.4),
+        cost=lambda options: Cost(0.012, images=0.4),
         tune=("gamma_s", "mu_2"),
         exceptions=EXCEPTIONS,
     ),

@@ -41,6 +41,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Learn a task from your own few examples, and predict",
     ),
     "predict": ("arml.cli.adapt:predict_command", "Predict with a saved predictor"),
+    "grow": (
+        "arml.cli.grow:grow_command",
+        "Teach a trained learner new families; it keeps what it knows",
+    ),
     "app": ("arml.cli.app:app_command", "Serve a page on this machine to try a learner"),
     "export": (
         "arml.cli.export:export_command",

@@ -27,26 +27,26 @@ from arml.training.processes import any_of, attended, check_same, leads, of_lead
 from arml.training.step import TrainState, start
 
 
-class _Clocked(eqx.Module):
+class Clocked(eqx.Module):
     """What a checkpoint holds: the training state, and the seconds that it has taken."""
 
     state: TrainState
     seconds: np.ndarray
 
 
-def fresh(experiment: Experiment, problem: Problem) -> _Clocked:
+def fresh(experiment: Experiment, problem: Problem) -> Clocked:
     """What a checkpoint of the experiment holds before its first step."""
     learner = built(experiment, problem)
-    return _Clocked(start(learner, experiment.outer.build(experiment.steps)), np.zeros(()))
+    return Clocked(start(learner, experiment.outer.build(experiment.steps)), np.zeros(()))
 
 
-def like(experiment: Experiment, problem: Problem) -> _Clocked:
+def like(experiment: Experiment, problem: Problem) -> Clocked:
     """What a checkpoint of the experiment holds, with shapes in the place of arrays."""
 
     def begun() -> TrainState:
         return start(initial(experiment, problem), experiment.outer.build(experiment.steps))
 
-    return _Clocked(eqx.filter_eval_shape(begun), np.zeros(()))
+    return Clocked(eqx.filter_eval_shape(begun), np.zeros(()))
 
 
 Watch = Callable[[int, Mapping[str, float]], None]
@@ -154,7 +154,7 @@ def _run(
                     if held is not None:
                         held.check()
                         seconds = np.asarray(float(now.seconds) + time.monotonic() - begun)
-                        checkpoint.save(checkpoints, done, _Clocked(moment.state, seconds))
+                        checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
                         seal(folder, metrics.name)
             if stopping:
                 break

@@ -28,7 +28,7 @@ from arml.core.learner import Conditioned
 from arml.core.losses import score_of
 from arml.explain.tasks import each_test_task
 from arml.nn.graphs import MetaKnowledgeGraph, Relations
-from arml.nn.templates import Templates
+from arml.nn.templates import OwnLayers, Templates
 from arml.report.statistics import Comparison, difference_of, holm
 from arml.results.files import plain
 
@@ -79,9 +79,9 @@ def score_with(
 
 
 def interventions(
-    learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int
+    learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int, split: str = "test"
 ) -> dict[str, Any]:
-    """The change of each test task's score by every intervention, as a loss: above zero is worse.
+    """The change of each task's score by every intervention, as a loss: above zero is worse.
 
     **Returns** `tasks`, `metric`, `links` (cut), `vertices` (one entry a vertex taken out) and
     `use` (`equal_vertices` and what replaces the code, `CODES`). An entry has, for `all` tasks and
@@ -90,15 +90,15 @@ def interventions(
     `adjusted_sign`.
     """
     metric, score = score_of(tasks.problem)
-    look = partial(each_test_task, tasks=tasks, n=n, chunk=chunk)
+    look = partial(each_test_task, tasks=tasks, n=n, chunk=chunk, split=split)
     scoring = partial(score_with, score=score)
     graph = learner.encode.graph  # type: ignore[attr-defined]
 
     def coded(changed: MetaKnowledgeGraph, removed: int = -1) -> np.ndarray:
         given = eqx.tree_at(lambda m: m.encode.graph, learner, changed)
         found = np.asarray(look(code_of, given)[0])
-        if removed >= 0 and isinstance(learner.modulate, Templates):
-            # The code is how much each vertex is read, and its template weighs by that.
+        if removed >= 0 and isinstance(learner.modulate, Templates | OwnLayers):
+            # The code begins with how much each vertex is read: what it owns weighs by that.
             found = np.insert(found, removed, 0.0, axis=1)
         return found
 

@@ -33,18 +33,26 @@ def chunks(
     n: int,
     chunk: int,
     given: np.ndarray | None = None,
+    split: str = "test",
 ) -> Iterator[Any]:
-    """`look(part, task)` for the first `n` test tasks, those of the evaluation, `chunk` at a time,
-    as NumPy arrays with a leading axis of tasks. `given` `[n, ...]` has something for each task,
-    which is then the third argument of `look`."""
-    return looks(_seen, (look, part), tasks, split="test", n=n, chunk=chunk, given=given)
+    """`look(part, task)` for the first `n` tasks of a split, `chunk` at a time, as NumPy arrays
+    with a leading axis of tasks. The evaluation scores the same tasks. `given` `[n, ...]` has
+    something for each task, which is then the third argument of `look`."""
+    return looks(_seen, (look, part), tasks, split=split, n=n, chunk=chunk, given=given)
 
 
 def each_test_task(
-    look: Look, part: Any, tasks: TaskDistribution, *, n: int, chunk: int, given: Any = None
+    look: Look,
+    part: Any,
+    tasks: TaskDistribution,
+    *,
+    n: int,
+    chunk: int,
+    given: Any = None,
+    split: str = "test",
 ) -> Any:
     """`look` of the first `n` test tasks, stacked; arguments as of `chunks`."""
-    found = chunks(look, part, tasks, n=n, chunk=chunk, given=given)
+    found = chunks(look, part, tasks, n=n, chunk=chunk, given=given, split=split)
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *found)
 
 

@@ -5,12 +5,12 @@ along its weighted edges; what arrives at the prototypes is what the task has re
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.nn.networks import Linear
 
@@ -149,3 +149,9 @@ class MetaKnowledgeGraph(eqx.Module):
         for layer in self.propagate:
             nodes = layer(adjacency, nodes)  # Eq. (7)
         return Reading(nodes[: len(prototypes)], links, adjacency)
+
+
+def near_the_middle(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
+    """Around one half: vertices that start together part along what tells the tasks apart, where
+    those that start far apart leave all tasks to the nearest one."""
+    return 0.5 + 0.05 * jax.random.normal(key, shape, dtype)

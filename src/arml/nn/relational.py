@@ -51,6 +51,8 @@ class Relational(Encoder):
     summarise_reading: Summary | None
     mu_1: float
     mu_2: float
+    own: bool = False
+    """Whether the task's own mean prototype stands behind its reading in the code."""
 
     def trace(self, support: Examples) -> Trace:
         """The encoding of one support set, step by step."""
@@ -72,6 +74,8 @@ class Relational(Encoder):
         links = self.graph.links(reading.prototypes) if self.graph.propagate else reading.links
         surprise = self.graph.surprise(jax.lax.stop_gradient(prototypes))
         code = jnp.mean(links, axis=0)  # Eq. (6)
+        if self.own:
+            code = jnp.concatenate([code, jnp.tanh(jnp.mean(prototypes, axis=0))])
         return Trace(embeddings, prototypes, reading, code, None, (surprise, 0.0))
 
     def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""]]:

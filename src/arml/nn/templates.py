@@ -16,11 +16,13 @@ from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.core.inner import Shared
-from arml.nn.networks import BaseNetwork, Film
+from arml.nn.modulation import film
+from arml.nn.networks import BaseNetwork, Film, uniform
 from arml.nn.parts import filmed, widths, with_body
 
 
@@ -44,3 +46,34 @@ def templates(net: Any, vertices: int, *, features: tuple[int, ...]) -> Template
     body = with_body(net, "a modulation by templates").body
     zeros = tuple(jnp.zeros((vertices, n), jnp.float32) for n in widths(body, features))
     return Templates(zeros, zeros)
+
+
+class OwnLayers(eqx.Module):
+    """Each vertex owns a linear layer for each block, from the task's own code to FiLM. The layers
+    are blended as templates are: tau = sum_v a_v (W_v code + b_v), and tau scales and shifts.
+
+    What it is given is the reading a, and behind it the task's own code.
+    """
+
+    weights: tuple[Float[Array, "vertices d _"], ...]
+    biases: tuple[Float[Array, "vertices _"], ...]
+
+    def __call__(self, net: BaseNetwork, code: Float[Array, " both"]) -> BaseNetwork:
+        reading, own = jnp.split(code, [len(self.biases[0])])
+        films = tuple(
+            film(jnp.einsum("v,d,vdu->u", reading, own, weight) + reading @ bias)
+            for weight, bias in zip(self.weights, self.biases, strict=True)
+        )
+        return replace(net, body=filmed(net.body, films))
+
+
+def own_layers(
+    net: Any, vertices: int, code: int, *, features: tuple[int, ...], key: PRNGKeyArray
+) -> OwnLayers:
+    """The layers of `vertices` vertices from a code of `code` numbers; small, as those of
+    `unit_modulation`."""
+    units = [2 * n for n in widths(with_body(net, "a modulation by layers").body, features)]
+    init, keys = uniform(code**-0.5), jax.random.split(key, len(units))
+    weights = [init(k, (vertices, code, n), jnp.float32) for k, n in zip(keys, units, strict=True)]
+    biases = tuple(jnp.zeros((vertices, n), jnp.float32) for n in units)
+    return OwnLayers(tuple(weights), biases)

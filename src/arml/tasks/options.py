@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -11,8 +11,8 @@ import jax
 
 from arml.core.adopted import as_tasks
 from arml.core.episodes import TaskDistribution
-from arml.datasets.folders import load_families
-from arml.datasets.splits import PARTS, read_split, split_classes, write_split
+from arml.datasets.folders import ImageFamily, load_families
+from arml.datasets.splits import PARTS, Split, read_split, split_classes, write_split
 from arml.datasets.starter import SIZE, load_starter
 from arml.datasets.store import Store, open_store, place, verify
 from arml.results.files import read_json
@@ -121,12 +121,7 @@ class FoldersOptions(PictureOptions, DataOptions):
             progress=progress,
         )
         known = split.exists()
-        if known:
-            parts = read_split(split, families, seed=self.split_seed)
-        else:
-            parts = {
-                f.name: split_classes(f, seed=self.split_seed, least=self.ways) for f in families
-            }
+        parts = split_of(families, split, seed=self.split_seed, least=self.ways)
 
         def episodes(part: str) -> ImageEpisodes:
             return image_episodes(
@@ -220,9 +215,11 @@ class StoreOptions(PictureOptions, _Stored):
 
 
 @dataclass(frozen=True)
-class StarterOptions(PictureOptions):
+class StarterOptions(PictureOptions, DataOptions):
     """Image episodes from the pictures that the package carries: glyphs, icons and textures."""
 
+    data: tuple[str, ...] = ()
+    """Folders or zip files of one's own pictures, one further family each."""
     art: bool = False
     """Each family also through the blur and the pencil filter: nine families, not three."""
 
@@ -232,13 +229,19 @@ class StarterOptions(PictureOptions):
         return SIZE
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """The tasks of the published split: nothing is written."""
+        """The tasks of the published split; one's own pictures are split as `FoldersOptions` splits
+        them, and `split` is written for these only."""
         self.check()
         families, parts = load_starter(art=self.art)
+        own: list[ImageFamily] = []
+        if self.data:
+            check, least = self.check_classes, self.shots + self.queries
+            own = load_families(self.data, size=SIZE, least=least, check=check, progress=progress)
+        families, known = [*families, *own], split.exists()
+        parts = {**parts, **split_of(own, split, seed=0, least=self.ways)}
         sources = {family.name: family.digest for family in families}
-        stated = self.stated(sources)
 
-        def episodes(part: str) -> TaskDistribution:
+        def episodes(part: str) -> ImageEpisodes:
             return image_episodes(
                 families,
                 parts,
@@ -246,11 +249,24 @@ class StarterOptions(PictureOptions):
                 ways=self.ways_of(part),
                 shots=self.shots,
                 queries=self.queries,
-                stated=stated,
             )
 
-        train, validation, test = (episodes(part) for part in PARTS)
+        every = {part: episodes(part) for part in PARTS}
+        if own and not known:
+            write_split(split, own, seed=0, least=self.ways)
+        stated = self.stated(sources, read_json(split) if own else None)
+        train, validation, test = (replace(every[part], stated=stated) for part in PARTS)
         return Splits(self.varied(train), validation, test, sources)
+
+    def absolute(self) -> "StarterOptions":
+        return replace(self, data=tuple(map(absolute_path, self.data)))
+
+
+def split_of(families: Sequence[ImageFamily], file: Path, *, seed: int, least: int) -> Split:
+    """The classes of each part of the families, as `file` says if it is there."""
+    if families and file.exists():
+        return read_split(file, families, seed=seed)
+    return {family.name: split_classes(family, seed=seed, least=least) for family in families}
 
 
 def absolute_path(path: str) -> str:

@@ -1,0 +1,86 @@
+"""`arml grow`: a trained learner learns families of one's own, and keeps what it knows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from tyro.conf import Positional
+
+from arml.cli.console import parse, print_json, say
+
+
+@dataclass(frozen=True)
+class GrowOptions:
+    """Grow a trained learner by new families of tasks, and keep what it knows.
+
+    The learner stays as it was; the new one is a run folder for `arml adapt`, `evaluate` and
+    `explain`. It is written only if it is better on held-out classes of each new family, with an
+    interval above zero, and loses nothing that matters on any known family; otherwise the old
+    learner is written, and the output says so. FOLDER/growth.jsonl has each decision with its
+    numbers.
+    """
+
+    learner: Positional[Path]
+    """A run folder, an exported learner, or one of the package, such as starter."""
+    data: tuple[str, ...]
+    """The new families: folders or zips of pictures with one folder for each class, or folders of
+    features."""
+    out: Path
+    """Folder of the new learner."""
+    known: tuple[str, ...] = ()
+    """Data of the families that the learner knows; an exported learner does not have them."""
+    minutes: float = 5.0
+    """About what the training may take."""
+    steps: int | None = None
+    """Outer steps, instead of minutes."""
+    replay: float = 0.5
+    """Share of the training tasks that are of known families."""
+    tasks: int = 100
+    """Tasks of each family for each score."""
+    json: bool = False
+    """Print JSON: `before` and `after`, each from family to score on test tasks."""
+
+
+def grow_command(arguments: Sequence[str]) -> int:
+    """Teach a trained learner new families; it keeps what it knows"""
+    options = parse(GrowOptions, arguments, prog="arml grow")
+    from arml.grow.practice import grow
+    from arml.report.tables import number
+    from arml.results.scores import said
+
+    errors, console = Console(stderr=True), Console()
+    found = grow(
+        options.learner,
+        options.data,
+        options.out,
+        known=options.known,
+        minutes=options.minutes,
+        steps=options.steps,
+        replay=options.replay,
+        tasks=options.tasks,
+        say=lambda line: say(errors, line),
+    )
+    verdict = (
+        f"accepted; written to {options.out}"
+        if found.accepted
+        else "not accepted: a new family does not gain, or a known one loses too much on held-out "
+        f"classes; the old learner is kept, and {options.out} has a copy"
+    )
+    if options.json:
+        print_json({"before": found.before, "after": found.after})
+        say(errors, verdict)
+        return 0
+    table = Table()
+    headings = ("family", "before", "after", "gain on held-out classes ± 95%")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "family" else "right")
+    for name, before in found.before.items():
+        scores = (number(before, found.metric), number(found.after[name], found.metric))
+        gain = said(found.metric, found.gains[name], sign="+")
+        table.add_row(*map(Text, (name, *scores, gain)))
+    console.print(table)
+    say(console, f"{found.metric} on {options.tasks} test tasks of each family; {verdict}")
+    return 0

@@ -1,0 +1,88 @@
+"""A learner that has grown, as a run folder: configuration, checkpoint, metrics and decisions."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arml.core.learner import MetaLearner
+from arml.experiment import Experiment
+from arml.experiment.folder import claim
+from arml.experiment.running import Clocked, like
+from arml.results.files import append_metric, write_json
+from arml.results.folder import RunError
+from arml.results.intervals import Score
+from arml.tasks.options import Splits
+from arml.training import checkpoint
+from arml.training.step import start
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What growing did."""
+
+    before: dict[str, float]
+    """The score on test tasks of each family, of the old learner."""
+    after: dict[str, float]
+    """The same of the learner that was written."""
+    accepted: bool
+    """Whether that is a new learner; otherwise it is the old one."""
+    gains: dict[str, Score]
+    """The paired gain of each family on validation tasks, on which this was decided."""
+    metric: str
+    records: tuple[dict[str, Any], ...]
+    steps: int
+    """Outer steps of the training."""
+
+
+def write_run(
+    folder: Path,
+    experiment: Experiment,
+    splits: Splits,
+    learner: MetaLearner,
+    outcome: Outcome,
+    vertices: int,
+    seconds: float,
+) -> None:
+    """Write a learner that has grown, or was kept, as a run folder."""
+    algorithm: Any = experiment.algorithm
+    if outcome.accepted and vertices:
+        algorithm = replace(algorithm, vertices=vertices)
+    every = max(1, outcome.steps)
+    whole = replace(
+        experiment,
+        algorithm=algorithm,
+        steps=outcome.steps,
+        interval=every,
+        checkpoint_every=every,
+        validate_every=every,
+    )
+    blank = like(whole, splits.train.problem)
+    wanted = {name: leaf.shape for name, leaf in checkpoint.named(blank.state.learner).items()}
+    got = {name: leaf.shape for name, leaf in checkpoint.named(learner).items()}
+    if wanted != got:
+        raise RunError(
+            f"{experiment.recipe} has weights for each class of its training data, and these "
+            "cannot grow: choose a learner without an auxiliary classifier"
+        )
+    claim(whole, splits, folder)
+    for record in outcome.records:
+        if record["decision"] == "trained":
+            for step, loss in record["losses"]:
+                append_metric(folder / "metrics.jsonl", {"step": step, "loss": loss})
+    for record in outcome.records:
+        append_metric(folder / "growth.jsonl", record)
+    write_json(
+        folder / "growth.json",
+        {
+            "before": outcome.before,
+            "after": outcome.after,
+            "accepted": outcome.accepted,
+            "gains": outcome.gains,
+            "metric": outcome.metric,
+            "steps": outcome.steps,
+        },
+    )
+    state = start(learner, whole.outer.build(whole.steps))
+    checkpoint.save(folder / "checkpoints", whole.steps, Clocked(state, np.asarray(seconds)))

@@ -1,0 +1,95 @@
+"""`arml grow` on pictures of one's own, small."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import cv2
+import jax
+import numpy as np
+import pytest
+
+from arml.cli import main
+
+SMALL = """--ways 2 --shots 1 --queries 2 --size 16 --filters 2 --batch 1 --steps 2 --interval 1
+--checkpoint-every 2 --validate-every 2 --validation-tasks 2"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _optax_promotes():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def pictures(folder: Path, seed: int) -> Path:
+    """Six classes of four noisy images, each class of another colour."""
+    rng = np.random.default_rng(seed)
+    for name in range(6):
+        (folder / f"class{name}").mkdir(parents=True)
+        colour = rng.integers(0, 255, 3)
+        for i in range(4):
+            image = np.clip(colour + rng.normal(0, 8, (16, 16, 3)), 0, 255).astype(np.uint8)
+            assert cv2.imwrite(str(folder / f"class{name}" / f"{i}.png"), image)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with two families and a run on the first."""
+    folder = tmp_path_factory.mktemp("grow")
+    birds, cards = pictures(folder / "birds", 0), pictures(folder / "cards", 1)
+    run = ["train", "folders/protonet", "--data", str(birds), "--run", str(folder / "run")]
+    assert main([*run, *SMALL.split()]) == 0
+    assert cards.is_dir()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+def grow(place, learner, out, *more):
+    given = ["--data", str(place / "cards"), "--out", str(out), "--steps", "2", "--tasks", "4"]
+    return main(["grow", str(learner), *given, *more])
+
+
+def test_a_run_grows_and_stays_as_it_was(place, capsys):
+    before, out = digests(place / "run"), place / "grown"
+    assert grow(place, place / "run", out, "--json") == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert list(found) == ["before", "after"]
+    assert list(found["before"]) == list(found["after"]) == ["birds", "cards"]
+    assert digests(place / "run") == before
+    records = [json.loads(line) for line in (out / "growth.jsonl").read_text().splitlines()]
+    assert [record["decision"] for record in records] == ["trained"]
+    kept = json.loads((out / "growth.json").read_text())
+    assert kept["before"] == found["before"]
+    if not kept["accepted"]:
+        assert found["after"] == found["before"]
+        assert "not accepted" in said.err
+    # The new folder is a run on both families.
+    assert main(["evaluate", str(out), "--tasks", "8", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)["families"]) == ["birds", "cards"]
+    assert grow(place, place / "run", out) == 2
+    assert "expected an empty or new folder" in capsys.readouterr().err
+
+
+def test_an_exported_learner_needs_the_data_that_it_knows(place, capsys):
+    shared = place / "shared"
+    assert main(["export", str(place / "run"), "--out", str(shared), "--tasks", "0"]) == 0
+    capsys.readouterr()
+    assert grow(place, shared, place / "nothing") == 2
+    assert "give them with --known" in capsys.readouterr().err
+    assert not (place / "nothing").exists()
+
+
+def test_functions_take_no_data(place, capsys):
+    assert grow(place, "regression2d", place / "functions") == 2
+    assert "whose tasks take no data" in capsys.readouterr().err
