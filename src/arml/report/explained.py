@@ -177,7 +177,7 @@ def explorer(run: Run, explain: Mapping[str, Any]) -> list[Block]:
             "about": f"V{i}, read most by {max(reading, key=lambda n: float(reading[n][i]))}",
             "x": f"{x:.1f}",
             "y": f"{y:.1f}",
-            "r": f"{14 + 16 * float(share[i] / share.max()):.1f}",
+            "r": f"{14 + 16 * float(share[i] / max(share.max(), 1e-9)):.1f}",
             "nearest": _nearest(run, explain, i),
             **_panel(explain, i, reading, links),
         }

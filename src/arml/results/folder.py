@@ -139,8 +139,8 @@ def read_result(path: Path | str) -> Result:
     value = read_json(path)
     _check_format(value, path)
     value = {"commit": None, "floor": None, **value}
-    read_as(Result, value, str(path), "make the file again with `arml evaluate`")
-    return cast(Result, value)
+    found = read_as(Result, value, str(path), "make the file again with `arml evaluate`")
+    return cast(Result, {**value, **found})
 
 
 def write_result(path: Path | str, result: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
 """For what is drawn: sums of these are finite."""
-Share = Annotated[float, Meta(ge=-1e-3, le=1.001)]
+Share = Annotated[float, Meta(ge=0, le=1.001)]
 """From 0 to 1, to rounding."""
 Text = Annotated[str, Meta(max_length=10_000)]
 Digest = Annotated[str, matching("^[0-9a-f]{64}$", "a SHA-256")]
@@ -148,15 +148,15 @@ Matrix = list[list[Number]]
 class Rows(TypedDict):
     """Averages over the tasks of a family, of rows."""
 
-    mean: Matrix
-    sd: Matrix
+    mean: list[list[Share]]
+    sd: list[list[Share]]
 
 
 class Values(TypedDict):
     """The same of single values."""
 
-    mean: list[Number]
-    sd: list[Number]
+    mean: list[Share]
+    sd: list[Share]
 
 
 class Explained(TypedDict):
@@ -185,7 +185,7 @@ class Tree(Explained):
     """HSML's."""
 
     average: dict[str, Values]
-    flows: list[Matrix]
+    flows: list[list[list[Share]]]
 
 
 class Codes(Explained):

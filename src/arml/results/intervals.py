@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
+from msgspec import Meta
 
 from arml.results.files import plain
 
@@ -12,9 +13,9 @@ from arml.results.files import plain
 class Score(TypedDict):
     """A mean over `n` tasks and the half-width of its 95% interval, each null when not finite."""
 
-    mean: float | None
-    ci95: float | None
-    n: int
+    mean: Annotated[float, Meta(ge=-1e300, le=1e300)] | None
+    ci95: Annotated[float, Meta(ge=0, le=1e300)] | None
+    n: Annotated[int, Meta(ge=0, le=2**53)]
 
 
 def _score(values: np.ndarray) -> Score:
