@@ -1,6 +1,7 @@
 """Pictures whose bytes were altered: each is refused in one line, or is pixels of the right shape.
 
-A flip in the pixels of a BMP or a JPEG cannot be seen: these formats have no checksum. A PNG has."""
+A flip in the pixels of a BMP or a JPEG cannot be seen: these formats have no checksum.
+"""
 
 from collections import Counter
 

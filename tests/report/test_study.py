@@ -281,6 +281,14 @@ def test_what_is_exported_draws_the_same_tables(page: Path, tmp_path: Path) -> N
     assert '"loss"' not in (out / "runs/ARML/seed-0/metrics.jsonl").read_text()
     found = [verdict.plain() for verdict in judge(load_study(out))]
     assert plain(found) == read_json(page.parent / "claims.json")["claims"]
+    # Nobody can change a file of the copy without a word.
+    changed = out / "runs/A/seed-0/result.json"
+    changed.write_text(changed.read_text().replace('"seed": 0', '"seed":  0'))
+    with pytest.raises(RunError, match=r"seed-0/result\.json has changed since it was written"):
+        load_study(out)
+    changed.unlink()
+    with pytest.raises(RunError, match="is gone since it was written"):
+        load_study(out)
 
 
 def test_the_documents_claims_are_those_of_the_files(study: Path, tmp_path: Path, capsys) -> None:

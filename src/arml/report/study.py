@@ -30,6 +30,7 @@ from arml.results.folder import (
     read_scores,
     write_text,
 )
+from arml.results.manifest import check_sealed, seal_all
 from arml.results.schema import read_as
 
 
@@ -190,9 +191,12 @@ def _row(folder: Path, entry: dict[str, Any]) -> StudyRow:
     for seed in entry["seeds"]:
         run = folder / "runs" / entry["run"] / f"seed-{seed}"
         # Without the scores of single tasks a result cannot be compared: it is still to be scored.
-        if all((run / name).is_file() for name in (f"result{end}.json", f"scores{end}.npz")):
-            results[seed] = read_result(run / f"result{end}.json")
-            scores[seed] = read_scores(run / f"scores{end}.npz")
+        result, single = run / f"result{end}.json", run / f"scores{end}.npz"
+        check_sealed(result)  # also one that is gone
+        check_sealed(single)
+        if result.is_file() and single.is_file():
+            results[seed] = read_result(result)
+            scores[seed] = read_scores(single)
         elif (run / "failure.json").is_file():
             failed = read_json(run / "failure.json")
             read_as(forms.Failure, failed, str(run / "failure.json"), "run the row again")
@@ -216,7 +220,8 @@ KEPT = ("config.json", "result*.json", "scores*.npz", "failure.json", "explain/*
 
 
 def export(folder: Path, out: Path) -> None:
-    """Copy a study without its checkpoints and training losses: what a repository can keep.
+    """Copy a study without its checkpoints and training losses: what a repository can keep. The
+    copies are sealed: a page that is drawn from them notices what has changed.
 
     **Raises** `RunError` if `out` cannot be written.
     """
@@ -232,6 +237,7 @@ def export(folder: Path, out: Path) -> None:
                 lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
                 kept = "".join(line for line in lines if '"validation"' in line)
                 write_text(out / run.relative_to(folder) / "metrics.jsonl", kept)
+            seal_all(out / run.relative_to(folder))
     except OSError as error:
         raise RunError(f"could not copy to {out}: {error.strerror or error}") from error
 

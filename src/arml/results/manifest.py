@@ -19,6 +19,9 @@ from arml.results.schema import read_as
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+LOCK = ".manifest.lock"
+UNSEALED = ("config.json", "failure.json")
+"""Files that are written before a run and replaced while it is tried again."""
 
 
 def seal(folder: Path, *names: str, **more: Any) -> None:
@@ -30,6 +33,16 @@ def seal(folder: Path, *names: str, **more: Any) -> None:
             files[name] = {"bytes": size, "sha256": _digest(folder / name, size)}
 
     _edit(folder, add, more)
+
+
+def seal_all(folder: Path) -> None:
+    """Seal every file in a folder and below it that is finished, with a manifest in each folder."""
+    for place in (folder, *sorted(path for path in folder.rglob("*") if path.is_dir())):
+        names = [p.name for p in place.iterdir() if p.is_file() and not p.name.startswith(".")]
+        if names := sorted({*names} - {MANIFEST, *UNSEALED}):
+            (place / MANIFEST).unlink(missing_ok=True)
+            seal(place, *names)
+            (place / LOCK).unlink(missing_ok=True)
 
 
 def unseal(folder: Path, *names: str) -> None:
@@ -74,7 +87,7 @@ def check_sealed(path: Path | str) -> None:
 
 def _edit(folder: Path, change: Callable[[dict[str, Any]], Any], more: dict[str, Any]) -> None:
     # A run may be scored while it is trained on.
-    with FileLock(folder / ".manifest.lock", timeout=60):
+    with FileLock(folder / LOCK, timeout=60):
         content = {"format": FORMAT, "files": {}, **_read(folder), **more}
         change(content["files"])
         write_json(folder / MANIFEST, content)
