@@ -30,7 +30,7 @@ PARTS = {
     "Start": ("practitioner", "researcher", "how-do-i"),
     "Guide": (
         *("how-arml-works", "app", "predictions", "data", "starter", "features", "scaling"),
-        "write-your-own-method",
+        *("growing", "write-your-own-method"),
     ),
     "Reference": ("api",),
     "Results": ("protocol", "results", "tables", "reproduce", "benchmarks"),

@@ -48,7 +48,18 @@ SMALL = [
         "1",
     ),
 ]
-PARSING = ("adapt", "app", "data", "export", "features", "listing", "options", "reproduce", "show")
+PARSING = (
+    "adapt",
+    "app",
+    "data",
+    "export",
+    "features",
+    "grow",
+    "listing",
+    "options",
+    "reproduce",
+    "show",
+)
 LONG = (
     *("folders/", "runs/mine", "my-learner", "starter/", "arml app", "arml data prepare"),
     *("export my-predictor --html", "arml evaluate", "arml explain", "arml report", "runs/maml"),
@@ -203,7 +214,7 @@ def test_every_page_with_python_is_run():
         "docs/researcher.md",
         "docs/predictions.md",
     }
-    run |= {"docs/write-your-own-method.md"}
+    run |= {"docs/write-your-own-method.md", "docs/growing.md"}
     found = {str(page.relative_to(ROOT)) for page in PAGES if blocks(page, "python")}
     assert found == run
 

@@ -92,14 +92,12 @@ def met(
     *,
     memory: Task | None = None,
     tested: int = 300,
-    done: Callable[[int, dict[str, Any]], None] = lambda stage, record: None,
 ) -> list[dict[str, Any]]:
     """Meet a stream, and score all families on `tested` test tasks each after every stage.
 
     **Arguments**
 
     - `build`: a fresh learner of the way's method.
-    - `done`: called with each stage and its record.
 
     **Returns** a record for each stage: `scores` by family, `curve` (the stage's validation score
     by training tasks), `vertices`, `tasks`, `replayed`, and for `growing` its `decisions`.
@@ -158,7 +156,6 @@ def met(
             **({"decisions": records} if way.grows == "vertices" else {}),
         }
         found.append(record)
-        done(index, record)
     return found
 
 

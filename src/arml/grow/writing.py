@@ -10,6 +10,7 @@ from arml.core.learner import MetaLearner
 from arml.experiment import Experiment
 from arml.experiment.folder import claim
 from arml.experiment.running import Clocked, like
+from arml.report.growth import write_growth
 from arml.results.files import append_metric, write_json
 from arml.results.folder import RunError
 from arml.results.intervals import Score
@@ -83,6 +84,13 @@ def write_run(
             "metric": outcome.metric,
             "steps": outcome.steps,
         },
+    )
+    known = "accepted" if outcome.accepted else "not accepted: the old learner was kept"
+    write_growth(
+        outcome.records,
+        folder / "growth.html",
+        title=f"{experiment.recipe}, grown",
+        lead=f"A learner was taught new families. The result was {known}.",
     )
     state = start(learner, whole.outer.build(whole.steps))
     checkpoint.save(folder / "checkpoints", whole.steps, Clocked(state, np.asarray(seconds)))

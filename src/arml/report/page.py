@@ -9,6 +9,7 @@ from typing import Any
 from arml.report import marks
 from arml.report.explained import captioned, graph_like, strongest
 from arml.report.figures import learning_curves
+from arml.report.growth import growth_blocks
 from arml.report.render import (
     Block,
     Report,
@@ -25,6 +26,7 @@ from arml.report.render import (
 from arml.report.render import table as table_block
 from arml.report.rows import Row, make_rows, sections, told_apart
 from arml.report.tables import calibrates, duration, floors, interval, labels, number, table_of
+from arml.results.files import read_metrics
 from arml.results.folder import Result, Run, RunError, load_run, recipe_of, write_text
 from arml.results.marks import read_marks
 
@@ -193,6 +195,15 @@ def _runs_report(runs: Sequence[Path]) -> Report:
     graph = Section(
         "graph", "What the meta-knowledge graph learned", [text(GRAPH_NOTE), *inside], "Graph"
     )
+    growth = [
+        block
+        for run in loaded
+        if (run.folder / "growth.jsonl").exists()
+        for block in (
+            heading(f"`{_name(run)}`"),
+            *growth_blocks(read_metrics(run.folder / "growth.jsonl")),
+        )
+    ]
     return Report(
         "Few-shot meta-learning",
         [f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}.", LEAD],
@@ -200,6 +211,7 @@ def _runs_report(runs: Sequence[Path]) -> Report:
             Section("scores", "Scores on new tasks", tables, "Scores"),
             Section("curves", "Learning curves", curves, "Curves"),
             *([graph] if inside else []),
+            *([Section("growth", "How it grew", growth, "Growth")] if growth else []),
             Section("reading", "How to read the numbers", [items(_notes(rows))], "Reading"),
             Section("runs", "Runs", [_details(run, result) for run, result in scored]),
         ],
