@@ -14,7 +14,7 @@ from arml.algorithms.protonet import ProtoNetOptions
 from arml.core.episodes import Examples, Problem
 from arml.core.losses import cross_entropy
 from arml.experiment import Experiment
-from arml.experiment.race import FLOOR, PENALTY, Logistic, Place, race
+from arml.experiment.race import FLOOR, MOST, PENALTY, START, Logistic, Place, left, race
 from arml.nn.networks import MLPOptions
 from arml.tasks.options import Splits
 from contract import Blobs
@@ -98,3 +98,12 @@ def test_a_race_has_a_place_for_all():
 def test_more_time_is_more_steps():
     places = race([entrant("one")], seconds=60.0, least=1, tasks=2)
     assert places[1].steps == 8  # a tenth
+
+
+def test_the_steps_that_are_left_follow_the_pace_of_the_race():
+    winner = replace(entrant("one"), interval=20)
+    place = Place(winner.recipe, 0.9, 0.01, steps=30, seconds=6.0)
+    assert left(winner, place, seconds=START + 221) == 1_000  # 0.2 s a step and a tenth more
+    assert left(winner, place, seconds=START + 232) == 1_040
+    assert left(winner, place, seconds=0.0) == 30
+    assert left(winner, place, seconds=1e6) == MOST

@@ -1,6 +1,7 @@
 """The command line of `arml train`: a recipe or the user's own data, and its options."""
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -119,18 +120,23 @@ def chosen(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[
     choice = choose(data, fixed=fixed, minutes=minutes)
     folder = " ".join(_values(words, "run"))
     if not folder or {"-h", "--help", "--help-all", "--coordinator"} & {*words}:
-        return choice.experiment, choice.why
-    return _winner(choice, Path(folder), minutes)
+        return choice.experiment, [*choice.why, *([choice.pace] if choice.pace else [])]
+    return _winner(choice, Path(folder), minutes, fixed="steps" in fixed)
 
 
-def _winner(choice: "Choice", folder: Path, minutes: float) -> tuple[Experiment, list[str]]:
-    """The best of the entrants of a short race; of a run that is resumed, the one that it has."""
-    from arml.experiment.race import race
+def _winner(
+    choice: "Choice", folder: Path, minutes: float, *, fixed: bool
+) -> tuple[Experiment, list[str]]:
+    """The best of the entrants of a short race, with as many steps as fit in the minutes that are
+    left; of a run that is resumed, the one that it has."""
+    from arml.experiment.race import left, race
 
     by_name = {entrant.recipe: entrant for entrant in choice.entrants}
     if (folder / "config.json").exists():
-        known = load_run(folder).config["experiment"]["recipe"]
-        return by_name.get(known, choice.experiment), choice.why
+        known = load_run(folder).config["experiment"]
+        entrant = by_name.get(known["recipe"], choice.experiment)
+        return (entrant if fixed else replace(entrant, steps=known["steps"])), choice.why
+    begun = time.monotonic()
     console = Console()
     for line in choice.why:
         say(console, line)
@@ -150,7 +156,13 @@ def _winner(choice: "Choice", folder: Path, minutes: float) -> tuple[Experiment,
     line = f"method {best.name}: the best of the race; to choose yourself, `arml train RECIPE`"
     if best.score < places[0].score:
         line += f"; it is still below {places[0].name}"
-    return by_name[best.name], [line]
+    winner = by_name[best.name]
+    if fixed or not choice.pace:
+        return winner, [line]
+    steps = left(winner, best, seconds=60 * minutes - (time.monotonic() - begun))
+    took = duration(steps * best.seconds / best.steps)
+    return replace(winner, steps=steps), [line, f"steps {steps:,}: about {took} more; --steps or "
+                                          "--minutes change it"]  # fmt: skip
 
 
 def within(experiment: Experiment, minutes: float) -> tuple[Experiment, str]:

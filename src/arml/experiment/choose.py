@@ -58,6 +58,8 @@ class Choice(NamedTuple):
     why: list[str]
     entrants: tuple[Experiment, ...]
     """Experiments that differ in their method only."""
+    pace: str = ""
+    """A line about their number of steps, where it was estimated; a race measures it."""
 
 
 def choose(
@@ -113,8 +115,8 @@ def choose(
     statistics = (
         "normalisation support: a prediction for a picture of yours will depend on no other query"
     )
-    lines = [_about(families, "pictures"), *why, reason, pace, statistics]
-    return Choice(entrants[0], lines, entrants)
+    lines = [_about(families, "pictures"), *why, reason, statistics]
+    return Choice(entrants[0], lines, entrants, pace)
 
 
 def _survey(path: str) -> Family:

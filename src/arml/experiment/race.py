@@ -34,6 +34,10 @@ TASKS = 60
 """Validation tasks of a score."""
 PENALTY, STEPS = 0.01, 300
 """Of logistic regression."""
+START = 15.0
+"""Seconds that a training takes before its first step, about."""
+MOST = 5_000
+"""Steps after which short trainings gain little."""
 
 
 class Place(NamedTuple):
@@ -136,3 +140,11 @@ def trained(
             if moment.step >= least and now - begun > seconds:
                 break
     return state, now - begun
+
+
+def left(winner: Experiment, place: Place, *, seconds: float) -> int:
+    """The steps of the winner that fit in so many seconds at its pace in the race, with what it
+    takes to start and to score; at least as many as it had there."""
+    step = 1.1 * place.seconds / max(place.steps, 1)
+    steps = int((seconds - START) / step) // winner.interval * winner.interval
+    return max(min(steps, MOST), place.steps, winner.interval)

@@ -1,0 +1,79 @@
+"""easyfsl's ProtoNet in PyTorch, as its users write it: the opponent of `time_to_accuracy.py`.
+
+    python torch_protonet.py FOLDER MINUTES
+
+`FOLDER` has `train.json` and `validation.json` as `EasySet` reads them. It trains for the minutes
+that are left since the process started, scores 200 validation tasks, and prints one line of JSON.
+"""
+
+import json
+import sys
+import time
+from itertools import pairwise
+
+BEGUN = time.monotonic()
+
+import torch  # noqa: E402
+from easyfsl.datasets import EasySet  # noqa: E402
+from easyfsl.methods import PrototypicalNetworks  # noqa: E402
+from easyfsl.samplers import TaskSampler  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
+from torchvision import transforms  # noqa: E402
+
+SIZE, FILTERS, WAYS, SHOTS, QUERIES, TASKS = 32, 32, 5, 5, 15, 200
+
+
+def conv4() -> nn.Sequential:
+    """The same network as ours."""
+    channels = (3, FILTERS, FILTERS, FILTERS, FILTERS)
+    blocks = (
+        nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU(), nn.MaxPool2d(2))
+        for a, b in pairwise(channels)
+    )
+    return nn.Sequential(*blocks, nn.Flatten())
+
+
+def loader(file: str, tasks: int) -> DataLoader:
+    """Tasks of the classes that a file names."""
+    transform = transforms.Compose(
+        [
+            transforms.Resize((SIZE, SIZE)),
+            transforms.ToTensor(),
+            transforms.Normalize([0.5] * 3, [0.5] * 3),
+        ]
+    )
+    data = EasySet(file, image_size=SIZE, transform=transform)
+    sampler = TaskSampler(data, n_way=WAYS, n_shot=SHOTS, n_query=QUERIES, n_tasks=tasks)
+    return DataLoader(data, batch_sampler=sampler, collate_fn=sampler.episodic_collate_fn)
+
+
+def main() -> None:
+    """Train, score, print."""
+    folder, minutes = sys.argv[1], float(sys.argv[2])
+    torch.manual_seed(0)
+    model = PrototypicalNetworks(conv4())
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    steps = 0
+    model.train()
+    for support, labels, query, wanted, _ in loader(f"{folder}/train.json", 10**6):
+        optimiser.zero_grad()
+        model.process_support_set(support, labels)
+        loss = nn.functional.cross_entropy(model(query), wanted)
+        loss.backward()
+        optimiser.step()
+        steps += 1
+        if time.monotonic() - BEGUN > 60 * minutes:
+            break
+    seconds = time.monotonic() - BEGUN
+    model.eval()
+    scores = []
+    with torch.no_grad():
+        for support, labels, query, wanted, _ in loader(f"{folder}/validation.json", TASKS):
+            model.process_support_set(support, labels)
+            scores.append(float((model(query).argmax(1) == wanted).float().mean()))
+    print(json.dumps({"scores": scores, "steps": steps, "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    main()
