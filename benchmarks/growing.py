@@ -78,6 +78,7 @@ def measured(way: Way, order: tuple[str, ...], seed: int, given: argparse.Namesp
         options,
         memory=memory,
         tested=given.tested,
+        folder=given.runs / f"{'-'.join(order)}-{seed}-{way.name}" if given.runs else None,
     )
 
 
@@ -132,6 +133,7 @@ def main() -> None:
     parser.add_argument("--held", type=int, default=200, help="held-out tasks of a decision")
     parser.add_argument("--tested", type=int, default=400, help="test tasks of a family")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--runs", type=Path, help="folder that keeps each stage of each stream")
     parser.add_argument("--table", action="store_true", help="print the measures and end")
     given = parser.parse_args()
     found: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}

@@ -21,6 +21,7 @@ families so far, and a leaf is added between two stages.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import jax
@@ -29,6 +30,7 @@ import numpy as np
 from arml.core.episodes import Task
 from arml.core.learner import Conditioned, MetaLearner
 from arml.grow.growth import GrowthOptions, begun, grown
+from arml.grow.keeping import Place, keep, taken_up
 from arml.grow.streams import Mixture, Stage, uniform
 from arml.grow.vertices import with_leaf
 from arml.training.evaluate import evaluate
@@ -92,6 +94,7 @@ def met(
     *,
     memory: Task | None = None,
     tested: int = 300,
+    folder: Path | None = None,
 ) -> list[dict[str, Any]]:
     """Meet a stream, and score all families on `tested` test tasks each after every stage.
 
@@ -99,64 +102,79 @@ def met(
 
     - `build`: a fresh learner of the way's method.
 
+    - `folder`: keeps where the stream is; the same call goes on there.
+
     **Returns** a record for each stage: `scores` by family, `curve` (the stage's validation score
     by training tasks), `vertices`, `tasks`, `replayed`, and for `growing` its `decisions`.
     """
     families = tuple(dict.fromkeys(name for stage in stages for name in stage))
-    count = len(families) if way.capacity == "final" else 1
-    leaves = 2 if way.method == "hsml" else count  # as the authors' regression starts
-    growth = begun(build(leaves))
-    models: dict[str, MetaLearner] = {}
-    windows: list[float] = []
-    added = -1
-    found = []
-    for index, stage in enumerate(stages):
-        if way.start == "fresh":
-            growth = replace(begun(build(leaves)), stages=index, known=growth.known)
-        plan = replace(options, grow=way.grows == "vertices", prune=way.grows == "vertices")
-        if way.tasks == "stage":
-            plan = replace(plan, replay=0.0)
-        known = tuple(dict.fromkeys((*growth.known, *stage)))
-        if way.tasks == "all":
-            # All families so far are the stage, and there is nothing to replay.
-            if way.start == "fresh":
-                plan = replace(plan, steps=options.steps * (index + 1))
-            growth = replace(growth, known=())
-            growth = grown(growth, train, held, uniform(known), plan)
-        else:
-            growth = grown(growth, train, held, stage, plan, memory=memory)
-        records = [r for r in growth.records if r["stage"] == index]
-        if way.grows == "leaves":
-            latest = [c["score"] for c in records[-1]["curve"]]
-            windows += latest
-            if rose(windows, len(latest)) and index > added + 1:
-                key = jax.random.fold_in(jax.random.key(options.seed), index)
-                growth = replace(
-                    growth, learner=with_leaf(cast(Conditioned, growth.learner), key=key)
-                )
-                leaves, added = leaves + 1, index
-        if way.apart:
-            models |= {name: growth.learner for name in stage if name not in models}
-        scores = {
-            name: evaluate(
-                models.get(name, growth.learner) if way.apart else growth.learner,
-                test.only(name),
-                tested,
-                progress=False,
-            ).mean
-            for name in families
-        }
+    # HSML starts with two leaves, as the authors' regression does.
+    leaves = 2 if way.method == "hsml" else len(families) if way.capacity == "final" else 1
+    place = Place(begun(build(leaves)), leaves)
+    if folder is not None:
+        place = taken_up(folder, place, build)
+    for stage in stages[place.growth.stages :]:
+        place = _next(way, build, place, stage, train, held, options, memory)
+        growth = place.growth
+        learners = {name: place.models.get(name, growth.learner) for name in families}
+        records = [r for r in growth.records if r["stage"] == growth.stages - 1]
         record = {
             "stage": dict(stage),
-            "scores": scores,
+            "scores": {
+                name: evaluate(learner, test.only(name), tested, progress=False).mean
+                for name, learner in learners.items()
+            },
             "curve": records[-1]["curve"],
-            "vertices": leaves if way.method == "hsml" else len(growth.names),
+            "vertices": place.leaves if way.method == "hsml" else len(growth.names),
             "tasks": records[-1]["tasks"],
             "replayed": records[-1]["replayed"],
             **({"decisions": records} if way.grows == "vertices" else {}),
         }
-        found.append(record)
-    return found
+        place = replace(place, found=(*place.found, record))
+        if folder is not None:
+            keep(folder, place)
+    return list(place.found)
+
+
+def _next(
+    way: Way,
+    build: Build,
+    place: Place,
+    stage: Stage,
+    train: Mixture,
+    held: Mixture,
+    options: GrowthOptions,
+    memory: Task | None,
+) -> Place:
+    """Where a way is after one stage more."""
+    growth, index = place.growth, place.growth.stages
+    if way.start == "fresh":
+        growth = replace(begun(build(place.leaves)), stages=index, known=growth.known)
+    grows = way.grows == "vertices"
+    plan = replace(options, grow=grows, prune=grows)
+    if way.tasks == "stage":
+        plan = replace(plan, replay=0.0)
+    if way.tasks == "all":
+        # All families so far are the stage, and there is nothing to replay.
+        known = tuple(dict.fromkeys((*growth.known, *stage)))
+        if way.start == "fresh":
+            plan = replace(plan, steps=options.steps * (index + 1))
+        growth = grown(replace(growth, known=()), train, held, uniform(known), plan)
+    else:
+        growth = grown(growth, train, held, stage, plan, memory=memory)
+    place = replace(place, growth=growth)
+    if way.apart:
+        new = {name: growth.learner for name in stage if name not in place.models}
+        place = replace(place, models={**place.models, **new})
+    if way.grows == "leaves":
+        latest = [point["score"] for point in growth.records[-1]["curve"]]
+        place = replace(place, windows=(*place.windows, *latest))
+        if rose(place.windows, len(latest)) and index > place.added + 1:
+            key = jax.random.fold_in(jax.random.key(options.seed), index)
+            more = with_leaf(cast(Conditioned, growth.learner), key=key)
+            growth = replace(growth, learner=more)
+            place = replace(place, growth=growth, leaves=place.leaves + 1, added=index)
+    return place
 
 
 def rose(scores: Sequence[float], new: int) -> bool:

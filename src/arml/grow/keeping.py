@@ -1,0 +1,97 @@
+"""A stream that was stopped goes on at the stage that it had reached."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from arml.core.learner import MetaLearner
+from arml.grow.growth import Growth
+from arml.predict.sharing import read_arrays, write_arrays
+from arml.results.files import read_json, write_json
+from arml.results.folder import RunError
+from arml.training.checkpoint import is_array, named
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a stream has come to."""
+
+    growth: Growth
+    leaves: int
+    """Vertices or leaves that a fresh learner is built with."""
+    added: int = -1
+    """The stage in which a leaf was added last."""
+    windows: tuple[float, ...] = ()
+    """Validation scores of all stages, for HSML-Dynamic."""
+    models: Mapping[str, MetaLearner] = field(default_factory=dict)
+    """The model of each family, where each has its own."""
+    found: tuple[dict[str, Any], ...] = ()
+    """The records of the stages."""
+
+
+def keep(folder: Path, place: Place) -> None:
+    """Write where the stream is; the file with the numbers comes last."""
+    growth, stage = place.growth, place.growth.stages
+    learners = {"": growth.learner, **place.models}
+    arrays = {
+        f"{name}|{where}": np.asarray(leaf)
+        for name, learner in learners.items()
+        for where, leaf in named(learner).items()
+    }
+    digest = write_arrays(folder / f"stage-{stage}.safetensors", arrays)
+    numbers: dict[str, Any] = {
+        name: getattr(growth, name)
+        for name in ("known", "names", "made", "tasks", "replayed", "records")
+    }
+    write_json(
+        folder / "stream.json",
+        {
+            "stage": stage,
+            "sha256": digest,
+            "growth": numbers,
+            "leaves": place.leaves,
+            "added": place.added,
+            "windows": place.windows,
+            "models": list(place.models),
+            "found": place.found,
+        },
+    )
+    (folder / f"stage-{stage - 1}.safetensors").unlink(missing_ok=True)
+
+
+def taken_up(folder: Path, start: Place, build: Any) -> Place:
+    """Where the stream in `folder` is; `start` if it has not begun.
+
+    **Raises** `RunError` for a damaged file.
+    """
+    if not (folder / "stream.json").exists():
+        return start
+    held = read_json(folder / "stream.json")
+    arrays = read_arrays(folder / f"stage-{held['stage']}.safetensors", held["sha256"])
+    numbers: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in held["growth"].items()
+    }
+    count = len(numbers["names"]) or held["leaves"]
+    learner = _filled(build(count), arrays, "")
+    models = {name: _filled(build(count), arrays, name) for name in held["models"]}
+    growth = replace(start.growth, learner=learner, stages=held["stage"], **numbers)
+    windows, found = tuple(held["windows"]), tuple(held["found"])
+    return Place(growth, held["leaves"], held["added"], windows, models, found)
+
+
+def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], name: str) -> MetaLearner:
+    part, rest = eqx.partition(blank, is_array)
+    wanted = named(blank)
+    lost = [where for where in wanted if f"{name}|{where}" not in arrays]
+    if lost or any(arrays[f"{name}|{w}"].shape != leaf.shape for w, leaf in wanted.items()):
+        raise RunError("expected the weights of this stream, got others: delete its folder")
+    leaves = [jnp.asarray(arrays[f"{name}|{where}"]) for where in wanted]
+    filled: MetaLearner = eqx.combine(jax.tree.unflatten(jax.tree.structure(part), leaves), rest)
+    return filled
