@@ -8,7 +8,7 @@ on any known family; otherwise the old learner is kept. The result is a run fold
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from arml.core.learner import MetaLearner
@@ -17,7 +17,8 @@ from arml.experiment.folder import check_place
 from arml.experiment.options import absolute
 from arml.grow.growth import GrowthOptions, begun, grown
 from arml.grow.writing import Outcome, write_run
-from arml.predict.sharing import locate, read_learner
+from arml.predict.sharing import CONFIG, locate, read_learner
+from arml.results.files import read_json
 from arml.results.folder import RunError
 from arml.results.intervals import Score, paired
 from arml.results.lock import LOCK, alone
@@ -26,8 +27,8 @@ from arml.tasks.mixture import Mixture, mixture, uniform
 from arml.tasks.options import Splits, splits_of
 from arml.training.evaluate import Split, evaluate
 from arml.training.fit import fit
-from arml.training.step import OuterOptions
 
+SPLIT = "split.json"
 RATE = 1 / 3
 """Of the outer rate that the learner was trained with: what it knows is not to be lost."""
 MATTERS = {"accuracy": 0.02, "mse": 0.10}
@@ -73,21 +74,19 @@ def grow(
     experiment = absolute(with_data(portable, data, known))
     experiment.tasks.check()
     check_place(folder)
-    if any(path.name not in ("split.json", LOCK) for path in folder.glob("*")):
+    if any(path.name not in (SPLIT, LOCK) for path in folder.glob("*")):
         raise RunError(f"expected an empty or new folder, got {folder}: name another")
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):
-        splits = splits_of(experiment.tasks.build(folder / "split.json"))
-        new = _check(portable, splits, place)
+        splits = splits_of(experiment.tasks.build(folder / SPLIT))
+        new = _check(portable, splits, place, folder)
         begun_at = time.monotonic()
         train, held, test = (mixture(part) for part in splits[:3])
-        slow = OuterOptions(
-            **{
-                **{f.name: getattr(experiment.outer, f.name) for f in fields(OuterOptions)},
-                "outer_rate": experiment.outer.outer_rate * RATE,
-                "schedule": "constant",
-                "warmup": 0,
-            }
+        slow = replace(
+            experiment.outer,
+            outer_rate=experiment.outer.outer_rate * RATE,
+            schedule="constant",
+            warmup=0,
         )
         options = GrowthOptions(
             replay=replay,
@@ -127,12 +126,8 @@ def grow(
 
 def portable_of(place: Path) -> Portable:
     """The learner of a run folder, or one that was exported or ships."""
-    try:
-        return Run(place).portable()
-    except RunError as error:
-        if "shared learner" not in str(error):
-            raise
-    return read_learner(place)[0]
+    shared = read_json(place / CONFIG).get("what") if (place / CONFIG).is_file() else None
+    return Run(place).portable() if shared is None else read_learner(place)[0]
 
 
 def with_data(portable: Portable, data: Sequence[str], known: Sequence[str]) -> Experiment:
@@ -161,7 +156,7 @@ def with_data(portable: Portable, data: Sequence[str], known: Sequence[str]) -> 
     return replace(portable.experiment, tasks=replace(tasks, data=(*old, *data)))
 
 
-def _check(portable: Portable, splits: Splits, place: Path) -> tuple[str, ...]:
+def _check(portable: Portable, splits: Splits, place: Path, out: Path) -> tuple[str, ...]:
     """The new families.
 
     **Raises** `RunError` or `ValueError` if the tasks are not those that the learner knows and new
@@ -181,6 +176,15 @@ def _check(portable: Portable, splits: Splits, place: Path) -> tuple[str, ...]:
         if changed:
             raise RunError(
                 f"{place}: the data of {changed[0]!r} has changed since the training: restore it"
+            )
+    if (place / SPLIT).is_file():
+        # A class that the learner was trained on must not be held out now.
+        before, now = (read_json(folder / SPLIT)["families"] for folder in (place, out))
+        moved = [name for name in before if before[name] != now.get(name)]
+        if moved:
+            raise RunError(
+                f"{place}: the split of {moved[0]!r} is not that of its data: copy {place / SPLIT} "
+                "back as it was, or train anew"
             )
     return tuple(name for name in splits.train.families if name not in portable.families)
 
