@@ -2,8 +2,8 @@
 
 Each step is a process of its own, as somebody types it. `seconds` are by the clock, `cpu` is what
 the processor worked: on a busy machine the first is much longer. Results go to
-`results/newcomer.json`. `--install` also installs into a fresh environment, `--steps` trains a
-learner of one's own.
+`results/newcomer.json`, and the table to `docs/practitioner.md`. `--install` also installs into a
+fresh environment, `--minutes` trains a learner of one's own.
 """
 
 import argparse
@@ -14,14 +14,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import cv2
 
 from arml.datasets.starter import load_starter
+from arml.report.tables import replace_block
 from arml.training.provenance import provenance
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "newcomer.json"
+PAGE = ROOT / "docs" / "practitioner.md"
+MARKERS = ("<!-- stopwatch:begin -->", "<!-- stopwatch:end -->")
 LOOP = """
 import json, sys, time, numpy, onnxruntime
 session = onnxruntime.InferenceSession(sys.argv[1])
@@ -62,37 +66,60 @@ def timed(name: str, *command: str, cwd: Path) -> dict[str, object]:
     return {**row, "said": done.stdout.strip().rpartition("\n")[2]}
 
 
+def megabytes(folder: Path) -> int:
+    """What a folder takes on disk."""
+    return round(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6)
+
+
+def write_table(content: dict[str, Any]) -> None:
+    """The rows as a table in the page for practitioners."""
+    lines = ["| step | seconds | of a processor |", "|---|---:|---:|"]
+    for row in content["rows"]:
+        more = f", {row['megabytes']} MB" if "megabytes" in row else ""
+        more += f", {row['each_ms']} ms each" if "each_ms" in row else ""
+        lines.append(f"| {row['step']}{more} | {row['seconds']} | {row['cpu']} |")
+    lines.append("")
+    lines.append(f"{content['device']}, load {content['load']:.1f}, {content['commit']}.")
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(replace_block(page, "\n".join(lines), MARKERS), encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--install", action="store_true")
-    parser.add_argument("--steps", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=0)
     options = parser.parse_args()
     arml = [sys.executable, "-m", "arml"]
-    adapt = [*arml, "adapt", "starter", "--support", "own", "--query", "more"]
     with tempfile.TemporaryDirectory() as place:
         here, rows = Path(place), []
         draw(here)
         if options.install:
             rows.append(timed("make an environment", sys.executable, "-m", "venv", "v", cwd=here))
-            rows.append(timed("install", "v/bin/pip", "install", "-q", str(ROOT), cwd=here))
-        rows.append(timed("first answer", *adapt, "--no-trust", cwd=here))
-        rows.append(timed("the same again", *adapt, "--no-trust", "--save", "kept", cwd=here))
-        rows.append(timed("with the check by leave-one-out, first", *adapt, cwd=here))
-        rows.append(timed("the same again", *adapt, cwd=here))
-        rows.append(timed("predict with what was kept", *arml, "predict", "kept", "more", cwd=here))
+            rows.append(timed("`pip install .`", "v/bin/pip", "install", "-q", str(ROOT), cwd=here))
+            rows[-1]["megabytes"] = megabytes(here / "v")
+        adapt = [*arml, "adapt", "starter", "--support", "own", "--query", "more"]
+        rows.append(timed("`arml adapt`: the first answer", *adapt, "--no-trust", cwd=here))
+        kept = [*adapt, "--no-trust", "--save", "kept"]
+        rows.append(timed("the same again, compiled programs cached", *kept, cwd=here))
+        rows.append(timed("with the leave-one-out check, first", *adapt, cwd=here))
+        rows.append(timed("with the leave-one-out check, again", *adapt, cwd=here))
+        predict = [*arml, "predict", "kept", "more"]
+        timed("(warm up)", *predict, cwd=here)
+        rows.append(timed("`arml predict`, with what was saved", *predict, cwd=here))
         export = [*arml, "export", "kept", "--onnx", "file.onnx"]
-        rows.append(timed("export as ONNX", *export, cwd=here))
-        loop = timed(
-            "200 pictures with onnxruntime", sys.executable, "-c", LOOP, "file.onnx", cwd=here
-        )
+        rows.append(timed("`arml export --onnx`", *export, cwd=here))
+        run = [sys.executable, "-c", LOOP, "file.onnx"]
+        loop = timed("200 pictures with onnxruntime, one by one", *run, cwd=here)
         rows.append({**loop, "each_ms": round(1000 * json.loads(str(loop["said"])), 2)})
-        if options.steps:
-            train = [*arml, "train", "--data", "starter", "--steps", str(options.steps)]
-            rows.append(timed(f"{options.steps} steps of training", *train, "--run", "r", cwd=here))
+        if options.minutes:
+            own = [*arml, "train", "--data", "starter", "--minutes", str(options.minutes)]
+            name = f"`arml train --data` with `--minutes {options.minutes:g}`"
+            rows.append(timed(name, *own, "--run", "r", cwd=here))
     for row in rows:
         row.pop("said")
     content = {"rows": rows, "load": os.getloadavg()[0], **provenance()}
     RESULTS.write_text(json.dumps(content, indent=2) + "\n")
+    write_table(content)
 
 
 if __name__ == "__main__":

@@ -59,12 +59,14 @@ def adapt_command(arguments: Sequence[str]) -> int:
     options = parse(AdaptOptions, arguments, prog="arml adapt")
     if not options.query and options.save is None:
         raise UsageError("expected --query FILES or --save FOLDER, got neither: give one or both")
+    # Before JAX is imported, which takes a second or two.
+    for path in (options.support, *options.query):
+        if not path.exists():
+            raise UsageError(f"expected files at {path}, found nothing: check the path")
     from arml.datasets.own import image_files, labelled_files, labelled_images, read_table
     from arml.predict.predictor import load
     from arml.predict.sharing import locate
 
-    if not options.support.exists():
-        raise UsageError(f"expected examples at {options.support}, found nothing: check the path")
     place, note = locate(options.learner)
     if note is not None:
         say(Console(stderr=True), note)
@@ -129,13 +131,16 @@ class PredictOptions:
 def predict_command(arguments: Sequence[str]) -> int:
     """Predict with a saved predictor"""
     options = parse(PredictOptions, arguments, prog="arml predict")
-    from arml.predict.predictor import load_predictor
-
     if not options.query:
         raise UsageError(
             "expected queries after the predictor's folder, got none: name images, folders or a "
             "CSV file"
         )
+    for path in (options.predictor, *options.query):
+        if not path.exists():
+            raise UsageError(f"expected files at {path}, found nothing: check the path")
+    from arml.predict.predictor import load_predictor
+
     predictor = load_predictor(options.predictor)
     table = [path.suffix.lower() for path in options.query] == [".csv"]
     eye = None if table else eye_of(predictor, options.model)

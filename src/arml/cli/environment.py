@@ -13,7 +13,7 @@ from arml.results.machine import cores
 LARGEST = 2**30
 """Bytes that are cached."""
 SETTINGS = {
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
 """By default JAX caches nothing that compiles in less than a second."""

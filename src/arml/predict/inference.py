@@ -94,7 +94,7 @@ def by_chunks(
     for first in range(0, len(x), CHUNK):
         some = floats(x[first : first + CHUNK])
         filled = np.concatenate([some, np.repeat(some[:1], CHUNK - len(some), axis=0)])
-        outputs.append(np.asarray(function(jnp.asarray(filled)))[: len(some)])
+        outputs.append(np.asarray(function(jax.device_put(filled)))[: len(some)])
     predicted = np.concatenate(outputs)
     if not np.all(np.isfinite(predicted)):
         raise ValueError(

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -118,8 +118,8 @@ class Predictor(Holder):
         return f"{kinds}{len(self.x)} examples; "
 
     def _support(self) -> Examples:
-        kind = jnp.float32 if self.classes is None else jnp.int32
-        return Examples(jnp.asarray(floats(self.x)), jnp.asarray(self.y, kind))
+        y = self.y.astype(np.float32 if self.classes is None else np.int32)
+        return Examples(*jax.device_put((floats(self.x), y)))  # `asarray` compiles by shape
 
     def _outputs(self, x: Any) -> Float[np.ndarray, "n outputs"]:
         inputs = checked_inputs(x, self.problem, "queries")

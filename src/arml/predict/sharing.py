@@ -18,7 +18,6 @@ from typing import Annotated, Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import msgspec
 import numpy as np
 
@@ -294,6 +293,6 @@ def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], folder: Path) 
             f"{folder}: its weights are not those of the learner that this version builds: use the "
             "version of arml that wrote it"
         )
-    leaves = [jnp.asarray(arrays[name]) for name in wanted]
+    leaves = [jax.device_put(arrays[name]) for name in wanted]
     learner: MetaLearner = eqx.combine(jax.tree.unflatten(jax.tree.structure(part), leaves), rest)
     return learner

@@ -19,7 +19,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from arml.results.files import RunError, checksum
@@ -142,7 +141,7 @@ def restore(folder: Path, step: int, like: Any) -> Any:
     expected = named(like)
     arrays = _read(folder, step, expected)
     state, static = eqx.partition(like, is_array)
-    leaves = [jnp.asarray(arrays[name]) for name in expected]
+    leaves = [jax.device_put(arrays[name]) for name in expected]
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(state), leaves), static)
 
 

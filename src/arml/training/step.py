@@ -3,12 +3,11 @@ each, and moves the meta-parameters against the mean gradient."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -18,6 +17,9 @@ from arml.core.episodes import Task, TaskDistribution
 from arml.core.inner import GradientDescent
 from arml.core.learner import Conditioned, MetaLearner
 from arml.training.devices import over_tasks, share
+
+if TYPE_CHECKING:
+    import optax
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,10 @@ class OuterOptions:
     clip: float = 0.0
     """Bound on the gradient's global norm; 0 for none."""
 
-    def build(self, steps: int) -> optax.GradientTransformation:
+    def build(self, steps: int) -> "optax.GradientTransformation":
         """The optimiser for a run of `steps` outer steps."""
+        import optax  # here, so that who only predicts does not wait for its import
+
         clip = optax.clip_by_global_norm(self.clip) if self.clip else optax.identity()
         decay = optax.add_decayed_weights(self.weight_decay) if self.weight_decay else None
         slow = [
@@ -63,8 +67,10 @@ class OuterOptions:
             descent = optax.adam(rate)
         return optax.chain(*([decay] if decay else []), clip, descent, *slow)
 
-    def rate(self, steps: int) -> optax.Schedule | float:
+    def rate(self, steps: int) -> "optax.Schedule | float":
         """The step size over a run of `steps` outer steps."""
+        import optax
+
         if not steps or (self.schedule == "constant" and not self.warmup):
             return self.outer_rate
         warmup = min(self.warmup, steps - 1)
@@ -116,7 +122,7 @@ class TrainState(eqx.Module):
     """Everything that a run must remember between two steps."""
 
     learner: MetaLearner
-    optimiser: optax.OptState
+    optimiser: "optax.OptState"
     step: Int[Array, ""]
 
 
@@ -131,7 +137,7 @@ class Record(NamedTuple):
     """Whether loss and gradient are finite."""
 
 
-def start(learner: MetaLearner, optimiser: optax.GradientTransformation) -> TrainState:
+def start(learner: MetaLearner, optimiser: "optax.GradientTransformation") -> TrainState:
     """The state before the first step."""
     # Copies, as a compiled interval reuses the memory of the state that it is given; with their own
     # dtypes, as a weakly typed array would come back strong from a step, and compile a second one.
@@ -147,7 +153,7 @@ def task_keys(key: PRNGKeyArray, step: Int[Array, ""], batch: int) -> Array:
 
 
 def make_step(
-    optimiser: optax.GradientTransformation,
+    optimiser: "optax.GradientTransformation",
     *,
     batch: int,
     chunk: int | None = None,
@@ -160,6 +166,8 @@ def make_step(
     Pure: what step `s` draws depends on `key` and `s` alone, so a run can be taken up at any step.
     A smaller chunk needs less memory. Chunks and devices give the same numbers to rounding.
     """
+    import optax
+
     own = share(mesh, batch)
 
     def gradients(
