@@ -366,13 +366,13 @@ def test_queries_and_files_are_checked_before_learning(tmp_path, capsys):
     support = ["adapt", "regression2d", "--support", tmp_path / "points.csv", "--target", "height"]
     for query, says in (
         ("other.csv", "expected the columns of the support table, x1, x2, got x1, x3"),
-        ("nowhere.csv", "No such file"),
+        ("nowhere.csv", "found nothing: check the path"),
     ):
         said = refused(capsys, *support, "--query", tmp_path / query)
         assert says in said
         assert "learned" not in said
     said = refused(capsys, "adapt", "regression2d", "--support", tmp_path / "none", "--save", "p")
-    assert "expected examples at" in said
+    assert "expected files at" in said
     assert "found nothing: check the path" in said
     said = refused(capsys, "adapt", "starter", "--support", tmp_path / "points.csv")
     assert "expected --query FILES or --save FOLDER, got neither" in said

@@ -37,7 +37,19 @@ def support_novelty(portable: Portable, support: Examples, inputs: np.ndarray) -
         own = _embedded(portable, support, inputs)
     else:
         own = np.asarray(vectors(portable.learner, support, portable.problem))
-    return float(known.distances(own).mean() / known.support)
+    return float(known.distances(own).mean() / bound(known, len(own)))
+
+
+def bound(known: Novelty, examples: int) -> float:
+    """The distance that few known support sets of so many examples exceed.
+
+    `support` was measured with as many examples as training tasks have. The mean over fewer varies
+    more, and that over one as much as a query: the bound lies between both, by the inverse of the
+    number.
+    """
+    if known.query is None:
+        return known.support
+    return known.support + max(0.0, known.query - known.support) / examples
 
 
 def _embedded(
