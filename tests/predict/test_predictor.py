@@ -229,7 +229,7 @@ def test_pictures_on_the_command_line(images, own, tmp_path, capsys):
     said = list(csv.reader(capsys.readouterr().out.splitlines()))
     assert said[1] == rows[1]
     assert main([*given[:4], "--query", str(tmp_path / "none")]) == 2
-    assert "expected an image or a folder" in capsys.readouterr().err
+    assert "found nothing: check the path" in capsys.readouterr().err
     assert main(["predict", str(images[1]), str(one)]) == 2
     assert "a learner without a task" in capsys.readouterr().err
 

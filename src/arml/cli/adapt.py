@@ -136,7 +136,7 @@ def predict_command(arguments: Sequence[str]) -> int:
             "expected queries after the predictor's folder, got none: name images, folders or a "
             "CSV file"
         )
-    for path in (options.predictor, *options.query):
+    for path in options.query:
         if not path.exists():
             raise UsageError(f"expected files at {path}, found nothing: check the path")
     from arml.predict.predictor import load_predictor
