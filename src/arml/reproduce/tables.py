@@ -74,8 +74,6 @@ def main(place: str, scale: Scale) -> Table:
         algorithms = (*METRIC, "bmaml", *GRADIENT)
     # BMAML's particles take half of the table's time, and the others are no claim of the paper's.
     seeds = dict.fromkeys(("bmaml", *BEYOND), 1) if scale.name == "laptop" else {}
-    if scale == SCALES["laptop"] and place == "regression2d":
-        seeds["arml"] = 5  # it is the score on the front page
     if place == "starter-1shot":
         seeds |= dict.fromkeys(REPEATED, scale.repeated_seeds)
     rows = [method(place, a, scale, seeds=seeds.get(a, 0)) for a in algorithms]
