@@ -26,7 +26,7 @@ from arml.core.losses import mse
 from arml.experiment.recipes import recipe
 from arml.explain import explain, looked
 from arml.explain.graph import default_threshold, read, read_tasks
-from arml.explain.interventions import code_of, equal, other_codes, sign_test, unlinked, without
+from arml.explain.interventions import code_of, equal, other_codes, sign_test, without
 from arml.explain.tasks import by_family, each_test_task
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.report.explained import captioned
@@ -182,7 +182,7 @@ def test_the_sign_test_is_the_binomial_one() -> None:
 def test_all_vertices_kept_is_the_graph_itself(trained):
     graph = trained.learner.encode.graph
     np.testing.assert_array_equal(without(graph, jnp.arange(VERTICES)).vertices, graph.vertices)
-    assert np.max(unlinked(graph).connect(graph.vertices)) == 0
+    assert np.max(graph.silenced().connect(graph.vertices)) == 0
     # Equal vertices are read alike.
     links = equal(graph).links(graph.vertices)
     np.testing.assert_allclose(links, 1 / VERTICES, rtol=1e-5)

@@ -17,7 +17,7 @@ from arml.report.claims import CLAIMS
 from arml.reproduce.crew import Progress, carry_out_all
 from arml.reproduce.plan import is_done, record, suffix, units
 from arml.reproduce.scales import LOCAL, SCALES, with_seeds
-from arml.reproduce.tables import ABLATIONS, INERT, REPEATED, table
+from arml.reproduce.tables import ABLATIONS, INERT, REPEATED, compared, table
 from arml.reproduce.unit import alone
 from arml.results.folder import read_json, read_result, read_scores, write_json
 from arml.tasks.options import FunctionsOptions
@@ -93,18 +93,24 @@ def test_the_starter_set_has_a_row_of_every_method(place) -> None:
 def test_what_the_main_claim_is_about_is_trained_again() -> None:
     made = table("starter-1shot", SCALES["laptop"])
     seeds = {row.run.partition("/")[2]: len(made.seeds_of(row)) for row in made.rows}
-    assert {name for name, count in seeds.items() if count == 3} == {*REPEATED}
-    assert {name for name, count in seeds.items() if count == 1} == {*seeds} - {*REPEATED}
+    assert {name for name, count in seeds.items() if count == 3} == {*compared(REPEATED)}
+    assert {name for name, count in seeds.items() if count == 1} == seeds.keys() - compared(
+        REPEATED
+    )
     one = table("starter-1shot", with_seeds(SCALES["laptop"], 1))
     assert all(len(one.seeds_of(row)) == 1 for row in one.rows)
 
 
 def test_every_claim_names_rows_that_its_tables_have() -> None:
     made = {name: table(name, SCALES["paper"]) for name in SCALES["paper"].tables}
+    without = set()
     for claim in CLAIMS:
         for name in claim.tables:
             labels = {row.label for row in made[name].rows}
-            assert {claim.better, claim.worse} <= labels, (claim.text, name)
+            if not {claim.better, claim.worse} <= labels:
+                without.add(name)
+    # A table of few methods, which the claims about the others pass over.
+    assert without == {"starter-art-1shot"}
 
 
 def test_a_run_is_one_processs_at_a_time(tmp_path: Path) -> None:

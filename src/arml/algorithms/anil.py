@@ -20,6 +20,7 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
+from arml.nn.networks import BaseNetwork
 from arml.nn.parts import with_body
 
 
@@ -27,7 +28,7 @@ class ANIL(MetaLearner):
     """head' = head - rate * grad L_support(head o body), repeated; the features are computed
     once."""
 
-    net: Network
+    net: BaseNetwork
     inner: GradientDescent
     loss: Loss = eqx.field(static=True)
 
@@ -54,6 +55,7 @@ class ANILOptions(InnerOptions):
 METHODS = (
     Method(
         name="anil",
+        compared="regression2d starter",
         title="ANIL",
         options_class=ANILOptions,
         about="ANIL: a task adapts the head alone, on shared features.",

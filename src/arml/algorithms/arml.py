@@ -25,8 +25,9 @@ Differences
   together and follow the prototypes by soft k-means, so that they part where tasks differ.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -35,11 +36,12 @@ from jaxtyping import PRNGKeyArray
 from arml.algorithms.conditioned import ConditionedOptions
 from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Problem
-from arml.core.learner import Conditioned, Network, the_inputs
+from arml.core.learner import Conditioned, Modulate, Network, the_inputs
 from arml.core.losses import loss_of
 from arml.nn import graphs, prototypes
 from arml.nn.embeddings import (
     BodyFeatures,
+    Embed,
     InputEmbedding,
     PairEmbedding,
     image_embedding,
@@ -60,8 +62,15 @@ from arml.nn.modulation import (
     unit_modulation,
 )
 from arml.nn.networks import glorot, linear, mlp, truncated_normal
+from arml.nn.parts import with_body
 from arml.nn.relational import SEQUENCES, Relational
-from arml.nn.summaries import gru_autoencoder, mean_square, mlp_autoencoder, squared_frobenius
+from arml.nn.summaries import (
+    Summary,
+    gru_autoencoder,
+    mean_square,
+    mlp_autoencoder,
+    squared_frobenius,
+)
 from arml.nn.templates import own_layers, templates
 
 
@@ -148,7 +157,7 @@ class ARMLOptions(ConditionedOptions):
 
     def modulation(
         self, net: Network, code: int, problem: Problem, keys: dict[str, PRNGKeyArray]
-    ) -> Any:
+    ) -> Modulate:
         """What tailors the initialisation `net` by a code of `code` numbers."""
         if self.gate == "templates":
             return templates(net, code, features=problem.features)
@@ -205,24 +214,25 @@ class ARMLOptions(ConditionedOptions):
     def encoder(self, net: Network, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
         """The task encoder."""
         reads_features, reading_is_code = self.reads == "features", self.owns
-        width = prototypes.units(net.body, problem.features) if reads_features else self.width
+        body = with_body(net, "reading features").body if reads_features else None
+        width = self.width if body is None else prototypes.units(body, problem.features)
         error = {"mean": mean_square, "frobenius": squared_frobenius}[self.error]
-        summary: Any = {"gru": gru_autoencoder, "mlp": mlp_autoencoder}[self.summary]
+        summary = SUMMARIES[self.summary]
         labels = problem.outputs if self.sequence == "labelled prototypes" else 0
-        structure: Any = {
+        structures: dict[str, prototypes.Structure] = {
             "classes": prototypes.ClassMeans(problem.outputs),
             "spread": prototypes.Spread(problem.outputs),
             "clusters": prototypes.SoftClusters(linear(width, self.clusters, key=keys["clusters"])),
             "mean": prototypes.sample_mean,
             "samples": prototypes.each_sample,
-        }[self.structure]
+        }
         has_graph, key = self.vertices > 0, keys["embed"]
         return Relational(
             embed=the_inputs_themselves if reads_features else self.embedding(problem, key=key),
             embed_values=(
                 self.embedding(problem, key=jax.random.fold_in(key, 1)) if self.own_values else None
             ),
-            structure=structure,
+            structure=structures[self.structure],
             sequence=SEQUENCES[self.sequence],
             summarise=(
                 None
@@ -240,7 +250,7 @@ class ARMLOptions(ConditionedOptions):
             own=self.gate == "layers",
         )
 
-    def embedding(self, problem: Problem, *, key: PRNGKeyArray) -> Any:
+    def embedding(self, problem: Problem, *, key: PRNGKeyArray) -> Embed:
         """The embedding E of samples: of images, of vectors, or of pairs (x, y)."""
         if len(problem.features) == 3:
             if self.pictures == "pooled":
@@ -254,14 +264,10 @@ class ARMLOptions(ConditionedOptions):
 
     def graph(self, width: int, keys: dict[str, PRNGKeyArray]) -> graphs.MetaKnowledgeGraph:
         """The meta-knowledge graph, whose vertices have `width` numbers."""
-        init: Any = {
-            "glorot": glorot,
-            "normal": jax.random.normal,
-            "middle": graphs.near_the_middle,
-        }[self.vertex_init]
+        init = graphs.STARTS[self.vertex_init]
         rows = jax.random.split(keys["vertices"], self.vertices)
-        relate: Any = graphs.unlinked
-        connect: Any = graphs.unlinked
+        relate: graphs.Links = graphs.unlinked
+        connect: graphs.Links = graphs.unlinked
         if self.layers:  # messages travel along links
             connect = graphs.Relations(linear(width, 1, key=keys["connect"]), self.gamma_o)
         if self.layers and self.links == "relations":
@@ -271,27 +277,21 @@ class ARMLOptions(ConditionedOptions):
             relate=relate,
             connect=connect,
             propagate=tuple(
-                self.message_passing(width, k)
+                graphs.PROPAGATIONS[self.propagation](
+                    width,
+                    init=MESSAGES[self.message_init],
+                    normalise=NORMALISATIONS[self.normalise],
+                    key=k,
+                )
                 for k in jax.random.split(keys["propagate"], self.layers)
             ),
             gamma_s=self.gamma_s,
         )
 
-    def message_passing(self, width: int, key: PRNGKeyArray) -> graphs.MessagePassing:
-        """One layer of message passing."""
-        init = {"authors": truncated_normal(1.0), "glorot": glorot}[self.message_init]
-        key_dense, key_source, key_target = jax.random.split(key, 3)
-        if self.propagation == "sage":
-            return graphs.GraphSAGE(linear(2 * width, width, init=init, key=key_dense))
-        dense = linear(width, width, init=init, key=key_dense)
-        if self.propagation == "gat":
-            ends = (key_source, key_target)
-            source, target = (glorot(k, (1, width), jnp.float32)[0] for k in ends)
-            return graphs.GAT(dense, source, target)
-        normalise = {"row": graphs.by_row, "symmetric": graphs.symmetric}[self.normalise]
-        return graphs.GCN(dense, normalise)
 
-
+MESSAGES = {"authors": truncated_normal(1.0), "glorot": glorot}
+NORMALISATIONS = {"row": graphs.by_row, "symmetric": graphs.symmetric}
+SUMMARIES: dict[str, Callable[..., Summary]] = {"gru": gru_autoencoder, "mlp": mlp_autoencoder}
 KEYS = (
     *("embed", "clusters", "summary", "reading", "vertices"),
     *("relate", "connect", "propagate", "gate", "shift"),

@@ -124,6 +124,8 @@ def with_templates(problem: Problem) -> ARMLOptions:
 
 OURS = Method(
     name="arml",
+    compared="regression2d starter starter-art benchmarks mini-imagenet "
+    "tiered-imagenet repeated structure order",
     kind="arml",
     title="ARML, ours",
     options_class=ARMLOptions,
@@ -156,6 +158,7 @@ METHODS = (
     replace(
         OURS,
         name="arml-templates",
+        compared="starter",
         title="ARML, templates",
         about="ARML whose vertices own templates, with a head of prototypes.",
         row="",
@@ -174,6 +177,7 @@ METHODS = (
     replace(
         OURS,
         name="arml-official",
+        compared="regression2d starter benchmarks mini-imagenet tiered-imagenet structure",
         title="ARML, authors' code",
         about="ARML as the authors' code has it.",
         preset=official,
@@ -185,6 +189,8 @@ METHODS = (
     replace(
         OURS,
         name="arml-paper",
+        compared="regression2d starter starter-art benchmarks mini-imagenet "
+        "tiered-imagenet smoke repeated structure order normalisation",
         title="ARML, paper's text",
         about="ARML as the paper's text has it.",
         preset=paper,

@@ -35,13 +35,13 @@ Differences
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
@@ -59,14 +59,14 @@ NOISE = 2.0
 SMALLEST = 1e-6
 """Floor of the bandwidth."""
 
-Outputs = Callable[[Any], Float[Array, "n outputs"]]
+Outputs = Callable[[PyTree], Float[Array, "n outputs"]]
 """Maps one particle's weights to its outputs for some fixed inputs."""
 
 
 class Particle(eqx.Module):
     """Weights, the log precision of their prior, and that of the noise (regression)."""
 
-    weights: Any
+    weights: PyTree
     log_lambda: Float[Array, "..."]
     log_gamma: Float[Array, "..."] | None
 
@@ -98,7 +98,7 @@ class BMAML(MetaLearner):
 
     particles: Particle
     """Stacked: each array has the particles as its first axis."""
-    net: Network
+    net: PyTree
     """What the particles share: the base network without the weights that they have."""
     inner: GradientDescent
     """The rate, the follower's steps and how they are differentiated."""
@@ -152,7 +152,7 @@ class BMAML(MetaLearner):
             particle = unravel(flat)
             return self.log_posterior(particle, outputs(particle.weights), y)
 
-        def step(flat: Array, rate: Any) -> Array:
+        def step(flat: Array, rate: PyTree) -> Array:
             gradients = jax.vmap(jax.grad(log_posterior))(flat)
             if self.inner.first_order:
                 gradients = jax.lax.stop_gradient(gradients)
@@ -187,7 +187,7 @@ class BMAML(MetaLearner):
         read = self.given(task.support.x)
         on_support, on_query = read(task.support.x), read(task.query.x)
 
-        def on_both(weights: Any) -> Array:
+        def on_both(weights: PyTree) -> Array:
             return jnp.concatenate([on_support(weights), on_query(weights)])
 
         follower = self.move(self.particles, on_support, task.support.y, self.inner.steps)
@@ -204,7 +204,7 @@ def log_gamma_prior(log: Float[Array, ""], shape: float, rate: float) -> Float[A
     return shape * log - rate * jnp.exp(log)
 
 
-def redrawn(weights: Any, *, key: PRNGKeyArray) -> Any:
+def redrawn(weights: PyTree, *, key: PRNGKeyArray) -> PyTree:
     """Normal arrays of the same root mean squares; vectors, which are biases, as they are."""
     leaves, structure = jax.tree.flatten(weights)
     keys = jax.random.split(key, len(leaves))
@@ -264,6 +264,7 @@ def bmaml(problem: Problem) -> BMAMLOptions:
 METHODS = (
     Method(
         name="bmaml",
+        compared="regression2d starter benchmarks",
         title="BMAML",
         options_class=BMAMLOptions,
         about="BMAML: particles that a task moves together, as samples of its posterior.",

@@ -1,13 +1,14 @@
 """Options of every conditioned method: the inner loop, and the head that a task starts from."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
+
+from jaxtyping import PyTree
 
 from arml.core.checks import at_least, classes_only
-from arml.core.episodes import Examples, Problem
+from arml.core.episodes import Problem
 from arml.core.inner import GradientDescent, InnerOptions
-from arml.core.learner import Network, the_learned_head
+from arml.core.learner import Head, Network, the_learned_head
 from arml.nn.heads import headless, prototype_head
 from arml.nn.parts import with_body
 
@@ -26,17 +27,16 @@ class ConditionedOptions(InnerOptions):
         super().check()
         at_least(self, ("head_scale",), 0, strict=True)
 
-    def headed(
-        self, net: Network, problem: Problem
-    ) -> tuple[Network, Callable[[Network, Examples], Network]]:
+    def headed(self, net: Network, problem: Problem) -> tuple[Network, Head]:
         """The network as it is learned, and what gives it the head that a task starts from."""
         if self.head == "learned":
             return net, the_learned_head
         classes_only("a head of prototypes", problem)
-        net = with_body(net, "a head of prototypes")
-        return headless(net), prototype_head(self.head_scale, problem.outputs)
+        return headless(with_body(net, "a head of prototypes")), prototype_head(
+            self.head_scale, problem.outputs
+        )
 
-    def inner(self, net: Network, modulated: Any) -> GradientDescent:
+    def inner(self, net: PyTree, modulated: PyTree) -> GradientDescent:
         """The inner loop for a network like `net` once it is modulated."""
         # Learned rates have the structure of what descends: the modulated body, and a head.
         if self.head == "learned":

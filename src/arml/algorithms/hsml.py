@@ -26,7 +26,7 @@ Differences
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -40,7 +40,7 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import usual_rate
 from arml.core.learner import Conditioned, Embedding, Encoder, Network
 from arml.core.losses import loss_of
-from arml.nn.embeddings import InputEmbedding, PairEmbedding, image_embedding
+from arml.nn.embeddings import Embed, InputEmbedding, PairEmbedding, image_embedding
 from arml.nn.modulation import Gate, stacked
 from arml.nn.networks import mlp
 from arml.nn.summaries import Summary, gru_autoencoder
@@ -132,7 +132,7 @@ class HSMLOptions(ConditionedOptions):
             head=head,
         )
 
-    def embed(self, problem: Problem, *, key: PRNGKeyArray) -> Any:
+    def embed(self, problem: Problem, *, key: PRNGKeyArray) -> Embed:
         """The embedding of samples: of images, of vectors, or of pairs (x, y)."""
         if len(problem.features) == 3:
             return image_embedding(problem.features, self.embedding, window=self.window, key=key)
@@ -156,6 +156,8 @@ def hsml(problem: Problem) -> HSMLOptions:
 METHODS = (
     Method(
         name="hsml",
+        compared="regression2d starter starter-art benchmarks mini-imagenet "
+        "tiered-imagenet smoke repeated structure",
         title="HSML",
         options_class=HSMLOptions,
         about="HSML: a tree of task clusters tailors the initialisation, one gate a parameter.",

@@ -36,6 +36,7 @@ from arml.core.inner import GradientDescent, InnerOptions, adaptable, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn import curvature
+from arml.nn.networks import BaseNetwork
 from arml.nn.parts import layers, with_body
 
 LogDet = Callable[[curvature.Layer, float], Float[Array, ""]]
@@ -44,7 +45,7 @@ LogDet = Callable[[curvature.Layer, float], Float[Array, ""]]
 class LLAMA(MetaLearner):
     """MAML's adaptation; the outer loss is the query's plus eta * log det of the curvature."""
 
-    net: Network
+    net: BaseNetwork
     inner: GradientDescent
     eta: float
     precision: float
@@ -52,7 +53,7 @@ class LLAMA(MetaLearner):
     root: curvature.Root = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
 
-    def descend(self, support: Examples) -> Network:
+    def descend(self, support: Examples) -> BaseNetwork:
         """The network at the mode of the task's posterior."""
         return self.inner(lambda net: self.loss(net(support.x), support.y), self.net)
 
@@ -61,7 +62,7 @@ class LLAMA(MetaLearner):
         return Adapted(adapted.given(support.x), net=adapted)
 
     def volume(
-        self, net: Network, support_x: Array, x: Float[Array, "n *features"]
+        self, net: BaseNetwork, support_x: Array, x: Float[Array, "n *features"]
     ) -> Float[Array, ""]:
         """log det of the curvature at the weights of `net`, on the inputs `x`."""
         own = net.body.normalisation == "batch"
@@ -78,7 +79,7 @@ class LLAMA(MetaLearner):
         if not self.eta:
             return loss
 
-        def volume(net: Network) -> Array:
+        def volume(net: BaseNetwork) -> Array:
             return self.volume(net, task.support.x, task.query.x)
 
         return loss + self.eta * (jax.checkpoint(volume) if self.inner.remat else volume)(net)
@@ -132,6 +133,7 @@ class LLAMAOptions(InnerOptions):
 METHODS = (
     Method(
         name="llama",
+        compared="regression2d starter mini-imagenet",
         title="LLAMA",
         options_class=LLAMAOptions,
         about="LLAMA: MAML whose outer loss has the curvature at the adapted weights.",

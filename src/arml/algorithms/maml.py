@@ -52,6 +52,8 @@ class MAMLOptions(InnerOptions):
 
 MAML_METHOD = Method(
     name="maml",
+    compared="regression2d starter starter-art benchmarks mini-imagenet "
+    "tiered-imagenet smoke repeated normalisation",
     title="MAML",
     options_class=MAMLOptions,
     about="MAML: one shared initialisation, second order.",
@@ -67,6 +69,7 @@ METHODS = (
     replace(
         MAML_METHOD,
         name="first-order-maml",
+        compared="regression2d starter",
         title="First-order MAML",
         about="First-order MAML: without the second derivatives.",
         row="",
@@ -78,6 +81,7 @@ METHODS = (
     replace(
         MAML_METHOD,
         name="meta-sgd",
+        compared="regression2d starter benchmarks mini-imagenet tiered-imagenet",
         title="Meta-SGD",
         about="Meta-SGD: MAML that learns a step size for each parameter.",
         paper="Li, Zhou, Chen and Li, 2017",

@@ -47,6 +47,9 @@ class Method(Entry):
     """The year of that; lists are in this order."""
     row: str = ""
     """Its row in the tables of ARML's paper; empty if it has none."""
+    compared: str = ""
+    """The tables of `arml reproduce` that it is a row of, separated by blanks: data sets, or the
+    other kinds in `reproduce/tables.py`."""
     preset: Callable[[Problem], MethodOptions] | None = None
     """Its options for a problem; the class's defaults if None."""
     kinds: tuple[str, ...] = KINDS
@@ -60,7 +63,7 @@ class Method(Entry):
     """By setting, minutes on a CPU and the test score of the recipe (`results/`)."""
     cost: Callable[[Any], Cost] = lambda options: Cost()
     """What these options cost."""
-    inside: str | Callable[..., dict[str, Any]] = ""
+    inside: str | Callable[..., dict[str, object]] = ""
     """What `arml explain` shows of a learner: one of `explain.LOOKS`, or a function
     `(learner, tasks, *, n, chunk)` that returns plain data; empty for nothing."""
     tune: tuple[str, ...] | None = None
@@ -83,7 +86,7 @@ class Method(Entry):
             object.__setattr__(self, "tune", ("inner_rate",) if "inner_rate" in known else ())
         object.__setattr__(self, "title", self.title or self.name)
 
-    def options(self, problem: Problem) -> Any:
+    def options(self, problem: Problem) -> MethodOptions:
         """Its options for a problem."""
         assert self.preset is not None
         return self.preset(problem)

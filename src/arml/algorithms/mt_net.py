@@ -19,12 +19,11 @@ Differences
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Cost, Method
 from arml.core.episodes import Examples, Problem
@@ -45,12 +44,12 @@ class Warped(eqx.Module):
         return self.layer(x) @ self.warp.value
 
 
-def is_warped(node: Any) -> bool:
+def is_warped(node: object) -> bool:
     """Whether it is a layer of the network with its T."""
     return isinstance(node, Warped)
 
 
-def layers_of(net: Network) -> list[Any]:
+def layers_of(net: Network) -> list[PyTree]:
     """The layers of a network, with their T where they have one."""
     return layers(net, lambda node: is_warped(node) or is_layer(node))
 
@@ -87,7 +86,7 @@ class MTNet(MetaLearner):
     inner: GradientDescent
     loss: Loss = eqx.field(static=True)
 
-    def rates(self, key: PRNGKeyArray) -> Any:
+    def rates(self, key: PRNGKeyArray) -> PyTree:
         """One task's rates, a pytree like `adaptable(net)`: a layer's mask `[units]` times the
         rate broadcasts against its kernel, weight and bias."""
         keys = jax.random.split(key, len(self.logits))
@@ -132,6 +131,7 @@ class MTNetOptions(InnerOptions):
 METHODS = (
     Method(
         name="mt-net",
+        compared="regression2d starter benchmarks mini-imagenet tiered-imagenet",
         title="MT-Net",
         options_class=MTNetOptions,
         about="MT-Net: MAML in a learned metric, on units that a learned mask draws.",

@@ -24,7 +24,7 @@ Differences
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -36,7 +36,7 @@ from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import Shared, usual_rate
-from arml.core.learner import Conditioned, Encoder, Network
+from arml.core.learner import Conditioned, Encoder, Modulate, Network
 from arml.core.losses import loss_of
 from arml.nn.modulation import film, sigmoid_gate, softmax_attention, unit_modulation
 from arml.nn.networks import ConvBlock, Convolution, Linear, glorot, linear
@@ -109,7 +109,9 @@ class MUMOMAMLOptions(ConditionedOptions):
         key_encode, key_modulate = jax.random.split(key)
         code = self.width * (1 if len(problem.features) == 3 else 2)
         act = MODULATIONS[self.modulation]
-        modulate = unit_modulation(net, code, act, features=problem.features, key=key_modulate)
+        modulate: Modulate = unit_modulation(
+            net, code, act, features=problem.features, key=key_modulate
+        )
         learned, head = self.headed(net, problem)
         return Conditioned(
             net=learned,
@@ -120,7 +122,7 @@ class MUMOMAMLOptions(ConditionedOptions):
             head=head,
         )
 
-    def encoder(self, problem: Problem, *, key: PRNGKeyArray) -> Any:
+    def encoder(self, problem: Problem, *, key: PRNGKeyArray) -> Encoder:
         """The encoder of images, or of pairs of vectors and labels or targets."""
         if len(problem.features) == 3:
             return image_encoder(problem.features[2], self.filters, self.width, key=key)
@@ -139,6 +141,8 @@ def mumomaml(problem: Problem) -> MUMOMAMLOptions:
 METHODS = (
     Method(
         name="mumomaml",
+        compared="regression2d starter starter-art benchmarks mini-imagenet "
+        "tiered-imagenet repeated",
         title="MUMOMAML",
         options_class=MUMOMAMLOptions,
         about="MUMOMAML: a code of the support set modulates each hidden unit of the "

@@ -26,12 +26,11 @@ Differences
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
@@ -44,7 +43,7 @@ from arml.nn.ensembles import Combine, combine_of
 LOG_SD = -4.0
 
 
-def draw(mean: Any, log_sd: Any, *, key: PRNGKeyArray) -> Any:
+def draw(mean: PyTree, log_sd: PyTree, *, key: PRNGKeyArray) -> PyTree:
     """A sample of N(mean, exp(log_sd)^2), array by array."""
     leaves, structure = jax.tree.flatten(mean)
     keys = jax.tree.unflatten(structure, list(jax.random.split(key, len(leaves))))
@@ -55,7 +54,9 @@ def draw(mean: Any, log_sd: Any, *, key: PRNGKeyArray) -> Any:
     return jax.tree.map(one, mean, log_sd, keys)
 
 
-def divergence(mean: Any, log_sd: Any, other: Any, log_sd_other: Any) -> Float[Array, ""]:
+def divergence(
+    mean: PyTree, log_sd: PyTree, other: PyTree, log_sd_other: PyTree
+) -> Float[Array, ""]:
     """KL(N(mean, sd^2) || N(other, sd_other^2)), summed over all parameters, in nats."""
 
     def one(m: Array, s: Array, other: Array, s_other: Array) -> Array:
@@ -70,9 +71,9 @@ class PLATIPUS(MetaLearner):
 
     net: Network
     """mu, the mean initialisation."""
-    log_sigma: Any
+    log_sigma: PyTree
     """Of the prior; like `adaptable(net)`."""
-    log_v: Any
+    log_v: PyTree
     """Of the posterior that training samples from."""
     gamma_p: Float[Array, ""]
     gamma_q: Float[Array, ""]
@@ -88,7 +89,7 @@ class PLATIPUS(MetaLearner):
         """The mean loss of `net` on the examples, beside the support set."""
         return self.loss(net.given(support.x)(examples.x), examples.y)
 
-    def centre(self, support: Examples, examples: Examples, rate: Array) -> Any:
+    def centre(self, support: Examples, examples: Examples, rate: Array) -> PyTree:
         """mu after one step on the examples."""
         mu, rest = split(self.net)
         gradient = jax.grad(lambda p: self.query_loss(join(p, rest), support, examples))(mu)
@@ -96,7 +97,7 @@ class PLATIPUS(MetaLearner):
             gradient = jax.lax.stop_gradient(gradient)
         return jax.tree.map(lambda m, g: m - rate * g, mu, gradient)
 
-    def descend(self, theta: Any, support: Examples) -> Network:
+    def descend(self, theta: PyTree, support: Examples) -> Network:
         """MAML from the initialisation theta: the network phi."""
         start = join(theta, split(self.net)[1])
         return self.inner(lambda net: self.loss(net(support.x), support.y), start)
@@ -105,7 +106,7 @@ class PLATIPUS(MetaLearner):
         mu_p = self.centre(support, support, self.gamma_p)
         rest = split(self.net)[1]
 
-        def one(key: PRNGKeyArray) -> Any:
+        def one(key: PRNGKeyArray) -> PyTree:
             theta = draw(mu_p, self.log_sigma, key=key)
             return adaptable(self.descend(theta, support))
 
@@ -178,6 +179,7 @@ def platipus(problem: Problem) -> PLATIPUSOptions:
 METHODS = (
     Method(
         name="platipus",
+        compared="regression2d starter mini-imagenet",
         title="PLATIPUS",
         options_class=PLATIPUSOptions,
         about="PLATIPUS: MAML from initialisations sampled around the task's own.",

@@ -26,13 +26,14 @@ from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn.heads import EXCEPTIONS, PrototypeHead, headless, prototype_head
+from arml.nn.networks import BaseNetwork
 from arml.nn.parts import with_body
 
 
 class ProtoMAML(MetaLearner):
     """theta' = theta - rate * grad L_support(theta), repeated, from a head made of prototypes."""
 
-    net: Network
+    net: BaseNetwork
     """The body; a task makes the head."""
     head: PrototypeHead
     inner: GradientDescent
@@ -70,6 +71,7 @@ class ProtoMAMLOptions(InnerOptions):
 METHODS = (
     Method(
         name="proto-maml",
+        compared="starter",
         title="Proto-MAML",
         options_class=ProtoMAMLOptions,
         about="Proto-MAML: MAML whose head starts from the task's prototypes.",

@@ -98,11 +98,11 @@ class ProtoNetOptions(Options):
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoNet:
         """The learner with the body of `net`, and a fresh auxiliary head if it has one."""
         classes_only("ProtoNet", problem)
-        head = None
+        body, head = with_body(net, "ProtoNet").body, None
         if self.auxiliary and problem.classes:
-            head = linear(units(net.body, problem.features), problem.classes, key=key)
+            head = linear(units(body, problem.features), problem.classes, key=key)
         return ProtoNet(
-            body=with_body(net, "ProtoNet").body,
+            body=body,
             scale=jnp.asarray(self.scale, jnp.float32) if self.learn_scale else self.scale,
             auxiliary_head=head,
             auxiliary=self.auxiliary,
@@ -115,6 +115,7 @@ class ProtoNetOptions(Options):
 METHODS = (
     Method(
         name="protonet",
+        compared="starter benchmarks repeated normalisation",
         title="ProtoNet",
         options_class=ProtoNetOptions,
         about="ProtoNet: the nearest class mean in a learned embedding.",

@@ -22,12 +22,12 @@ Differences
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
@@ -43,10 +43,10 @@ class SecondMoment(Carried):
     """Adam's running mean of squared gradients, and the sum of the weights in it, so that
     `total / weight` is free of the bias of its start at zero."""
 
-    total: Any
+    total: PyTree
     weight: Float[Array, ""]
 
-    def updated(self, gradient: Any) -> "SecondMoment":
+    def updated(self, gradient: PyTree) -> "SecondMoment":
         """With one more gradient in it."""
 
         def mix(old: Array, new: Array | float) -> Array:
@@ -55,7 +55,7 @@ class SecondMoment(Carried):
         total = jax.tree.map(lambda v, g: mix(v, jnp.square(g)), self.total, gradient)
         return SecondMoment(total, mix(self.weight, 1.0))
 
-    def step(self, gradient: Any) -> Any:
+    def step(self, gradient: PyTree) -> PyTree:
         """Adam's direction without a first moment."""
         return jax.tree.map(
             lambda v, g: g / (jnp.sqrt(v / self.weight) + EPSILON), self.total, gradient
@@ -157,6 +157,7 @@ TOWARDS = {"outer_rate": 1.0, "optimiser": "sgd", "schedule": "linear", "clip": 
 METHODS = (
     Method(
         name="reptile",
+        compared="regression2d starter mini-imagenet tiered-imagenet",
         title="Reptile",
         options_class=ReptileOptions,
         about="Reptile: the initialisation moves towards where each task's own steps lead.",

@@ -183,6 +183,7 @@ class TADAMOptions:
 METHODS = (
     Method(
         name="tadam",
+        compared="starter benchmarks",
         title="TADAM",
         options_class=TADAMOptions,
         about="TADAM: ProtoNet with an embedding that depends on the task, and a scaled metric.",

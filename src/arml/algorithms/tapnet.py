@@ -163,6 +163,7 @@ class TapNetOptions(Options):
 METHODS = (
     Method(
         name="tapnet",
+        compared="starter benchmarks",
         title="TapNet",
         options_class=TapNetOptions,
         about="TapNet: the nearest reference vector in a subspace computed for the task.",

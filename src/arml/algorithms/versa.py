@@ -222,6 +222,7 @@ class VERSAOptions:
 METHODS = (
     Method(
         name="versa",
+        compared="regression2d starter benchmarks",
         title="VERSA",
         options_class=VERSAOptions,
         about="VERSA: a network that returns a Gaussian over the task's linear head.",

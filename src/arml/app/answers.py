@@ -4,7 +4,6 @@ import base64
 import io
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import cv2
 import jax
@@ -12,13 +11,11 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from arml.app.uploads import Limits, read_classes, read_pictures, read_points, read_queries
-from arml.core.learner import Conditioned
 from arml.datasets.starter import load_starter
 from arml.explain.graph import default_threshold
-from arml.nn.prototypes import ClassMeans
-from arml.nn.relational import Relational
 from arml.predict.pickling import packed
 from arml.predict.predictor import FewShotLearner, Predictor
+from arml.results.files import Json
 from arml.results.folder import RunError
 
 GRID = 48
@@ -44,7 +41,7 @@ def is_of_functions(learner: FewShotLearner) -> bool:
     return known and learner.problem.features == (2,)
 
 
-def classified(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, Any]:
+def classified(learner: FewShotLearner, content: object, limits: Limits) -> Json:
     """The answer to labelled pictures and queries.
 
     It holds `queries` (each with its `label`, the `probabilities` of the classes, and the picture
@@ -69,7 +66,7 @@ def classified(learner: FewShotLearner, content: Any, limits: Limits) -> dict[st
 
 
 def _learned(
-    learner: FewShotLearner, content: Any, limits: Limits, *, asked: bool = False
+    learner: FewShotLearner, content: object, limits: Limits, *, asked: bool = False
 ) -> tuple[Predictor, UInt8[np.ndarray, "n size size 3"]]:
     """The predictor of labelled pictures, and the queries as the learner sees them, if any are
     `asked`."""
@@ -81,7 +78,7 @@ def _learned(
     return learner.adapt(pictures[: len(labels)], labels), pictures[len(labels) :]
 
 
-def trusted(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, Any]:
+def trusted(learner: FewShotLearner, content: object, limits: Limits) -> Json:
     """How well labelled pictures predict each other: what to say, the `classes` that could be
     checked with their accuracy, the `confusion` matrix, and the `odd` ones, each with its `place`
     in the order sent, the other `label` that is predicted, and the `share` of it.
@@ -108,7 +105,7 @@ def trusted(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, 
     }
 
 
-def kept(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, Any]:
+def kept(learner: FewShotLearner, content: object, limits: Limits) -> Json:
     """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads.
 
     **Raises** `ValueError` in one line for what cannot be answered.
@@ -121,15 +118,15 @@ def kept(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, Any
     return {"zip": base64.b64encode(packet.getvalue()).decode()}
 
 
-def _classes(predictor: Predictor) -> list[dict[str, Any]]:
+def _classes(predictor: Predictor) -> list[Json]:
     """Each class: its pictures as the learner sees them, its prototype, what that read."""
     assert predictor.classes is not None
-    trace, encode = predictor.trace(), _encoder(predictor.portable.learner)
-    by_class = encode is not None and isinstance(encode.structure, ClassMeans)
+    trace, encoder = predictor.trace(), predictor.portable.learner.encoder()
+    by_class = encoder is not None and encoder.by_class()
     described = []
     for i, name in enumerate(predictor.classes):
         own = np.flatnonzero(predictor.y == i)
-        about: dict[str, Any] = {
+        about: Json = {
             "name": str(name),
             "seen": [as_png(picture) for picture in predictor.x[own]],
             "mean": as_png(np.rint(predictor.x[own].mean(axis=0)).astype(np.uint8)),
@@ -146,22 +143,18 @@ def _classes(predictor: Predictor) -> list[dict[str, Any]]:
     return described
 
 
-def _encoder(learner: Any) -> Relational | None:
-    encode = learner.encode if isinstance(learner, Conditioned) else None
-    return encode if isinstance(encode, Relational) else None
-
-
-def knowledge_graph(learner: FewShotLearner) -> dict[str, Any] | None:
+def knowledge_graph(learner: FewShotLearner) -> Json | None:
     """The links between the vertices, and the least that is drawn; None without a graph."""
-    encode = _encoder(learner.portable.learner)
-    if encode is None or encode.graph is None:
+    encoder = learner.portable.learner.encoder()
+    found = None if encoder is None else encoder.links()
+    if found is None:
         return None
-    links = np.asarray(encode.graph.connect(encode.graph.vertices), np.float64)
+    links = np.asarray(found, np.float64)
     links = (links + links.T) / 2
     return {"links": links.tolist(), "threshold": default_threshold(links)}
 
 
-def surface(learner: FewShotLearner, content: Any, limits: Limits) -> dict[str, Any]:
+def surface(learner: FewShotLearner, content: object, limits: Limits) -> Json:
     """The surface that is fitted to points.
 
     It holds the heights on a `grid` of equal steps from `low` to `high` (a row has one x2), the
@@ -200,7 +193,7 @@ def span(learner: FewShotLearner) -> tuple[float, float]:
     return span
 
 
-def example_function(learner: FewShotLearner, seed: int) -> dict[str, Any]:
+def example_function(learner: FewShotLearner, seed: int) -> Json:
     """The support points of a task like those that the learner was trained on, and its family."""
     tasks = learner.portable.experiment.tasks
     drawn = tasks.build(Path()).test  # drawn, not read: no split is there
@@ -209,7 +202,7 @@ def example_function(learner: FewShotLearner, seed: int) -> dict[str, Any]:
     return {"points": np.round(points, 3).tolist(), "family": drawn.families[int(task.family)]}
 
 
-def example_pictures(learner: FewShotLearner, seed: int) -> dict[str, Any]:
+def example_pictures(learner: FewShotLearner, seed: int) -> Json:
     """Pictures of some test classes of the starter set: `classes` and `queries`."""
     rng = np.random.default_rng(seed)
     families, split = load_starter()

@@ -13,9 +13,10 @@ import secrets
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from importlib.resources import files
+from types import FrameType
 from typing import Any
 
 import h11
@@ -34,6 +35,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from arml.app import answers
 from arml.app.uploads import Limits
 from arml.predict.predictor import FewShotLearner
+from arml.results.files import Json
 from arml.results.folder import RunError
 
 HOST = "127.0.0.1"
@@ -90,7 +92,7 @@ class Guard:
             await refusal(scope, receive, answer)
 
 
-async def _content(request: Request, limits: Limits) -> Any:
+async def _content(request: Request, limits: Limits) -> object:
     """The JSON of a request, not more of it than the limit."""
     most = limits.megabytes * 2**20
     said = f"expected at most {limits.megabytes} MiB, got more: choose fewer or smaller pictures"
@@ -107,7 +109,12 @@ async def _content(request: Request, limits: Limits) -> Any:
         raise HTTPException(400, "expected JSON, got something else") from None
 
 
-def _answering(served: Served, answer: Callable[[Any], dict[str, Any]]) -> Callable[..., Any]:
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def _answering(
+    served: Served, answer: Callable[[Any], Json]
+) -> Callable[[Request], Awaitable[Response]]:
     """A route that answers a request's content in a thread, one at a time."""
 
     async def route(request: Request) -> Response:
@@ -137,7 +144,7 @@ def _answering(served: Served, answer: Callable[[Any], dict[str, Any]]) -> Calla
 def _routes(served: Served) -> list[Route]:
     limits, pictures, functions = served.limits, served.pictures, served.functions
     routes = [Route("/about", lambda request: JSONResponse(about(served)))]
-    asked: dict[str, tuple[str, Callable[[Any], dict[str, Any]]]] = {}
+    asked: dict[str, tuple[str, Callable[[Any], Json]]] = {}
     if pictures is not None:
         asked["/classify"] = ("POST", lambda c: answers.classified(pictures, c, limits))
         asked["/trust"] = ("POST", lambda c: answers.trusted(pictures, c, limits))
@@ -156,9 +163,9 @@ def _routes(served: Served) -> list[Route]:
     return routes
 
 
-def about(served: Served) -> dict[str, Any]:
+def about(served: Served) -> Json:
     """What the page needs to know before it asks anything."""
-    found: dict[str, Any] = {"limits": vars(served.limits)}
+    found: Json = {"limits": vars(served.limits)}
     if served.pictures is not None:
         problem = served.pictures.problem
         found["pictures"] = {
@@ -208,7 +215,7 @@ class Hurried(H11Protocol):
 class Ended(uvicorn.Server):
     """A server that Ctrl-C ends at once: nothing is kept, so there is nothing to wait for."""
 
-    def handle_exit(self, sig: int, frame: Any) -> None:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         print("stopped", file=sys.stderr, flush=True)
         os._exit(130)
 

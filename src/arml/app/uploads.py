@@ -4,6 +4,7 @@ import base64
 import binascii
 import io
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,7 @@ class Limits:
 
 
 def read_pictures(
-    texts: Any, names: list[str], *, size: int, limits: Limits
+    texts: Sequence[str], names: list[str], *, size: int, limits: Limits
 ) -> UInt8[np.ndarray, "n size size 3"]:
     """Pictures in base64 as bytes of `size x size` pixels; `names` are for the errors.
 
@@ -79,13 +80,13 @@ def _check_pixels(data: bytes, name: str, limits: Limits) -> None:
         )
 
 
-def read_classes(content: Any) -> tuple[list[str], list[Any], list[str]]:
+def read_classes(content: object) -> tuple[list[str], list[str], list[str]]:
     """The labels, pictures and names for errors of the labelled pictures that the page sent.
 
     **Raises** `ValueError` in one line for classes without a name or a picture of their own.
     """
     labels: list[str] = []
-    texts: list[Any] = []
+    texts: list[str] = []
     classes = _list(content, "classes")
     names = [item.get("name") if isinstance(item, dict) else None for item in classes]
     for name, item in zip(names, classes, strict=True):
@@ -103,7 +104,7 @@ def read_classes(content: Any) -> tuple[list[str], list[Any], list[str]]:
     return labels, texts, [f"a picture of {label!r}" for label in labels]
 
 
-def read_queries(content: Any) -> list[Any]:
+def read_queries(content: object) -> list[str]:
     """The pictures to predict, as the page sent them.
 
     **Raises** `ValueError` if there is none.
@@ -115,7 +116,7 @@ def read_queries(content: Any) -> list[Any]:
 
 
 def read_points(
-    content: Any, *, low: float, high: float, limits: Limits
+    content: object, *, low: float, high: float, limits: Limits
 ) -> Float[np.ndarray, "n 3"]:
     """The points (x1, x2, height) of a function.
 
@@ -136,12 +137,12 @@ def read_points(
     return np.asarray(points, np.float32)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     # Compared, not converted: a whole number of 400 digits is no float.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
-def _list(content: Any, name: str) -> list[Any]:
+def _list(content: object, name: str) -> list[Any]:
     value = content.get(name) if isinstance(content, dict) else None
     if not isinstance(value, list):
         raise ValueError(f"expected a list of {name}, got {type(value).__name__}")

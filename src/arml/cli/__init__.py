@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
-from typing import Any
 
 from arml.cli.errors import UsageError
 from arml.cli.stopping import INTERRUPTED, Stop
@@ -132,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in given
     complain = partial(print, file=sys.stderr)
 
-    def warn(message: Warning | str, *about: Any, **more: Any) -> None:
+    def warn(message: Warning | str, *about: object, **more: object) -> None:
         complain(f"arml: warning: {' '.join(str(message).split())}")
 
     try:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from rich.console import Console
@@ -17,6 +17,9 @@ from arml.cli.errors import UsageError
 from arml.cli.inputs import Eye, check_columns, eye_of, number, query_table
 from arml.cli.marking import marks_of
 from arml.results.files import write_text
+
+if TYPE_CHECKING:
+    from arml.predict.predictor import Predictor
 
 ENOUGH = 9
 """Examples from which 90% intervals can be made."""
@@ -149,7 +152,7 @@ def predict_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _checked(predictor: Any, options: AdaptOptions, names: Sequence[str]) -> Any:
+def _checked(predictor: "Predictor", options: AdaptOptions, names: Sequence[str]) -> "Predictor":
     """The predictor with what the options ask for, or with what its own check favours."""
     from arml.predict.simple import WORDS
 
@@ -173,7 +176,7 @@ def _checked(predictor: Any, options: AdaptOptions, names: Sequence[str]) -> Any
     return predictor.using(trust.best)
 
 
-def _describe(predictor: Any, console: Console) -> None:
+def _describe(predictor: "Predictor", console: Console) -> None:
     """Print what was learned from, and how far the examples are from meta-training."""
     classes = predictor.classes
     kind = f"{len(classes)} classes" if classes is not None else "regression"
@@ -198,7 +201,7 @@ def vertices(weights: np.ndarray, most: int = 3) -> str:
 
 
 def _answer(
-    predictor: Any,
+    predictor: "Predictor",
     eye: Eye | None,
     query: Sequence[Path],
     target: str | None,
@@ -230,7 +233,7 @@ def _answer(
 
 
 def _queries(
-    predictor: Any,
+    predictor: "Predictor",
     eye: Eye | None,
     query: Sequence[Path],
     target: str | None,
@@ -246,7 +249,7 @@ def _queries(
 
 
 def _numbers(
-    predictor: Any, names: Sequence[Any], batches: Iterator[np.ndarray]
+    predictor: "Predictor", names: Sequence[Any], batches: Iterator[np.ndarray]
 ) -> Iterator[list[Any]]:
     """The header and the rows of a regression's answers."""
     sure = len(predictor.x) >= ENOUGH
@@ -261,18 +264,19 @@ def _numbers(
 
 
 def _labels(
-    predictor: Any, names: Sequence[Any], chances: np.ndarray, novelty: Sequence[float]
+    predictor: "Predictor", names: Sequence[Any], chances: np.ndarray, novelty: Sequence[float]
 ) -> Iterator[list[Any]]:
     """The header and the rows of a classification's answers; there may be no `novelty`."""
-    reading = predictor.reading()
+    reading, classes = predictor.reading(), predictor.classes
+    assert classes is not None
     read = None if reading is None else [vertices(row) for row in reading]
     # A row of the reading is a class only if the prototypes are the classes.
-    by_class = read is not None and len(read) == len(predictor.classes)
+    by_class = read is not None and len(read) == len(classes)
     more = [*(["vertices"] if read else []), *(["novelty"] if novelty else [])]
     yield ["row" if isinstance(names[0], int) else "file", "label", "probability", *more]
     for i, (name, chance) in enumerate(zip(names, chances, strict=True)):
         best = int(np.argmax(chance))
-        row = [name, predictor.classes[best], f"{chance[best]:.4f}"]
+        row = [name, classes[best], f"{chance[best]:.4f}"]
         if read is not None and reading is not None:
             row.append(read[best] if by_class else vertices(reading.mean(axis=0)))
         if novelty:

@@ -14,6 +14,7 @@ from tyro.conf import Positional
 
 from arml.cli.console import parse, say
 from arml.cli.errors import UsageError
+from arml.results.files import Json
 
 SHIPPED = {"pictures": "starter", "functions": "regression2d"}
 """The learner of each tab if none is named; a tab without a learner is not shown."""
@@ -89,7 +90,7 @@ def served(learner: Path | None) -> Any:
     from arml.predict.sharing import shipped
 
     fits = {"pictures": is_of_pictures, "functions": is_of_functions}
-    found: dict[str, Any] = {}
+    found: Json = {}
     names: dict[str, str] = {}
     if learner is not None:
         named = load(learner)

@@ -24,7 +24,7 @@ def say(console: Console, text: str) -> None:
     console.print(Text(text), soft_wrap=True)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print `value` as JSON and nothing else."""
     print(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
@@ -99,7 +99,7 @@ class TensorBoard:
         self.make, self.folder = SummaryWriter, folder
         self.writer: Any = None
 
-    def __call__(self, step: int, record: Mapping[str, float]) -> None:
+    def __call__(self, step: int, record: Mapping[str, float | None]) -> None:
         if self.writer is None:
             # Events of an earlier, killed process after this step are written again.
             self.writer = self.make(str(self.folder), purge_step=step + 1 if step else None)

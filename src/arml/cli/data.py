@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.console import Console
 from rich.progress import Progress
@@ -15,6 +15,7 @@ from tyro.conf import Positional, arg
 
 from arml.cli.console import parse, print_json, say
 from arml.cli.errors import UsageError
+from arml.results.files import Json
 
 HELP = """usage: arml data ACTION [OPTIONS]
 
@@ -80,7 +81,7 @@ def list_action(arguments: Sequence[str]) -> int:
     return 0
 
 
-def entries() -> list[dict[str, Any]]:
+def entries() -> list[Json]:
     """Each data set of the catalogue, and whether it is prepared here."""
     from arml.datasets.catalogue import CATALOGUE, origins
     from arml.datasets.store import INDEX, place

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +16,10 @@ from tyro.conf import Positional
 from arml.cli.console import parse, print_json, say
 from arml.cli.errors import UsageError
 from arml.core.plugins import as_options
+from arml.results.files import Json
+
+if TYPE_CHECKING:
+    from arml.experiment import Experiment
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def list_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def catalogue() -> dict[str, list[dict[str, Any]]]:
+def catalogue() -> dict[str, list[Json]]:
     """Everything that can be named: each entry has a name and a one-line description."""
     from arml.algorithms import ALGORITHMS
     from arml.cli.data import entries
@@ -64,7 +68,7 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
         setting, _, method = name.partition("/")
         known = scores.get(setting, {})
         score = known.get("scores", {}).get(method)
-        about: dict[str, Any] = {
+        about: Json = {
             "name": name,
             "setting": setting,
             "method": method,
@@ -98,14 +102,14 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def measured() -> dict[str, Any]:
+def measured() -> Json:
     """Scores of the methods by setting, as `docs/make_measured.py` read them from `results/`."""
     text = files("arml").joinpath("data/measured.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
+    found: Json = json.loads(text)
     return found
 
 
-def selected(found: dict[str, list[dict[str, Any]]], what: str) -> dict[str, list[dict[str, Any]]]:
+def selected(found: dict[str, list[Json]], what: str) -> dict[str, list[Json]]:
     """The recipes of a setting or method, or one recipe; and the entries of that name.
 
     **Raises** `UsageError` with the nearest names for an unknown one.
@@ -127,13 +131,13 @@ def selected(found: dict[str, list[dict[str, Any]]], what: str) -> dict[str, lis
     return {**named, "recipes": recipes}
 
 
-def _data(experiment: Any) -> str:
+def _data(experiment: "Experiment") -> str:
     """The data that a recipe's command needs."""
     needs = getattr(experiment.tasks, "needs", "")
     return f" {needs}" if needs else ""
 
 
-def _described(texts: dict[str, Any]) -> list[dict[str, Any]]:
+def _described(texts: Json) -> list[Json]:
     """Each name with the first sentence of its text."""
     return [
         {"name": name, "description": " ".join(text.split()).partition(". ")[0].rstrip(".") + "."}
@@ -143,7 +147,7 @@ def _described(texts: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _table(console: Console, title: str, rows: Sequence[Sequence[str]]) -> None:
     """Rows of a name, numbers and a text, which is cut where the terminal ends."""
-    style: Any = {"title_justify": "left", "title_style": "bold", "box": None}
+    style: Json = {"title_justify": "left", "title_style": "bold", "box": None}
     table = Table(title=title, show_header=False, expand=True, **style)
     table.add_column(no_wrap=True, style="cyan", min_width=max(len(row[0]) for row in rows))
     for place in range(1, len(rows[0]) - 1):
@@ -155,7 +159,7 @@ def _table(console: Console, title: str, rows: Sequence[Sequence[str]]) -> None:
     console.print(table)
 
 
-def _print_all(console: Console, found: dict[str, list[dict[str, Any]]]) -> None:
+def _print_all(console: Console, found: dict[str, list[Json]]) -> None:
     _table(
         console,
         "Settings: `arml list SETTING` shows its recipes and their scores",
@@ -175,7 +179,7 @@ def _print_all(console: Console, found: dict[str, list[dict[str, Any]]]) -> None
     say(console, f"Prepared here: {', '.join(here) or 'none'}")
 
 
-def _print_selected(console: Console, found: dict[str, list[dict[str, Any]]]) -> None:
+def _print_selected(console: Console, found: dict[str, list[Json]]) -> None:
     for kind in ("settings", "algorithms", "datasets", "networks"):
         for entry in found[kind]:
             say(console, f"{entry['name']}: {entry['description']}")
@@ -195,7 +199,7 @@ def _print_selected(console: Console, found: dict[str, list[dict[str, Any]]]) ->
     say(console, f"Train one: {recipes[0]['command']}")
 
 
-def _score(recipe: dict[str, Any]) -> str:
+def _score(recipe: Json) -> str:
     known = recipe.get("measured")
     if known is not None:
         percent = known["metric"] == "accuracy"
@@ -203,11 +207,11 @@ def _score(recipe: dict[str, Any]) -> str:
     return f"{recipe['expected']:.3g}" if "expected" in recipe else ""
 
 
-def _minutes(recipe: dict[str, Any]) -> str:
+def _minutes(recipe: Json) -> str:
     return f"{recipe['minutes']:g} min" if recipe["minutes"] else ""
 
 
-def _how(known: dict[str, Any]) -> str:
+def _how(known: Json) -> str:
     kind = "Accuracy" if known["metric"] == "accuracy" else "Mean squared error"
     return (
         f"{kind} on {known['tasks']:,} test tasks after {known['steps']:,} steps "

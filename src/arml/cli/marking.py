@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -14,6 +14,10 @@ from arml.cli.console import print_json, say
 from arml.cli.errors import UsageError
 from arml.cli.inputs import eye_of, in_order, number
 from arml.report.table import Table
+from arml.results.files import Json
+
+if TYPE_CHECKING:
+    from arml.predict.predictor import Predictor
 
 PICTURES = 24
 """Mistakes that are kept with their pictures."""
@@ -68,7 +72,7 @@ def evaluate_predictor(
     return 0
 
 
-def _pictures(predictor: Any, query: Path, model: Path | None) -> dict[str, Any]:
+def _pictures(predictor: "Predictor", query: Path, model: Path | None) -> Json:
     """The marks of labelled pictures, and the worst mistakes with their pictures."""
     from arml.datasets.own import labelled_files, labelled_images
 
@@ -79,7 +83,7 @@ def _pictures(predictor: Any, query: Path, model: Path | None) -> dict[str, Any]
     return _marks(predictor, eye.read(pixels), labels, labelled_files(query), pixels)
 
 
-def _table(predictor: Any, query: Path, target: str | None) -> dict[str, Any]:
+def _table(predictor: "Predictor", query: Path, target: str | None) -> Json:
     """The marks of the rows of a table, or the error of a regression."""
     from arml.datasets.own import read_table
 
@@ -100,12 +104,12 @@ def _table(predictor: Any, query: Path, target: str | None) -> dict[str, Any]:
 
 
 def _marks(
-    predictor: Any,
+    predictor: "Predictor",
     x: np.ndarray,
     labels: Sequence[str],
     names: Sequence[str],
     pixels: np.ndarray | None,
-) -> dict[str, Any]:
+) -> Json:
     marks = predictor.evaluate(x, labels)
     worst = []
     for place in marks.mistakes[:PICTURES]:
@@ -133,7 +137,7 @@ def _thumbnail(picture: np.ndarray) -> str:
     return base64.b64encode(cv2.imencode(".png", picture[..., ::-1])[1].tobytes()).decode()
 
 
-def _show(console: Console, content: dict[str, Any]) -> None:
+def _show(console: Console, content: Json) -> None:
     """Print the accuracy, the classes, the confusions and the worst mistakes."""
     if "mse" in content:
         say(

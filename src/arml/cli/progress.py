@@ -4,10 +4,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+
+from arml.results.files import Json
 
 PLAIN_SECONDS = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -125,7 +126,7 @@ class Display:
         )
         self._say(f"reading {what}: {said}")
 
-    def watch(self, step: int, record: Mapping[str, float]) -> None:
+    def watch(self, step: int, record: Mapping[str, float | None]) -> None:
         """Step `step` is done."""
         now = time.monotonic()
         self.reached = step
@@ -167,7 +168,7 @@ def scoring() -> Iterator[Callable[[int, int], None]]:
     task = bar.add_task("scoring", total=None)
     spoken, begun = time.monotonic(), time.monotonic()
     over = threading.Event()
-    state: dict[str, Any] = {"text": "loading and compiling"}
+    state: Json = {"text": "loading and compiling"}
 
     def tick() -> None:
         nonlocal spoken

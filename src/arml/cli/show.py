@@ -13,6 +13,7 @@ from tyro.conf import Positional
 from arml.cli.console import parse, print_json, say
 from arml.cli.errors import UsageError
 from arml.cli.progress import scoring
+from arml.results.files import Json
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     from arml.training.devices import own_cores
 
     console = Console()
-    asked: dict[str, Any] = {"tasks": options.tasks, "split": options.split, "steps": options.steps}
+    asked: Json = {"tasks": options.tasks, "split": options.split, "steps": options.steps}
     scored = []
     with scoring() as watch:
         for folder in (options.folder, options.against):
@@ -71,7 +72,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             if found is None:
                 found = evaluate_run(folder, **asked, devices=own_cores(), watch=watch)
             scored.append(found)
-    result: dict[str, Any] = {**scored[0].result}
+    result: Json = {**scored[0].result}
     if options.against is not None:
         other, gap = scored[1].result, compare(scored[0].scores, scored[1].scores)
         result["against"] = {
@@ -126,7 +127,7 @@ def _rows(scored: Sequence[Any]) -> list[Any]:
     return [replace(row, recipe=f"{row.recipe}, {by}") for row, by in zip(rows, told, strict=True)]
 
 
-def _print_difference(console: Console, against: dict[str, Any], metric: str) -> None:
+def _print_difference(console: Console, against: Json, metric: str) -> None:
     from arml.results.scores import said
 
     found = against["difference"]

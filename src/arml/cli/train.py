@@ -112,7 +112,7 @@ def train_command(arguments: Sequence[str]) -> int:
     stop = Stop(f"stopping after the steps in hand ({few}), which are then saved", idle=idle)
     write = TensorBoard(folder / "tensorboard") if options.tensorboard and leads() else None
 
-    def watch(step: int, record: Mapping[str, float]) -> None:
+    def watch(step: int, record: Mapping[str, float | None]) -> None:
         if write is not None:
             write(step, record)
         display.watch(step, record)

@@ -19,7 +19,6 @@ from arml.cli.waiting import pace
 from arml.experiment import Experiment
 from arml.experiment.recipes import recipe
 from arml.results.folder import load_run
-from arml.tasks.options import FoldersOptions
 
 if TYPE_CHECKING:
     from arml.experiment.choose import Choice
@@ -102,8 +101,9 @@ def _values(words: Sequence[str], option: str) -> list[str]:
     return []
 
 
-def chosen(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[str]]:
-    """An experiment for the user's own data, and a line for each choice."""
+def chosen(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[str], bool]:
+    """An experiment for the user's own data, a line for each choice, and whether its steps take the
+    minutes that were asked for."""
     from arml.experiment.choose import CHOSEN, MINUTES, choose
 
     given = " ".join(_values(words, "minutes")) or MINUTES
@@ -120,8 +120,10 @@ def chosen(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[
     choice = choose(data, fixed=fixed, minutes=minutes)
     folder = " ".join(_values(words, "run"))
     if not folder or {"-h", "--help", "--help-all", "--coordinator"} & {*words}:
-        return choice.experiment, [*choice.why, *([choice.pace] if choice.pace else [])]
-    return _winner(choice, Path(folder), minutes, fixed="steps" in fixed)
+        lines = [*choice.why, *([choice.pace] if choice.pace else [])]
+        return choice.experiment, lines, bool(choice.pace)
+    won = _winner(choice, Path(folder), minutes, fixed="steps" in fixed)
+    return *won, bool(choice.pace)
 
 
 def _winner(
@@ -203,7 +205,7 @@ def read_command(arguments: Sequence[str]) -> Command | None:
     rest = list(arguments)
     place = recipe_at(rest)
     if place is None and (data := _values(rest, "data")):
-        experiment, lines = chosen(rest, data)
+        experiment, lines, timed = chosen(rest, data)
     elif place is None:
         if {"-h", "--help"} & {*rest}:
             print(TRAIN_HELP, end="")
@@ -214,15 +216,14 @@ def read_command(arguments: Sequence[str]) -> Command | None:
             "recipes"
         )
     else:
-        experiment, lines = recipe(rest.pop(place)), list[str]()
-    own = place is None
+        experiment, lines, timed = recipe(rest.pop(place)), list[str](), False
     about = f"Meta-train the recipe {experiment.recipe}; the same command again resumes."
     prog = f"arml train {experiment.recipe}"
     options, experiment = read(experiment, FIELDS, about, rest, prog=prog)
     if options.minutes is not None:
         if _values(rest, "steps"):
             raise UsageError("expected --minutes or --steps, got both: leave one out")
-        if not (own and isinstance(experiment.tasks, FoldersOptions)):
+        if not timed:
             experiment, line = within(experiment, options.minutes)
             lines.append(line)
     return Command(options, experiment, lines)

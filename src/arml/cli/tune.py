@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -18,6 +18,7 @@ from arml.cli.stopping import INTERRUPTED, Stop
 from arml.core.plugins import as_options
 from arml.experiment import Experiment
 from arml.experiment.recipes import recipe
+from arml.results.files import Json
 from arml.results.folder import write_json
 from arml.tuning.search import Value, dimension, usual
 from arml.tuning.sweep import Sweep, Trial, tune
@@ -105,7 +106,7 @@ def tune_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _best(trial: Trial, sweep: Sweep, name: str) -> dict[str, Any]:
+def _best(trial: Trial, sweep: Sweep, name: str) -> Json:
     """The best trial, and the command that trains with its options."""
     usual_steps, steps = recipe(name).steps, sweep.experiment.steps
     # Trials are often shorter than the run that the search is for.

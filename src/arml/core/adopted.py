@@ -1,20 +1,36 @@
 """Anything that can draw tasks, as a `TaskDistribution`: the door for a user's own families."""
 
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from arml.core.episodes import Examples, Problem, Task, TaskDistribution, protocol_of
+from arml.core.episodes import Examples, Facts, Problem, Task, TaskDistribution, protocol_of
 from arml.core.identity import identity_of
+
+if TYPE_CHECKING:
+
+    class Tasks(Protocol):
+        """Whatever draws tasks."""
+
+        @property
+        def problem(self) -> Problem: ...
+
+        @property
+        def families(self) -> Sequence[str]: ...
+
+        def sample(self, key: PRNGKeyArray, /) -> Task: ...
+else:
+    Tasks = object  # `as_tasks` checks what it is given, and says what is missing
 
 
 class _Held:
     """An object that JAX does not look into: it equals itself alone."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
@@ -30,7 +46,7 @@ class Adopted(TaskDistribution):
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
-    source: Any
+    source: PyTree
 
     def sample(self, key: PRNGKeyArray) -> Task:
         task = self._source().sample(key)
@@ -41,7 +57,7 @@ class Adopted(TaskDistribution):
         )
         return Task(support, query, jnp.asarray(task.family, jnp.int32), task.classes)
 
-    def protocol(self) -> dict[str, Any]:
+    def protocol(self) -> Facts:
         own = getattr(self._source(), "protocol", None)
         return protocol_of(self.problem) if own is None else own()
 
@@ -53,11 +69,11 @@ class Adopted(TaskDistribution):
         own = getattr(self._source(), "floor", None)
         return None if own is None else own()
 
-    def _source(self) -> Any:
+    def _source(self) -> PyTree:
         return self.source.value if isinstance(self.source, _Held) else self.source
 
 
-def as_tasks(tasks: Any) -> TaskDistribution:
+def as_tasks(tasks: Tasks) -> TaskDistribution:
     """A task distribution from one, or from any object with `problem`, `families` and
     `sample(key)`.
 
@@ -94,12 +110,12 @@ def as_tasks(tasks: Any) -> TaskDistribution:
     return given if given is not None and _AS_THEY_ARE[known] else adopted
 
 
-_AS_THEY_ARE: dict[Any, bool] = {}
+_AS_THEY_ARE: dict[Hashable, bool] = {}
 """Distributions that were checked, by all but the values of their arrays; whether their tasks have
 the right types already."""
 
 
-def _seen(tasks: Any) -> Any:
+def _seen(tasks: Tasks) -> Hashable:
     """What decides the shapes of the tasks; None where that cannot be compared."""
     leaves, structure = jax.tree.flatten(tasks)
     held = [_shape(leaf) if hasattr(leaf, "shape") else leaf for leaf in leaves]
@@ -111,9 +127,9 @@ def _seen(tasks: Any) -> Any:
     return own
 
 
-def _sampled(tasks: Any) -> Any:
-    def sample(key: PRNGKeyArray) -> Any:
-        task = tasks.sample(key)
+def _sampled(tasks: Tasks) -> Callable[[PRNGKeyArray], Task]:
+    def sample(key: PRNGKeyArray) -> Task:
+        task: object = tasks.sample(key)
         if not isinstance(task, Task):
             raise ValueError(
                 f"{type(tasks).__name__}: expected sample(key) to return an arml.Task, got "
@@ -124,11 +140,11 @@ def _sampled(tasks: Any) -> Any:
     return sample
 
 
-def _shape(leaf: Any) -> Any:
+def _shape(leaf: jax.ShapeDtypeStruct | Array) -> tuple[tuple[int, ...], jnp.dtype]:
     return leaf.shape, leaf.dtype
 
 
-def _check(task: Any, problem: Problem, name: str) -> None:
+def _check(task: Task, problem: Problem, name: str) -> None:
     targets = (problem.outputs,) if problem.kind == "regression" else ()
     for part, n in (("support", problem.support), ("query", problem.query)):
         x, y = getattr(task, part)

@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arml.core.episodes import Problem
 
 
 class Options:
@@ -22,7 +25,7 @@ LARGEST = 2**30
 
 
 def at_least(
-    options: Any,
+    options: object,
     names: Iterable[str],
     least: int | float,
     *,
@@ -66,7 +69,7 @@ def check_size(numbers: int) -> None:
         )
 
 
-def classes_only(method: str, problem: Any) -> None:
+def classes_only(method: str, problem: "Problem") -> None:
     """Refuse a regression problem for a method that compares classes.
 
     **Raises** `ValueError` in one line.

@@ -1,19 +1,21 @@
-"""What XLA is told where its defaults cost more than they give, by what a program is for; and what
-it is spared.
+"""Compiler options for XLA, chosen by how a program is used.
 
 On a CPU most of the wait before the first step is compilation. The settings change rounding at
 most. On other devices XLA's defaults stand.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
 from jax.custom_batching import sequential_vmap
+from jaxtyping import Array, PyTree
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+Settings = Mapping[str, bool | int]
 
 ONCE = {
     "xla_backend_optimization_level": 0,
@@ -26,13 +28,14 @@ LARGE = {"xla_cpu_use_fusion_emitters": False}
 most of the compilation, and speed up long loops over small arrays only."""
 
 
-def jit(function: F, settings: dict[str, Any], *, donate: str = "none") -> F:
+def jit(function: Callable[P, R], settings: Settings, *, donate: str = "none") -> Callable[P, R]:
     """`eqx.filter_jit` with those of `settings` that this XLA knows; `donate` as there."""
-    compiled: Any = eqx.filter_jit
-    return cast(F, compiled(function, donate=donate, compiler_options=known(settings)))
+    options = {"donate": donate, "compiler_options": known(settings)}
+    compiled: Callable[P, R] = eqx.filter_jit(function, **options)  # type: ignore[call-overload]
+    return compiled
 
 
-def known(settings: dict[str, Any]) -> dict[str, Any]:
+def known(settings: Settings) -> Settings:
     """Those of `settings` that this XLA knows; on another device than a CPU none."""
     if jax.default_backend() != "cpu":
         return {}
@@ -40,7 +43,7 @@ def known(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _known(name: str, value: Any) -> bool:
+def _known(name: str, value: bool | int) -> bool:
     try:
         jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
     except Exception:  # XLA's settings come and go, and it raises of several kinds
@@ -48,36 +51,41 @@ def _known(name: str, value: Any) -> bool:
     return True
 
 
-def short(function: F) -> F:
+def short(function: Callable[P, R]) -> Callable[P, R]:
     """`eqx.filter_jit` for a function that is called for seconds at most: quickly compiled."""
     # When first called, as the device is not to be touched before.
     compiled = cache(lambda: jit(function, LARGE))
-    return cast(F, lambda *arguments: compiled()(*arguments))
+
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
+        return compiled()(*arguments, **named)
+
+    return call
 
 
-def vmap(function: Callable[..., Any]) -> Callable[..., Any]:
+def vmap(function: Callable[..., R]) -> Callable[..., R]:
     """`jax.vmap(function)`; of a single element, `function` itself, which is traced and compiled
     sooner."""
 
-    def mapped(*arguments: Any) -> Any:
+    def mapped(*arguments: PyTree) -> R:
         if len(jax.tree.leaves(arguments)[0]) > 1:
             return jax.vmap(function)(*arguments)
         result = function(*jax.tree.map(lambda a: a[0], arguments))
-        return jax.tree.map(lambda a: a[None], result)
+        one: R = jax.tree.map(lambda a: a[None], result)
+        return one
 
     return mapped
 
 
-def unbatched(function: F) -> F:
+def unbatched(function: Callable[..., R]) -> Callable[..., R]:
     """`function`, whose `vmap` is a loop on a CPU: for what calls LAPACK.
 
     jaxlib shares a batch of matrices among threads, and waits for them in one of the same threads:
     as many such calls at once as there are threads never end. For a single matrix it does not wait.
     """
     # Defaults that are no arrays would become arguments.
-    looped = sequential_vmap(lambda *arguments: function(*arguments))
+    looped: Callable[..., R] = sequential_vmap(lambda *arguments: function(*arguments))
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Array) -> R:
         return (looped if jax.default_backend() == "cpu" else function)(*arguments)
 
-    return cast(F, call)
+    return call

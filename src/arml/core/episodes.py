@@ -6,13 +6,17 @@ The shape vocabulary of the whole library: `tasks`, `support`, `query`, `ways` (
 """
 
 import abc
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from arml.core.identity import identity_of
+
+Facts = Mapping[str, str | int | float | bool | None]
+"""What a table says of tasks, by name."""
 
 
 class Examples(NamedTuple):
@@ -96,7 +100,7 @@ class TaskDistribution(eqx.Module):
     def sample(self, key: PRNGKeyArray) -> Task:
         """Draw ONE task (no task axis). Pure and jittable; every task has the same shapes."""
 
-    def protocol(self) -> dict[str, Any]:
+    def protocol(self) -> Facts:
         """Plain data that a table must say of these tasks, in its order."""
         return protocol_of(self.problem)
 
@@ -111,14 +115,14 @@ class TaskDistribution(eqx.Module):
         return None
 
 
-def protocol_of(problem: Problem) -> dict[str, Any]:
+def protocol_of(problem: Problem) -> Facts:
     """What every table says of tasks: ways, shots, queries, and the size of pictures."""
     ways = {"ways": problem.outputs} if problem.kind == "classification" else {}
     pictures = {"size": problem.features[0]} if len(problem.features) == 3 else {}
     return {**ways, "shots": problem.shots, "queries": problem.queries, **pictures}
 
 
-def in_words(protocol: dict[str, Any]) -> str:
+def in_words(protocol: Facts) -> str:
     """A protocol as one phrase: `5-way 1-shot, 15 queries, 28 px`.
 
     Of other entries the name and the value are said (`noise 0.3`); the name alone where the value

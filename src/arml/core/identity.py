@@ -5,7 +5,6 @@ import hashlib
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 _PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
-def identity_of(value: Any) -> str:
+def identity_of(value: object) -> str:
     """The name of the value's class, and twelve letters that stand for all that it holds."""
     digest = hashlib.sha256()
     for part in _parts(value):
@@ -21,7 +20,7 @@ def identity_of(value: Any) -> str:
     return f"{class_name(type(value))} {digest.hexdigest()[:12]}"
 
 
-def class_name(kind: Any) -> str:
+def class_name(kind: object) -> str:
     """`module.Class`, by `module_name`."""
     module = module_name(getattr(kind, "__module__", "") or "")
     return f"{module}.{getattr(kind, '__qualname__', type(kind).__qualname__)}"
@@ -35,7 +34,7 @@ def module_name(name: str) -> str:
     return Path(file).stem
 
 
-def _parts(value: Any) -> Iterator[bytes]:
+def _parts(value: object) -> Iterator[bytes]:
     """The value as a list of byte strings. The length of each is written too, so that no two values
     have one digest because their parts end at other places."""
     if isinstance(value, _PLAIN):

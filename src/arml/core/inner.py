@@ -8,15 +8,18 @@ meta-learned (Meta-SGD).
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from arml.core.checks import Options, at_least
 from arml.core.episodes import Problem
+
+N = TypeVar("N")
+"""A network or a part of one, as a pytree; in `with_steps`, a learner."""
 
 
 class Shared(eqx.Module):
@@ -26,24 +29,26 @@ class Shared(eqx.Module):
     value: Array
 
 
-def _is_shared(node: Any) -> bool:
+def _is_shared(node: object) -> bool:
     return isinstance(node, Shared)
 
 
-def adaptable(net: Any) -> Any:
+def adaptable(net: N) -> N:
     """The part of `net` that a task may change, as a pytree of the same structure with None
     elsewhere: every inexact array that is not `Shared`."""
     return split(net)[0]
 
 
-def split(net: Any) -> tuple[Any, Any]:
+def split(net: N) -> tuple[N, N]:
     """`net` as its adaptable part and the rest; `join` is the inverse."""
-    return eqx.partition(net, eqx.is_inexact_array, is_leaf=_is_shared)
+    part, rest = eqx.partition(net, eqx.is_inexact_array, is_leaf=_is_shared)
+    return part, rest
 
 
-def join(part: Any, rest: Any) -> Any:
+def join(part: N, rest: N) -> N:
     """The inverse of `split`."""
-    return eqx.combine(part, rest, is_leaf=lambda node: node is None or _is_shared(node))
+    net: N = eqx.combine(part, rest, is_leaf=lambda node: node is None or _is_shared(node))
+    return net
 
 
 class GradientDescent(eqx.Module):
@@ -67,19 +72,19 @@ class GradientDescent(eqx.Module):
       The outer gradient goes through it: Adam's root needs `eps_root` for a derivative at zero.
     """
 
-    rate: Any
+    rate: float | PyTree
     steps: int = eqx.field(static=True, default=5)
     first_order: bool = eqx.field(static=True, default=False)
     clip: float = eqx.field(static=True, default=0.0)
     bound: float = eqx.field(static=True, default=0.0)
     remat: bool = eqx.field(static=True, default=False)
-    transform: Any = eqx.field(static=True, default=None)
+    transform: PyTree = eqx.field(static=True, default=None)
 
-    def __call__(self, loss: Callable[[Any], Float[Array, ""]], start: Any) -> Any:
+    def __call__(self, loss: Callable[[N], Float[Array, ""]], start: N) -> N:
         """Descend on `loss(net)` from the network `start`; returns the adapted network."""
         part, rest = split(start)
 
-        def step(now: tuple[Any, Any], rate: Any) -> tuple[Any, Any]:
+        def step(now: tuple[N, PyTree], rate: float | PyTree) -> tuple[N, PyTree]:
             part, state = now
             gradient = jax.grad(lambda p: loss(join(p, rest)))(part)
             if self.first_order:
@@ -110,22 +115,23 @@ class GradientDescent(eqx.Module):
         return join(now[0], rest)
 
 
-def with_steps(learner: Any, steps: int) -> Any:
+def with_steps(learner: N, steps: int) -> N:
     """The same learner with `steps` inner steps in each of its inner loops."""
 
-    def change(node: Any) -> Any:
+    def change(node: PyTree) -> PyTree:
         return dataclasses.replace(node, steps=steps) if _is_inner(node) else node
 
-    return jax.tree.map(change, learner, is_leaf=_is_inner)
+    changed: N = jax.tree.map(change, learner, is_leaf=_is_inner)
+    return changed
 
 
-def steps_of(learner: Any) -> int:
+def steps_of(learner: PyTree) -> int:
     """The inner steps of a learner; 0 for one that has no inner loop."""
     nodes = jax.tree.leaves(learner, is_leaf=_is_inner)
     return max((node.steps for node in nodes if _is_inner(node)), default=0)
 
 
-def _is_inner(node: Any) -> bool:
+def _is_inner(node: object) -> bool:
     return isinstance(node, GradientDescent)
 
 
@@ -154,9 +160,9 @@ class InnerOptions(Options):
     remat: bool = False
     """Recompute inner steps in the backward pass: less memory, more time."""
 
-    def descent(self, net: Any) -> GradientDescent:
+    def descent(self, net: PyTree) -> GradientDescent:
         """The inner loop for the base network `net`."""
-        rate: Any = self.inner_rate
+        rate: float | PyTree = self.inner_rate
         if self.learn_rates:
             rate = jax.tree.map(lambda p: jnp.full_like(p, self.inner_rate), adaptable(net))
         return GradientDescent(

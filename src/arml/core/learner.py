@@ -7,21 +7,37 @@ task axis: the axis is added once, by the training step and by the evaluation.
 import abc
 import math
 from collections.abc import Callable
+from dataclasses import Field
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent
 
-Network = Any
-"""A base network: a pytree that maps a whole set of examples, `[n, *features] -> [n, outputs]`
-(a whole set, because batch statistics couple the examples), and whose `given(support_x)` is the
-function that predicts after adaptation."""
+
+@runtime_checkable
+class Network(Protocol):
+    """A base network: a pytree that maps a whole set of examples to outputs (a whole set, because
+    batch statistics couple the examples)."""
+
+    def __call__(self, x: Float[Array, "n *features"], /) -> Float[Array, "n outputs"]:
+        """The outputs of a set that is normalised by itself."""
+        ...
+
+    def given(self, x: Float[Array, "support *features"], /) -> Callable[[Array], Array]:
+        """The function that predicts after adaptation, beside the support inputs `x`."""
+        ...
+
 
 Loss = Callable[[Array, Array], Float[Array, ""]]
+
+Modulate = Callable[[PyTree, Float[Array, " code"]], PyTree]
+"""Tailors a network to a code. Networks stand as pytrees here, as some need a body and a head."""
+Head = Callable[[PyTree, Examples], PyTree]
+"""Gives a network the head that a task starts from."""
 
 Embedding = Callable[[Float[Array, "n *features"]], Float[Array, "n d"]]
 """Embeds single inputs."""
@@ -67,12 +83,21 @@ class MetaLearner(eqx.Module):
         measured in it."""
         return None
 
+    def encoder(self) -> "Encoder | None":
+        """What makes codes of support sets, a part of this learner; None for a method without."""
+        return None
+
+    def reading(self) -> Callable[[Examples], PyTree] | None:
+        """From a support set to all that its encoding by a meta-knowledge graph passes through
+        (`arml.nn.relational.Trace`); None for a method without one."""
+        return None
+
 
 class Carried(eqx.Module):
     """Arrays that a learner carries from step to step, and that are no parameters."""
 
 
-def parameters(learner: Any) -> int:
+def parameters(learner: PyTree) -> int:
     """How many numbers the outer loop learns."""
     learned = eqx.filter(
         learner, eqx.is_inexact_array, is_leaf=lambda node: isinstance(node, Carried)
@@ -84,7 +109,7 @@ def parameters(learner: Any) -> int:
 class MethodOptions(Protocol):
     """The options of a method: a frozen dataclass with these two."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def check(self) -> None:
         """Raise `ValueError` in one line if an option is invalid."""
@@ -98,7 +123,7 @@ class MethodOptions(Protocol):
 class NetworkOptions(Protocol):
     """The options of a base network: a frozen dataclass with these two."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def check(self) -> None:
         """Raise `ValueError` in one line if an option is invalid."""
@@ -117,6 +142,22 @@ class Encoder(eqx.Module):
 
     def embedding(self) -> Embedding | None:
         """Its embedding of single inputs in classification; None if it has none."""
+        return None
+
+    def reading(self) -> Callable[[Examples], PyTree] | None:
+        """As `MetaLearner.reading`, of what the encoder sees."""
+        return None
+
+    def by_class(self) -> bool:
+        """Whether its prototypes are those of the task's classes."""
+        return False
+
+    def links(self) -> Float[Array, "vertices vertices"] | None:
+        """How strongly the vertices of its graph are linked; None without a graph."""
+        return None
+
+    def reversed(self) -> "Encoder | None":
+        """One that reads each support set in reverse order; None where that means nothing."""
         return None
 
 
@@ -139,11 +180,11 @@ class Conditioned(MetaLearner):
 
     net: Network
     encode: Callable[[Examples], tuple[Float[Array, " code"], Float[Array, ""] | float]]
-    modulate: Callable[[Network, Float[Array, " code"]], Network]
+    modulate: Modulate
     inner: GradientDescent
     loss: Loss = eqx.field(static=True)
-    look: Callable[[Network, Examples], Examples] = the_inputs
-    head: Callable[[Network, Examples], Network] = the_learned_head
+    look: Callable[[PyTree, Examples], Examples] = the_inputs
+    head: Head = the_learned_head
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         code, penalty = self.encode(self.look(self.net, support))
@@ -154,9 +195,19 @@ class Conditioned(MetaLearner):
     def embedding(self) -> Callable[[Array], Embedding] | None:
         """The encoder's, which does not depend on the support set."""
         if self.look is not the_inputs:  # the encoder reads what the network makes of them
-            return lambda support_x: self.net.body.given(support_x)
-        embed = self.encode.embedding() if isinstance(self.encode, Encoder) else None
+            net: PyTree = self.net
+            return lambda support_x: net.body.given(support_x)
+        encoder = self.encoder()
+        embed = None if encoder is None else encoder.embedding()
         return None if embed is None else lambda support_x: embed
+
+    def encoder(self) -> Encoder | None:
+        return self.encode if isinstance(self.encode, Encoder) else None
+
+    def reading(self) -> Callable[[Examples], PyTree] | None:
+        encoder = self.encoder()
+        read = None if encoder is None else encoder.reading()
+        return None if read is None else lambda support: read(self.look(self.net, support))
 
     def coding(self) -> Callable[[Examples], Float[Array, " code"]]:
         return lambda support: self.encode(self.look(self.net, support))[0]

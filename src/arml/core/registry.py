@@ -86,7 +86,7 @@ class Registry(Mapping[str, E], Generic[E]):
     def __len__(self) -> int:
         return len(self._entries())
 
-    def make(self, name: str, options: type, **about: Any) -> E:
+    def make(self, name: str, options: type, **about: object) -> E:
         """The entry of that name for a class of options."""
         return self.entry(name=name, options_class=options, **about)
 
@@ -116,7 +116,7 @@ class Registry(Mapping[str, E], Generic[E]):
             raise ValueError(f"unknown {self.part} {name!r}{nearest(name, found)}")
         return found[name]
 
-    def of(self, options: Any) -> E:
+    def of(self, options: object) -> E:
         """The entry whose options these are.
 
         **Raises** `ValueError` for options that are not registered.

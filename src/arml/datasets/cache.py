@@ -11,11 +11,11 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
-from arml.results.files import atomically, checksum
+from arml.results.files import Json, atomically, checksum
 
 
 def default_folder() -> Path:
@@ -23,7 +23,7 @@ def default_folder() -> Path:
     return Path(os.environ.get("ARML_CACHE") or Path.home() / ".cache" / "arml")
 
 
-def load(folder: Path, key: str) -> tuple[dict[str, Any], np.ndarray] | None:
+def load(folder: Path, key: str) -> tuple[Json, np.ndarray] | None:
     """The index and the memory-mapped pixels, or None unless both are whole and unaltered."""
     try:
         index = json.loads((folder / f"{key}.json").read_text("utf-8"))
@@ -41,7 +41,7 @@ def load(folder: Path, key: str) -> tuple[dict[str, Any], np.ndarray] | None:
 def store(
     folder: Path,
     key: str,
-    index: dict[str, Any],
+    index: Json,
     shape: tuple[int, ...],
     chunks: Iterable[np.ndarray],
 ) -> None:

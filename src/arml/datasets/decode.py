@@ -132,7 +132,7 @@ def _jpeg_pixels(data: bytes) -> int:
     return 0
 
 
-def _rgb(image: Any) -> Any:
+def _rgb(image: np.ndarray) -> np.ndarray:
     """OpenCV's grey, grey and alpha, BGR or BGRA, 8 or 16 bit, to 8-bit RGB."""
     if image.dtype == np.uint16:
         image = ((image.astype(np.uint32) + 128) // 257).astype(np.uint8)
@@ -145,7 +145,7 @@ def _rgb(image: Any) -> Any:
     return np.ascontiguousarray(np.broadcast_to(colours, (*image.shape[:2], 3)))
 
 
-def resize(image: Any, size: int) -> Any:
+def resize(image: np.ndarray, size: int) -> np.ndarray:
     """Stretch pixels `[h, w, 3]` to `size x size`: areas are averaged, or enlarged bilinearly."""
     height, width = image.shape[:2]
     # In two passes, so that a long and narrow image is averaged along one side only.

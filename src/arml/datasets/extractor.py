@@ -8,7 +8,6 @@ it: `pip install "arml[features]"`.
 import hashlib
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, UInt8
+
+from arml.results.files import Json, JsonView
 
 DEFAULT = Path(str(files("arml") / "data" / "extractors" / "starter-protonet.onnx"))
 """The small model that the package carries."""
@@ -25,7 +26,11 @@ SAW = "arml.saw"
 """Key of a model's metadata that says what it was trained on."""
 BATCH = 32
 SIZE = 224
-TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
+TYPES: dict[str, type[np.generic]] = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(uint8)": np.uint8,
+}
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Preparation:
 
 class _Input(NamedTuple):
     name: str
-    kind: Any
+    kind: type[np.generic]
     channels_first: bool
     batch: int | None
     size: int
@@ -77,7 +82,7 @@ class Extractor:
         """Dimensions of the model's output: 4 if it has places, whose mean is taken."""
         known = self._session.get_modelmeta().custom_metadata_map.get(SAW)
         self.dimension = self(np.zeros((1, self.size, self.size, 3), np.uint8)).shape[1]
-        self.about: dict[str, Any] = {
+        self.about: Json = {
             "model": path.name,
             "sha256": _digest(path, data),
             **asdict(prepare),
@@ -159,7 +164,7 @@ class Extractor:
         return vectors.astype(np.float32)
 
 
-def remade(about: Mapping[str, Any], model: Path | str | None = None) -> Extractor:
+def remade(about: JsonView, model: Path | str | None = None) -> Extractor:
     """The extractor that `about` describes, from the file `model`, or the model that ships.
 
     **Raises** `ValueError` in one line if that file is another model.

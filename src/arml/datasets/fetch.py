@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from arml.datasets.cache import default_folder
 from arml.datasets.catalogue import Archive, Origin
@@ -190,7 +190,7 @@ def _reason(error: Exception) -> str:
 def _resuming(part: Path, archive: Archive, progress: Progress | None) -> Callable[..., None]:
     """A downloader for pooch that keeps what has arrived."""
 
-    def downloader(url: str, output: str | Path, _: Any, check_only: bool = False) -> None:
+    def downloader(url: str, output: str | Path, _: object, check_only: bool = False) -> None:
         import requests
 
         done = part.stat().st_size if part.exists() else 0

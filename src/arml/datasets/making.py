@@ -18,7 +18,7 @@ from arml.datasets.forms import Journal, Record
 from arml.datasets.layouts.reading import Box, Classes
 from arml.datasets.members import open_members
 from arml.datasets.store import Array, Progress
-from arml.results.files import RunError, checksum, read_json, write_json
+from arml.results.files import Json, RunError, checksum, read_json, write_json
 from arml.results.machine import cores
 from arml.results.schema import read_as
 
@@ -48,7 +48,7 @@ class Job:
     name: str
     paths: list[Path]
     families: dict[str, dict[str, Classes]]
-    about: dict[str, dict[str, Any]]
+    about: dict[str, Json]
     """What the index says of each family."""
     filters: tuple[str, ...] = ()
 
@@ -96,17 +96,17 @@ def _noted(kind: Any, path: Path, plan: str) -> Any:
     return found if found["plan"] == plan else None
 
 
-def finished(record: Path, plan: str) -> dict[str, Any] | None:
+def finished(record: Path, plan: str) -> Json | None:
     """The entries of the arrays of a job that has ended; None if it has not."""
     found = _noted(Record, record, plan)
     if found is None:
         return None
-    entries: dict[str, Any] = found["entries"]
+    entries: Json = found["entries"]
     there = all((record.parent / entry["file"]).is_file() for entry in entries.values())
     return entries if there else None
 
 
-def make(folder: Path, job: Job, size: int, plan: str, progress: Progress | None) -> dict[str, Any]:
+def make(folder: Path, job: Job, size: int, plan: str, progress: Progress | None) -> Json:
     """Decode the pictures of a job into its arrays; returns the arrays' entries."""
     journal = folder / f"{job.name}.journal.json"
     names = job.arrays()

@@ -157,6 +157,7 @@ def _of_tar(path: Path, file: Any, enter: Enter, prefix: str = "") -> Iterator[M
                 if name.endswith(".tar") and not prefix:
                     if enter(name):
                         inner = archive.extractfile(info)
+                        assert inner is not None
                         yield from _of_tar(path, _Watched(inner, path), enter, f"{name[:-4]}/")
                     continue
                 yield Member(prefix + name, _reader(path, archive, info))

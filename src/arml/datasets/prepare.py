@@ -7,9 +7,8 @@ journal says how many of them are on the disk.
 
 import importlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -23,7 +22,7 @@ from arml.datasets.making import Job, finished, make, plan_of, shown
 from arml.datasets.published import published, select
 from arml.datasets.splits import PARTS
 from arml.datasets.store import INDEX, Progress, open_store, place, write_index
-from arml.results.files import write_json
+from arml.results.files import Json, JsonView, write_json
 from arml.results.lock import alone
 
 
@@ -79,7 +78,7 @@ def prepare(
     return folder
 
 
-def _check_same(folder: Path, asked: Mapping[str, Any]) -> None:
+def _check_same(folder: Path, asked: JsonView) -> None:
     there = open_store(folder).index
     for key, value in asked.items():
         if there.get(key) != value:
@@ -178,11 +177,9 @@ def _record(folder: Path, job: Job) -> Path:
     return folder / f"{job.name}.done.json"
 
 
-def _carry_out(
-    folder: Path, jobs: Sequence[Job], size: int, progress: Progress | None
-) -> dict[str, Any]:
+def _carry_out(folder: Path, jobs: Sequence[Job], size: int, progress: Progress | None) -> Json:
     """Make every family's arrays; returns what the index says of them."""
-    index: dict[str, Any] = {}
+    index: Json = {}
     for job in jobs:
         plan = plan_of(job, size)
         entries = finished(_record(folder, job), plan)

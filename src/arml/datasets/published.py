@@ -14,7 +14,7 @@ from typing import Any
 
 from arml.datasets.layouts.reading import Classes
 from arml.datasets.splits import PARTS
-from arml.results.files import RunError, checksum, read_json
+from arml.results.files import Json, RunError, checksum, read_json
 from arml.results.forms import Count
 from arml.results.schema import read_as
 
@@ -62,7 +62,7 @@ def published(origin: str, path: Path | None = None) -> Published:
         path = Path(str(files("arml"))) / "data" / "splits"
     path = path / f"{origin}.json" if path.is_dir() else path
     try:
-        content: dict[str, Any] = read_json(path)
+        content: Json = read_json(path)
         stated = content.pop("sha256")
         if stated != checksum(content):
             raise ValueError("its SHA-256 is not that of its content")
@@ -156,7 +156,7 @@ def _kept(split: Published, name: str, classes: Classes, where: object) -> list[
     return [by_name[file] for file in sorted(drawn(list(by_name), split.seed)[: split.keep])]
 
 
-def write_published(path: Path, content: dict[str, Any]) -> None:
+def write_published(path: Path, content: Json) -> None:
     """Write a split with its hash: `content` has origin, method, and parts or a rule."""
     text = json.dumps({**content, "sha256": checksum(content)}, ensure_ascii=False, indent=1)
     path.write_text(f"{text}\n", "utf-8")

@@ -9,7 +9,6 @@ import hashlib
 import json
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -19,7 +18,7 @@ from arml.datasets.decode import quiet
 from arml.datasets.filters import FILTERS
 from arml.datasets.folders import ImageFamily
 from arml.datasets.splits import PARTS, Split
-from arml.results.files import checksum
+from arml.results.files import Json, checksum
 
 SIZE = 32
 """Pixels a side of a picture."""
@@ -51,7 +50,7 @@ def load_starter(*, art: bool = False, folder: Path = FOLDER) -> tuple[list[Imag
     return families, split
 
 
-def read_index(folder: Path = FOLDER) -> dict[str, Any]:
+def read_index(folder: Path = FOLDER) -> Json:
     """What `index.json` says, checked against its own checksum.
 
     **Raises** `ValueError` in one line if it is missing, altered or of another format.
@@ -59,7 +58,7 @@ def read_index(folder: Path = FOLDER) -> dict[str, Any]:
     path = folder / "index.json"
     content = _read(path)
     try:
-        index: dict[str, Any] = json.loads(content)
+        index: Json = json.loads(content)
         stated = index.pop("sha256")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
@@ -74,13 +73,13 @@ def read_index(folder: Path = FOLDER) -> dict[str, Any]:
     return index
 
 
-def class_names(about: dict[str, Any]) -> tuple[str, ...]:
+def class_names(about: Json) -> tuple[str, ...]:
     """The classes of a family of the index, in the order of its rows."""
     return tuple(about["samples"])
 
 
 def _family(
-    name: str, about: dict[str, Any], images: UInt8[np.ndarray, "n size size 3"], filtered: str
+    name: str, about: Json, images: UInt8[np.ndarray, "n size size 3"], filtered: str
 ) -> ImageFamily:
     classes = class_names(about)
     counts = np.full(len(classes), about["each"])
@@ -89,12 +88,13 @@ def _family(
     return ImageFamily(name, classes, images, counts, digest)
 
 
-def _pictures(folder: Path, about: dict[str, Any]) -> UInt8[np.ndarray, "n size size 3"]:
+def _pictures(folder: Path, about: Json) -> UInt8[np.ndarray, "n size size 3"]:
     path = folder / about["file"]
     content = _read(path)
     _check(path, about["sha256"], hashlib.sha256(content).hexdigest())
     with quiet():
-        sheet: Any = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_GRAYSCALE)
+        sheet = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_GRAYSCALE)
+    assert sheet is not None
     rows, each = len(class_names(about)), about["each"]
     grey = sheet.reshape(rows, SIZE, each, SIZE).swapaxes(1, 2).reshape(-1, SIZE, SIZE)
     return np.repeat(grey[..., None], 3, axis=-1)

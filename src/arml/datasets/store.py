@@ -7,11 +7,11 @@ the classes, the counts, where the pictures come from, a SHA-256 of each array, 
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from jaxtyping import UInt8
@@ -20,7 +20,7 @@ from arml.datasets.cache import default_folder
 from arml.datasets.folders import ImageFamily
 from arml.datasets.forms import StoreIndex
 from arml.datasets.splits import PARTS
-from arml.results.files import RunError, checksum, read_json, write_json
+from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
 from arml.results.schema import read_as
 
 FORMAT = 1
@@ -38,7 +38,7 @@ class Store:
     """A store that has passed the quick checks of `open_store`."""
 
     folder: Path
-    index: Mapping[str, Any]
+    index: JsonView
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class Store:
         """Bytes of all pictures."""
         return sum(entry["bytes"] for _, _, entry in self.entries())
 
-    def entries(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    def entries(self) -> Iterator[tuple[str, str, JsonView]]:
         """Family, part and entry of each array."""
         for family, about in self.index["families"].items():
             for part, entry in about["parts"].items():
@@ -130,7 +130,7 @@ def _altered(path: Path, what: str) -> ValueError:
     )
 
 
-def _index(folder: Path) -> dict[str, Any]:
+def _index(folder: Path) -> Json:
     path = folder / INDEX
     try:
         index = read_json(path)
@@ -175,7 +175,7 @@ def verify(store: Store, progress: Progress | None = None) -> None:
             )
 
 
-def write_index(folder: Path, index: Mapping[str, Any]) -> None:
+def write_index(folder: Path, index: JsonView) -> None:
     """Make the folder a store."""
     whole = {"format": FORMAT, **index}
     write_json(folder / INDEX, {**whole, "checksum": checksum(whole)})
@@ -228,7 +228,7 @@ class Array:
         """What was put is on the disk."""
         os.fsync(self.file.fileno())
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> Json:
         """Give the file its name; returns what the index says of it."""
         self.flush()
         self.file.seek(0)
@@ -253,7 +253,7 @@ class Array:
         self.partial.unlink(missing_ok=True)
 
 
-def counts(index: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+def counts(index: JsonView) -> dict[str, tuple[int, int]]:
     """Classes and pictures of each part, all families together."""
     totals = dict.fromkeys(PARTS, (0, 0))
     for about in index["families"].values():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
@@ -23,7 +23,7 @@ from arml.datasets.folders import ImageFamily, family_name
 from arml.datasets.forms import FeaturesIndex, Note
 from arml.datasets.splits import Split
 from arml.datasets.starter import load_starter
-from arml.results.files import RunError, checksum, read_json, write_json
+from arml.results.files import Json, RunError, checksum, read_json, write_json
 from arml.results.lock import alone
 from arml.results.schema import read_as
 
@@ -97,7 +97,7 @@ def write_features(
     **Raises** `ValueError` or `RunError` in one line: a folder with other features, a picture that
     cannot be read, a model that fails, or a full disk.
     """
-    content: dict[str, Any] = {
+    content: Json = {
         "format": FORMAT,
         "what": "arml features",
         "family": pictures.name,
@@ -126,7 +126,7 @@ def _write(
     extractor: Extractor,
     pictures: Pictures,
     folder: Path,
-    content: dict[str, Any],
+    content: Json,
     progress: Progress,
 ) -> None:
     key, total = content["key"], sum(pictures.counts)
@@ -210,7 +210,7 @@ class Features(NamedTuple):
     families: list[ImageFamily]
     split: Split
     """The published split of those that have one."""
-    maker: dict[str, Any]
+    maker: Json
     """What made them."""
     pictures: dict[str, str]
     """The digest of the pictures of each."""
@@ -231,7 +231,7 @@ def load_features(paths: Sequence[str | Path]) -> Features:
             )
     families: list[ImageFamily] = []
     split: Split = {}
-    makers: dict[str, dict[str, Any]] = {}
+    makers: dict[str, Json] = {}
     pictures: dict[str, str] = {}
     for folder in feature_folders(paths):
         index = _index(folder)
@@ -260,7 +260,7 @@ def load_features(paths: Sequence[str | Path]) -> Features:
     return Features(families, split, maker, pictures)
 
 
-def _index(folder: Path) -> dict[str, Any]:
+def _index(folder: Path) -> Json:
     path = folder / INDEX
     try:
         index = read_json(path)

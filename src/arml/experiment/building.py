@@ -1,8 +1,9 @@
 """From a name or options to a learner with its initial weights."""
 
 import dataclasses
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 from jaxtyping import PRNGKeyArray
@@ -10,14 +11,26 @@ from jaxtyping import PRNGKeyArray
 from arml.core.checks import check_size
 from arml.core.compilation import ONCE, jit
 from arml.core.episodes import Problem
-from arml.core.learner import MetaLearner, parameters
+from arml.core.learner import MetaLearner, MethodOptions, NetworkOptions, parameters
 from arml.experiment.options import Experiment
-from arml.tasks.options import splits_of
+from arml.tasks.options import TasksLike, splits_of
 from arml.training.options import seeded
 from arml.training.step import OuterOptions
 
+if TYPE_CHECKING:
+    What = str | MethodOptions | Experiment
+else:
+    What = object  # `experiment_for` checks what it is given
+Initial = Callable[[MethodOptions, NetworkOptions, Problem, PRNGKeyArray], MetaLearner]
 
-def build(what: Any, tasks: Any, *, seed: int | None = None, network: Any = None) -> MetaLearner:
+
+def build(
+    what: What,
+    tasks: TasksLike | Problem,
+    *,
+    seed: int | None = None,
+    network: NetworkOptions | str | None = None,
+) -> MetaLearner:
     """An untrained learner for tasks.
 
         learner = arml.build("maml", tasks, seed=0)
@@ -49,7 +62,7 @@ def build(what: Any, tasks: Any, *, seed: int | None = None, network: Any = None
     return built(experiment, problem)
 
 
-def outer(what: Any, tasks: Any) -> OuterOptions:
+def outer(what: What, tasks: TasksLike | Problem) -> OuterOptions:
     """The outer optimiser that a method's recipes have for such tasks.
 
         arml.fit(learner, tasks, steps=400, outer=arml.outer("maml", tasks))
@@ -61,14 +74,14 @@ def outer(what: Any, tasks: Any) -> OuterOptions:
     return found
 
 
-def experiment_for(what: Any, problem: Problem | None) -> Experiment:
+def experiment_for(what: What, problem: Problem | None) -> Experiment:
     """The experiment of a method, a recipe or options of a method on a problem: its learner's
     options, and how it is trained. A recipe as it is where the problem is None."""
     from arml.experiment.recipes import RECIPES, recipe, reshaped
     from arml.experiment.settings import setting_for
 
     if problem is None:
-        return recipe(what)
+        return recipe(str(what))
     if not isinstance(what, str):
         if not (hasattr(what, "check") and hasattr(what, "build")):
             raise ValueError(
@@ -76,6 +89,7 @@ def experiment_for(what: Any, problem: Problem | None) -> Experiment:
                 f"{type(what).__name__}: `arml list` names the methods"
             )
         made = setting_for(problem).make("maml")
+        assert not isinstance(what, Experiment)
         return dataclasses.replace(made, recipe=type(what).__name__, algorithm=what)
     if what not in RECIPES:
         return setting_for(problem).make(what)
@@ -99,14 +113,16 @@ def built(experiment: Experiment, problem: Problem) -> MetaLearner:
     return learner
 
 
-def _drawn(algorithm: Any, network: Any, problem: Problem, key: PRNGKeyArray) -> MetaLearner:
+def _drawn(
+    algorithm: MethodOptions, network: NetworkOptions, problem: Problem, key: PRNGKeyArray
+) -> MetaLearner:
     net_key, key = jax.random.split(key)
     net = network.build(problem, key=net_key)
-    learner: MetaLearner = algorithm.build(net, problem, key=key)
+    learner = algorithm.build(net, problem, key=key)
     check_size(parameters(learner))
     return learner
 
 
 @cache
-def _compiled() -> Any:
+def _compiled() -> Initial:
     return jit(_drawn, ONCE)

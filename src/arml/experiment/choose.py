@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from arml.datasets.vectors import feature_folders, load_features
 from arml.experiment import Experiment
 from arml.experiment.recipes import recipe
 from arml.nn.networks import Conv4Options
+from arml.results.files import Json
 from arml.tasks.options import FoldersOptions
 from arml.tasks.vectors import VectorsOptions
 
@@ -29,7 +30,7 @@ LEAST = 60
 SAMPLED = 48
 """Pictures of a family whose size is looked at."""
 MINUTES = 60.0
-PICTURES: dict[str, Any] = {
+PICTURES: Json = {
     "folders/protonet": ProtoNetOptions(scale=0.05, learn_scale=True),
     "folders/arml-templates": None,
 }

@@ -8,7 +8,6 @@ targets, by family. The noise alone contributes `noise**2` = 0.09 of it.
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -18,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.core.episodes import Examples, Task
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import mse
+from arml.results.files import Json
 from arml.results.folder import FORMAT, write_json
 from arml.tasks.bayes import posterior
 from arml.tasks.functions import Functions, functions_2d
@@ -81,7 +81,7 @@ class Options:
     """Put the families that ignore the second input in the plane y = 1."""
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Json:
     """Score the test tasks and write `options.out`; returns what it wrote.
 
     Raises `ValueError` for options that no task or predictor can have.

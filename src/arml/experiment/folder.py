@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from arml.experiment.options import Experiment, absolute, from_json, to_json
 from arml.results.folder import (
@@ -18,8 +18,10 @@ from arml.tasks.options import Splits
 from arml.training import checkpoint
 from arml.training.provenance import provenance
 
+S = TypeVar("S")
 
-def differences(old: Any, new: Any, name: str = "") -> list[str]:
+
+def differences(old: object, new: object, name: str = "") -> list[str]:
     """`name old -> new` for each value that is not the same in two nested dictionaries."""
     if isinstance(old, dict) and isinstance(new, dict):
         rows = []
@@ -43,7 +45,7 @@ def check_place(folder: Path) -> None:
         raise RunError(f"expected a folder for the run, got the file {folder}: name another")
 
 
-def take_up(experiment: Experiment, folder: Path, like: Any) -> tuple[int, Any] | None:
+def take_up(experiment: Experiment, folder: Path, like: S) -> tuple[int, S] | None:
     """The step and the state of the newest sound checkpoint, with the metrics cut back to there;
     None for a folder in which no checkpoint was ever saved.
 
@@ -114,7 +116,7 @@ def _refuse(folder: Path, rows: list[str]) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
     return [_plain(v) for v in value] if isinstance(value, list | tuple) else value

@@ -1,11 +1,9 @@
 """A run folder, opened: its learner, tasks, metrics and scores."""
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from arml.core.checks import MOST
 from arml.core.episodes import Problem, TaskDistribution, in_words, protocol_of
@@ -13,7 +11,8 @@ from arml.core.learner import MetaLearner, parameters
 from arml.core.novelty import Novelty
 from arml.experiment.folder import differences
 from arml.experiment.options import REMEDY, Experiment, from_json
-from arml.experiment.running import like
+from arml.experiment.running import Clocked, like
+from arml.results.files import Json, JsonView
 from arml.results.folder import Result, RunError, read_config, read_metrics, read_result
 from arml.results.schema import read_as
 from arml.results.scores import Scores, read_scores
@@ -35,7 +34,7 @@ class Run:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self.config: Mapping[str, Any] = read_config(self.folder)
+        self.config: JsonView = read_config(self.folder)
         if "what" in self.config:
             raise RunError(
                 f"expected a run folder, got {folder}, a shared learner; arml.load opens it"
@@ -71,7 +70,7 @@ class Run:
         return families
 
     @cached_property
-    def _restored(self) -> Any:
+    def _restored(self) -> Clocked:
         blank = like(self.experiment, self.problem)
         return checkpoint.restore(self.folder / "checkpoints", self.step, blank)
 
@@ -110,19 +109,19 @@ class Run:
         return tasks
 
     @property
-    def made(self) -> dict[str, Any] | None:
+    def made(self) -> Json | None:
         """Commit, versions and device of the training; None for a run of before they were noted."""
         made = self.config.get("made")
         return made if isinstance(made, dict) else None
 
     @property
-    def inputs(self) -> dict[str, Any] | None:
+    def inputs(self) -> Json | None:
         """The frozen model that made its inputs of pictures, if one did."""
-        inputs: dict[str, Any] | None = self.config.get("inputs")
+        inputs: Json | None = self.config.get("inputs")
         return inputs
 
     @property
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[Json]:
         """The records of its training in order: `step` and `loss`, or `step` and `validation`."""
         return read_metrics(self.folder / "metrics.jsonl")
 
@@ -174,9 +173,9 @@ class Portable:
     families: tuple[str, ...]
     temperature: float = 1.0
     """Divides the logits, so that probabilities are calibrated on validation tasks."""
-    trained: dict[str, Any] | None = None
+    trained: Json | None = None
     """Step, commit, versions and device of the training, where they were noted."""
-    inputs: dict[str, Any] | None = None
+    inputs: Json | None = None
     """The frozen model that made its inputs of pictures, if one did."""
     novelty: Novelty | None = None
     """How far a task may be from what meta-training saw; None where it has not been measured."""
@@ -191,7 +190,7 @@ class Portable:
         return f"{self.experiment.recipe}, {parameters(self.learner):,} parameters, {tasks}"
 
 
-def problem_of(value: Any, where: str = "problem") -> Problem:
+def problem_of(value: object, where: str = "problem") -> Problem:
     """The problem that JSON holds.
 
     **Raises** `RunError` for what is none, or one that no task can have.

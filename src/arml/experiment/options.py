@@ -6,7 +6,6 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from arml.algorithms.maml import MAMLOptions
 from arml.core.checks import at_least
@@ -14,9 +13,10 @@ from arml.core.learner import MethodOptions, NetworkOptions
 from arml.core.plugins import Source, source_of
 from arml.experiment.parts import PARTS
 from arml.nn.networks import MLPOptions
+from arml.results.files import Json
 from arml.results.folder import RunError
 from arml.results.schema import read_options
-from arml.tasks.options import FunctionsOptions
+from arml.tasks.options import FunctionsOptions, TasksOptions
 from arml.training.step import OuterOptions
 
 REMEDY = "restore the file, or use the version of arml that wrote it"
@@ -29,7 +29,7 @@ class Experiment:
     recipe: str
     algorithm: MethodOptions = field(default_factory=MAMLOptions)
     """Options of the method, registered in `PARTS`, as those of the tasks and the network are."""
-    tasks: Any = field(default_factory=FunctionsOptions)
+    tasks: TasksOptions = field(default_factory=FunctionsOptions)
     network: NetworkOptions = field(default_factory=MLPOptions)
     outer: OuterOptions = field(default_factory=OuterOptions)
     steps: int = 70_000
@@ -80,7 +80,7 @@ def absolute(experiment: Experiment) -> Experiment:
     return experiment if own is None else dataclasses.replace(experiment, tasks=own())
 
 
-def to_json(experiment: Experiment) -> dict[str, Any]:
+def to_json(experiment: Experiment) -> Json:
     """The experiment as plain data; each part names its kind, and `plugins` where it comes from if
     it is not this package's.
 
@@ -120,7 +120,7 @@ def steadier(experiment: Experiment) -> str:
     return f"lower {lower}" + (f", or set {unset}" if unset else "")
 
 
-def from_json(value: Any, where: str) -> Experiment:
+def from_json(value: object, where: str) -> Experiment:
     """The inverse of `to_json`.
 
     **Raises** `RunError` for a kind or an option that this version does not know, an option of the
@@ -133,7 +133,7 @@ def from_json(value: Any, where: str) -> Experiment:
         )
     value = dict(value)
     plugins = value.pop("plugins", {})
-    parts: dict[str, Any] = {}
+    parts: Json = {}
     for part, registry in PARTS.items():
         options = value.get(part, {})
         kind = options.get("kind") if isinstance(options, Mapping) else options
@@ -154,7 +154,7 @@ def from_json(value: Any, where: str) -> Experiment:
     return experiment
 
 
-def _check_version(now: Source | None, then: Any, where: str) -> None:
+def _check_version(now: Source | None, then: object, where: str) -> None:
     """Warn if a plug-in is not what it was when the experiment was written."""
     if now is not None and isinstance(then, Mapping) and then.get("version") != now.version:
         warnings.warn(
@@ -164,7 +164,7 @@ def _check_version(now: Source | None, then: Any, where: str) -> None:
         )
 
 
-def _unknown(part: str, kind: Any, plugins: Any) -> str:
+def _unknown(part: str, kind: object, plugins: object) -> str:
     """What to say of a kind of options that is not registered."""
     source = plugins.get(part) if isinstance(plugins, Mapping) else None
     if isinstance(source, Mapping):

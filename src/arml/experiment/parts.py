@@ -15,6 +15,7 @@ from arml.tasks.options import (
     FunctionsOptions,
     StarterOptions,
     StoreOptions,
+    TasksOptions,
     splits_of,
 )
 from arml.tasks.own import OwnOptions
@@ -94,7 +95,7 @@ WORDS: dict[str, Registry[Any]] = {
 """What `register` calls them."""
 
 
-def metric_of(tasks: Any) -> str:
+def metric_of(tasks: TasksOptions) -> str:
     """The score of such tasks, from their options: `accuracy` or `mse`."""
     own: str | None = getattr(tasks, "metric", None)
     return score_of(TASKS.of(tasks).problem)[0] if own is None else own

@@ -6,7 +6,6 @@ are registered later have recipes too.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from arml.algorithms import ALGORITHMS, Method
 from arml.core.episodes import Problem
@@ -14,6 +13,7 @@ from arml.core.registry import nearest
 from arml.experiment.options import Experiment
 from arml.experiment.parts import TASKS
 from arml.experiment.settings import PROBLEMS, Setting, changed
+from arml.tasks.options import TasksOptions
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,12 @@ def reshaped(experiment: Experiment, **shape: int) -> Experiment:
     """
     tasks = replace(experiment.tasks, **shape)
     options = vars(experiment.algorithm)
-    moved: dict[str, Any] = {}
+    moved: dict[str, object] = {}
     most = -1
     # Several methods may share a class of options: the one counts that these are most like.
     for known in ALGORITHMS.values():
         if known.options_class is type(experiment.algorithm):
-            before, after = (vars(known.options(_problem(t))) for t in (experiment.tasks, tasks))
+            before, after = (vars(known.options(shape_of(t))) for t in (experiment.tasks, tasks))
             alike = [name for name, value in options.items() if value == before[name]]
             if len(alike) > most:
                 most, moved = len(alike), {name: after[name] for name in alike}
@@ -122,7 +122,7 @@ def reshaped(experiment: Experiment, **shape: int) -> Experiment:
     return replace(experiment, tasks=tasks, algorithm=algorithm)
 
 
-def _problem(tasks: Any) -> Problem:
+def shape_of(tasks: TasksOptions) -> Problem:
     """The problem of tasks of this shape."""
     usual = TASKS.of(tasks).problem
     return replace(

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -14,10 +13,11 @@ from arml.core.episodes import Problem
 from arml.experiment.building import built, experiment_for, initial
 from arml.experiment.folder import check_claim, check_place, claim, take_up
 from arml.experiment.options import Experiment, absolute, fingerprint, steadier
+from arml.results.files import JsonView
 from arml.results.folder import RunError, append_metric
 from arml.results.lock import Hold, alone
 from arml.results.manifest import seal
-from arml.tasks.options import Progress, Splits, splits_of
+from arml.tasks.options import Progress, Splits, TasksLike, TasksOptions, splits_of
 from arml.tasks.own import OwnOptions
 from arml.training import checkpoint
 from arml.training.devices import at_once, mesh_of, share
@@ -49,7 +49,7 @@ def like(experiment: Experiment, problem: Problem) -> Clocked:
     return Clocked(eqx.filter_eval_shape(begun), np.zeros(()))
 
 
-Watch = Callable[[int, Mapping[str, float]], None]
+Watch = Callable[[int, Mapping[str, float | None]], None]
 
 
 @attended()
@@ -57,12 +57,12 @@ def run(
     experiment: Experiment | str,
     folder: Path | str,
     *,
-    tasks: Any = None,
+    tasks: TasksLike | None = None,
     watch: Watch = lambda step, record: None,
     stop: Callable[[], bool] = lambda: False,
     progress: Progress | None = None,
     devices: int = 1,
-    **changes: Any,
+    **changes: object,
 ) -> int:
     """Meta-train in `folder`, from its newest checkpoint if it has one.
 
@@ -163,17 +163,24 @@ def _run(
     return done
 
 
-def _experiment(what: Experiment | str, tasks: Any, changes: Mapping[str, Any]) -> Experiment:
+def _experiment(what: Experiment | str, tasks: TasksLike | None, changes: JsonView) -> Experiment:
     """The experiment that was asked for."""
     if tasks is None:
         made = experiment_for(what, None) if isinstance(what, str) else what
     else:
         problem = splits_of(tasks).train.problem
         made = experiment_for(what, problem) if isinstance(what, str) else what
-        if hasattr(tasks, "sample"):
-            tasks = OwnOptions.of(tasks)
-            made = replace(made, recipe=f"{tasks.name}/{made.recipe.rpartition('/')[2]}")
-        made = replace(made, tasks=tasks)
+        if isinstance(tasks, Splits):
+            raise ValueError(
+                "expected a task distribution or options, got Splits: a run folder holds how its "
+                "tasks are made, so give their options, or arml.fit the splits"
+            )
+        if isinstance(tasks, TasksOptions):
+            made = replace(made, tasks=tasks)
+        else:
+            own = OwnOptions.of(tasks)
+            name = f"{own.name}/{made.recipe.rpartition('/')[2]}"
+            made = replace(made, recipe=name, tasks=own)
     known = {field.name for field in fields(Experiment)} - {"tasks"}
     odd = sorted({*changes} - known)
     if odd:

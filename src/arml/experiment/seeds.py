@@ -21,7 +21,7 @@ def of_seed(experiment: Experiment, folder: Path, seed: int) -> tuple[Experiment
 def work(job: Message, send: Send, stop: Callable[[], bool]) -> Message:
     """One seed as a worker's job `{experiment, folder}`: sends each record with its `step`."""
 
-    def watch(step: int, record: Mapping[str, float]) -> None:
+    def watch(step: int, record: Mapping[str, float | None]) -> None:
         send({**record, "step": step})
 
     experiment = from_json(job["experiment"], "the experiment of a seed")

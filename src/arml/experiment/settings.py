@@ -22,9 +22,19 @@ from arml.experiment.parts import (
 )
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.conflict import ConflictOptions
-from arml.tasks.options import FoldersOptions, FunctionsOptions, StarterOptions, StoreOptions
+from arml.tasks.options import (
+    FoldersOptions,
+    FunctionsOptions,
+    StarterOptions,
+    StoreOptions,
+    TasksOptions,
+)
+from arml.tasks.own import OwnOptions
 from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
+
+NOBODYS = OwnOptions()
+"""In the place of tasks that have yet to be named."""
 
 
 class Setting(NamedTuple):
@@ -70,7 +80,7 @@ def regression2d(name: str, *, low: float = 0.0) -> Experiment:
     return Experiment(name, tasks=FunctionsOptions(low=low))
 
 
-def images(name: str, tasks: Any, outer: OuterOptions, **more: Any) -> Experiment:
+def images(name: str, tasks: TasksOptions, outer: OuterOptions, **more: Any) -> Experiment:
     """What all experiments on images share: Conv-4 with 32 filters, batch 4."""
     return Experiment(
         name,
@@ -87,7 +97,7 @@ def images(name: str, tasks: Any, outer: OuterOptions, **more: Any) -> Experimen
     )
 
 
-def small_images(name: str, tasks: Any) -> Experiment:
+def small_images(name: str, tasks: TasksOptions) -> Experiment:
     """Images of about 28 px: pictures of one's own, and those that the package carries."""
     # The rate is better on validation tasks than 0.001 for all that were tried but the settings of
     # ARML as published (results/starter).
@@ -106,7 +116,7 @@ def prepared(store: str, steps: int) -> Experiment:
     return images(store, tasks, OuterOptions(), steps=steps, validate_every=1_000)
 
 
-def features(name: str, tasks: Any) -> Experiment:
+def features(name: str, tasks: TasksOptions) -> Experiment:
     """Vectors to be classified: a hidden layer of 64, batch 16, 5 inner steps."""
     return Experiment(
         name,
@@ -199,16 +209,16 @@ def setting_of(family: TaskFamily) -> Setting:
     return made._replace(description=family.about.rstrip("."), shared=shared)
 
 
-def setting_for(problem: Problem, name: str = "own", tasks: Any = None) -> Setting:
+def setting_for(problem: Problem, name: str = "own", tasks: TasksOptions = NOBODYS) -> Setting:
     """The setting of any tasks with this problem."""
     if problem.kind == "regression":
         shared = replace(
             regression2d(name), network=MLPOptions(init="he"), outer=OuterOptions(clip=10.0)
         )
     elif len(problem.features) == 3:
-        shared = small_images(name, None)
+        shared = small_images(name, tasks)
     else:
-        shared = features(name, None)
+        shared = features(name, tasks)
     return Setting(problem, name, replace(shared, tasks=tasks), _of_problem(problem))
 
 

@@ -6,10 +6,10 @@ intervention what each family loses without a vertex.
 """
 
 from pathlib import Path
-from typing import Any
 
 from arml.algorithms import ALGORITHMS
 from arml.core.episodes import TaskDistribution
+from arml.core.learner import MetaLearner, MethodOptions
 from arml.experiment import Run
 from arml.explain.looks import LOOKS, Found, Look
 from arml.explain.tasks import IMAGES_AT_ONCE
@@ -76,7 +76,7 @@ def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True
     return files
 
 
-def looked(options: Any, recipe: str) -> Look:
+def looked(options: MethodOptions, recipe: str) -> Look:
     """How to look inside a learner with these options of its method.
 
     **Raises** `RunError` in one line for a method with nothing inside to show.
@@ -97,7 +97,9 @@ def looked(options: Any, recipe: str) -> Look:
         return LOOKS[known.inside]
     own = known.inside
 
-    def look(learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, **_: Any) -> Found:
+    def look(
+        learner: MetaLearner, tasks: TaskDistribution, *, n: int, chunk: int, **_: object
+    ) -> Found:
         return {"kind": "own", **own(learner, tasks, n=n, chunk=chunk)}, {}
 
     return look

@@ -11,7 +11,7 @@ half of the links are drawn whatever their scale. Whether the drawn links can re
 is worked out and written down: in the authors' wiring they cannot.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,8 +22,9 @@ from jaxtyping import Array, Bool, Float, Int
 from arml.core.episodes import Task, TaskDistribution
 from arml.explain.tasks import by_family, each_test_task, finite
 from arml.nn.graphs import MetaKnowledgeGraph
-from arml.nn.prototypes import ClassMeans, SoftClusters, Spread, sample_mean
+from arml.nn.prototypes import prototype_names
 from arml.nn.relational import Relational
+from arml.results.files import Json
 
 
 class Read(NamedTuple):
@@ -65,17 +66,6 @@ def read_tasks(encoder: Relational, tasks: TaskDistribution, *, n: int, chunk: i
     return whole
 
 
-def prototype_names(structure: Any, count: int) -> list[str]:
-    """What each prototype stands for. Classes and samples are numbered within their task."""
-    if structure is sample_mean:
-        return ["all samples"]
-    if type(structure) is Spread:
-        return ["spread"]
-    kinds: dict[type, str] = {ClassMeans: "class", SoftClusters: "cluster"}
-    kind = kinds.get(type(structure), "sample")
-    return [f"{kind} {i}" for i in range(count)]
-
-
 def default_threshold(links: np.ndarray) -> float:
     """The median link between two different vertices, so that half of the links are drawn; 0.5 for
     a single vertex. `links` is `[vertices, vertices]`."""
@@ -85,7 +75,7 @@ def default_threshold(links: np.ndarray) -> float:
 
 def found_in(
     encoder: Relational, graph: MetaKnowledgeGraph, tasks: TaskDistribution, *, n: int, chunk: int
-) -> dict[str, Any]:
+) -> Json:
     """What `n` test tasks read, by family, and the links between vertices.
 
     **Raises** `RunError` for links that are not finite, or a family without a task.

@@ -14,23 +14,21 @@ worse, with a sign test.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 from scipy.special import bdtr
 
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.learner import Conditioned
 from arml.core.losses import score_of
 from arml.explain.tasks import each_test_task
-from arml.nn.graphs import MetaKnowledgeGraph, Relations
-from arml.nn.templates import OwnLayers, Templates
+from arml.nn.graphs import MetaKnowledgeGraph
 from arml.report.statistics import Comparison, difference_of, holm
-from arml.results.files import plain
+from arml.results.files import Json, plain
 
 Score = Callable[[Array, Array], Float[Array, ""]]
 
@@ -41,20 +39,6 @@ CODES = ("mean", "own_family", "other_family")
 def without(graph: MetaKnowledgeGraph, kept: Int[Array, " kept"]) -> MetaKnowledgeGraph:
     """The graph of those vertices only. `kept` may be traced: all removals are one program."""
     return eqx.tree_at(lambda g: g.vertices, graph, graph.vertices[kept])
-
-
-def unlinked(graph: MetaKnowledgeGraph) -> MetaKnowledgeGraph:
-    """The graph without links between its vertices."""
-    # A sigmoid of minus infinity, near enough: the same structure, so the same program.
-    if not isinstance(graph.connect, Relations):
-        return graph
-    dense = graph.connect.dense
-    silent = eqx.tree_at(
-        lambda d: (d.weight, d.bias),
-        dense,
-        (jnp.zeros_like(dense.weight), jnp.full_like(dense.bias, -1e9)),
-    )
-    return eqx.tree_at(lambda g: g.connect.dense, graph, silent)
 
 
 def equal(graph: MetaKnowledgeGraph) -> MetaKnowledgeGraph:
@@ -80,7 +64,7 @@ def score_with(
 
 def interventions(
     learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int, split: str = "test"
-) -> dict[str, Any]:
+) -> Json:
     """The change of each task's score by every intervention, as a loss: above zero is worse.
 
     **Returns** `tasks`, `metric`, `links` (cut), `vertices` (one entry a vertex taken out) and
@@ -92,12 +76,13 @@ def interventions(
     metric, score = score_of(tasks.problem)
     look = partial(each_test_task, tasks=tasks, n=n, chunk=chunk, split=split)
     scoring = partial(score_with, score=score)
-    graph = learner.encode.graph  # type: ignore[attr-defined]
+    encoder: PyTree = learner.encoder()
+    graph: MetaKnowledgeGraph = encoder.graph
 
     def coded(changed: MetaKnowledgeGraph, removed: int = -1) -> np.ndarray:
         given = eqx.tree_at(lambda m: m.encode.graph, learner, changed)
         found = np.asarray(look(code_of, given)[0])
-        if removed >= 0 and isinstance(learner.modulate, Templates | OwnLayers):
+        if removed >= 0 and encoder.code_is_reading:
             # The code begins with how much each vertex is read: what it owns weighs by that.
             found = np.insert(found, removed, 0.0, axis=1)
         return found
@@ -105,7 +90,7 @@ def interventions(
     codes, families = look(code_of, learner)
     count = len(graph.vertices)
     removals = [[j for j in range(count) if j != i] for i in range(count if count > 1 else 0)]
-    replaced = {"links": coded(unlinked(graph))}
+    replaced = {"links": coded(graph.silenced())}
     replaced |= {f"V{i}": coded(without(graph, jnp.asarray(r)), i) for i, r in enumerate(removals)}
     replaced |= {"equal_vertices": coded(equal(graph)), **other_codes(codes, families)}
 
@@ -142,7 +127,7 @@ def other_codes(codes: np.ndarray, families: np.ndarray) -> dict[str, np.ndarray
     return found
 
 
-def _entries(losses: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+def _entries(losses: Sequence[np.ndarray]) -> list[Json]:
     """Mean and median of each, with their tests, corrected for how many there are."""
     means = holm([difference_of(loss) for loss in losses])
     signs = [sign_test(loss) for loss in losses]

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
-from jaxtyping import PRNGKeyArray
+from jaxtyping import PRNGKeyArray, PyTree
 
 from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.core.learner import the_inputs
@@ -14,9 +14,10 @@ from arml.explain.interventions import interventions
 from arml.explain.nearest import nearest
 from arml.explain.others import codes, masks, tree
 from arml.nn.prototypes import units
+from arml.results.files import Json
 from arml.results.folder import RunError
 
-Found = tuple[dict[str, Any], dict[str, bytes]]
+Found = tuple[Json, dict[str, bytes]]
 """Plain data, and images by the names of their files."""
 
 
@@ -25,11 +26,13 @@ class Look(Protocol):
     """Looks inside a learner on its first `n` test tasks, `chunk` at once."""
 
     def __call__(
-        self, learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, intervene: bool
+        self, learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, intervene: bool
     ) -> Found: ...
 
 
-def graph(learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, intervene: bool) -> Found:
+def graph(
+    learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, intervene: bool
+) -> Found:
     """ARML's meta-knowledge graph, with interventions on it and, for images, the nearest ones."""
     encoder = learner.encode
     if encoder.graph is None:
@@ -55,32 +58,32 @@ class Seen(TaskDistribution):
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
     tasks: TaskDistribution
-    look: Callable[[Any, Examples], Examples]
-    net: Any
+    look: Callable[[PyTree, Examples], Examples]
+    net: PyTree
 
     def sample(self, key: PRNGKeyArray) -> Task:
         task = self.tasks.sample(key)
         return task._replace(support=self.look(self.net, task.support))
 
 
-def as_features(learner: Any, tasks: TaskDistribution) -> Seen:
+def as_features(learner: PyTree, tasks: TaskDistribution) -> Seen:
     """The tasks as the encoder of a learner sees them that reads its network's features."""
     width = units(learner.net.body, tasks.problem.features)
     problem = replace(tasks.problem, features=(width,))
     return Seen(tasks.families, problem, tasks, learner.look, learner.net)
 
 
-def of_tree(learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, **_: Any) -> Found:
+def of_tree(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, **_: object) -> Found:
     """HSML's tree of clusters."""
     return tree(learner.encode, tasks, n=n, chunk=chunk), {}
 
 
-def of_codes(learner: Any, tasks: TaskDistribution, *, n: int, chunk: int, **_: Any) -> Found:
+def of_codes(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, **_: object) -> Found:
     """MUMOMAML's task codes."""
     return codes(learner, tasks, n=n, chunk=chunk), {}
 
 
-def of_masks(learner: Any, tasks: TaskDistribution, **_: Any) -> Found:
+def of_masks(learner: PyTree, tasks: TaskDistribution, **_: object) -> Found:
     """MT-Net's masks, which no task changes."""
     return masks(learner), {}
 

@@ -1,7 +1,5 @@
 """The support images that read each vertex of ARML's graph most: what a vertex looks like."""
 
-from typing import Any
-
 import cv2
 import numpy as np
 from jaxtyping import Array
@@ -9,6 +7,7 @@ from jaxtyping import Array
 from arml.core.episodes import Task, TaskDistribution
 from arml.explain.tasks import chunks
 from arml.nn.relational import Relational
+from arml.results.files import Json
 
 SHOWN = 8
 """Images a vertex."""
@@ -18,7 +17,7 @@ LEAST = 64
 
 def nearest(
     encoder: Relational, tasks: TaskDistribution, *, n: int, chunk: int
-) -> tuple[list[list[dict[str, Any]]], list[bytes]]:
+) -> tuple[list[list[Json]], list[bytes]]:
     """For each vertex, the images of `n` test tasks' support sets whose own embedding is linked to
     it most (Eq. 6 of ARML's paper, on one image in place of a prototype), best first.
 

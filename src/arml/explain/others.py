@@ -1,8 +1,6 @@
 """Inside the methods that ARML is compared with: HSML's tree of clusters, MUMOMAML's task codes and
 MT-Net's masks."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,9 +11,10 @@ from arml.algorithms.mt_net import MTNet
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.learner import Conditioned
 from arml.explain.tasks import by_family, each_test_task, finite
+from arml.results.files import Json
 
 
-def tree(encoder: TreeEncoder, tasks: TaskDistribution, *, n: int, chunk: int) -> dict[str, Any]:
+def tree(encoder: TreeEncoder, tasks: TaskDistribution, *, n: int, chunk: int) -> Json:
     """HSML: how much of each family's tasks each leaf takes, and what goes along each branch.
 
     `flows` has for each level, leaves first, the mean over all tasks of what goes from each lower
@@ -39,7 +38,7 @@ def tree(encoder: TreeEncoder, tasks: TaskDistribution, *, n: int, chunk: int) -
     }
 
 
-def codes(learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int) -> dict[str, Any]:
+def codes(learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int) -> Json:
     """MUMOMAML: the tasks' codes on their two main axes, how much of their variance is between
     families, and the mean scale of each block's units by family."""
 
@@ -71,7 +70,7 @@ def codes(learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int) 
     }
 
 
-def masks(learner: MTNet) -> dict[str, Any]:
+def masks(learner: MTNet) -> Json:
     """MT-Net: the probability that each unit is adapted, by layer. No task changes them."""
     rates = [np.asarray(jax.nn.sigmoid(logits), np.float64) for logits in learner.logits]
     finite("mask rates", *rates)

@@ -1,13 +1,13 @@
 """What all kinds of explanations share: something of each test task, and its means by family."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from arml.core.episodes import Task, TaskDistribution
+from arml.results.files import Json
 from arml.results.folder import RunError
 from arml.training.evaluate import looks
 
@@ -15,26 +15,26 @@ IMAGES_AT_ONCE = 8
 """Convolutions are unrolled over tasks on a CPU: more at once would compile for minutes."""
 
 
-Look = Callable[..., Any]
+Look = Callable[..., PyTree]
 """What is taken from ONE task, by a learner or a part of it, and, where each task is given
 something, by that."""
 
 
-def _seen(held: tuple[Look, Any], task: Task, key: Array, *own: Array) -> Any:
+def _seen(held: tuple[Look, PyTree], task: Task, key: Array, *own: Array) -> PyTree:
     look, part = held
     return look(part, task, *own)
 
 
 def chunks(
     look: Look,
-    part: Any,
+    part: PyTree,
     tasks: TaskDistribution,
     *,
     n: int,
     chunk: int,
     given: np.ndarray | None = None,
     split: str = "test",
-) -> Iterator[Any]:
+) -> Iterator[PyTree]:
     """`look(part, task)` for the first `n` tasks of a split, `chunk` at a time, as NumPy arrays
     with a leading axis of tasks. The evaluation scores the same tasks. `given` `[n, ...]` has
     something for each task, which is then the third argument of `look`."""
@@ -43,20 +43,20 @@ def chunks(
 
 def each_test_task(
     look: Look,
-    part: Any,
+    part: PyTree,
     tasks: TaskDistribution,
     *,
     n: int,
     chunk: int,
-    given: Any = None,
+    given: PyTree = None,
     split: str = "test",
-) -> Any:
+) -> PyTree:
     """`look` of the first `n` test tasks, stacked; arguments as of `chunks`."""
     found = chunks(look, part, tasks, n=n, chunk=chunk, given=given, split=split)
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *found)
 
 
-def by_family(values: np.ndarray, families: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+def by_family(values: np.ndarray, families: np.ndarray, names: Sequence[str]) -> Json:
     """The first task's values `[tasks, ...]`, and their mean and standard deviation over tasks, for
     each family.
 

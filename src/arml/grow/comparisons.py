@@ -22,7 +22,7 @@ families so far, and a leaf is added between two stages.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import jax
 import numpy as np
@@ -33,6 +33,7 @@ from arml.grow.growth import GrowthOptions, begun, grown
 from arml.grow.keeping import Place, keep, taken_up
 from arml.grow.streams import Mixture, Stage, uniform
 from arml.grow.vertices import with_leaf
+from arml.results.files import Json
 from arml.training.evaluate import evaluate
 
 Build = Callable[[int], MetaLearner]
@@ -95,7 +96,7 @@ def met(
     memory: Task | None = None,
     tested: int = 300,
     folder: Path | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """Meet a stream, and score all families on `tested` test tasks each after every stage.
 
     **Arguments**

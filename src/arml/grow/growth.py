@@ -33,10 +33,11 @@ from arml.grow.judging import (
 )
 from arml.grow.streams import Mixture, Stage, replay, with_replay
 from arml.grow.vertices import own_vertices, with_vertex, without_vertex
+from arml.results.files import Json
 from arml.training.fit import Fitted, fit
 from arml.training.step import OuterOptions
 
-Decide = Callable[[dict[str, Any]], None]
+Decide = Callable[[Json], None]
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Growth:
     """Training tasks that it took, with those of rejected candidates."""
     replayed: int = 0
     """Of these, tasks of known families."""
-    records: tuple[dict[str, Any], ...] = ()
+    records: tuple[Json, ...] = ()
     """Its decisions."""
 
 
@@ -118,7 +119,7 @@ def grown(
       replayed. If None, replayed tasks are drawn anew from `train`.
     """
     options.check()
-    records: list[dict[str, Any]] = []
+    records: list[Json] = []
 
     def note(decision: str, **numbers: Any) -> None:
         records.append({"stage": before.stages, "decision": decision, **numbers})
@@ -167,7 +168,7 @@ def grown(
         replayed=round(share * took),
         losses=[[record["step"], record["loss"]] for record in fitted.history],
         curve=[
-            {"tasks": r["step"] * options.batch, "score": r["validation"]}
+            {"tasks": int(r["step"] or 0) * options.batch, "score": r["validation"]}
             for r in fitted.history
             if "validation" in r
         ],

@@ -5,7 +5,7 @@ Squared errors have heavy tails, so losses are compared as logarithms, task by t
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +18,7 @@ from arml.explain.interventions import interventions
 from arml.grow.streams import Mixture, uniform
 from arml.grow.vertices import own_vertices, signature
 from arml.report.statistics import LEVEL
+from arml.results.files import Json
 from arml.results.intervals import Score, paired
 from arml.training.evaluate import at_once_by_default, looks
 
@@ -92,7 +93,7 @@ def novelty(
 
 def unneeded(
     learner: Conditioned, tasks: Mixture, known: tuple[str, ...], *, n: int
-) -> tuple[int | None, list[dict[str, Any]]]:
+) -> tuple[int | None, list[Json]]:
     """The vertex whose removal hurts no known family, the least read one if there are several; and
     what the removal of each does to each family (an entry a vertex, as of `interventions`).
 
@@ -114,7 +115,7 @@ def unneeded(
     return min(free, key=lambda v: float(reads[v])), effects
 
 
-def _hurt(entry: dict[str, Any]) -> bool:
+def _hurt(entry: Json) -> bool:
     by_mean = entry["mean"] is None or (
         entry["mean"] > 0 and entry["adjusted"] is not None and entry["adjusted"] < LEVEL
     )

@@ -11,7 +11,7 @@ from arml.experiment import Experiment
 from arml.experiment.folder import claim
 from arml.experiment.running import Clocked, like
 from arml.report.growth import write_growth
-from arml.results.files import append_metric, write_json
+from arml.results.files import Json, append_metric, write_json
 from arml.results.folder import RunError
 from arml.results.intervals import Score
 from arml.tasks.options import Splits
@@ -32,7 +32,7 @@ class Outcome:
     gains: dict[str, Score]
     """The paired gain of each family on validation tasks, on which this was decided."""
     metric: str
-    records: tuple[dict[str, Any], ...]
+    records: tuple[Json, ...]
     steps: int
     """Outer steps of the training."""
 

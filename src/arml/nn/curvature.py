@@ -12,8 +12,8 @@ each example has a gradient of its own.
     ICML 2016.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from arml.core.compilation import unbatched
 from arml.nn import parts
-from arml.nn.networks import BaseNetwork, Convolution
+from arml.nn.networks import BaseNetwork, Convolution, Linear, Statistics
 
 Root = Callable[[Float[Array, "n outputs"]], Float[Array, "k n outputs"]]
 """Maps outputs to a square root of their own Fisher information: `F_n = sum_k r_kn r_kn^T`."""
@@ -67,7 +67,7 @@ class _Tapped(eqx.Module):
 
 
 def _run(
-    net: BaseNetwork, x: Array, statistics: tuple[Any, ...], taps: list[Any]
+    net: BaseNetwork, x: Array, statistics: tuple[Statistics, ...], taps: Sequence[Array | float]
 ) -> tuple[Array, list[Array], list[Array]]:
     """The outputs, and each layer's inputs and outputs."""
     seen: dict[int, tuple[Array, Array]] = {}
@@ -85,7 +85,7 @@ def _run(
 
 
 def layers(
-    net: BaseNetwork, x: Float[Array, "n *features"], statistics: tuple[Any, ...], root: Root
+    net: BaseNetwork, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...], root: Root
 ) -> list[Layer]:
     """What the layers of `net` read and what gradients they see, on the inputs `x`, in the order of
     the blocks, and then the head's. Each must be used once.
@@ -111,7 +111,7 @@ def layers(
     ]
 
 
-def _rows(layer: Any, x: Array) -> Float[Array, "n positions inputs"]:
+def _rows(layer: Linear | Convolution, x: Array) -> Float[Array, "n positions inputs"]:
     """The vectors that a layer multiplies its weights with, and a last one of 1."""
     if isinstance(layer, Convolution):
         kh, kw = layer.kernel.shape[:2]

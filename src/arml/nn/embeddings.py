@@ -1,7 +1,6 @@
 """Embeddings E of a task's samples: `Examples -> [n, d]`."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,9 +9,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.core.episodes import Examples
 from arml.nn.convolution import convolve, max_pool, max_pool_same
-from arml.nn.networks import MLP, Linear, he, linear, mlp, truncated_normal
+from arml.nn.networks import MLP, BaseNetwork, Linear, he, linear, mlp, truncated_normal
 from arml.nn.normalisation import local_response_norm, standardised
 
+Embed = Callable[[Examples], Float[Array, "n d"]]
+"""Embeds the samples of a support set."""
 Activation = Callable[[Array], Array]
 
 
@@ -25,7 +26,7 @@ class BodyFeatures(eqx.Module):
     """The base network's own features in the place of the inputs: its encoder is as good as the
     network is. No gradient goes back through them."""
 
-    def __call__(self, net: Any, support: Examples) -> Examples:
+    def __call__(self, net: BaseNetwork, support: Examples) -> Examples:
         return Examples(jax.lax.stop_gradient(net.body(support.x)), support.y)
 
 

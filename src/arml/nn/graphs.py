@@ -5,14 +5,14 @@ along its weighted edges; what arrives at the prototypes is what the task has re
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray
 
-from arml.nn.networks import Linear
+from arml.nn.networks import Initialiser, Linear, glorot, linear
 
 Links = Callable[[Float[Array, "n d"]], Float[Array, "n n"]]
 MessagePassing = Callable[[Float[Array, "n n"], Float[Array, "n d"]], Float[Array, "n d"]]
@@ -140,6 +140,15 @@ class MetaKnowledgeGraph(eqx.Module):
         mixture = jax.nn.logsumexp(exponents, axis=1) - jnp.log(len(self.vertices))
         return -jnp.mean(mixture)
 
+    def silenced(self) -> "MetaKnowledgeGraph":
+        """The same graph without links between its vertices, in the same structure, so that one
+        compiled program serves both."""
+        if not isinstance(self.connect, Relations):
+            return self
+        dense = self.connect.dense
+        silent = Linear(jnp.zeros_like(dense.weight), jnp.full_like(dense.bias, -1e9))
+        return eqx.tree_at(lambda graph: graph.connect.dense, self, silent)
+
     def __call__(self, prototypes: Float[Array, "prototypes d"]) -> Reading:
         links = self.links(prototypes)
         adjacency = jnp.block(
@@ -151,7 +160,39 @@ class MetaKnowledgeGraph(eqx.Module):
         return Reading(nodes[: len(prototypes)], links, adjacency)
 
 
-def near_the_middle(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Around one half: vertices that start together part along what tells the tasks apart, where
-    those that start far apart leave all tasks to the nearest one."""
+def gcn(
+    width: int, *, init: Initialiser, normalise: Callable[[Array], Array], key: PRNGKeyArray
+) -> GCN:
+    """A GCN layer of vertices of `width` numbers."""
+    return GCN(linear(width, width, init=init, key=jax.random.split(key, 3)[0]), normalise)
+
+
+def graph_sage(width: int, *, init: Initialiser, key: PRNGKeyArray, **_: object) -> GraphSAGE:
+    """A GraphSAGE layer."""
+    return GraphSAGE(linear(2 * width, width, init=init, key=jax.random.split(key, 3)[0]))
+
+
+def gat(width: int, *, init: Initialiser, key: PRNGKeyArray, **_: object) -> GAT:
+    """A GAT layer."""
+    key_dense, *keys = jax.random.split(key, 3)
+    source, target = (glorot(k, (1, width), jnp.float32)[0] for k in keys)
+    return GAT(linear(width, width, init=init, key=key_dense), source, target)
+
+
+def near_the_middle(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """Around one half. Vertices that start close to each other move apart along what distinguishes
+    the tasks; of vertices that start far apart, all tasks read the nearest one."""
     return 0.5 + 0.05 * jax.random.normal(key, shape, dtype)
+
+
+PROPAGATIONS: dict[str, Callable[..., MessagePassing]] = {
+    "gcn": gcn,
+    "sage": graph_sage,
+    "gat": gat,
+}
+STARTS: dict[str, Callable[..., Array]] = {
+    "glorot": glorot,
+    "normal": jax.random.normal,
+    "middle": near_the_middle,
+}
+"""Initial vertices."""

@@ -9,14 +9,13 @@ first inner step, where a head that all tasks share knows nothing of the classes
 """
 
 from dataclasses import replace
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from arml.core.episodes import Examples
-from arml.nn.networks import Linear
+from arml.nn.networks import BaseNetwork, Linear
 from arml.nn.prototypes import ABSENT, class_means
 
 
@@ -27,7 +26,7 @@ class PrototypeHead(eqx.Module):
     """s: a float is a constant, an array is learned."""
     ways: int = eqx.field(static=True)
 
-    def __call__(self, net: Any, support: Examples) -> Any:
+    def __call__(self, net: BaseNetwork, support: Examples) -> BaseNetwork:
         means, present = class_means(net.body(support.x), support.y, self.ways)
         biases = -self.scale * jnp.sum(jnp.square(means), axis=1)
         head = Linear(2 * self.scale * means.T, jnp.where(present, biases, ABSENT))
@@ -47,7 +46,7 @@ def to_be_made(features: Float[Array, "*n units"]) -> Float[Array, "*n outputs"]
     raise AssertionError("a network without a head predicts nothing")
 
 
-def headless(net: Any) -> Any:
+def headless(net: BaseNetwork) -> BaseNetwork:
     """The network without its head, which a task's prototypes will make: nothing learns it."""
     return replace(net, head=to_be_made)
 

@@ -7,17 +7,20 @@ of them share one gate. `UnitModulation` acts on hidden units, before their acti
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.core.inner import Shared, adaptable, join, split
+from arml.core.learner import Network
 from arml.nn.networks import BaseNetwork, Film, Initialiser, Linear, glorot, linear, uniform
 from arml.nn.parts import filmed, widths, with_body
 
+N = TypeVar("N")
+"""A base network."""
 Shape = tuple[int, ...]
 Granularity = Callable[[Shape], Shape]
 
@@ -32,12 +35,12 @@ def each_filter(shape: Shape) -> Shape:
     return shape[-1:]
 
 
-def unmodulated(net: Any, code: Float[Array, " code"]) -> Any:
+def unmodulated(net: N, code: Float[Array, " code"]) -> N:
     """The shared initialisation as it is: MAML as a conditioned learner."""
     return net
 
 
-def _gates(values: Float[Array, " total"], part: Any, granularity: Granularity) -> Any:
+def _gates(values: Float[Array, " total"], part: PyTree, granularity: Granularity) -> PyTree:
     """Cut one vector into a pytree of gates that broadcast against the arrays of `part`."""
     leaves, structure = jax.tree.flatten(part)
     shapes = [granularity(leaf.shape) for leaf in leaves]
@@ -57,12 +60,12 @@ class Gate(eqx.Module):
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jax.nn.sigmoid)
     granularity: Granularity = eqx.field(static=True, default=each_parameter)
 
-    def gates(self, net: Any, code: Float[Array, " code"]) -> Any:
+    def gates(self, net: PyTree, code: Float[Array, " code"]) -> PyTree:
         """The gates, a pytree like `adaptable(net)`."""
         values = self.activation(self.dense(code))
         return _gates(values, adaptable(net), self.granularity)
 
-    def __call__(self, net: Any, code: Float[Array, " code"]) -> Any:
+    def __call__(self, net: N, code: Float[Array, " code"]) -> N:
         part, rest = split(net)
         return join(jax.tree.map(jnp.multiply, self.gates(net, code), part), rest)  # Eq. (10)
 
@@ -77,7 +80,7 @@ class FiLM(eqx.Module):
     shift: Linear
     granularity: Granularity = eqx.field(static=True, default=each_parameter)
 
-    def __call__(self, net: Any, code: Float[Array, " code"]) -> Any:
+    def __call__(self, net: N, code: Float[Array, " code"]) -> N:
         part, rest = split(net)
         scale = _gates(self.scale(code), part, self.granularity)
         shift = _gates(self.shift(code), part, self.granularity)
@@ -85,7 +88,7 @@ class FiLM(eqx.Module):
 
 
 def stacked(
-    net: Any,
+    net: PyTree,
     code: int,
     *,
     granularity: Granularity = each_parameter,
@@ -148,7 +151,7 @@ class UnitModulation(eqx.Module):
 
 
 def unit_modulation(
-    net: Any,
+    net: Network,
     code: int,
     modulation: Callable[[Array], Film],
     *,

@@ -8,12 +8,12 @@ is the network's own affair.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray
 
 from arml.core.checks import at_least
 from arml.core.episodes import Problem
@@ -21,7 +21,12 @@ from arml.core.inner import Shared
 from arml.nn.convolution import convolve, max_pool
 from arml.nn.normalisation import batch_norm, moments
 
-Initialiser = Callable[[PRNGKeyArray, tuple[int, ...], Any], Array]
+Statistics = tuple[Array, Array] | None
+"""Mean and variance of each channel; None of a block that does not normalise."""
+Block = Callable[..., tuple[Array, Statistics]]
+"""A layer with its activation: `block(x, statistics)` of a whole set, statistics None for those of
+`x`. Returns its output and the statistics that it used."""
+Initialiser = Callable[[PRNGKeyArray, tuple[int, ...], DTypeLike], Array]
 glorot = jax.nn.initializers.glorot_uniform()
 he = jax.nn.initializers.he_normal()
 
@@ -30,7 +35,7 @@ def truncated_normal(sd: float) -> Initialiser:
     """Normal with standard deviation `sd` before it is cut at two of them, as TensorFlow's
     `truncated_normal`: the authors' code starts from it."""
 
-    def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
+    def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         return sd * jax.random.truncated_normal(key, -2.0, 2.0, shape, dtype)
 
     return init
@@ -39,7 +44,7 @@ def truncated_normal(sd: float) -> Initialiser:
 def uniform(limit: float) -> Initialiser:
     """Uniform between `-limit` and `limit`: with 1 / sqrt(fan-in), PyTorch's usual weights."""
 
-    def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
+    def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         return jax.random.uniform(key, shape, dtype, -limit, limit)
 
     return init
@@ -107,7 +112,7 @@ class DenseBlock(eqx.Module):
     film: Callable[[Array], Array] | None = None
 
     def __call__(
-        self, x: Float[Array, "n inputs"], statistics: None = None
+        self, x: Float[Array, "n inputs"], statistics: Statistics = None
     ) -> tuple[Float[Array, "n units"], None]:
         z = self.layer(x)
         return jax.nn.relu(z if self.film is None else self.film(z)), None
@@ -143,12 +148,12 @@ class Body(eqx.Module):
     nothing but its own input.
     """
 
-    blocks: tuple[Any, ...]
+    blocks: tuple[Block, ...]
     normalisation: Literal["batch", "support"] = eqx.field(static=True)
 
     def run(
-        self, x: Float[Array, "n *features"], statistics: tuple[Any, ...] | None = None
-    ) -> tuple[Float[Array, "n units"], tuple[Any, ...]]:
+        self, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...] | None = None
+    ) -> tuple[Float[Array, "n units"], tuple[Statistics, ...]]:
         """What the head reads, and each block's statistics: those given, or else those of `x`."""
         used = []
         for i, block in enumerate(self.blocks):

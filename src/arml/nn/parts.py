@@ -8,14 +8,14 @@ are.
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
-from arml.nn.networks import BaseNetwork, Body, Convolution, Linear
+from arml.nn.networks import BaseNetwork, Block, Body, Convolution, Linear, Statistics
 
 Film = Callable[[Array], Array]
 
@@ -26,7 +26,7 @@ class Plain(eqx.Module):
     block: Callable[[Array], Array]
     film: Film | None = None
 
-    def __call__(self, x: Array, statistics: None = None) -> tuple[Array, None]:
+    def __call__(self, x: Array, statistics: Statistics = None) -> tuple[Array, None]:
         y = self.block(x)
         return (y if self.film is None else self.film(y)), None
 
@@ -34,15 +34,17 @@ class Plain(eqx.Module):
 class Filmed(eqx.Module):
     """A block without a place of its own for `film`, which acts on what the block returns."""
 
-    block: Any
+    block: Block
     film: Film
 
-    def __call__(self, x: Array, statistics: Any = None) -> tuple[Array, Any]:
+    def __call__(self, x: Array, statistics: Statistics = None) -> tuple[Array, Statistics]:
         y, statistics = self.block(x, statistics)
         return self.film(y), statistics
 
 
-def network(blocks: Iterable[Callable[[Array], Array]], head: Callable[[Array], Array]) -> Any:
+def network(
+    blocks: Iterable[Callable[[Array], Array]], head: Callable[[Array], Array]
+) -> BaseNetwork:
     """A base network from functions of a whole set, which every method can use.
 
     **Arguments**
@@ -59,9 +61,10 @@ def filmed(body: Body, films: Iterable[Film]) -> Body:
     """The body with a modulation in each block: before the activation where the block has a place
     for it, and otherwise of what the block returns."""
 
-    def one(block: Any, film: Film) -> Any:
+    def one(block: PyTree, film: Film) -> Block:
         own = any(field.name == "film" for field in fields(block))
-        return replace(block, film=film) if own else Filmed(block, film)
+        made: Block = replace(block, film=film) if own else Filmed(block, film)
+        return made
 
     pairs = zip(body.blocks, films, strict=True)
     return replace(body, blocks=tuple(one(block, film) for block, film in pairs))
@@ -82,7 +85,7 @@ def widths(body: Body, features: tuple[int, ...]) -> list[int]:
     return [output.shape[-1] for output in jax.eval_shape(outputs, one)]
 
 
-def with_body(net: Any, method: str) -> BaseNetwork:
+def with_body(net: object, method: str) -> BaseNetwork:
     """The network, which has a body and a head.
 
     **Raises** `ValueError` in one line for another.
@@ -98,17 +101,17 @@ def with_body(net: Any, method: str) -> BaseNetwork:
 N = TypeVar("N")
 
 
-def is_layer(node: Any) -> bool:
+def is_layer(node: object) -> bool:
     """Whether it is a linear map of a whole set with one bias a unit."""
     return isinstance(node, Linear | Convolution)
 
 
-def layers(net: Any, is_leaf: Callable[[Any], bool] = is_layer) -> list[Any]:
+def layers(net: PyTree, is_leaf: Callable[[object], bool] = is_layer) -> list[PyTree]:
     """The layers of a network, in the order of its fields."""
     return [node for node in jax.tree.leaves(net, is_leaf=is_leaf) if is_leaf(node)]
 
 
-def with_layers(net: N, given: Iterable[Any], is_leaf: Callable[[Any], bool] = is_layer) -> N:
+def with_layers(net: N, given: Iterable[PyTree], is_leaf: Callable[[object], bool] = is_layer) -> N:
     """The network with others in the places of its layers."""
     others = iter(given)
     made: N = jax.tree.map(

@@ -121,3 +121,14 @@ def units(body: Body, features: tuple[int, ...]) -> int:
     """The dimension of what `body` makes of one input of shape `features`."""
     one = jax.ShapeDtypeStruct((1, *features), jnp.float32)
     return jax.eval_shape(lambda x: body(x), one).shape[-1]
+
+
+def prototype_names(structure: Structure, count: int) -> list[str]:
+    """What each prototype stands for. Classes and samples are numbered within their task."""
+    if structure is sample_mean:
+        return ["all samples"]
+    if type(structure) is Spread:
+        return ["spread"]
+    kinds: dict[type, str] = {ClassMeans: "class", SoftClusters: "cluster"}
+    kind = kinds.get(type(structure), "sample")
+    return [f"{kind} {i}" for i in range(count)]

@@ -13,8 +13,9 @@ from jaxtyping import Array, Float
 
 from arml.core.episodes import Examples
 from arml.core.learner import Embedding, Encoder
+from arml.nn.embeddings import Embed
 from arml.nn.graphs import MetaKnowledgeGraph, Reading
-from arml.nn.prototypes import Structure
+from arml.nn.prototypes import ClassMeans, Structure
 from arml.nn.summaries import Summary
 
 
@@ -40,9 +41,9 @@ class Relational(Encoder):
     task's prototypes read each vertex, on average. The vertices then stand where prototypes are.
     """
 
-    embed: Callable[[Examples], Float[Array, "n d"]]
+    embed: Embed
     """E of the paper."""
-    embed_values: Callable[[Examples], Float[Array, "n d"]] | None
+    embed_values: Embed | None
     """F of Eq. (3); None where it is E."""
     structure: Structure
     sequence: Callable[[Array, Array], Float[Array, "m features"]] = eqx.field(static=True)
@@ -89,6 +90,36 @@ class Relational(Encoder):
     def embedding(self) -> Embedding:
         """Where there are classes E reads x alone, whatever the labels."""
         return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
+
+    @property
+    def code_is_reading(self) -> bool:
+        """Whether the code is how much each vertex is read."""
+        return self.summarise is None
+
+    def reading(self) -> Callable[[Examples], Trace]:
+        return self.trace
+
+    def by_class(self) -> bool:
+        return isinstance(self.structure, ClassMeans)
+
+    def links(self) -> Float[Array, "vertices vertices"] | None:
+        return None if self.graph is None else self.graph.connect(self.graph.vertices)
+
+    def reversed(self) -> "Reversed":
+        return Reversed(self)
+
+
+class Reversed(Encoder):
+    """ARML's encoder, whose samples and class prototypes come in reverse order. The network that
+    adapts sees the support set as it is."""
+
+    encode: Relational
+
+    def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""]]:
+        x, y = support
+        if isinstance(self.encode.structure, ClassMeans):
+            y = self.encode.structure.ways - 1 - y
+        return self.encode(Examples(x[::-1], y[::-1]))
 
 
 def of_prototypes(embeddings: Array, prototypes: Array) -> Array:

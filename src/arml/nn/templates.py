@@ -13,7 +13,6 @@ vertices, and nobody names the families.
 """
 
 from dataclasses import replace
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.core.inner import Shared
+from arml.core.learner import Network
 from arml.nn.modulation import film
 from arml.nn.networks import BaseNetwork, Film, uniform
 from arml.nn.parts import filmed, widths, with_body
@@ -40,7 +40,7 @@ class Templates(eqx.Module):
         return replace(net, body=filmed(net.body, films))
 
 
-def templates(net: Any, vertices: int, *, features: tuple[int, ...]) -> Templates:
+def templates(net: Network, vertices: int, *, features: tuple[int, ...]) -> Templates:
     """The templates of `vertices` vertices for the blocks of `net`, all zero; `features` is the
     shape of one input."""
     body = with_body(net, "a modulation by templates").body
@@ -68,7 +68,7 @@ class OwnLayers(eqx.Module):
 
 
 def own_layers(
-    net: Any, vertices: int, code: int, *, features: tuple[int, ...], key: PRNGKeyArray
+    net: Network, vertices: int, code: int, *, features: tuple[int, ...], key: PRNGKeyArray
 ) -> OwnLayers:
     """The layers of `vertices` vertices from a code of `code` numbers; small, as those of
     `unit_modulation`."""

@@ -17,13 +17,12 @@ the classes instead, and a class's score is its mean logit over the groups that 
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent
@@ -68,7 +67,7 @@ def widened(portable: Portable, ways: int) -> MetaLearner | None:
     part, rest = eqx.partition(blank, is_array)
     filled = eqx.combine(jax.tree.unflatten(jax.tree.structure(part), leaves), rest)
 
-    def change(node: Any) -> Any:
+    def change(node: PyTree) -> PyTree:
         if not _is_descent(node):
             return node
         single = isinstance(node.rate, float | int) or eqx.is_array(node.rate)
@@ -79,7 +78,7 @@ def widened(portable: Portable, ways: int) -> MetaLearner | None:
     return inductive(changed, portable.problem.support)
 
 
-def _is_descent(node: Any) -> bool:
+def _is_descent(node: object) -> bool:
     return isinstance(node, GradientDescent)
 
 

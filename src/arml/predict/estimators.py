@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from arml.core.episodes import Problem
+from arml.results.files import Json
+
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils.multiclass import check_classification_targets
@@ -89,7 +92,7 @@ def expected_failed_checks(estimator: "FewShot") -> dict[str, str]:
     }
 
 
-def _loaded(learner: Any) -> FewShotLearner:
+def _loaded(learner: object) -> FewShotLearner:
     if isinstance(learner, FewShotLearner):
         return learner
     if not isinstance(learner, str | Path):
@@ -101,9 +104,9 @@ class FewShot(BaseEstimator):
     """What both estimators share; `predictor_` is the `arml.Predictor` that `fit` made."""
 
     _kind: str
-    learner: Any
+    learner: object
 
-    def fit(self: Model, X: Any, y: Any) -> Model:
+    def fit(self: Model, X: object, y: object) -> Model:
         """Adapt the learner to the support set.
 
         **Arguments**
@@ -121,18 +124,21 @@ class FewShot(BaseEstimator):
                 f"expected a learner of {self._kind} tasks for {type(self).__name__}, got one of "
                 f"{problem.kind}: use the other estimator, or another learner"
             )
-        X, y = validate_data(self, self._rows(X, problem), y, **self._y_checks(problem.outputs))
+        rows, targets = validate_data(
+            self, self._rows(X, problem), y, **self._y_checks(problem.outputs)
+        )
         wanted = prod(problem.features)
-        if X.shape[1] != wanted:
+        if rows.shape[1] != wanted:
             raise ValueError(
-                f"X has {X.shape[1]} feature(s), but the learner was meta-trained on {wanted}: "
+                f"X has {rows.shape[1]} feature(s), but the learner was meta-trained on {wanted}: "
                 "choose those columns, or another learner"
             )
-        y = self._checked_y(y, problem.outputs)
-        self.predictor_: Predictor = learner.adapt(X.reshape(-1, *problem.features), y)
+        targets = self._checked_y(targets, problem.outputs)
+        inputs = rows.reshape(-1, *problem.features)
+        self.predictor_: Predictor = learner.adapt(inputs, targets)
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         """The label or the target of each input, each by itself.
 
         **Raises** `ValueError` for inputs of another shape, or that are not finite.
@@ -140,24 +146,24 @@ class FewShot(BaseEstimator):
         queries = self._queries(X)
         return self.predictor_.predict(queries)
 
-    def _y_checks(self, outputs: int) -> dict[str, Any]:
+    def _y_checks(self, outputs: int) -> Json:
         return {}
 
     def _checked_y(self, y: np.ndarray, outputs: int) -> np.ndarray:
         raise NotImplementedError
 
-    def _rows(self, X: Any, problem: Any) -> Any:
+    def _rows(self, X: Any, problem: Problem) -> Any:
         """Images as flat rows, which scikit-learn's own checks can read."""
         if len(problem.features) == 3 and len(np.shape(X)) == 4:
             images = checked_inputs(X, problem, "X")
             return images.reshape(len(images), -1)
         return X
 
-    def _queries(self, X: Any) -> np.ndarray:
+    def _queries(self, X: object) -> np.ndarray:
         check_is_fitted(self)
         problem = self.predictor_.problem
-        X = validate_data(self, self._rows(X, problem), reset=False)
-        queries: np.ndarray = X.reshape(-1, *problem.features)
+        rows = validate_data(self, self._rows(X, problem), reset=False)
+        queries: np.ndarray = rows.reshape(-1, *problem.features)
         return queries
 
 
@@ -175,7 +181,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
     _kind = "classification"
 
-    def __init__(self, learner: Any = "starter") -> None:
+    def __init__(self, learner: object = "starter") -> None:
         self.learner = learner  # unchecked until `fit`, as scikit-learn asks
 
     def _checked_y(self, y: np.ndarray, outputs: int) -> np.ndarray:
@@ -188,7 +194,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
         """The labels in order."""
         return self.predictor_.classes
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: object) -> np.ndarray:
         """The probability of each class `[n, classes]`, columns in the order of `classes_`."""
         queries = self._queries(X)
         return self.predictor_.predict_proba(queries)
@@ -207,10 +213,10 @@ class FewShotRegressor(RegressorMixin, FewShot):
 
     _kind = "regression"
 
-    def __init__(self, learner: Any = "regression2d") -> None:
+    def __init__(self, learner: object = "regression2d") -> None:
         self.learner = learner
 
-    def _y_checks(self, outputs: int) -> dict[str, Any]:
+    def _y_checks(self, outputs: int) -> Json:
         return {"y_numeric": True, "multi_output": outputs > 1}
 
     def _checked_y(self, y: np.ndarray, outputs: int) -> np.ndarray:

@@ -9,14 +9,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from arml.core.compilation import short
 from arml.core.episodes import Examples
-from arml.core.learner import Conditioned, MetaLearner
+from arml.core.learner import MetaLearner
 from arml.nn.networks import Body
 from arml.nn.prototypes import SoftClusters
-from arml.nn.relational import Relational, Trace
+from arml.nn.relational import Trace
 from arml.predict.inputs import floats
 
 CHUNK = 64
@@ -29,7 +29,7 @@ def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
     """The same learner as it is used outside of training: normalisation takes the statistics of the
     support set alone, and nothing grows with more examples than the `support` of training."""
 
-    def change(node: Any) -> Any:
+    def change(node: PyTree) -> PyTree:
         if isinstance(node, Body):
             return dataclasses.replace(node, normalisation="support")
         return dataclasses.replace(node, most=support) if isinstance(node, SoftClusters) else node
@@ -38,7 +38,7 @@ def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
     return changed
 
 
-def _is_changed(node: Any) -> bool:
+def _is_changed(node: object) -> bool:
     return isinstance(node, Body | SoftClusters)
 
 
@@ -72,15 +72,17 @@ def adapted_function(
 
 def traced(learner: MetaLearner | None, support: Examples) -> Trace | None:
     """What the encoding of a support set passes through; None for a learner without a graph."""
-    if isinstance(learner, Conditioned) and isinstance(learner.encode, Relational):
-        return _trace(learner, support)
-    return None
+    if learner is None or learner.reading() is None:
+        return None
+    return _trace(learner, support)
 
 
 @short
-def _trace(learner: Conditioned, support: Examples) -> Trace:
-    assert isinstance(learner.encode, Relational)
-    return learner.encode.trace(learner.look(learner.net, support))
+def _trace(learner: MetaLearner, support: Examples) -> Trace:
+    read = learner.reading()
+    assert read is not None
+    trace: Trace = read(support)
+    return trace
 
 
 def by_chunks(

@@ -4,14 +4,12 @@ NumPy, JAX and PyTorch arrays, lists, and pandas' frames and columns are taken; 
 refused in one line, before any work.
 """
 
-from typing import Any
-
 import numpy as np
 
 from arml.core.episodes import Problem
 
 
-def checked_inputs(x: Any, problem: Problem, what: str) -> np.ndarray:
+def checked_inputs(x: object, problem: Problem, what: str) -> np.ndarray:
     """Inputs `[n, *features]`, bytes or float32.
 
     **Arguments**
@@ -51,7 +49,7 @@ def checked_inputs(x: Any, problem: Problem, what: str) -> np.ndarray:
     return array
 
 
-def checked_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
+def checked_labels(y: object, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The classes in order, and the place of each of `n` labels among them.
 
     **Raises** `ValueError` for a number of labels or classes that cannot be, and missing labels.
@@ -79,7 +77,7 @@ def checked_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     return classes, places.astype(np.int32)
 
 
-def _differs(label: Any) -> bool:
+def _differs(label: object) -> bool:
     """Whether it is missing: NaN and NaT are not equal to themselves, pandas' NA to nothing."""
     try:
         return bool(label != label)
@@ -93,14 +91,15 @@ def joined_inputs(x: np.ndarray, more: np.ndarray) -> np.ndarray:
     return np.concatenate(both)
 
 
-def joined_labels(labels: np.ndarray, more: Any, n: int) -> list[Any]:
+def joined_labels(labels: np.ndarray, more: object, n: int) -> list[str | int | float | bool]:
     """Labels or targets, and `n` more after them.
 
     **Raises** `ValueError` for another number, and for texts after numbers or numbers after texts.
     """
-    if len(more) != n:
-        raise ValueError(f"expected {n} labels, one an input, got {len(more)}")
-    both = [*labels.tolist(), *np.asarray(more).tolist()]
+    others = np.asarray(more)
+    if len(others) != n:
+        raise ValueError(f"expected {n} labels, one an input, got {len(others)}")
+    both = [*labels.tolist(), *others.tolist()]
     if len({isinstance(label, str) for label in both}) > 1:
         raise ValueError(
             f"expected labels like {both[0]!r}, got {both[-1]!r}: use texts for all, or numbers "
@@ -114,7 +113,7 @@ def floats(x: np.ndarray) -> np.ndarray:
     return (x / np.float32(255)).astype(np.float32) if x.dtype == np.uint8 else x
 
 
-def checked_targets(y: Any, problem: Problem, n: int) -> tuple[np.ndarray, bool]:
+def checked_targets(y: object, problem: Problem, n: int) -> tuple[np.ndarray, bool]:
     """Targets `[n, outputs]`, and whether they came as `[n]`.
 
     **Raises** `ValueError` for another shape, and for what is no number or not finite.

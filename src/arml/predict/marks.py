@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from arml.results.files import Json
+
 Z = 1.959964
 """Standard deviations that 95% of a normal distribution lie within."""
 
@@ -82,7 +84,7 @@ class Marks:
         ]
         return places
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """All of it as plain values, without the probabilities."""
         low, high = self.interval
         return {

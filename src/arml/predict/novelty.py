@@ -1,7 +1,5 @@
 """The novelty of one's own examples and queries, by the bank that was exported with the learner."""
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 
@@ -13,7 +11,7 @@ from arml.predict.inference import by_chunks
 from arml.predict.inputs import checked_inputs
 
 
-def query_novelty(portable: Portable, support: Examples, x: Any) -> Float[np.ndarray, " n"]:
+def query_novelty(portable: Portable, support: Examples, x: object) -> Float[np.ndarray, " n"]:
     """The novelty of single queries.
 
     **Raises** `ValueError` for regression, for a learner without a bank, and as `checked_inputs`.

@@ -13,7 +13,6 @@ that normalise by their batch take the statistics of the support set instead.
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -53,7 +52,7 @@ class FewShotLearner(Holder):
         inside = inductive(portable.learner, portable.problem.support)
         self.portable = dataclasses.replace(portable, learner=inside)
 
-    def adapt(self, x: Any, y: Any) -> "Predictor":
+    def adapt(self, x: object, y: object) -> "Predictor":
         """Learn a task from its support set.
 
         **Arguments**
@@ -83,10 +82,10 @@ class FewShotLearner(Holder):
         support, labels and queries. **Raises** as `Predictor.to_onnx`, and for other learners."""
         write_learner_file(self.portable, Path(path), ways or self.problem.outputs)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return unpacked, (load, packed(self.save))
 
-    def __deepcopy__(self, memo: Any) -> "FewShotLearner":
+    def __deepcopy__(self, memo: object) -> "FewShotLearner":
         return self  # it never changes, and scikit-learn copies parameters often
 
 
@@ -110,7 +109,7 @@ class Predictor(Holder):
         self.target: str | None = None
         self.uses: Uses = "learner"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return unpacked, (load_predictor, packed(self.save))
 
     def _seen(self) -> str:
@@ -121,7 +120,7 @@ class Predictor(Holder):
         y = self.y.astype(np.float32 if self.classes is None else np.int32)
         return Examples(*jax.device_put((floats(self.x), y)))  # `asarray` compiles by shape
 
-    def _outputs(self, x: Any) -> Float[np.ndarray, "n outputs"]:
+    def _outputs(self, x: object) -> Float[np.ndarray, "n outputs"]:
         inputs = checked_inputs(x, self.problem, "queries")
         if self.uses != "learner":
             return simple_function(self.x, self.y, self.uses)(inputs)
@@ -145,7 +144,7 @@ class Predictor(Holder):
         vars(other).update(vars(self), uses=uses)
         return other
 
-    def add(self, x: Any, y: Any) -> "Predictor":
+    def add(self, x: object, y: object) -> "Predictor":
         """A predictor that has learned from these examples, too; they may be of new classes.
 
         Nothing is trained again: the learner adapts to all examples, as `adapt` does. This
@@ -160,7 +159,7 @@ class Predictor(Holder):
         added.columns, added.target, added.uses = self.columns, self.target, self.uses
         return added
 
-    def predict(self, x: Any) -> np.ndarray:
+    def predict(self, x: object) -> np.ndarray:
         """The label of each input `[n]`, or its targets: `[n, targets]`, `[n]` if `y` was so.
 
         **Raises** `ValueError` for inputs of another shape, or that are not finite.
@@ -170,7 +169,7 @@ class Predictor(Holder):
             return outputs[:, 0] if self._flat else outputs
         return self.classes[np.argmax(outputs[:, : len(self.classes)], axis=1)]
 
-    def predict_proba(self, x: Any) -> Float[np.ndarray, "n classes"]:
+    def predict_proba(self, x: object) -> Float[np.ndarray, "n classes"]:
         """The probability of each class, columns in the order of `classes`.
 
         **Raises** `ValueError` as `predict`, and for regression.
@@ -180,7 +179,7 @@ class Predictor(Holder):
         logits = self._outputs(x)[:, : len(self.classes)].astype(np.float64)
         return softmax(logits / (self.portable.temperature if self.uses == "learner" else 1))
 
-    def evaluate(self, x: Any, y: Any) -> Marks:
+    def evaluate(self, x: object, y: object) -> Marks:
         """How inputs are predicted whose labels `y` are known: the accuracy of each class, the
         confusion matrix, the worst mistakes. **Raises** `ValueError` as `predict_proba`, and for a
         label that is not among `classes`."""
@@ -200,7 +199,7 @@ class Predictor(Holder):
             *(self.y, self.classes, self.uses, choices(self.problem)),
         )
 
-    def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of an interval around each prediction, for regression: about `level` of new
         targets lie within, if they are drawn as the examples were (jackknife+). **Raises**
         `ValueError` as `predict`, for classes, and for too few examples: 0.9 needs nine."""
@@ -215,7 +214,7 @@ class Predictor(Holder):
     def _without(self, kept: np.ndarray) -> "Predictor":
         return Predictor(self.portable, self.x[kept], self.y[kept], self.classes, self._flat)
 
-    def novelty(self, x: Any) -> Float[np.ndarray, " n"]:
+    def novelty(self, x: object) -> Float[np.ndarray, " n"]:
         """How far each input `[n]` is from what meta-training saw: above 1, farther than 95% of the
         queries of validation tasks, it looks like none of the families that the learner knows.
 

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import equinox as eqx
 import jax
@@ -27,7 +27,8 @@ from arml.core.novelty import Novelty
 from arml.experiment import Portable, from_json, problem_of, to_json
 from arml.experiment.building import initial
 from arml.predict.simple import Uses
-from arml.results.files import RunError, checksum, read_json, write_bytes, write_json
+from arml.results.arrays import AGAIN, read_arrays, write_arrays
+from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
 from arml.results.schema import read_as
 from arml.training.checkpoint import is_array, named
 from arml.training.provenance import provenance
@@ -74,7 +75,7 @@ def write_learner(
     folder: Path | str,
     *,
     support: Mapping[str, np.ndarray] | None = None,
-    task: Mapping[str, Any] | None = None,
+    task: JsonView | None = None,
 ) -> None:
     """Write a learner; with `support` and `task`, a predictor: what it has adapted to.
 
@@ -119,7 +120,7 @@ def write_learner(
     write_json(folder / CONFIG, {**content, "sha256": checksum(content)})
 
 
-def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
+def read_learner(folder: Path | str) -> tuple[Portable, Json]:
     """A learner that `write_learner` wrote, and its `config.json`.
 
     **Raises** `RunError` for a folder that is none, is of a later format, was altered or cut short.
@@ -161,7 +162,7 @@ def read_learner(folder: Path | str) -> tuple[Portable, dict[str, Any]]:
     return portable, content
 
 
-def read_predictor(folder: Path) -> tuple[Portable, dict[str, np.ndarray], dict[str, Any]]:
+def read_predictor(folder: Path) -> tuple[Portable, dict[str, np.ndarray], Json]:
     """A predictor that `write_learner` wrote: its learner, its support set `x`, `y`, and its task.
 
     **Raises** `RunError` as `read_learner`, and for a learner without a task.
@@ -179,7 +180,6 @@ def read_predictor(folder: Path) -> tuple[Portable, dict[str, np.ndarray], dict[
     return portable, {"x": x, "y": y}, task
 
 
-AGAIN = "get the learner again"
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 
 
@@ -205,13 +205,13 @@ class Learned(msgspec.Struct):
 class Content(msgspec.Struct):
     """`config.json`; files of older versions lack what has a default."""
 
-    experiment: dict[str, Any]
-    problem: dict[str, Any]
+    experiment: Json
+    problem: Json
     families: tuple[str, ...]
     temperature: Positive
     weights_sha256: str
-    trained: dict[str, Any] | None = None
-    inputs: dict[str, Any] | None = None
+    trained: Json | None = None
+    inputs: Json | None = None
     novelty: Seen | None = None
     task: Learned | None = None
 
@@ -225,9 +225,7 @@ def _novelty(folder: Path, stated: Seen | None) -> Novelty | None:
     return Novelty(bank, stated.support, stated.query)
 
 
-def read_support(
-    folder: Path, problem: Problem, task: Mapping[str, Any]
-) -> tuple[np.ndarray, np.ndarray]:
+def read_support(folder: Path, problem: Problem, task: JsonView) -> tuple[np.ndarray, np.ndarray]:
     """The support set of a predictor, of a `task` that `read_learner` has checked.
 
     **Raises** `RunError` for what is no support set of such a task.
@@ -248,41 +246,10 @@ def read_support(
     return x, y
 
 
-def _old_checksum(content: Mapping[str, Any]) -> str:
+def _old_checksum(content: JsonView) -> str:
     """The checksum that version 0.1.0 wrote, of the same content with other separators."""
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Write arrays as safetensors, atomically; returns their SHA-256."""
-    from safetensors.numpy import save
-
-    # Not `ascontiguousarray`, which gives a scalar an axis.
-    data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
-    write_bytes(path, data)
-    return hashlib.sha256(data).hexdigest()
-
-
-def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
-    """Arrays that `write_arrays` wrote.
-
-    **Raises** `RunError` if the file is missing, or not the one that the checksum is of.
-    """
-    from safetensors.numpy import load
-
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise RunError(
-            f"could not read {path}: {error.strerror or error}; get the learner again"
-        ) from error
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise RunError(f"{path} was altered or cut short: get the learner again")
-    try:
-        return dict(load(data))
-    except Exception as error:  # safetensors' own type, and NumPy's
-        raise RunError(f"{path}: expected safetensors, got: {error}; {AGAIN}") from error
 
 
 def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], folder: Path) -> MetaLearner:

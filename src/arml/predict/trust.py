@@ -26,6 +26,7 @@ from jaxtyping import Float, Int
 
 from arml.predict.marks import Marks
 from arml.predict.simple import WORDS, Uses
+from arml.results.files import Json
 
 SINGLES = 30
 """Up to so many examples are left out one by one."""
@@ -95,7 +96,7 @@ class Trust:
         places: Int[np.ndarray, " wrong"] = self.checked[wrong[np.argsort(own[wrong])]]
         return places
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """All of it as plain values; `odd` holds places in the support set."""
         return {
             **self.marks.as_json(),

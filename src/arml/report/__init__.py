@@ -1,1 +1,16 @@
-"""Tables, figures and the page that show what runs did. Nothing here needs JAX."""
+"""Tables, figures and the page that show what runs did. Nothing here needs JAX.
+
+In a notebook: `learning_curves`, `knowledge_graph` and `predictions` return Matplotlib figures, and
+`report_of` the report.
+"""
+
+from importlib import import_module
+
+__all__ = ["knowledge_graph", "learning_curves", "predictions", "report_of"]
+
+
+def __getattr__(name: str) -> object:
+    # Lazily: drawing takes Matplotlib, and most of what imports a part of this room does not draw.
+    if name not in __all__:
+        raise AttributeError(f"module 'arml.report' has no attribute {name!r}")
+    return getattr(import_module("arml.report.notebook"), name)

@@ -7,11 +7,11 @@ draws them.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from arml.report.tables import interval
+from arml.results.files import Json, JsonView
 from arml.results.folder import Run
 
 
@@ -53,14 +53,14 @@ class Scale:
             share = (value - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
 
-    def ticks(self, most: int = 5) -> list[dict[str, Any]]:
+    def ticks(self, most: int = 5) -> list[Json]:
         """Places and texts of round numbers."""
         found = ticks(self.low, self.high, logarithmic=self.logarithmic, most=most)
         text = (lambda v: f"{v:g}") if self.mse else (lambda v: f"{100 * v:g}%")
         return [{"at": self.at(value), "text": text(float(f"{value:.6g}"))} for value in found]
 
 
-def forest(rows: Sequence[Mapping[str, Any]], metric: str, caption: str) -> dict[str, Any]:
+def forest(rows: Sequence[JsonView], metric: str, caption: str) -> Json:
     """A block of rows with `label`, `mean`, `ci95`, `paper` (as measured: shares, not percentages)
     and `kind`."""
     mse = metric == "mse"
@@ -102,7 +102,7 @@ def validation(run: Run) -> np.ndarray:
 
 def curves(
     named: Mapping[str, Sequence[Run]], reference: str, metric: str, caption: str
-) -> dict[str, Any] | None:
+) -> Json | None:
     """A panel for each name with a line for each of its runs, the reference behind all; None where
     there is nothing to draw."""
     series = {name: [validation(run) for run in runs] for name, runs in named.items()}

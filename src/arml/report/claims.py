@@ -16,11 +16,12 @@ Claims about our own preset are no claims of the paper: they are a section of th
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from arml.report.paper import names, rows_of
 from arml.report.statistics import SEEDS, Comparison, holm
 from arml.report.study import Study, StudyTable, compared
 from arml.report.wording import figures
+from arml.results.files import Json
 
 HOLDS, FAILS, UNCLEAR = "holds", "does not hold", "cannot tell"
 INDICATION, CHANCE, FAILED = "too few runs", "may be chance", "a run failed"
@@ -62,7 +63,7 @@ class Verdict:
     """The figures."""
     comparison: Comparison | None = None
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Json:
         """As JSON."""
         found = self.comparison
         return {
@@ -84,16 +85,6 @@ class Verdict:
 
 MAIN = ("regression2d", "starter-1shot", "starter-5shot", "starter-art-1shot")
 REAL = ("plain-multi-1shot", "plain-multi-5shot", "art-multi-1shot", "art-multi-5shot")
-METHODS = ("HSML", "MUMOMAML", "MT-Net", "BMAML", "Meta-SGD", "MAML")
-METRIC = ("VERSA", "ProtoNet", "TapNet", "TADAM")
-WITHOUT: dict[str, tuple[str, ...]] = {
-    "BMAML": ("starter-art-1shot",),
-    "MT-Net": ("starter-art-1shot",),
-    "Meta-SGD": ("starter-art-1shot",),
-    **dict.fromkeys(METRIC, ("regression2d", "starter-art-1shot")),
-}
-"""Tables that have no such row, or where the method's row is our extension: VERSA's head for
-regression."""
 PARTS = {
     "I. no prototype-based graph": "a prototype-based graph",
     "II. no prototype": "prototypes, not samples, as the task's vertices",
@@ -114,11 +105,19 @@ LOCAL = (*MAIN, *ABLATIONS, *VERTICES, *EDGES)
 INERT = "row-normalised, 1 layer (edges inert)"
 
 
+def _others() -> list[tuple[str, str]]:
+    """The methods that the paper compares ARML with: the nearest ones of its regression first."""
+    main = [row for row in reversed(rows_of(MAIN[0])) if row != "arml"]
+    more = [row for row in rows_of(REAL[0]) if row not in (*main, "arml")]
+    return [(row, names()[row]) for row in (*main, *more)]
+
+
 def _claims() -> list[Claim]:
     found = []
     for arml, name in ((PAPER, "ARML (the paper's text)"), (OURS, "Our preset of ARML")):
-        for other in (*METHODS, *METRIC):
-            tables = tuple(t for t in (*MAIN, *REAL) if t not in WITHOUT.get(other, ()))
+        for row, other in _others():
+            # Where the paper has a table without that row, ours is an extension, and no claim.
+            tables = tuple(t for t in (*MAIN, *REAL) if row in (rows_of(t) or [row]))
             text = f"{name} is better than {other}"
             found.append(Claim(f"{name} against other methods", text, tables, arml, other))
     for label, part in PARTS.items():
@@ -153,6 +152,9 @@ def judge(study: Study, claims: Iterable[Claim] = CLAIMS) -> list[Verdict]:
     ordered = []
     for claim in claims:
         for name in claim.tables:
+            table = study.table(name)
+            if table is not None and None in (table.row(claim.better), table.row(claim.worse)):
+                continue  # a table of few methods
             ordered.append((claim, name))
             families.setdefault((claim.group, name), []).append(_look(study, claim, name))
     final: dict[tuple[Claim, str], Verdict] = {}

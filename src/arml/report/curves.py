@@ -1,8 +1,7 @@
 """Learning curves: the training loss and the validation score of several runs, by step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil, isfinite
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,13 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocator
 
 from arml.report.style import COLOURS, DASHES, styled
+from arml.results.files import Json, JsonView
 from arml.results.folder import Run, recipe_of
 
 BINS = 80
 """Points of a training curve: the loss of single steps is averaged within as many bins."""
 
 
-def _series(metrics: Sequence[Mapping[str, Any]], *names: str) -> np.ndarray:
+def _series(metrics: Sequence[JsonView], *names: str) -> np.ndarray:
     """`[records, 1 + names]`: the step and the numbers of the records that have the first name."""
     rows = [
         [float(record["step"]), *(_number(record.get(name)) for name in names)]
@@ -26,9 +26,8 @@ def _series(metrics: Sequence[Mapping[str, Any]], *names: str) -> np.ndarray:
     return np.array(rows, np.float64).reshape(-1, 1 + len(names))
 
 
-def _number(value: Any) -> float:
-    known = isinstance(value, int | float) and isfinite(value)
-    return float(value) if known else float("nan")
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and isfinite(value) else float("nan")
 
 
 def _binned(series: np.ndarray) -> np.ndarray:
@@ -60,7 +59,7 @@ def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
     named: set[str] = set()
     for run in runs:
         index = recipes.index(recipe_of(run))
-        style: dict[str, Any] = {
+        style: Json = {
             "color": COLOURS[index % len(COLOURS)],
             "linestyle": DASHES[index % len(DASHES)],
         }

@@ -3,8 +3,6 @@ graph to explore with the pointer or the keyboard."""
 
 import math
 from base64 import b64encode
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -13,6 +11,7 @@ from arml.report.figures import average_heat_maps, heat_maps, knowledge_graph
 from arml.report.inside import code_figure, effect_figure, mask_figure, tree_figure
 from arml.report.render import Block, text
 from arml.report.table import Cell, Column, Line, Table
+from arml.results.files import Json, JsonView
 from arml.results.folder import Run
 
 ALIKE = 1e-5
@@ -21,12 +20,12 @@ Captioned = tuple[str, Figure, str, str]
 """A figure's name, the figure, its alternative text, its caption."""
 
 
-def graph_like(explain: Mapping[str, Any]) -> bool:
+def graph_like(explain: JsonView) -> bool:
     """Whether it is about a meta-knowledge graph; older files are about nothing else."""
     return explain.get("kind", "graph") == "graph"
 
 
-def captioned(explain: Mapping[str, Any]) -> list[Captioned]:
+def captioned(explain: JsonView) -> list[Captioned]:
     """All figures of an explanation; none for a kind that is not the package's own."""
     kind = explain.get("kind", "graph")
     if kind == "graph":
@@ -35,7 +34,7 @@ def captioned(explain: Mapping[str, Any]) -> list[Captioned]:
     return [] if drawn is None else [drawn(explain)]
 
 
-def alike(explain: Mapping[str, Any]) -> bool:
+def alike(explain: JsonView) -> bool:
     """Whether all tasks read the vertices with the same weights: the embedding tells none apart."""
     averages = list(explain["average"].values())
     first = np.asarray(averages[0]["mean"], float)
@@ -45,7 +44,7 @@ def alike(explain: Mapping[str, Any]) -> bool:
     )
 
 
-def strongest(explain: Mapping[str, Any]) -> str:
+def strongest(explain: JsonView) -> str:
     """The figures' content in words: the vertex that each family reads most."""
     if alike(explain):
         return "All tasks read the vertices alike: this learner's embedding tells none apart"
@@ -56,7 +55,7 @@ def strongest(explain: Mapping[str, Any]) -> str:
     return "Vertex read most by each family: " + ", ".join(said)
 
 
-def _reach(explain: Mapping[str, Any]) -> str:
+def _reach(explain: JsonView) -> str:
     """Whether the links between vertices mean anything to a task, in words."""
     if explain.get("vertex_links_reach_tasks", True):
         effect = explain.get("vertex_links_effect")
@@ -69,7 +68,7 @@ def _reach(explain: Mapping[str, Any]) -> str:
     )
 
 
-def _graph(explain: Mapping[str, Any]) -> list[Captioned]:
+def _graph(explain: JsonView) -> list[Captioned]:
     words = strongest(explain)
     found: list[Captioned] = [
         (
@@ -115,7 +114,7 @@ def _graph(explain: Mapping[str, Any]) -> list[Captioned]:
     return found
 
 
-def _tree(explain: Mapping[str, Any]) -> Captioned:
+def _tree(explain: JsonView) -> Captioned:
     return (
         "tree",
         tree_figure(explain),
@@ -126,7 +125,7 @@ def _tree(explain: Mapping[str, Any]) -> Captioned:
     )
 
 
-def _codes(explain: Mapping[str, Any]) -> Captioned:
+def _codes(explain: JsonView) -> Captioned:
     return (
         "codes",
         code_figure(explain),
@@ -138,7 +137,7 @@ def _codes(explain: Mapping[str, Any]) -> Captioned:
     )
 
 
-def _masks(explain: Mapping[str, Any]) -> Captioned:
+def _masks(explain: JsonView) -> Captioned:
     rates = ", ".join(f"{entry['name']} {entry['mean']:.2f}" for entry in explain["layers"])
     return (
         "masks",
@@ -149,7 +148,7 @@ def _masks(explain: Mapping[str, Any]) -> Captioned:
     )
 
 
-def explorer(run: Run, explain: Mapping[str, Any]) -> list[Block]:
+def explorer(run: Run, explain: JsonView) -> list[Block]:
     """The meta-knowledge graph as a drawing whose vertices can be chosen: by the pointer, by Tab
     and the arrow keys. Without scripts, and on paper, all vertices are told about."""
     count = int(explain["vertices"])
@@ -197,9 +196,7 @@ def explorer(run: Run, explain: Mapping[str, Any]) -> list[Block]:
     return [text(f"{strongest(explain)}.{_reach(explain)}"), graph]
 
 
-def _panel(
-    explain: Mapping[str, Any], i: int, reading: Mapping[str, Any], links: np.ndarray
-) -> dict[str, Any]:
+def _panel(explain: JsonView, i: int, reading: JsonView, links: np.ndarray) -> Json:
     """What is known of one vertex."""
     interventions = explain.get("interventions") or {}
     effects = interventions["vertices"][i] if interventions.get("vertices") else {}
@@ -218,7 +215,7 @@ def _panel(
     return {"table": Table(f"Vertex V{i}", tuple(columns), tuple(lines)), "words": words}
 
 
-def loss(effect: Mapping[str, Any], accuracy: bool) -> tuple[str, str, str]:
+def loss(effect: JsonView, accuracy: bool) -> tuple[str, str, str]:
     """What removal costs, with its interval: above zero is a loss; a cell's text, second line and
     kind, which is that of a score where the loss is more than chance."""
     mean, half = effect["mean"], effect["ci95"]
@@ -230,7 +227,7 @@ def loss(effect: Mapping[str, Any], accuracy: bool) -> tuple[str, str, str]:
     return said, "", "score" if counts else ""
 
 
-def _nearest(run: Run, explain: Mapping[str, Any], i: int) -> dict[str, str] | None:
+def _nearest(run: Run, explain: JsonView, i: int) -> dict[str, str] | None:
     nearest = explain.get("nearest")
     if not nearest or alike(explain):
         return None

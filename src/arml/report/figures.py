@@ -19,6 +19,7 @@ from matplotlib.image import AxesImage
 
 from arml.report.curves import learning_curves
 from arml.report.style import BLUES, save, styled
+from arml.results.files import JsonView
 from arml.results.folder import RunError
 
 __all__ = ["average_heat_maps", "graph", "heat_maps", "knowledge_graph", "learning_curves", "save"]
@@ -27,7 +28,7 @@ LEAST_RANGE = 0.2
 """Differences between link weights are not blown up beyond this range."""
 
 
-def _matrix(value: Any, name: str, columns: int) -> np.ndarray:
+def _matrix(value: object, name: str, columns: int) -> np.ndarray:
     """`value` as a finite matrix, for the numbers come from a file."""
     try:
         matrix = np.asarray(value, np.float64)
@@ -41,8 +42,8 @@ def _matrix(value: Any, name: str, columns: int) -> np.ndarray:
     return matrix
 
 
-def _field(explain: Mapping[str, Any], *path: str) -> Any:
-    value: Any = explain
+def _field(explain: JsonView, *path: str) -> Any:
+    value: object = explain
     for key in path:
         if not isinstance(value, Mapping) or key not in value:
             raise RunError(
@@ -53,7 +54,7 @@ def _field(explain: Mapping[str, Any], *path: str) -> Any:
     return value
 
 
-def _number(explain: Mapping[str, Any], name: str) -> float:
+def _number(explain: JsonView, name: str) -> float:
     value = _field(explain, name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise RunError(
@@ -63,7 +64,7 @@ def _number(explain: Mapping[str, Any], name: str) -> float:
     return float(value)
 
 
-def _vertices(explain: Mapping[str, Any]) -> int:
+def _vertices(explain: JsonView) -> int:
     value = _number(explain, "vertices")
     if value != int(value) or value < 1:
         raise RunError(
@@ -107,7 +108,7 @@ def _decimals(value: float) -> str:
 
 
 def _panels(
-    explain: Mapping[str, Any],
+    explain: JsonView,
     values: Mapping[str, np.ndarray],
     title: str,
     deviations: Mapping[str, np.ndarray] | None = None,
@@ -147,7 +148,7 @@ def _panels(
 
 
 @styled
-def heat_maps(explain: Mapping[str, Any]) -> Figure:
+def heat_maps(explain: JsonView) -> Figure:
     """How strongly each prototype (row) of one task is linked to each vertex (column), by family.
 
     `explain` is the content of `explain.json`.
@@ -163,7 +164,7 @@ def heat_maps(explain: Mapping[str, Any]) -> Figure:
 
 
 @styled
-def average_heat_maps(explain: Mapping[str, Any]) -> Figure:
+def average_heat_maps(explain: JsonView) -> Figure:
     """The links of `heat_maps` averaged over a family's tasks, ± their standard deviation.
 
     **Raises:** `RunError` if a field is missing or has another shape.
@@ -181,7 +182,7 @@ def average_heat_maps(explain: Mapping[str, Any]) -> Figure:
     return _panels(explain, means, title, deviations)
 
 
-def graph(explain: Mapping[str, Any]) -> nx.Graph:
+def graph(explain: JsonView) -> nx.Graph:
     """The meta-knowledge graph: its vertices, and the links of at least the threshold.
 
     A vertex has `read`, the share of all links that go to it, averaged over families; a link has
@@ -202,7 +203,7 @@ def graph(explain: Mapping[str, Any]) -> nx.Graph:
     return result
 
 
-def _reading(explain: Mapping[str, Any]) -> np.ndarray:
+def _reading(explain: JsonView) -> np.ndarray:
     """`[families, vertices]`: the mean link of a family's prototypes to each vertex."""
     vertices = _vertices(explain)
     return np.stack(
@@ -214,7 +215,7 @@ def _reading(explain: Mapping[str, Any]) -> np.ndarray:
 
 
 @styled
-def knowledge_graph(explain: Mapping[str, Any]) -> Figure:
+def knowledge_graph(explain: JsonView) -> Figure:
     """How much each family reads each vertex, beside the links between the vertices.
 
     Links below the threshold are left out; a vertex is the larger, the more it is read.

@@ -1,8 +1,7 @@
 """How a learner grew: its decisions as a table, and the graph through time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.colors import Normalize
@@ -12,9 +11,10 @@ from arml.report.render import Block, Report, Section, figure, html, text
 from arml.report.render import table as table_block
 from arml.report.style import BLUES, styled
 from arml.report.table import Cell, Column, Line, Table
+from arml.results.files import JsonView
 from arml.results.folder import write_text
 
-Records = Sequence[Mapping[str, Any]]
+Records = Sequence[JsonView]
 DECISIONS = {
     "propose": "a vertex is proposed",
     "keep": "no vertex is proposed",
@@ -45,7 +45,7 @@ def decisions(records: Records) -> Table:
     return Table("Decisions", columns, tuple(lines))
 
 
-def _because(record: Mapping[str, Any]) -> str:
+def _because(record: JsonView) -> str:
     match record["decision"]:
         case "propose" | "keep":
             highest = max(high for _, _, high in record["reference"].values())

@@ -3,15 +3,13 @@
 Each takes the content of `explain.json` and gives a Matplotlib `Figure`.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from arml.report.style import BLUES, COLOURS, styled
+from arml.results.files import Json, JsonView
 
 MARKERS = "osD^vP*XhdpH"
 DIVERGING = LinearSegmentedColormap.from_list("arml-diverging", ["#56b4e9", "#ffffff", "#d55e00"])
@@ -37,7 +35,7 @@ USE = {
 """Interventions that ask whether what is read is used; older files have none."""
 
 
-def effects(found: Mapping[str, Any]) -> dict[str, Any]:
+def effects(found: JsonView) -> Json:
     """The entries of all interventions by a short name."""
     named = {f"V{i}": entry for i, entry in enumerate(found["vertices"])}
     used = found.get("use", {})
@@ -47,7 +45,7 @@ def effects(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @styled
-def effect_figure(explain: Mapping[str, Any]) -> Figure:
+def effect_figure(explain: JsonView) -> Figure:
     """What each family loses by each intervention: the mean over its tasks and, below, the median
     with the share of tasks that are worse, where the file has them."""
     found = explain["interventions"]
@@ -65,9 +63,7 @@ def effect_figure(explain: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _effects(
-    axes: Axes, kind: str, entries: Mapping[str, Any], families: list[str], scale: int
-) -> None:
+def _effects(axes: Axes, kind: str, entries: JsonView, families: list[str], scale: int) -> None:
     values = np.array(
         [[scale * (e[name][kind] or 0.0) for e in entries.values()] for name in families],
         np.float64,
@@ -92,7 +88,7 @@ def _effects(
 
 
 @styled
-def tree_figure(explain: Mapping[str, Any]) -> Figure:
+def tree_figure(explain: JsonView) -> Figure:
     """HSML's assignments to its leaves by family, and its tree with the shares of all tasks."""
     families = list(explain["families"])
     mean = np.array([explain["average"][name]["mean"] for name in families], np.float64)
@@ -110,7 +106,7 @@ def tree_figure(explain: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _draw_tree(axes: Axes, explain: Mapping[str, Any]) -> None:
+def _draw_tree(axes: Axes, explain: JsonView) -> None:
     """Levels from the leaves below to the root above."""
     flows = [np.asarray(level, np.float64) for level in explain["flows"]]
     counts = [flow.shape[1] for flow in flows]
@@ -135,7 +131,7 @@ def _draw_tree(axes: Axes, explain: Mapping[str, Any]) -> None:
 
 
 @styled
-def code_figure(explain: Mapping[str, Any]) -> Figure:
+def code_figure(explain: JsonView) -> Figure:
     """MUMOMAML's task codes on two axes, and each family's mean modulation."""
     families = list(explain["families"])
     figure = Figure(figsize=(9.4, 4.2 + 0.15 * len(families)), layout="constrained")
@@ -161,7 +157,7 @@ def code_figure(explain: Mapping[str, Any]) -> Figure:
 
 
 @styled
-def mask_figure(explain: Mapping[str, Any]) -> Figure:
+def mask_figure(explain: JsonView) -> Figure:
     """MT-Net's mask rates: a point a unit, by layer."""
     layers = explain["layers"]
     figure = Figure(figsize=(1.1 * len(layers) + 3.0, 3.4), layout="constrained")

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from arml.report import marks
 from arml.report.explained import captioned, graph_like, strongest
@@ -26,7 +25,7 @@ from arml.report.render import (
 from arml.report.render import table as table_block
 from arml.report.rows import Row, make_rows, sections, told_apart
 from arml.report.tables import calibrates, duration, floors, interval, labels, number, table_of
-from arml.results.files import read_metrics
+from arml.results.files import Json, read_metrics
 from arml.results.folder import Result, Run, RunError, load_run, recipe_of, write_text
 from arml.results.marks import read_marks
 
@@ -112,7 +111,7 @@ def _curves(runs: Sequence[Run], metric: str) -> Block:
     )
 
 
-def _explained(run: Run, explain: dict[str, Any]) -> list[Block]:
+def _explained(run: Run, explain: Json) -> list[Block]:
     words = [text(f"{strongest(explain)}.")] if graph_like(explain) else []
     figures = [figure(drawn, what, caption) for _, drawn, what, caption in captioned(explain)]
     return [heading(f"`{_name(run)}`"), *words, *figures]
@@ -165,6 +164,11 @@ def write_page(folders: Sequence[Path], out: Path) -> None:
     **Raises:** `RunError` for a folder that is neither or has not been evaluated, a damaged file,
     two runs of one recipe and seed, or if `out` cannot be written.
     """
+    write_text(out, page_of(folders))
+
+
+def page_of(folders: Sequence[Path]) -> str:
+    """The page itself. **Raises** as `write_page`."""
     if not folders:
         raise RunError("expected one or more run folders, got none; name them before --out")
     predictors = [folder for folder in folders if (folder / "support.safetensors").is_file()]
@@ -173,7 +177,7 @@ def write_page(folders: Sequence[Path], out: Path) -> None:
     report = _runs_report(runs) if runs else Report("Few-shot predictions", [], [])
     lead = [PREDICTORS] if marked else []
     whole = replace(report, lead=lead + report.lead, sections=marked + report.sections)
-    write_text(out, html(whole))
+    return html(whole)
 
 
 def _runs_report(runs: Sequence[Path]) -> Report:

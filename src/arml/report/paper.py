@@ -4,14 +4,17 @@
     Relational Meta-learning". ICLR 2020.
 
 `data/paper.json` holds its tables as they are printed: for each table and row, the figure and the
-half-width of its 95% interval (null where there is none), by family; accuracies are percentages.
+half-width of its 95% interval (null where there is none), by family; accuracies are percentages. It
+also holds the names of rows and tables, and the recipes of this package whose figure the paper has.
 """
 
 from functools import cache
 from importlib.resources import files
 from json import loads
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from arml.results.files import Json
 
 
 class Reported(NamedTuple):
@@ -22,10 +25,27 @@ class Reported(NamedTuple):
 
 
 @cache
-def _tables() -> dict[str, dict[str, dict[str, Any]]]:
+def _paper() -> Json:
     text = files("arml").joinpath("data/paper.json").read_text(encoding="utf-8")
-    tables: dict[str, dict[str, dict[str, Any]]] = loads(text)
+    paper: Json = loads(text)
+    return paper
+
+
+def _tables() -> dict[str, dict[str, Json]]:
+    tables: dict[str, dict[str, Json]] = _paper()["tables"]
     return tables
+
+
+def names() -> dict[str, str]:
+    """What the paper calls its rows, in its order."""
+    found: dict[str, str] = _paper()["methods"]
+    return found
+
+
+def titles() -> dict[str, str]:
+    """Titles of the paper's tables of data that the package does not carry."""
+    found: dict[str, str] = _paper()["titles"]
+    return found
 
 
 def reported_by_family(table: str, row: str) -> dict[str, Reported]:
@@ -52,16 +72,8 @@ def overall(table: str, row: str) -> Reported | None:
     return Reported(round(fmean(each), 2), None) if each else None
 
 
-_ALGORITHMS = {"arml-official": "arml", "arml-paper": "arml"}
-
-
 def reported(recipe: str) -> Reported | None:
-    """The paper's figure for the algorithm of a recipe such as `regression2d/maml`.
-
-    None where the paper has no figure for it: an algorithm that it did not run, a variant of one
-    (an ablation, first-order MAML), or another problem.
-    """
-    problem, _, algorithm = recipe.rpartition("/")
-    if problem != "regression2d":
-        return None
-    return overall(problem, _ALGORITHMS.get(algorithm, algorithm))
+    """The paper's figure for a recipe; None where the paper has none: another method, a variant of
+    one, or another problem."""
+    place = _paper()["recipes"].get(recipe)
+    return None if place is None else overall(*place)

@@ -8,7 +8,6 @@ from base64 import b64encode
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -16,8 +15,9 @@ from matplotlib.figure import Figure
 
 from arml.report.style import render
 from arml.report.table import Table
+from arml.results.files import Json
 
-Block = dict[str, Any]
+Block = Json
 """A part of a section: `macro` says which one of `blocks.html` draws it."""
 
 

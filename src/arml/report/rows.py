@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, cast
+from typing import cast
 
 from arml.report.paper import Reported, reported
 from arml.results.folder import Result, Run, RunError, read_result
@@ -147,7 +147,7 @@ def sections(rows: Iterable[Row]) -> list[list[Row]]:
     return [groups[key] for key in sorted(groups, key=str)]
 
 
-def _options(value: Any, name: str = "") -> dict[str, str]:
+def _options(value: object, name: str = "") -> dict[str, str]:
     """A nested configuration as flat names and texts, without the seed."""
     if not isinstance(value, dict):
         return {name: str(value)}

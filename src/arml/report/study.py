@@ -11,13 +11,13 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
 import numpy as np
 
 from arml.report.paper import Reported, overall, reported_by_family
 from arml.report.statistics import Comparison, compare, holm
 from arml.results import forms
+from arml.results.files import Json
 from arml.results.folder import (
     FORMAT,
     Result,
@@ -43,7 +43,7 @@ class StudyRow:
     scored: str
     planned: tuple[int, ...]
     """Seeds."""
-    about: dict[str, Any]
+    about: Json
     """`note`, `command`, `minutes`, `expected`, `steps` and `paper`, its name in the paper."""
     results: dict[int, Result]
     scores: dict[int, TaskScores]
@@ -167,7 +167,7 @@ def load_study(folder: Path) -> Study:
     return Study(folder, str(value["scale"]), tables)
 
 
-def _table(folder: Path, name: str, entry: dict[str, Any]) -> StudyTable:
+def _table(folder: Path, name: str, entry: Json) -> StudyTable:
     rows = tuple(_row(folder, row) for row in entry["rows"])
     reference = next((row for row in rows if row.label == entry["reference"]), None)
     others = [row for row in rows if row is not reference and row.scores]
@@ -185,7 +185,7 @@ def compared(a: StudyRow, b: StudyRow) -> Comparison:
     return compare(a.scores, b.scores, failed=failed, same_runs=a.run == b.run)
 
 
-def _row(folder: Path, entry: dict[str, Any]) -> StudyRow:
+def _row(folder: Path, entry: Json) -> StudyRow:
     end = "" if entry["scored"] == "as trained" else f"-{entry['scored']}"
     results, scores, failures = {}, {}, {}
     for seed in entry["seeds"]:

@@ -8,11 +8,11 @@ the tables (`tables.json`).
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from arml.report import charts, wording
 from arml.report.claims import CANNOT, FAILS, HOLDS, NOT_YET, UNCLEAR, Verdict, counted, judge
 from arml.report.explained import captioned, explorer, graph_like
+from arml.report.paper import titles
 from arml.report.render import (
     Block,
     Report,
@@ -26,9 +26,10 @@ from arml.report.render import (
     text,
 )
 from arml.report.render import table as table_block
-from arml.report.study import Study, StudyTable, load_study
-from arml.report.study_tables import NEEDS, TITLES, papers_table, table_of
+from arml.report.study import Study, StudyRow, StudyTable, load_study
+from arml.report.study_tables import NEEDS, papers_table, table_of
 from arml.report.table import Cell, Column, Line, Table
+from arml.results.files import Json
 from arml.results.folder import FORMAT, Run, recipe_of, write_json, write_text
 
 NOTES = [
@@ -90,7 +91,7 @@ def study_report(study: Study, verdicts: Sequence[Verdict]) -> Report:
     covered = {table.paper_table for table in study.tables if table.first}
     unrun = [
         Section(f"paper-{name}", title, _unrun(name), kind="unrun")
-        for name, title in TITLES.items()
+        for name, title in titles().items()
         if name not in covered and not smoke
     ]
     sections = [
@@ -221,7 +222,7 @@ def _forest(table: StudyTable, metric: str) -> Block:
     return charts.forest(rows, metric, caption + diamond)
 
 
-def _minutes(row: Any) -> str:
+def _minutes(row: StudyRow) -> str:
     """The time that a seed took, or should take."""
     if not row.results:
         return f"about {row.about['minutes']:g} min a seed on one core"
@@ -230,7 +231,7 @@ def _minutes(row: Any) -> str:
     return f"took {low if low == high else f'{low} to {high}'} min a seed"
 
 
-def _data(table: StudyTable) -> dict[str, Any]:
+def _data(table: StudyTable) -> Json:
     """The numbers of a table that has a result."""
     assert table.first is not None
     return {

@@ -2,40 +2,11 @@
 and what the paper has where nothing was run."""
 
 from arml.report import wording
-from arml.report.paper import overall, reported_by_family, rows_of
+from arml.report.paper import names, overall, reported_by_family, rows_of, titles
 from arml.report.study import StudyRow, StudyTable
 from arml.report.table import Cell, Column, Line, Table
 from arml.report.tables import METRIC_NAMES, interval, number
 
-METHODS = {
-    "versa": "VERSA",
-    "protonet": "ProtoNet",
-    "tapnet": "TapNet",
-    "tadam": "TADAM",
-    "maml": "MAML",
-    "meta-sgd": "Meta-SGD",
-    "bmaml": "BMAML",
-    "mt-net": "MT-Net",
-    "mumomaml": "MUMOMAML",
-    "hsml": "HSML",
-    "llama": "LLAMA",
-    "platipus": "PLATIPUS",
-    "reptile": "Reptile",
-    "arml": "ARML",
-}
-"""The paper's names of the rows of its file."""
-TITLES = {
-    "plain-multi-1shot": "Plain-Multi, 5-way 1-shot",
-    "plain-multi-5shot": "Plain-Multi, 5-way 5-shot",
-    "art-multi-1shot": "Art-Multi, 5-way 1-shot",
-    "art-multi-5shot": "Art-Multi, 5-way 5-shot",
-    "mini-imagenet": "miniImageNet, 5-way 1-shot",
-    "tiered-imagenet": "tieredImageNet, 5-way 1-shot",
-    "ablations-plain-multi": "Ablations: Plain-Multi, 5-way 5-shot",
-    "ablations-art-multi": "Ablations: Art-Multi, 5-way 5-shot",
-    "vertices-art-multi": "Number of vertices: Art-Multi, 5-way 5-shot",
-}
-"""The paper's tables that need data which the package does not carry."""
 NEEDS = "needs the data"
 
 
@@ -134,5 +105,5 @@ def papers_table(name: str) -> Table:
             for family, v in found.items()
             if family != "all"
         ]
-        lines.append(Line(METHODS.get(row, row), tuple(cells)))
-    return Table(TITLES[name], tuple(columns), tuple(lines))
+        lines.append(Line(names().get(row, row), tuple(cells)))
+    return Table(titles()[name], tuple(columns), tuple(lines))

@@ -4,10 +4,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from arml.reproduce.plan import Unit, is_done
-from arml.results.files import write_json
+from arml.results.files import Json, write_json
 from arml.results.worker import Message
 from arml.results.workers import Hire, carry_out, processes
 
@@ -23,7 +22,7 @@ class Progress:
     done: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     """The folder of each unit that failed, and why."""
-    running: dict[int, dict[str, Any]] = field(default_factory=dict)
+    running: dict[int, Json] = field(default_factory=dict)
     """By worker: `unit`, `phase`, `done`, `total`, `since`."""
     planned: float = 0.0
     spent: float = 0.0

@@ -1,7 +1,7 @@
 """Where methods are compared: a problem, its shots, and an algorithm's experiment on it."""
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from arml.algorithms import ALGORITHMS
 from arml.experiment import Experiment
@@ -25,6 +25,11 @@ class Place(NamedTuple):
     """Whether it needs a data set that `arml data` prepares."""
     traits: tuple[str, ...] = ()
     """More traits of the setting than its own, which methods may have settings for."""
+
+    @property
+    def kind(self) -> str:
+        """How methods name its table: its data set, or `benchmarks` for the two of the paper."""
+        return "benchmarks" if self.problem.endswith("-multi") else self.problem
 
 
 PLACES: dict[str, Place] = {
@@ -69,7 +74,7 @@ def frozen(place: str) -> Experiment:
     )
 
 
-def varied(base: Experiment, name: str, **options: Any) -> Experiment:
+def varied(base: Experiment, name: str, **options: object) -> Experiment:
     """The same experiment with other options of its algorithm, as a run of its own name."""
     algorithm = replace(base.algorithm, **options)
     if algorithm == base.algorithm:

@@ -5,12 +5,12 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from arml.experiment import Experiment, to_json
 from arml.experiment.options import fingerprint
 from arml.reproduce.costs import seconds
-from arml.results.files import RunError
+from arml.results.files import Json, RunError
 from arml.results.folder import FORMAT, read_json, read_result, write_json
 
 STUDY = "study.json"
@@ -72,7 +72,7 @@ class Unit(TypedDict):
     seed: int
     folder: str
     """Within the study's folder."""
-    experiment: dict[str, Any]
+    experiment: Json
     options: str
     """The fingerprint of the experiment."""
     tasks: int
@@ -149,7 +149,7 @@ def record(tables: Iterable[Table], scale: str, out: Path) -> None:
     **Raises** `RunError` for a folder that holds a study of another scale.
     """
     path = out / STUDY
-    known: dict[str, Any] = {"scale": scale, "tables": {}}
+    known: Json = {"scale": scale, "tables": {}}
     if path.exists():
         known = read_json(path)
     if known.get("scale") != scale:
@@ -162,7 +162,7 @@ def record(tables: Iterable[Table], scale: str, out: Path) -> None:
     write_json(path, {"format": FORMAT, "scale": scale, "tables": entries})
 
 
-def _described(table: Table, scale: str, out: Path) -> dict[str, Any]:
+def _described(table: Table, scale: str, out: Path) -> Json:
     return {
         "title": table.title,
         "about": table.about,

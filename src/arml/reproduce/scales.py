@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TypeVar
 
+from arml.core.learner import MethodOptions, NetworkOptions
 from arml.experiment import Experiment
 from arml.experiment.parts import metric_of
-from arml.nn.networks import Conv4Options, MLPOptions
+from arml.experiment.recipes import shape_of
+from arml.results.files import JsonView
 
 Budget = Callable[[Experiment, bool], Experiment]
 
@@ -39,6 +41,9 @@ def with_seeds(scale: Scale, seeds: int) -> Scale:
     return replace(scale, seeds=seeds, image_seeds=seeds, repeated_seeds=seeds)
 
 
+Part = TypeVar("Part", MethodOptions, NetworkOptions)
+
+
 def whole(experiment: Experiment, side: bool) -> Experiment:
     """The paper's budget."""
     return experiment
@@ -49,29 +54,32 @@ def hours(experiment: Experiment, side: bool) -> Experiment:
     as many steps for every method: 400 at one shot, and 200 at more, whose steps take longer."""
     if metric_of(experiment.tasks) == "mse":
         return replace(experiment, steps=10_000) if side else experiment
-    steps = 400 if experiment.tasks.shots == 1 else 200
+    steps = 400 if shape_of(experiment.tasks).shots == 1 else 200
     return replace(
         experiment, steps=steps, interval=10, checkpoint_every=50, validate_every=steps // 2
     )
 
 
-TINY: dict[str, Any] = {"inner_steps": 1, "width": 4, "hidden": (), "particles": 2, "layers": 1}
+TINY: JsonView = {"inner_steps": 1, "width": 4, "hidden": (), "particles": 2, "layers": 1}
+TINY_NETWORK: JsonView = {"hidden": (8,), "filters": 2}
+
+
+def _small(options: Part, sizes: JsonView) -> Part:
+    """The options with these sizes, as far as it has them."""
+    known = {field.name for field in fields(options)}
+    # Some rows compare numbers of layers of message passing.
+    keep = {"layers"} if "propagation" in known else set()
+    return replace(options, **{k: v for k, v in sizes.items() if k in known - keep})
 
 
 def tiny(experiment: Experiment, side: bool) -> Experiment:
     """Twenty steps of tiny networks: a test that everything works, not a result."""
-    known = {field.name for field in fields(experiment.algorithm)}
-    # Some rows compare numbers of layers of message passing.
-    keep = {"layers"} if "propagation" in known else set()
-    small = {k: v for k, v in TINY.items() if k in known - keep}
-    vectors = isinstance(experiment.network, MLPOptions)
-    network = replace(experiment.network, **({"hidden": (8,)} if vectors else {"filters": 2}))
-    assert isinstance(network, MLPOptions | Conv4Options)
+    vectors = len(shape_of(experiment.tasks).features) == 1
     every = {"interval": 10, "checkpoint_every": 10, "validate_every": 20, "validation_tasks": 10}
     return replace(
         experiment,
-        algorithm=replace(experiment.algorithm, **small),
-        network=network,
+        algorithm=_small(experiment.algorithm, TINY),
+        network=_small(experiment.network, TINY_NETWORK),
         outer=replace(experiment.outer, warmup=0),
         steps=20,
         batch=4,

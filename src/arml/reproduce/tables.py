@@ -13,26 +13,31 @@ from difflib import get_close_matches
 from typing import Any
 
 from arml.algorithms import ALGORITHMS
-from arml.nn.networks import Conv4Options
+from arml.experiment.parts import REGRESSION
+from arml.experiment.recipes import shape_of
+from arml.report.paper import names, rows_of
 from arml.reproduce.places import PLACES, experiment, frozen, varied
 from arml.reproduce.plan import Row, Table
 from arml.reproduce.scales import SCALES, Scale
+from arml.results.files import JsonView
 
-ARML = ("arml-official", "arml-paper", "arml")
-GRADIENT = ("maml", "meta-sgd", "mt-net", "mumomaml", "hsml", *ARML)
-METRIC = ("versa", "protonet", "tapnet", "tadam")
-ALL = (
-    *METRIC,
-    *("maml", "first-order-maml", "anil", "reptile", "meta-sgd", "bmaml", "llama", "platipus"),
-    *("proto-maml", *GRADIENT[2:], "arml-templates"),
-)
-"""Every method that classifies."""
+TEXT = "arml-paper"
+"""The method that the side tables vary: ARML as the paper's text has it."""
 FROZEN = "Frozen features, nearest class mean"
-BEYOND = ("llama", "platipus", "reptile", "versa", "first-order-maml", "anil")
-"""Methods that are not in the paper's table of 2-D regression."""
-REPEATED = ("protonet", "maml", "mumomaml", "hsml", "arml-paper", "arml")
+REPEATED = "repeated"
 """Methods whose training on the starter pictures at 1 shot is repeated: those of the paper's main
 claim, and the simplest method that the paper does not mention."""
+SLOW = 0.05
+"""Seconds of a step of 2-D regression from which one training has to do."""
+
+
+def compared(kind: str) -> list[str]:
+    """The methods whose entries name that kind of table: those of the paper in its order, then the
+    others."""
+    rows = list(names())
+    found = [(name, known) for name, known in ALGORITHMS.items() if kind in known.compared.split()]
+    place = {row: i for i, row in enumerate(rows)}
+    return [name for name, _ in sorted(found, key=lambda pair: place.get(pair[1].row, len(rows)))]
 
 
 def method(place: str, algorithm: str, scale: Scale, **more: Any) -> Row:
@@ -50,7 +55,7 @@ def build(
 ) -> Table:
     """A table with the scale's seeds and test tasks."""
     rows = tuple(rows)
-    images = isinstance(rows[0].experiment.network, Conv4Options)
+    images = any(len(shape_of(row.experiment.tasks).features) == 3 for row in rows)
     how_much = (scale.seeds, scale.tasks, scale.explained)
     if images:
         how_much = (scale.image_seeds, scale.image_tasks, scale.image_explained)
@@ -59,34 +64,28 @@ def build(
 
 def main(place: str, scale: Scale) -> Table:
     """The paper's comparison of methods at a place."""
-    algorithms: tuple[str, ...] = ALL
-    if scale.name == "smoke":
-        algorithms = ("maml", "hsml", "arml-paper")
-    elif place == "regression2d":
-        algorithms = ("maml", "meta-sgd", "bmaml", *GRADIENT[2:], *BEYOND)
-    elif place == "starter-art-1shot":
-        algorithms = ("maml", "mumomaml", "hsml", "arml-paper", "arml")
-    elif PLACES[place].problem.endswith("imagenet"):
-        algorithms = ("llama", "platipus", "reptile", *GRADIENT)
-        if place == "tiered-imagenet":
-            algorithms = ("reptile", *GRADIENT)
-    elif PLACES[place].store:
-        algorithms = (*METRIC, "bmaml", *GRADIENT)
-    # BMAML's particles take half of the table's time, and the others are no claim of the paper's.
-    seeds = dict.fromkeys(("bmaml", *BEYOND), 1) if scale.name == "laptop" else {}
+    algorithms = compared("smoke" if scale.name == "smoke" else PLACES[place].kind)
+    # The slow ones take half of the table's time, and those beyond the paper's table of 2-D
+    # regression are no claim of the paper's.
+    few = [name for name in algorithms if scale.name == "laptop" and _trained_once(name)]
+    seeds = dict.fromkeys(few, 1)
     if place == "starter-1shot":
-        seeds |= dict.fromkeys(REPEATED, scale.repeated_seeds)
+        seeds |= dict.fromkeys(compared(REPEATED), scale.repeated_seeds)
     rows = [method(place, a, scale, seeds=seeds.get(a, 0)) for a in algorithms]
     if PLACES[place].problem == "starter":
         note = "Nothing is trained here: a model made the features, and it saw the training classes"
-        rows.insert(len(METRIC), Row(FROZEN, frozen(place), note=note))
+        rows.insert(0, Row(FROZEN, frozen(place), note=note))
     about = "The methods of the paper's comparison, and ARML as text, code and we have it."
-    return build(
-        scale, place, PLACES[place].title, about, rows, ALGORITHMS["arml-paper"].title, place
-    )
+    return build(scale, place, PLACES[place].title, about, rows, ALGORITHMS[TEXT].title, place)
 
 
-ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+def _trained_once(name: str) -> bool:
+    known = ALGORITHMS[name]
+    slow = known.cost(known.options(REGRESSION)).step > SLOW
+    return slow or known.row not in rows_of("regression2d")
+
+
+ABLATIONS: dict[str, tuple[str, JsonView]] = {
     "I": ("no prototype-based graph", {"structure": "mean", "own_values": False}),
     "II": ("no prototype", {"structure": "samples", "own_values": False}),
     "III": ("no prototype links", {"links": "none"}),
@@ -102,7 +101,7 @@ ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def ablations(place: str, scale: Scale) -> Table:
     """The paper's ablations."""
-    base = experiment(place, "arml-paper", scale, side=True)
+    base = experiment(place, TEXT, scale, side=True)
     rows = [Row("ARML", base, "arml")]
     chosen = ("IV",) if scale.name == "smoke" else tuple(ABLATIONS)
     for number in chosen:
@@ -117,7 +116,7 @@ def ablations(place: str, scale: Scale) -> Table:
 
 def vertices(place: str, scale: Scale) -> Table:
     """The paper's numbers of vertices."""
-    base = experiment(place, "arml-paper", scale, side=True)
+    base = experiment(place, TEXT, scale, side=True)
     rows = [
         Row(f"{n} vertices", varied(base, f"vertices-{n}", vertices=n), str(n))
         for n in (4, 8, 12, 16, 20)
@@ -130,7 +129,7 @@ def vertices(place: str, scale: Scale) -> Table:
 
 def structure(place: str, scale: Scale) -> Table:
     """HSML's tree against ARML's graph: the same runs as in the main table, looked into."""
-    rows = [method(place, a, scale) for a in ("hsml", "arml-official", "arml-paper", "arml")]
+    rows = [method(place, a, scale) for a in compared("structure")]
     about = "HSML's tree of clusters against ARML's graph; the page draws what each learned."
     title = f"Tree or graph: {PLACES[place].title}"
     return build(scale, f"structure-{place}", title, about, rows, "HSML", "")
@@ -141,7 +140,7 @@ INERT = "row-normalised, 1 layer (edges inert)"
 
 def edges(place: str, scale: Scale) -> Table:
     """Whether the links between vertices carry anything: layers and normalisation."""
-    base = experiment(place, "arml-paper", scale, side=True)
+    base = experiment(place, TEXT, scale, side=True)
     rows = []
     for normalise, layers in [(n, k) for n in ("row", "symmetric") for k in (1, 2, 3)]:
         made = varied(base, f"{normalise}-{layers}", normalise=normalise, layers=layers)
@@ -158,7 +157,7 @@ def edges(place: str, scale: Scale) -> Table:
 
 def propagation(place: str, scale: Scale) -> Table:
     """Message passing by GCN, GraphSAGE and GAT."""
-    base = experiment(place, "arml-paper", scale, side=True)
+    base = experiment(place, TEXT, scale, side=True)
     kinds = {"gcn": "GCN", "sage": "GraphSAGE", "gat": "GAT"}
     rows = [Row(name, varied(base, kind, propagation=kind)) for kind, name in kinds.items()]
     title = f"Message passing: {PLACES[place].title}"
@@ -168,9 +167,9 @@ def propagation(place: str, scale: Scale) -> Table:
 
 def mu(place: str, scale: Scale) -> Table:
     """The weights of the two reconstructions."""
-    base = experiment(place, "arml-paper", scale, side=True)
-    algorithm: Any = base.algorithm
-    one, two = algorithm.mu_1, algorithm.mu_2
+    base = experiment(place, TEXT, scale, side=True)
+    options = vars(base.algorithm)
+    one, two = options["mu_1"], options["mu_2"]
     pairs = {
         "both as in the code": (one, two),
         "both x 0.1": (one / 10, two / 10),
@@ -189,7 +188,9 @@ def mu(place: str, scale: Scale) -> Table:
 
 def order(place: str, scale: Scale) -> Table:
     """The same runs with the encoder's input in reverse order: a set has none."""
-    algorithms = ("arml-paper",) if scale.name == "smoke" else ("arml-paper", "arml")
+    algorithms = sorted(compared("order"), key=lambda name: name != TEXT)
+    if scale.name == "smoke":
+        algorithms = [name for name in algorithms if name in compared("smoke")]
     rows = []
     for algorithm in algorithms:
         row = method(place, algorithm, scale)
@@ -208,7 +209,7 @@ def order(place: str, scale: Scale) -> Table:
 def normalisation(place: str, scale: Scale) -> Table:
     """Batch statistics of the queries against those of the support set."""
     rows = []
-    for algorithm in ("maml", "protonet", "arml-paper"):
+    for algorithm in compared("normalisation"):
         row = method(place, algorithm, scale)
         made = row.experiment
         network = replace(made.network, normalisation="support")

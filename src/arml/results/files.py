@@ -17,6 +17,11 @@ from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 
+Json = dict[str, Any]
+"""A JSON object. The types of its values are checked where it is read (`results/schema.py`)."""
+JsonView = Mapping[str, Any]
+"""A JSON object that is only read."""
+
 
 class RunError(ValueError):
     """A run folder that cannot be read or written: one line, with what to do about it."""
@@ -27,7 +32,7 @@ class _ArrayLike(Protocol):
     def __array__(self) -> np.ndarray: ...
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """`value` in the types of JSON; numbers that are not finite become None."""
     match value:
         case None | bool() | int() | str():
@@ -55,7 +60,7 @@ def _cannot_write(path: Path, error: OSError) -> RunError:
     )
 
 
-def atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
+def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file under another name beside it, to the disk, and only then rename it: what was
     there is replaced as a whole or stays.
 
@@ -93,7 +98,7 @@ def write_bytes(path: Path | str, data: bytes) -> None:
         raise _cannot_write(path, error) from error
 
 
-def checksum(content: Any) -> str:
+def checksum(content: object) -> str:
     """SHA-256 of a JSON value, whatever the order of its keys."""
     text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -114,7 +119,7 @@ def write_text(path: Path | str, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_json(path: Path | str, value: Mapping[str, Any]) -> None:
+def write_json(path: Path | str, value: JsonView) -> None:
     """Write `value` as JSON, atomically.
 
     Arrays become nested lists, paths strings, numbers that are not finite `null`.
@@ -128,7 +133,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _parse(text: bytes) -> dict[str, Any]:
+def _parse(text: bytes) -> Json:
     value = json.loads(text.decode(), parse_constant=_refuse_constant)
     if not isinstance(value, dict):
         raise ValueError(f"expected an object, got {type(value).__name__}")
@@ -147,7 +152,7 @@ def _read_bytes(path: Path) -> bytes:
         ) from error
 
 
-def read_json(path: Path | str) -> dict[str, Any]:
+def read_json(path: Path | str) -> Json:
     """Read a file that holds one JSON object.
 
     **Raises:** `RunError` if it is absent, cut short, or not a JSON object.
@@ -164,7 +169,7 @@ def read_json(path: Path | str) -> dict[str, Any]:
         ) from error
 
 
-def append_metric(path: Path | str, record: Mapping[str, Any]) -> None:
+def append_metric(path: Path | str, record: JsonView) -> None:
     """Add one record to `metrics.jsonl`: one write of a whole line.
 
     A last line that a killed process left torn is cut off first, and a line that does not fit on
@@ -218,7 +223,7 @@ def _metric_lines(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
     return records
 
 
-def read_metrics(path: Path | str) -> list[dict[str, Any]]:
+def read_metrics(path: Path | str) -> list[Json]:
     """The records of `metrics.jsonl` in order; a torn last line is left out, no file is no records.
 
     **Raises:** `RunError` for a damaged line before the last.

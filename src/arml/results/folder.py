@@ -7,13 +7,14 @@ the curves as a gap. Nothing here needs JAX, so that a report is quick to make.
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast
+from typing import Annotated, NamedTuple, NotRequired, TypedDict, cast
 
 from msgspec import Meta
 
 from arml.results.files import (
+    Json,
+    JsonView,
     RunError,
     append_metric,
     read_json,
@@ -98,9 +99,9 @@ class Result(TypedDict):
     parameters: Count
     steps: Count
     floor: float | None
-    trained: NotRequired[dict[str, Any] | None]
+    trained: NotRequired[Json | None]
     options: NotRequired[Text | None]
-    inputs: NotRequired[dict[str, Any] | None]
+    inputs: NotRequired[Json | None]
     calibration: NotRequired[Calibration | None]
 
 
@@ -108,13 +109,13 @@ class Run(NamedTuple):
     """A run folder, read. `result` and `explain` are None until they have been made."""
 
     folder: Path
-    config: dict[str, Any]
-    metrics: list[dict[str, Any]]
+    config: Json
+    metrics: list[Json]
     result: Result | None
-    explain: dict[str, Any] | None
+    explain: Json | None
 
 
-def _check_format(value: Mapping[str, Any], path: Path) -> None:
+def _check_format(value: JsonView, path: Path) -> None:
     version = value.get("format")
     if version == FORMAT:
         return
@@ -143,13 +144,13 @@ def read_result(path: Path | str) -> Result:
     return cast(Result, {**value, **found})
 
 
-def write_result(path: Path | str, result: Mapping[str, Any]) -> None:
+def write_result(path: Path | str, result: JsonView) -> None:
     """Write a `result.json`, and its digest in the folder's manifest."""
     with sealed(Path(path)):
         write_json(path, result)
 
 
-def read_config(folder: Path | str) -> dict[str, Any]:
+def read_config(folder: Path | str) -> Json:
     """Read the `config.json` of a run folder.
 
     **Raises:** `RunError` if there is none, or it is damaged or of another format version.

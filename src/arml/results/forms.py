@@ -5,13 +5,13 @@ Types say what they can; `check_explained` compares the sizes within an explanat
 are drawn from its rows and columns.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from arml.results.files import RunError
+from arml.results.files import Json, JsonView, RunError
 from arml.results.schema import matching, read_as
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -45,9 +45,9 @@ class Configuration(TypedDict):
     """`config.json` of a run, but for its experiment, which `experiment.from_json` reads."""
 
     recipe: NotRequired[Text]
-    experiment: NotRequired[dict[str, Any]]
-    sources: NotRequired[dict[str, Any] | None]
-    made: NotRequired[dict[str, Any] | None]
+    experiment: NotRequired[Json]
+    sources: NotRequired[Json | None]
+    made: NotRequired[Json | None]
 
 
 class Row(TypedDict):
@@ -214,7 +214,7 @@ class Masks(Explained):
 ADVICE = "restore the file, or make it again with `arml explain`"
 
 
-def check_explained(value: Mapping[str, Any], path: Path) -> None:
+def check_explained(value: JsonView, path: Path) -> None:
     """Refuse an explanation from which no figure can be drawn. One of a user's own kind is checked
     for nothing but its families and tasks.
 

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 import numpy as np
 from msgspec import Meta
 
-from arml.results.files import plain
+from arml.results.files import Json, plain
 
 
 class Score(TypedDict):
@@ -29,7 +29,7 @@ def _score(values: np.ndarray) -> Score:
 
 def summarise(
     scores: Sequence[float] | np.ndarray, families: Sequence[int] | np.ndarray, names: Sequence[str]
-) -> dict[str, Any]:
+) -> Json:
     """The scores of tasks, over all of them and by family.
 
     **Arguments:** `scores` `[tasks]`, one a task; `families` `[tasks]`, the index into `names` of

@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from arml.results.files import RunError, read_json, write_json
+from arml.results.files import Json, RunError, read_json, write_json
 from arml.results.forms import Manifest
 from arml.results.schema import read_as
 
@@ -24,10 +24,10 @@ UNSEALED = ("config.json", "failure.json")
 """Files that are written before a run and replaced while it is tried again."""
 
 
-def seal(folder: Path, *names: str, **more: Any) -> None:
+def seal(folder: Path, *names: str, **more: object) -> None:
     """Note the digests of files that have just been written in `folder`, and `more` values."""
 
-    def add(files: dict[str, Any]) -> None:
+    def add(files: Json) -> None:
         for name in names:
             size = (folder / name).stat().st_size
             files[name] = {"bytes": size, "sha256": _digest(folder / name, size)}
@@ -85,7 +85,7 @@ def check_sealed(path: Path | str) -> None:
     )
 
 
-def _edit(folder: Path, change: Callable[[dict[str, Any]], Any], more: dict[str, Any]) -> None:
+def _edit(folder: Path, change: Callable[[Json], object], more: Json) -> None:
     # A run may be scored while it is trained on.
     with FileLock(folder / LOCK, timeout=60):
         content = {"format": FORMAT, "files": {}, **_read(folder), **more}
@@ -93,7 +93,7 @@ def _edit(folder: Path, change: Callable[[dict[str, Any]], Any], more: dict[str,
         write_json(folder / MANIFEST, content)
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read(folder: Path) -> Json:
     path = folder / MANIFEST
     if not path.exists():
         return {}

@@ -7,15 +7,16 @@ bounds a value. A dataclass' own `check` says what types cannot.
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from arml.results.files import RunError
+from arml.results.files import JsonView, RunError
+
+Made = TypeVar("Made")
 
 
-def read_as(kind: Any, value: Any, where: str, advice: str) -> Any:
+def read_as(kind: object, value: object, where: str, advice: str) -> Any:
     """`value`, as JSON holds it, as a `kind`: any type that msgspec knows.
 
     **Raises** `RunError` in one line that begins with `where` and ends with `advice`.
@@ -26,20 +27,21 @@ def read_as(kind: Any, value: Any, where: str, advice: str) -> Any:
         raise RunError(f"{where}: {_said(error)}; {advice}") from None
 
 
-def read_options(kind: Any, value: Mapping[str, Any], where: str, advice: str) -> Any:
+def read_options(kind: type[Made], value: JsonView, where: str, advice: str) -> Made:
     """A dataclass of options from a JSON object with some of its fields, no others.
 
     **Raises** `RunError` as `read_as`.
     """
-    given = read_as(_struct(kind), dict(value), where, advice)
+    like: Any = kind
+    given = read_as(_struct(like), dict(value), where, advice)
     found = {name: getattr(given, name) for name in value}
     return kind(**found)
 
 
 @functools.cache
-def _struct(kind: Any) -> Any:
+def _struct(kind: Any) -> type[msgspec.Struct]:
     """A type of msgspec's with the fields of a dataclass, which refuses others."""
-    fields: list[Any] = []
+    fields: list[tuple[str, object] | tuple[str, object, None]] = []
     for field in dataclasses.fields(kind):
         # What has been made already, such as the parts of an experiment, has a type that passes.
         own = Any if isinstance(field.type, type) and _is_made(field.type) else field.type

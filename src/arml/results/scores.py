@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from arml.results.files import RunError, plain, write_bytes
+from arml.results.files import Json, JsonView, RunError, plain, write_bytes
 from arml.results.intervals import Score, paired, summarise
 from arml.results.manifest import check_sealed, sealed
 
@@ -80,7 +80,7 @@ class Scores:
         found: dict[str, Score] = self.summary()["families"]
         return found
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """`score` and `families`, as a result file holds them."""
         names = self.names or tuple(map(str, range(int(self.families.max(initial=0)) + 1)))
         return summarise(self.values, self.families, names)
@@ -115,7 +115,7 @@ def _number(value: float | None) -> float:
 _ABOUT = ("names", "metric", "split", "identity", "inner_steps", "step")
 
 
-def said(metric: str, score: Mapping[str, Any], *, sign: str = "") -> str:
+def said(metric: str, score: JsonView, *, sign: str = "") -> str:
     """A mean and its interval: accuracies in percent, differences of them in points."""
     mean, half = _number(score["mean"]), _number(score["ci95"])
     if metric != "accuracy":
@@ -124,11 +124,11 @@ def said(metric: str, score: Mapping[str, Any], *, sign: str = "") -> str:
     return f"{100 * mean:{sign}.1f} ± {100 * half:.1f}{unit}"
 
 
-def _line(metric: str, score: Mapping[str, Any]) -> str:
+def _line(metric: str, score: JsonView) -> str:
     return f"{metric or 'score'} {said(metric, score)} over {score['n']:,} tasks"
 
 
-def _table(heading: str, rows: Mapping[str, Mapping[str, Any]], metric: str, sign: str = "") -> str:
+def _table(heading: str, rows: Mapping[str, JsonView], metric: str, sign: str = "") -> str:
     cells = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{said(metric, row, sign=sign)}</td>"
         f"<td>{row['n']:,}</td></tr>"
@@ -227,7 +227,7 @@ def differing(a: Scores, b: Scores) -> Any:
             yield what, _short(one), _short(other)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = str(value)
     return text if len(text) <= 160 else f"{text[:157]}..."
 

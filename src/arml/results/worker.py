@@ -16,9 +16,11 @@ import threading
 import traceback
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, TextIO
+from typing import TextIO
 
-Message = dict[str, Any]
+from arml.results.files import Json
+
+Message = Json
 """A job, or news of one: an object of JSON."""
 Send = Callable[[Message], None]
 Carry = Callable[[Message, Send, Callable[[], bool]], Message]

@@ -14,7 +14,6 @@ plane y = 1; `flat=False` draws their second input like any other.
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -22,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from arml.core.episodes import Examples, Problem, Task, TaskDistribution
+from arml.core.episodes import Examples, Facts, Problem, Task, TaskDistribution
 
 Coefficients = Float[Array, "4"]
 Function = Callable[[Coefficients, Float[Array, " n"], Float[Array, " n"]], Float[Array, " n"]]
@@ -150,7 +149,7 @@ class Functions(TaskDistribution):
         z = z + self.noise * jax.random.normal(noise_key, z.shape)
         return Task(Examples(xy[:shots], z[:shots]), Examples(xy[shots:], z[shots:]), family)
 
-    def protocol(self) -> dict[str, Any]:
+    def protocol(self) -> Facts:
         return {
             **super().protocol(),
             "inputs": f"U[{self.low:g}, {self.high:g}]",

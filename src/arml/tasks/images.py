@@ -5,9 +5,10 @@ all without replacement. The work per task depends on its own size only, not on 
 classes or families there are.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, Int, PRNGKeyArray, UInt8
 
-from arml.core.episodes import Examples, Problem, Task, TaskDistribution, protocol_of
+from arml.core.episodes import Examples, Facts, Problem, Task, TaskDistribution, protocol_of
 from arml.datasets.folders import ImageFamily
 from arml.datasets.splits import check_split
 
@@ -76,7 +77,7 @@ class ImageEpisodes(Episodes):
     classes: Int[Array, " families"]
     """Classes of each family."""
 
-    def protocol(self) -> dict[str, Any]:
+    def protocol(self) -> Facts:
         size = {} if self.size is None else {"size": self.size}
         return {**protocol_of(self.problem), **size}
 
@@ -243,3 +244,20 @@ def tabulate(
         first_class=np.cumsum(classes, dtype=np.int32) - classes,
         classes=classes,
     )
+
+
+def device_room() -> int:
+    """Bytes of images that are put on a device; what is larger is streamed.
+
+    `$ARML_DEVICE_GIB` says it, and is no part of an experiment, for it changes no task; otherwise
+    it is a quarter of an accelerator's memory, or 4 GiB in all for the cores of a CPU, each of
+    which may hold a copy.
+    """
+    said = os.environ.get("ARML_DEVICE_GIB")
+    if said:
+        try:
+            return int(float(said) * 2**30)
+        except (ValueError, OverflowError):
+            raise ValueError(f"ARML_DEVICE_GIB must be a number of GiB, got {said!r}") from None
+    memory = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    return int(memory) // 4 if memory else 4 * 2**30 // jax.local_device_count()

@@ -3,21 +3,19 @@
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import Field, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-import jax
-
-from arml.core.adopted import as_tasks
+from arml.core.adopted import Tasks, as_tasks
 from arml.core.episodes import TaskDistribution
 from arml.datasets.folders import ImageFamily, load_families
 from arml.datasets.splits import PARTS, Split, read_split, split_classes, write_split
 from arml.datasets.starter import SIZE, load_starter
 from arml.datasets.store import Store, open_store, place, verify
-from arml.results.files import read_json
+from arml.results.files import Json, read_json
 from arml.tasks.functions import functions_2d
-from arml.tasks.images import ImageEpisodes, image_episodes, on_the_device, tabulate
+from arml.tasks.images import ImageEpisodes, device_room, image_episodes, on_the_device, tabulate
 from arml.tasks.shape import DataOptions, PictureOptions, TaskOptions
 from arml.tasks.stream import streamed_episodes
 
@@ -32,13 +30,32 @@ class Splits(NamedTuple):
     test: TaskDistribution
     sources: dict[str, str]
     """The digest of each source; empty where tasks are drawn and not read."""
-    inputs: dict[str, Any] | None = None
+    inputs: Json | None = None
     """The frozen model that made the inputs of pictures, if one did."""
     pictures: dict[str, str] | None = None
     """The digest of each source of these pictures."""
 
 
-def splits_of(tasks: Any) -> Splits:
+@runtime_checkable
+class TasksOptions(Protocol):
+    """The options of one kind of tasks: a frozen dataclass with these two."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def check(self) -> None:
+        """Raise `ValueError` in one line if an option is invalid."""
+
+    def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
+        """The tasks; which classes are for training, validation and test stands in the file
+        `split`, which is written if there is none."""
+        ...
+
+
+TasksLike = Tasks | Splits | TasksOptions
+"""Whatever training and scoring take as tasks."""
+
+
+def splits_of(tasks: TasksLike) -> Splits:
     """Task distributions of the three splits, from one that serves all three (they differ by their
     keys), from `Splits`, or from the options of a recipe's tasks.
 
@@ -47,7 +64,7 @@ def splits_of(tasks: Any) -> Splits:
     if isinstance(tasks, Splits):
         train, validation, test = (as_tasks(part) for part in tasks[:3])
         return tasks._replace(train=train, validation=validation, test=test)
-    if not hasattr(tasks, "sample") and hasattr(tasks, "build"):
+    if isinstance(tasks, TasksOptions):
         with tempfile.TemporaryDirectory() as folder:
             return splits_of(tasks.build(Path(folder) / "split.json"))
     one = as_tasks(tasks)
@@ -272,20 +289,3 @@ def split_of(families: Sequence[ImageFamily], file: Path, *, seed: int, least: i
 def absolute_path(path: str) -> str:
     """The path from the root, of one that may begin with ~."""
     return os.path.abspath(os.path.expanduser(path))
-
-
-def device_room() -> int:
-    """Bytes of images that are put on a device; what is larger is streamed.
-
-    `$ARML_DEVICE_GIB` says it, and is no part of an experiment, for it changes no task; otherwise
-    it is a quarter of an accelerator's memory, or 4 GiB in all for the cores of a CPU, each of
-    which may hold a copy.
-    """
-    said = os.environ.get("ARML_DEVICE_GIB")
-    if said:
-        try:
-            return int(float(said) * 2**30)
-        except (ValueError, OverflowError):
-            raise ValueError(f"ARML_DEVICE_GIB must be a number of GiB, got {said!r}") from None
-    memory = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
-    return int(memory) // 4 if memory else 4 * 2**30 // jax.local_device_count()

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arml.core.adopted import as_tasks
+from arml.core.adopted import Tasks, as_tasks
 from arml.core.episodes import Problem
 from arml.core.identity import module_name
 from arml.core.plugins import load_plugins
@@ -42,7 +42,7 @@ class OwnOptions(TaskOptions):
     needs: ClassVar[str] = "--plugin FILE"
 
     @classmethod
-    def of(cls, tasks: Any) -> "OwnOptions":
+    def of(cls, tasks: Tasks) -> "OwnOptions":
         """Those of a task distribution, or of any object that draws tasks.
 
         **Raises** `ValueError` in one line for a class that is defined inside a function, and for
@@ -55,10 +55,9 @@ class OwnOptions(TaskOptions):
                 f"expected tasks of a class at the top of a file, got {kind.__qualname__}: move "
                 "it there, so that the run folder can be opened later"
             )
-        if dataclasses.is_dataclass(tasks):
-            held = {f.name: getattr(tasks, f.name) for f in dataclasses.fields(tasks)}
-        else:
-            held = dict(getattr(tasks, "__dict__", {}))
+        fields = getattr(kind, "__dataclass_fields__", None)
+        names = getattr(tasks, "__dict__", {}) if fields is None else fields
+        held = {name: getattr(tasks, name) for name in names}
         state = {name: _encoded(value, f"{kind.__name__}.{name}") for name, value in held.items()}
         file = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "").name
         return cls(module_name(kind.__module__), kind.__qualname__, json.dumps(state), file)
@@ -99,7 +98,7 @@ class OwnOptions(TaskOptions):
         return found
 
 
-def _encoded(value: Any, name: str) -> Any:
+def _encoded(value: object, name: str) -> object:
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -121,7 +120,7 @@ def _encoded(value: Any, name: str) -> Any:
     )
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(value: object) -> Any:
     match value:
         case {"problem": dict(held)}:
             return Problem(**{**held, "features": tuple(held["features"])})

@@ -4,11 +4,12 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from arml.core.checks import at_least
 from arml.core.episodes import TaskDistribution
 from arml.datasets.splits import PARTS, part_sizes
+from arml.results.files import JsonView
 from arml.tasks.variety import with_variety
 
 NOT_OF_TESTS = ("train_ways", "mixed_shots", "augment", "data", "split_seed")
@@ -80,7 +81,7 @@ class EpisodeOptions(TaskOptions):
         return with_variety(train, shots=self.mixed_shots)
 
     def stated(
-        self, data: Mapping[str, str], parts: Mapping[str, Any] | None = None, **other: Any
+        self, data: Mapping[str, str], parts: JsonView | None = None, **other: object
     ) -> str:
         """The identity of the test tasks: these options (`other` in place of some), the digests of
         the data, and the split of the classes if a file says it.

@@ -13,15 +13,16 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
-from arml.results.files import RunError, checksum
+from arml.results.files import Json, JsonView, RunError, checksum
 from arml.results.manifest import noted, seal
 
 KEEP = 2
@@ -30,6 +31,10 @@ NOTE = "checkpoints"
 """Name in the run's manifest: the SHA-256 of the description of each checkpoint's arrays."""
 DAMAGED = "damaged"
 """Folder of a run in which damaged checkpoints are put aside."""
+
+
+S = TypeVar("S")
+Shapes = Mapping[str, PyTree]
 
 
 class DamagedError(RunError):
@@ -54,13 +59,13 @@ def _manager(folder: Path) -> Any:
     return ocp.CheckpointManager(folder.absolute(), options=options)
 
 
-def named(state: Any) -> dict[str, Any]:
+def named(state: PyTree) -> dict[str, PyTree]:
     """The arrays of a pytree, or their shapes, by where they stand in it."""
     leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(state, is_array))[0]
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
-def is_array(leaf: Any) -> bool:
+def is_array(leaf: object) -> bool:
     """Whether it is an array, or the shape of one."""
     return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
@@ -86,7 +91,7 @@ def _quiet_threads() -> Iterator[None]:
         threading.excepthook, sys.unraisablehook = hook, unraisable
 
 
-def save(folder: Path, step: int, state: Any) -> None:
+def save(folder: Path, step: int, state: PyTree) -> None:
     """Save the arrays of `state` as the checkpoint of `step`, atomically.
 
     **Raises** `RunError` if the disk does not take it; older checkpoints stay as they were.
@@ -114,7 +119,7 @@ def save(folder: Path, step: int, state: Any) -> None:
         ) from error
 
 
-def _described(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _described(arrays: Mapping[str, np.ndarray]) -> Json:
     """Shape, type and digest of each array, in the types of JSON."""
     return {
         name: [list(array.shape), str(array.dtype), hashlib.sha256(array.tobytes()).hexdigest()]
@@ -132,7 +137,7 @@ def latest(folder: Path) -> int | None:
     return max(_steps(folder), default=None)
 
 
-def restore(folder: Path, step: int, like: Any) -> Any:
+def restore(folder: Path, step: int, like: S) -> S:
     """`like`, of which the arrays' shapes are enough, with those of the checkpoint of `step`.
 
     **Raises** `DamagedError` if the checkpoint was cut short or altered, and `RunError` if it
@@ -142,10 +147,11 @@ def restore(folder: Path, step: int, like: Any) -> Any:
     arrays = _read(folder, step, expected)
     state, static = eqx.partition(like, is_array)
     leaves = [jax.device_put(arrays[name]) for name in expected]
-    return eqx.combine(jax.tree.unflatten(jax.tree.structure(state), leaves), static)
+    whole: S = eqx.combine(jax.tree.unflatten(jax.tree.structure(state), leaves), static)
+    return whole
 
 
-def restore_newest(folder: Path, like: Any) -> tuple[int, Any] | None:
+def restore_newest(folder: Path, like: S) -> tuple[int, S] | None:
     """The step and the state of the newest checkpoint that is not damaged; None without any.
 
     Damaged ones that are newer are put aside, in the folder `damaged` of the run, with a warning.
@@ -194,7 +200,7 @@ def _put_aside(folder: Path, step: int) -> None:
     (folder / str(step)).rename(place)
 
 
-def _read(folder: Path, step: int, expected: Mapping[str, Any] | None) -> Mapping[str, np.ndarray]:
+def _read(folder: Path, step: int, expected: Shapes | None) -> Mapping[str, np.ndarray]:
     """The arrays of a checkpoint, as NumPy's, of which the names, shapes and types are `expected`
     (None for any) and the digests right."""
     import orbax.checkpoint as ocp
@@ -232,7 +238,7 @@ def _reading(place: Path) -> Iterator[None]:
         raise DamagedError(f"the checkpoint {place} cannot be read ({_brief(error)})") from error
 
 
-def _check_like(place: Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def _check_like(place: Path, found: JsonView, expected: Shapes) -> None:
     wanted = {name: [list(leaf.shape), str(leaf.dtype)] for name, leaf in expected.items()}
     given = {name: about[:2] for name, about in found.items()}
     odd = sorted(name for name in {*wanted, *given} if wanted.get(name) != given.get(name))
@@ -245,7 +251,7 @@ def _check_like(place: Path, found: Mapping[str, Any], expected: Mapping[str, An
         )
 
 
-def _shown(about: Any) -> str:
+def _shown(about: Sequence[object] | None) -> str:
     return "no array" if about is None else f"{about[1]}{about[0]}"
 
 

@@ -5,7 +5,6 @@ what is summed over tasks and gathers what is one a task. Parameters are on ever
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 TASKS = "tasks"
 """The name of the mesh's only axis."""
@@ -89,13 +88,13 @@ def own_parts(mesh: Mesh | None, batch: int) -> list[slice]:
     return [slice(i * each, (i + 1) * each) for i, owner in enumerate(owners) if owner == here]
 
 
-def everywhere(mesh: Mesh | None, tree: Any) -> Any:
+def everywhere(mesh: Mesh | None, tree: PyTree) -> PyTree:
     """The same arrays on every device of the mesh."""
     if mesh is None:
         return tree
     whole = NamedSharding(mesh, PartitionSpec())
 
-    def place(leaf: Any) -> Any:
+    def place(leaf: PyTree) -> PyTree:
         if not eqx.is_array(leaf):
             return leaf
         # Not `device_put`: it would send the array to every process, to see that all have the same.
@@ -107,8 +106,8 @@ def everywhere(mesh: Mesh | None, tree: Any) -> Any:
 
 
 def over_tasks(
-    mesh: Mesh | None, work: Callable[[Any, Any], tuple[Any, Any]]
-) -> Callable[[Any, Any], tuple[Any, Any]]:
+    mesh: Mesh | None, work: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
+) -> Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]:
     """`work(given, keys)`, with the tasks of `keys` (arrays with a leading axis of them) shared out
     over the mesh.
 
@@ -122,10 +121,10 @@ def over_tasks(
     if mesh is None:
         return work
 
-    def shared(given: Any, keys: Any) -> tuple[Any, Any]:
+    def shared(given: PyTree, keys: PyTree) -> tuple[PyTree, PyTree]:
         arrays, rest = eqx.partition(given, eqx.is_array)
 
-        def part(arrays: Any, keys: Any) -> tuple[Any, Any]:
+        def part(arrays: PyTree, keys: PyTree) -> tuple[PyTree, PyTree]:
             total, each = work(eqx.combine(arrays, rest), keys)
             # What is one a task goes to its place among zeros, so that one message adds up both:
             # small steps wait for how many messages there are, not for how long they are.

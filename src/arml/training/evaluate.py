@@ -1,13 +1,13 @@
 """Evaluation: one score for each of a fixed list of tasks, the same for every method."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from arml.core.compilation import short, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
@@ -15,7 +15,7 @@ from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
 from arml.results.scores import Scores, pairing
-from arml.tasks.options import splits_of
+from arml.tasks.options import TasksLike, splits_of
 from arml.training.devices import over_tasks
 from arml.training.progress import bar
 
@@ -23,25 +23,25 @@ Split = Literal["validation", "test"]
 SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}
 """The key that fixes each split's tasks; those of `train` are for looking back at what was seen."""
 
-Look = Callable[..., Any]
+Look = Callable[..., PyTree]
 """What `look(part, task, key)` takes from ONE task, by a learner or a part of it. The key is for
 the adaptation. Where each task is given something, that is the fourth argument."""
 
 
 def look_chunk(
     look: Look,
-    part: Any,
+    part: PyTree,
     tasks: TaskDistribution,
     keys: Array,
     mesh: Mesh | None,
     given: tuple[Array, ...] = (),
-) -> Any:
+) -> PyTree:
     """`look(part, task, key)` on the tasks of these keys, with a leading axis of tasks."""
 
-    def each(held: tuple[Any, TaskDistribution], keys: tuple[Array, ...]) -> tuple[None, Any]:
+    def each(held: tuple[PyTree, TaskDistribution], keys: tuple[Array, ...]) -> tuple[None, PyTree]:
         part, tasks = held
 
-        def one(key: Array, *own: Array) -> Any:
+        def one(key: Array, *own: Array) -> PyTree:
             task_key, adapt_key = jax.random.split(key)
             return look(part, tasks.sample(task_key), adapt_key, *own)
 
@@ -55,7 +55,7 @@ _look_chunk = short(look_chunk)
 
 def looks(
     look: Look,
-    part: Any,
+    part: PyTree,
     tasks: TaskDistribution,
     *,
     split: str,
@@ -63,7 +63,7 @@ def looks(
     chunk: int,
     mesh: Mesh | None = None,
     given: np.ndarray | None = None,
-) -> Iterator[Any]:
+) -> Iterator[PyTree]:
     """`look(part, task, key)` of the first `n` tasks of a split, as NumPy arrays, `chunk` tasks at
     a time on each device. A `look` that is a function of a module is compiled once. `given`
     `[n, ...]` has something for each task."""
@@ -126,9 +126,17 @@ def predictions(
     return Predictions(outputs, targets, scores)
 
 
+@runtime_checkable
+class HoldsLearner(Protocol):
+    """What training returns and what a run folder is: `Fitted`, `Run`."""
+
+    @property
+    def learner(self) -> MetaLearner: ...
+
+
 def evaluate(
-    learner: Any,
-    tasks: Any,
+    learner: MetaLearner | HoldsLearner,
+    tasks: TasksLike,
     n: int = 1_000,
     *,
     split: Split = "test",

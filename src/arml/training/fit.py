@@ -21,7 +21,7 @@ from jaxtyping import Array, PRNGKeyArray
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.results.folder import RunError
-from arml.tasks.options import splits_of
+from arml.tasks.options import TasksLike, splits_of
 from arml.tasks.stream import prefetched
 from arml.training.devices import at_once, everywhere, mesh_of, own_parts, share
 from arml.training.evaluate import predictions
@@ -53,7 +53,7 @@ class Moment(NamedTuple):
     """Outer steps that it has taken."""
     steps: int
     """Outer steps that it will take."""
-    record: Mapping[str, Any]
+    record: Mapping[str, float | None]
     """`loss`, the mean meta-loss of the interval; `validation` and `validation_ci95`, the score on
     validation tasks, where they were scored (None if not finite)."""
     state: TrainState
@@ -65,7 +65,8 @@ class Moment(NamedTuple):
         return _copied(self.state).learner
 
 
-Callback = Callable[[Moment], Any]
+Interval = Callable[[tuple[TaskDistribution, Array], TrainState], tuple[TrainState, Record]]
+Callback = Callable[[Moment], object]
 """Called after each interval; a training ends early where one returns True."""
 
 
@@ -78,7 +79,7 @@ def _compiled(
     mesh: Mesh | None,
     size: int,
     scan: bool,
-) -> Callable[[Any, TrainState], tuple[TrainState, Record]]:
+) -> Interval:
     """An interval of `size` steps, of the tasks and the data of the key: one program for all
     seeds."""
     optimiser = outer.build(steps)
@@ -122,7 +123,7 @@ def intervals(
             state, records = interval((train, data), state)
             _check_finite(records, done, train.families, options.outer)
             done += size
-            record: dict[str, Any] = {"loss": float(np.mean(records.loss))}
+            record: dict[str, float | None] = {"loss": float(np.mean(records.loss))}
             every = options.validate_every
             due = done == options.steps or done // every > (done - size) // every
             if validation is not None and due:
@@ -159,7 +160,7 @@ class Fitted:
     """What `fit` returns, and takes to go on."""
 
     learner: MetaLearner
-    history: tuple[dict[str, Any], ...]
+    history: tuple[dict[str, float | None], ...]
     """One record for each interval: `step`, `loss` and, where validation tasks were scored,
     `validation` and `validation_ci95` (None if not finite)."""
     state: TrainState
@@ -182,13 +183,13 @@ class Fitted:
 
 def fit(
     learner: MetaLearner | Fitted,
-    tasks: Any,
+    tasks: TasksLike,
     *,
     steps: int,
     seed: int | None = None,
     outer: OuterOptions | None = None,
     batch: int | None = None,
-    validation: Any = None,
+    validation: TasksLike | None = None,
     validate_every: int | None = None,
     validation_tasks: int | None = None,
     interval: int | None = None,

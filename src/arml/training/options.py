@@ -1,7 +1,6 @@
 """How a learner is trained, as data."""
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import jax
 from jaxtyping import PRNGKeyArray
@@ -26,7 +25,7 @@ class FitOptions:
     chunk: int
 
     @classmethod
-    def of(cls, experiment: Any) -> "FitOptions":
+    def of(cls, experiment: object) -> "FitOptions":
         """Those of an experiment."""
         return cls(**{field.name: getattr(experiment, field.name) for field in fields(cls)})
 

@@ -7,7 +7,7 @@ process draws and learns its own tasks. With one process nothing here does anyth
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -141,7 +141,10 @@ def check_same(what: str, value: object) -> None:
         )
 
 
-def of_leader(tree: Any) -> Any:
+T = TypeVar("T")
+
+
+def of_leader(tree: T) -> T:
     """The arrays of the process that leads, bit for bit."""
     if alone():
         return tree
@@ -156,4 +159,5 @@ def of_leader(tree: Any) -> Any:
         np.frombuffer(data[end - leaf.nbytes : end], leaf.dtype).reshape(leaf.shape)
         for leaf, end in zip(held, ends, strict=True)
     ]
-    return eqx.combine(jax.tree.unflatten(structure, parts), rest)
+    whole: T = eqx.combine(jax.tree.unflatten(structure, parts), rest)
+    return whole

@@ -4,14 +4,14 @@ import platform
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import jax
 
+from arml.results.files import Json
 from arml.results.machine import cores
 
 
-def provenance(devices: int = 1) -> dict[str, Any]:
+def provenance(devices: int = 1) -> Json:
     """All of it, as plain data: `commit`, `versions` and `device`, with how many of it there were
     where there were several. Those of a CPU are its cores, which `device` counts."""
     count = jax.process_count() if jax.default_backend() == "cpu" else devices

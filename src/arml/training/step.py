@@ -3,13 +3,13 @@ each, and moves the meta-parameters against the mean gradient."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from arml.core.checks import at_least
 from arml.core.compilation import LARGE, jit, vmap
@@ -94,10 +94,10 @@ class OuterOptions:
             )
 
 
-def _learned_rates(learner: Any) -> Any:
+def _learned_rates(learner: PyTree) -> PyTree:
     """True at the learned rates of inner loops, False elsewhere."""
 
-    def is_inner(node: Any) -> bool:
+    def is_inner(node: PyTree) -> bool:
         return isinstance(node, GradientDescent)
 
     return jax.tree.map(
@@ -105,10 +105,10 @@ def _learned_rates(learner: Any) -> Any:
     )
 
 
-def _encoder(learner: Any) -> Any:
+def _encoder(learner: PyTree) -> PyTree:
     """True at what encodes tasks, False elsewhere."""
 
-    def mark(node: Any) -> Any:
+    def mark(node: PyTree) -> PyTree:
         nowhere = jax.tree.map(lambda _: False, node)
         if not isinstance(node, Conditioned):
             return nowhere
@@ -172,7 +172,7 @@ def make_step(
 
     def gradients(
         given: tuple[TaskDistribution, MetaLearner], keys: tuple[Array, Array]
-    ) -> tuple[Any, Any]:
+    ) -> tuple[PyTree, PyTree]:
         """The gradient of the batch's mean loss, as far as the tasks of these keys (one to draw a
         task, one to adapt to it) contribute to it; their losses and families."""
         tasks, learner = given
@@ -218,15 +218,15 @@ def make_step(
 
 
 def make_interval(
-    step: Callable[[Any, TrainState], tuple[TrainState, Record]], *, steps: int, scan: bool
-) -> Callable[[Any, TrainState], tuple[TrainState, Record]]:
+    step: Callable[[PyTree, TrainState], tuple[TrainState, Record]], *, steps: int, scan: bool
+) -> Callable[[PyTree, TrainState], tuple[TrainState, Record]]:
     """`steps` outer steps; the records are stacked.
 
     `scan` makes them one compiled loop and one dispatch, which small networks want; a step that
     takes a tenth of a second does not notice its dispatch, and compiles faster by itself.
     """
 
-    def looped(tasks: Any, state: TrainState) -> tuple[TrainState, Record]:
+    def looped(tasks: PyTree, state: TrainState) -> tuple[TrainState, Record]:
         arrays, static = eqx.partition(state, eqx.is_array)
 
         def body(arrays: TrainState, _: None) -> tuple[TrainState, Record]:
@@ -240,7 +240,7 @@ def make_interval(
         return eqx.filter_jit(looped, donate="all-except-first")
     compiled = jit(step, LARGE, donate="all-except-first")
 
-    def dispatched(tasks: Any, state: TrainState) -> tuple[TrainState, Record]:
+    def dispatched(tasks: PyTree, state: TrainState) -> tuple[TrainState, Record]:
         records = []
         for _ in range(steps):
             state, record = compiled(tasks, state)

@@ -19,6 +19,7 @@ from arml.experiment import Experiment, to_json
 from arml.experiment.folder import differences
 from arml.experiment.options import absolute
 from arml.experiment.parts import metric_of
+from arml.results.files import Json
 from arml.results.folder import RunError, read_json, write_json
 from arml.results.lock import alone
 from arml.results.worker import Message
@@ -50,7 +51,7 @@ class Sweep:
         """The experiment of a trial."""
         return chosen(self.experiment, values)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """As plain data."""
         return {
             "format": FORMAT,

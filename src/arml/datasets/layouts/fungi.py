@@ -4,7 +4,6 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from arml.datasets.layouts.reading import (
     Classes,
@@ -15,6 +14,7 @@ from arml.datasets.layouts.reading import (
     ordered,
     survey,
 )
+from arml.results.files import Json
 
 TABLES = ("train.json", "val.json")
 
@@ -42,10 +42,10 @@ def read(paths: Sequence[Path], wanted: Sequence[str]) -> Classes:
     return ordered(classes)
 
 
-def _names(categories: Any) -> dict[Any, str]:
+def _names(categories: list[Json]) -> dict[int, str]:
     """The name of each category; where two have one name, the later has its number added, so that
     all 1,394 stay apart."""
-    names: dict[Any, str] = {}
+    names: dict[int, str] = {}
     for entry in sorted(categories, key=lambda entry: entry["id"]):
         name = str(entry["name"]).strip()
         names[entry["id"]] = f"{name} ({entry['id']})" if name in names.values() else name
@@ -55,7 +55,7 @@ def _names(categories: Any) -> dict[Any, str]:
 def _annotated(one: Survey, name: str) -> tuple[list[str], list[str]]:
     """The file and the species of each annotation."""
     try:
-        content: dict[str, Any] = json.loads(one.text(name))
+        content: Json = json.loads(one.text(name))
         files = {image["id"]: str(image["file_name"]) for image in content["images"]}
         names = _names(content["categories"])
         pairs = [(a["image_id"], a["category_id"]) for a in content["annotations"]]

@@ -6,18 +6,18 @@ shape as long as only operators read it that broadcast on their own.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+from jaxtyping import Array
 
 from arml.predict.onnx.graph import Graph, prime_of
 from arml.predict.onnx.operators import ELEMENTWISE, WHOLE
-from arml.predict.onnx.values import Value, constant, given
+from arml.predict.onnx.values import Params, Typed, Value, constant, given
 
 
-def convert(graph: Graph, function: Callable[..., Any], *inputs: Value) -> Value:
+def convert(graph: Graph, function: Callable[..., Array], *inputs: Value) -> Value:
     """Add what `function` does with the inputs to the graph; returns its one result, whole.
 
     **Raises** `ValueError` if it uses a primitive that has no operator here.
@@ -28,14 +28,16 @@ def convert(graph: Graph, function: Callable[..., Any], *inputs: Value) -> Value
     return replace(result, name=_whole(graph, result), own=result.shape, array=None)
 
 
-def _run(graph: Graph, jaxpr: Any, consts: Sequence[Value], inputs: Sequence[Value]) -> list[Value]:
-    known: dict[Any, Value] = {}
+def _run(
+    graph: Graph, jaxpr: Jaxpr, consts: Sequence[Value], inputs: Sequence[Value]
+) -> list[Value]:
+    known: dict[Var, Value] = {}
     known.update(zip(jaxpr.constvars, consts, strict=True))
     known.update(zip(jaxpr.invars, inputs, strict=True))
 
-    def read(atom: Any) -> Value:
-        if type(atom).__name__ == "Literal":
-            literal = np.asarray(atom.val, atom.aval.dtype)
+    def read(atom: Var | Literal) -> Value:
+        if isinstance(atom, Literal):
+            literal = np.asarray(atom.val, _typed(atom).dtype)
             count = graph.number(literal) if literal.ndim == 0 else None
             return constant(literal) if count is None else given(count, (), literal.dtype)
         return known[atom]
@@ -46,7 +48,7 @@ def _run(graph: Graph, jaxpr: Any, consts: Sequence[Value], inputs: Sequence[Val
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _equation(graph: Graph, equation: Any, values: list[Value]) -> list[Value]:
+def _equation(graph: Graph, equation: JaxprEqn, values: list[Value]) -> list[Value]:
     name, params = equation.primitive.name, equation.params
     inner = next((params[key] for key in ("jaxpr", "call_jaxpr", "call") if key in params), None)
     known = all(value.array is not None and value.own == value.shape for value in values)
@@ -55,7 +57,7 @@ def _equation(graph: Graph, equation: Any, values: list[Value]) -> list[Value]:
         return [constant(each) for each in jaxpr_as_fun(inner)(*(v.array for v in values))]
     if inner is not None and name not in LOOPS:
         return _run(graph, inner.jaxpr, [constant(c) for c in inner.consts], values)
-    out = equation.outvars[0].aval
+    out = _typed(equation.outvars[0])
     if name in SAME:
         return [values[0]]
     if name in BROADCASTS:
@@ -77,12 +79,18 @@ def _equation(graph: Graph, equation: Any, values: list[Value]) -> list[Value]:
     )
 
 
-def _sizes(equation: Any) -> list[int]:
+def _typed(variable: Var | Literal) -> Typed:
+    """Its shape and type: every variable here is an array."""
+    assert isinstance(variable.aval, Typed)
+    return variable.aval
+
+
+def _sizes(equation: JaxprEqn) -> list[int]:
     """Every dimension of what an operation gives."""
-    return [size for out in equation.outvars for size in out.aval.shape]
+    return [size for out in equation.outvars for size in _typed(out).shape]
 
 
-def _now(equation: Any, values: list[Value]) -> list[Value]:
+def _now(equation: JaxprEqn, values: list[Value]) -> list[Value]:
     """The outputs of an operation on constants."""
     results = equation.primitive.bind(*(value.array for value in values), **equation.params)
     return [constant(r) for r in (results if equation.primitive.multiple_results else [results])]
@@ -105,7 +113,7 @@ SAME = {"stop_gradient", "copy", "copy_p", "sharding_constraint", "optimization_
 LOOPS = {"scan", "while", "cond"}
 
 
-def _broadcast(graph: Graph, values: list[Value], params: Any, out: Any) -> Value:
+def _broadcast(graph: Graph, values: list[Value], params: Params, out: Typed) -> Value:
     own = [1] * len(out.shape)
     for place, size in zip(params["broadcast_dimensions"], values[0].own, strict=True):
         own[place] = size
@@ -116,7 +124,7 @@ def _broadcast(graph: Graph, values: list[Value], params: Any, out: Any) -> Valu
     return Value(out.shape, out.dtype, tuple(own), name=name)
 
 
-def _iota(graph: Graph, values: list[Value], params: Any, out: Any) -> Value:
+def _iota(graph: Graph, values: list[Value], params: Params, out: Typed) -> Value:
     place = params["dimension"]
     if prime_of(out.shape[place]):
         raise ValueError("expected a learner that does not count its examples, got one that does")
@@ -125,7 +133,7 @@ def _iota(graph: Graph, values: list[Value], params: Any, out: Any) -> Value:
     return Value(out.shape, out.dtype, tuple(own), array=array)
 
 
-BROADCASTS: dict[str, Callable[[Graph, list[Value], Any, Any], Value]] = {
+BROADCASTS: dict[str, Callable[[Graph, list[Value], Params, Typed], Value]] = {
     "broadcast_in_dim": _broadcast,
     "iota": _iota,
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from arml.results.files import write_bytes
 
@@ -56,7 +57,7 @@ class Graph:
         self.nodes.append(self.onnx.helper.make_node(operator, list(inputs), names, **attributes))
         return names[0]
 
-    def constant(self, array: Any) -> str:
+    def constant(self, array: ArrayLike) -> str:
         """The name of a constant; equal ones are kept once."""
         array = np.asarray(array, order="C")
         key = (array.tobytes(), array.dtype.str, array.shape)
@@ -65,17 +66,19 @@ class Graph:
             self._constants[key] = name, self.onnx.numpy_helper.from_array(array, name)
         return self._constants[key][0]
 
-    def integers(self, *values: Any) -> str:
+    def integers(self, *values: int) -> str:
         """A constant vector of integers."""
         return self.constant(np.asarray(values, np.int64))
 
-    def add_input(self, name: str, dtype: Any, shape: Sequence[int | str]) -> str:
+    def add_input(self, name: str, dtype: DTypeLike, shape: Sequence[int | str]) -> str:
         """An input of the file; a dimension that is a name may have any length."""
         kind = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         self.inputs.append(self.onnx.helper.make_tensor_value_info(name, kind, list(shape)))
         return name
 
-    def add_output(self, value: str, name: str, dtype: Any, shape: Sequence[int | str]) -> None:
+    def add_output(
+        self, value: str, name: str, dtype: DTypeLike, shape: Sequence[int | str]
+    ) -> None:
         """Give a value a name as an output of the file."""
         self.nodes.append(self.onnx.helper.make_node("Identity", [value], [name]))
         kind = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
@@ -110,7 +113,7 @@ class Graph:
             parts.append(length if size == prime else self.node("Mul", length, times))
         return self.node("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
 
-    def number(self, value: Any) -> str | None:
+    def number(self, value: np.ndarray) -> str | None:
         """A scalar that counts examples, for a mean over them say; None for any other.
 
         **Raises** `ValueError` for a number so large that this cannot be told.
@@ -133,7 +136,7 @@ class Graph:
             shape = self.shape(sizes)
         return self.node("Reshape", value, shape)
 
-    def cast(self, value: str, dtype: Any) -> str:
+    def cast(self, value: str, dtype: DTypeLike) -> str:
         """`value` with another type of numbers."""
         to = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         return self.node("Cast", value, to=to)

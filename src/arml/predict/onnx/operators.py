@@ -5,27 +5,26 @@ get the primitive's parameters, its inputs as values, and the shape and type of 
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from arml.predict.onnx.graph import Graph, prime_of
-from arml.predict.onnx.values import Value
+from arml.predict.onnx.values import Params, Typed, Value
 
 
 def _operator(name: str) -> Callable[..., str]:
     return lambda graph, names, params: graph.node(name, *names)
 
 
-def _not_equal(graph: Graph, names: list[str], params: Any) -> str:
+def _not_equal(graph: Graph, names: list[str], params: Params) -> str:
     return graph.node("Not", graph.node("Equal", *names))
 
 
-def _power(graph: Graph, names: list[str], params: Any) -> str:
+def _power(graph: Graph, names: list[str], params: Params) -> str:
     return graph.node("Pow", names[0], graph.constant(np.float32(params["y"])))
 
 
-def _finite(graph: Graph, names: list[str], params: Any) -> str:
+def _finite(graph: Graph, names: list[str], params: Params) -> str:
     odd = graph.node("Or", graph.node("IsInf", names[0]), graph.node("IsNaN", names[0]))
     return graph.node("Not", odd)
 
@@ -34,7 +33,7 @@ def _one(graph: Graph) -> str:
     return graph.constant(np.float32(1))
 
 
-ELEMENTWISE: dict[str, Callable[[Graph, list[str], Any], str]] = {
+ELEMENTWISE: dict[str, Callable[[Graph, list[str], Params], str]] = {
     **{
         primitive: _operator(operator)
         for primitive, operator in {
@@ -84,12 +83,16 @@ ELEMENTWISE: dict[str, Callable[[Graph, list[str], Any], str]] = {
 }
 
 
-def _reshape(graph: Graph, names: list[str], params: Any, values: list[Value], out: Any) -> str:
+def _reshape(
+    graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed
+) -> str:
     return graph.reshape(names[0], out.shape)
 
 
 def _reduction(operator: str) -> Callable[..., str]:
-    def reduce(graph: Graph, names: list[str], params: Any, values: Any, out: Any) -> str:
+    def reduce(
+        graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed
+    ) -> str:
         axes = graph.integers(*params["axes"])
         if out.dtype != np.bool_:
             return graph.node(operator, names[0], axes, keepdims=0)
@@ -101,14 +104,16 @@ def _reduction(operator: str) -> Callable[..., str]:
 
 
 def _place(operator: str) -> Callable[..., str]:
-    def place(graph: Graph, names: list[str], params: Any, values: Any, out: Any) -> str:
+    def place(
+        graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed
+    ) -> str:
         (axis,) = params["axes"]
         return graph.cast(graph.node(operator, names[0], axis=axis, keepdims=0), out.dtype)
 
     return place
 
 
-def _slice(graph: Graph, names: list[str], params: Any, values: list[Value], out: Any) -> str:
+def _slice(graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed) -> str:
     starts, ends, strides = params["start_indices"], params["limit_indices"], params["strides"]
     axes = [
         i
@@ -122,13 +127,15 @@ def _slice(graph: Graph, names: list[str], params: Any, values: list[Value], out
     return graph.node("Slice", names[0], *(graph.integers(*vector) for vector in vectors))
 
 
-def _reverse(graph: Graph, names: list[str], params: Any, values: Any, out: Any) -> str:
+def _reverse(
+    graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed
+) -> str:
     axes = params["dimensions"]
     vectors = [[-1] * len(axes), [np.iinfo(np.int64).min] * len(axes), axes, [-1] * len(axes)]
     return graph.node("Slice", names[0], *(graph.integers(*vector) for vector in vectors))
 
 
-def _pad(graph: Graph, names: list[str], params: Any, values: Any, out: Any) -> str:
+def _pad(graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed) -> str:
     low, high, between = zip(*params["padding_config"], strict=True)
     if not any((*low, *high, *between)):
         return names[0]
@@ -137,7 +144,9 @@ def _pad(graph: Graph, names: list[str], params: Any, values: Any, out: Any) -> 
     return graph.node("Pad", names[0], graph.integers(*low, *high), names[1])
 
 
-def _product(graph: Graph, names: list[str], params: Any, values: list[Value], out: Any) -> str:
+def _product(
+    graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed
+) -> str:
     (left, right), (left_batch, right_batch) = params["dimension_numbers"]
     ranks = [len(value.shape) for value in values]
     if ranks == [2, 2] and (tuple(left), tuple(right)) == ((1,), (0,)) and not left_batch:
@@ -154,7 +163,9 @@ def _product(graph: Graph, names: list[str], params: Any, values: list[Value], o
     return graph.node("Einsum", *names, equation=equation)
 
 
-def _convolution(graph: Graph, names: list[str], params: Any, values: Any, out: Any) -> str:
+def _convolution(
+    graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed
+) -> str:
     numbers = params["dimension_numbers"]
     if {*params["lhs_dilation"]} != {1} or params["batch_group_count"] != 1:
         raise ValueError("expected a plain convolution, got one with a dilated input")
@@ -174,7 +185,7 @@ def _convolution(graph: Graph, names: list[str], params: Any, values: Any, out: 
     return graph.node("Transpose", convolved, perm=back)
 
 
-WHOLE: dict[str, Callable[[Graph, list[str], Any, list[Value], Any], str]] = {
+WHOLE: dict[str, Callable[[Graph, list[str], Params, list[Value], Typed], str]] = {
     "reshape": _reshape,
     "squeeze": _reshape,
     "expand_dims": _reshape,

@@ -1,11 +1,27 @@
 """What a variable of a traced function is in an ONNX graph."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import DTypeLike, PyTree
+
+from arml.results.files import JsonView
 
 Shape = tuple[int, ...]
+Params = JsonView
+"""Parameters of a primitive of JAX, each of its own type."""
+
+
+@runtime_checkable
+class Typed(Protocol):
+    """A shape and a type: an array, or what stands for one."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -13,19 +29,19 @@ class Value:
     """What a variable of the traced function is in the graph."""
 
     shape: Shape
-    dtype: Any
+    dtype: np.dtype
     own: Shape
     """The shape of what is stored; its dimensions of 1 are still to be broadcast to `shape`."""
-    array: Any = None
+    array: PyTree = None
     name: str = ""
 
 
-def constant(array: Any) -> Value:
+def constant(array: PyTree) -> Value:
     """A value that is known now."""
     shape = tuple(np.shape(array))
     return Value(shape, array.dtype, shape, array=array)
 
 
-def given(name: str, shape: Shape, dtype: Any) -> Value:
+def given(name: str, shape: Shape, dtype: DTypeLike) -> Value:
     """A value that is known when the file runs."""
     return Value(shape, np.dtype(dtype), shape, name=name)

@@ -1,0 +1,42 @@
+"""Named arrays in a file (safetensors), with a checksum that is kept elsewhere."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from arml.results.files import RunError, write_bytes
+
+AGAIN = "get the learner again"
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Write arrays as safetensors, atomically; returns their SHA-256."""
+    from safetensors.numpy import save
+
+    # Not `ascontiguousarray`, which gives a scalar an axis.
+    data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+    write_bytes(path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
+    """Arrays that `write_arrays` wrote.
+
+    **Raises** `RunError` if the file is missing, or not the one that the checksum is of.
+    """
+    from safetensors.numpy import load
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RunError(
+            f"could not read {path}: {error.strerror or error}; get the learner again"
+        ) from error
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise RunError(f"{path} was altered or cut short: get the learner again")
+    try:
+        return dict(load(data))
+    except Exception as error:  # safetensors' own type, and NumPy's
+        raise RunError(f"{path}: expected safetensors, got: {error}; {AGAIN}") from error
