@@ -36,7 +36,7 @@ class Limits:
 
 
 def read_pictures(
-    texts: Sequence[str], names: list[str], *, size: int, limits: Limits
+    texts: Sequence[Any], names: list[str], *, size: int, limits: Limits
 ) -> UInt8[np.ndarray, "n size size 3"]:
     """Pictures in base64 as bytes of `size x size` pixels; `names` are for the errors.
 
@@ -80,13 +80,13 @@ def _check_pixels(data: bytes, name: str, limits: Limits) -> None:
         )
 
 
-def read_classes(content: object) -> tuple[list[str], list[str], list[str]]:
+def read_classes(content: object) -> tuple[list[str], list[Any], list[str]]:
     """The labels, pictures and names for errors of the labelled pictures that the page sent.
 
     **Raises** `ValueError` in one line for classes without a name or a picture of their own.
     """
     labels: list[str] = []
-    texts: list[str] = []
+    texts: list[Any] = []
     classes = _list(content, "classes")
     names = [item.get("name") if isinstance(item, dict) else None for item in classes]
     for name, item in zip(names, classes, strict=True):
@@ -104,7 +104,7 @@ def read_classes(content: object) -> tuple[list[str], list[str], list[str]]:
     return labels, texts, [f"a picture of {label!r}" for label in labels]
 
 
-def read_queries(content: object) -> list[str]:
+def read_queries(content: object) -> list[Any]:
     """The pictures to predict, as the page sent them.
 
     **Raises** `ValueError` if there is none.

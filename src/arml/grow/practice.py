@@ -147,7 +147,8 @@ def with_data(portable: Portable, data: Sequence[str], known: Sequence[str]) -> 
             "tasks take no data: grow it in memory, see arml.grow"
         )
     old = tuple(known) or tuple(tasks.data)
-    if not old and getattr(tasks, "needs", ""):
+    needs: object = getattr(tasks, "needs", "")
+    if not old and needs:
         families = ", ".join(portable.families)
         raise ValueError(
             f"an exported learner has no data of the families that it knows ({families}), and what "
