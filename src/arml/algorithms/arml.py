@@ -177,7 +177,7 @@ class ARMLOptions(ConditionedOptions):
         return Gate(dense, activation, granularity)
 
     def check(self) -> None:
-        """Refuse options that mean nothing."""
+        """Raise `ValueError` if an option is invalid."""
         super().check()
         at_least(self, ("clusters", "width", "window", "hidden"), 1)
         at_least(self, ("vertices", "layers", "mu_1", "mu_2"), 0, most=1_000)

@@ -18,7 +18,7 @@ def on_vectors(options: ARMLOptions, problem: Problem) -> ARMLOptions:
 
 
 def official(problem: Problem) -> ARMLOptions:
-    """What the authors' code does, line for line."""
+    """The options of the authors' code, line for line."""
     if problem.kind == "regression":
         return ARMLOptions(sequence="samples", normalise="row", message_init="authors")
     mu = 0.01 * problem.shots / problem.query  # their losses are sums over images / shots
@@ -39,7 +39,7 @@ def official(problem: Problem) -> ARMLOptions:
 
 
 def paper(problem: Problem) -> ARMLOptions:
-    """What the paper's text says, and the code where the text is silent."""
+    """The options of the paper's text, and those of the code where the text gives none."""
     if problem.kind == "regression":
         options = ARMLOptions(activation="relu", own_values=True)
         entries, mu = 2 * 40, 0.01

@@ -231,7 +231,7 @@ class BMAMLOptions(InnerOptions):
     """The outer loss: how far the follower is from the leader, or its loss on the queries."""
 
     def check(self) -> None:
-        """Refuse options that mean nothing."""
+        """Raise `ValueError` if an option is invalid."""
         super().check()
         at_least(self, ("particles", "leader_steps"), 1)
 

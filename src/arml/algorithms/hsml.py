@@ -48,7 +48,7 @@ from arml.nn.trees import Climb, ClusterTree, cluster_tree
 
 
 class Trace(NamedTuple):
-    """What a task's encoding passes through."""
+    """The steps of a task's encoding."""
 
     code: Float[Array, " code"]
     """g, the task's own."""
@@ -103,7 +103,7 @@ class HSMLOptions(ConditionedOptions):
     """Weight of the reconstruction."""
 
     def check(self) -> None:
-        """Refuse options that mean nothing."""
+        """Raise `ValueError` if an option is invalid."""
         super().check()
         if not self.clusters:
             raise ValueError("clusters must name at least one level, got none: give (4, 2), say")

@@ -97,7 +97,7 @@ class LLAMAOptions(InnerOptions):
     """The curvature's blocks: Kronecker-factored, or their exact diagonals."""
 
     def check(self) -> None:
-        """Refuse options that mean nothing."""
+        """Raise `ValueError` if an option is invalid."""
         super().check()
         at_least(self, ("eta",), 0)
         at_least(self, ("precision",), 0, strict=True)

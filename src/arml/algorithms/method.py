@@ -12,7 +12,7 @@ from arml.core.learner import MethodOptions
 from arml.core.registry import Entry
 
 Changes = Mapping[str, Mapping[str, Any]]
-"""What an experiment has otherwise, by its part: `algorithm`, `tasks`, `network`, `outer`, or
+"""Options that differ from the usual ones, by part: `algorithm`, `tasks`, `network`, `outer`, or
 `experiment` for its own numbers."""
 KINDS = ("regression", "classification")
 
@@ -40,7 +40,7 @@ class Method(Entry):
     """One method: a name, options for each problem, and what tables, plans and tests need."""
 
     title: str = ""
-    """What tables call it; the name if empty."""
+    """Its name in tables; `name` if empty."""
     paper: str = ""
     """Where it was published."""
     year: int = 9999
@@ -62,7 +62,7 @@ class Method(Entry):
     measured: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """By setting, minutes on a CPU and the test score of the recipe (`results/`)."""
     cost: Callable[[Any], Cost] = lambda options: Cost()
-    """What these options cost."""
+    """The training time with these options."""
     inside: str | Callable[..., dict[str, object]] = ""
     """What `arml explain` shows of a learner: one of `explain.LOOKS`, or a function
     `(learner, tasks, *, n, chunk)` that returns plain data; empty for nothing."""

@@ -12,9 +12,9 @@ Differences
 - The mask is drawn for the adaptation at test too, as in the code: one mask a task, over which
   nothing is averaged, so that a prediction depends on the key.
 - Inner rates, steps and batches are the other methods'. On 2-D regression the norms of inner
-  (1,000) and outer gradients (10) are bounded, for the warps make steep tasks steeper; on
+  (1,000) and outer gradients (10) are bounded, because the warps make steep tasks steeper; on
   miniImageNet nothing is, where the authors bound each element of the outer gradient to 10.
-- Offsets of the batch normalisation are not masked, for they are not adapted.
+- Offsets of the batch normalisation are not masked, because they are not adapted.
 """
 
 import dataclasses

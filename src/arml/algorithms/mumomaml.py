@@ -90,7 +90,7 @@ class MUMOMAMLOptions(ConditionedOptions):
     """MUMOMAML."""
 
     modulation: Literal["sigmoid", "film", "softmax"] = "sigmoid"
-    """What is done to hidden units before their activation."""
+    """Operation on hidden units before their activation."""
     width: int = 40
     """Units of the encoder: of the LSTM in each direction, or of the dense layer for images."""
     layers: int = 2
@@ -99,7 +99,7 @@ class MUMOMAMLOptions(ConditionedOptions):
     """Channels of the image encoder's first block; each of the next three has twice as many."""
 
     def check(self) -> None:
-        """Refuse options that mean nothing."""
+        """Raise `ValueError` if an option is invalid."""
         super().check()
         at_least(self, ("width", "filters"), 1)
         at_least(self, ("layers",), 1, most=100)

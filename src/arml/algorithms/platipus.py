@@ -141,7 +141,7 @@ class PLATIPUSOptions(InnerOptions):
     """Standard deviation of the targets' noise (regression)."""
 
     def check(self) -> None:
-        """Refuse options that mean nothing."""
+        """Raise `ValueError` if an option is invalid."""
         super().check()
         at_least(self, ("prior_rate", "kl_weight"), 0)
         at_least(self, ("samples",), 1)

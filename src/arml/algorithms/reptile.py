@@ -73,7 +73,7 @@ class Reptile(MetaLearner):
 
     net: Network
     moment: SecondMoment | None
-    """What Adam carries from task to task; None if it starts anew."""
+    """Adam's state from task to task; None if it starts anew."""
     inner: GradientDescent
     """The rate and the number of steps."""
     batch: int = eqx.field(static=True)
@@ -138,7 +138,7 @@ class ReptileOptions:
     """Adam's second moments start anew on each task, or are carried on."""
 
     def check(self) -> None:
-        """Refuse options that mean nothing."""
+        """Raise `ValueError` if an option is invalid."""
         at_least(self, ("inner_rate", "inner_steps", "inner_batch"), 0)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Reptile:

@@ -148,7 +148,7 @@ class TADAMOptions:
     """Weight of the auxiliary classification among all training classes; 0 for none."""
 
     def check(self) -> None:
-        """Refuse options that mean nothing."""
+        """Raise `ValueError` if an option is invalid."""
         at_least(self, ("scale",), 0, strict=True)
         at_least(self, ("film_decay", "auxiliary"), 0)
 

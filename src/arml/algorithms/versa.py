@@ -192,7 +192,7 @@ class VERSAOptions:
     """Width of the hidden layers of the networks that make the head."""
 
     def check(self) -> None:
-        """Refuse options that mean nothing."""
+        """Raise `ValueError` if an option is invalid."""
         at_least(self, ("samples", "width"), 1)
 
     def build(

@@ -1,1 +1,1 @@
-"""What everything stands on: tasks as values, losses, inner steps, and what a learner is."""
+"""The foundations: tasks as values, losses, inner steps, and the type of a learner."""

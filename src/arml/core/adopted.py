@@ -116,7 +116,7 @@ the right types already."""
 
 
 def _seen(tasks: Tasks) -> Hashable:
-    """What decides the shapes of the tasks; None where that cannot be compared."""
+    """Everything that the shapes of the tasks depend on; None where that cannot be compared."""
     leaves, structure = jax.tree.flatten(tasks)
     held = [_shape(leaf) if hasattr(leaf, "shape") else leaf for leaf in leaves]
     own = (type(tasks), tasks.problem, tuple(tasks.families), structure, tuple(held))

@@ -76,6 +76,6 @@ def classes_only(method: str, problem: "Problem") -> None:
     """
     if problem.kind != "classification":
         raise ValueError(
-            f"{method} needs classification tasks, for it compares classes, and these are "
+            f"{method} needs classification tasks, because it compares classes; these are "
             "regression: choose another algorithm (`arml list` names them)"
         )

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 from arml.core.identity import identity_of
 
 Facts = Mapping[str, str | int | float | bool | None]
-"""What a table says of tasks, by name."""
+"""Facts about tasks that a table states, by name."""
 
 
 class Examples(NamedTuple):
@@ -46,7 +46,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """What is fixed about every task of a distribution: what a learner needs to be built.
+    """The properties that all tasks of a distribution share, and that a learner is built from.
 
     `features` is the shape of one input; `outputs` the number of classes (ways) or of regression
     targets; `shots` the support examples of each class (classification) or in all (regression);
@@ -116,7 +116,7 @@ class TaskDistribution(eqx.Module):
 
 
 def protocol_of(problem: Problem) -> Facts:
-    """What every table says of tasks: ways, shots, queries, and the size of pictures."""
+    """The facts that every table states: ways, shots, queries, and the size of pictures."""
     ways = {"ways": problem.outputs} if problem.kind == "classification" else {}
     pictures = {"size": problem.features[0]} if len(problem.features) == 3 else {}
     return {**ways, "shots": problem.shots, "queries": problem.queries, **pictures}

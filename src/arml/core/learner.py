@@ -44,7 +44,7 @@ Embedding = Callable[[Float[Array, "n *features"]], Float[Array, "n d"]]
 
 
 class Adapted(NamedTuple):
-    """What a learner made of one support set.
+    """The result of adapting to one support set.
 
     `predict` maps inputs `[m, *features]` to outputs `[m, outputs]`; `penalty` is added to the
     outer loss (ARML's reconstruction losses); `net` is the network that was adapted, None for a
@@ -84,7 +84,7 @@ class MetaLearner(eqx.Module):
         return None
 
     def encoder(self) -> "Encoder | None":
-        """What makes codes of support sets, a part of this learner; None for a method without."""
+        """The part of this learner that makes codes of support sets; None for a method without."""
         return None
 
     def reading(self) -> Callable[[Examples], PyTree] | None:
@@ -134,7 +134,7 @@ class NetworkOptions(Protocol):
 
 
 class Encoder(eqx.Module):
-    """What makes a code of a support set: ``[n] examples -> ([code], penalty)``."""
+    """Makes a code of a support set: ``[n] examples -> ([code], penalty)``."""
 
     @abc.abstractmethod
     def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""] | float]:

@@ -13,7 +13,8 @@ above 1 it is farther than nearly all new tasks of the families that the learner
     of one class are alike, so a threshold counts classes and not scores.
 
 Differences: the mean over the k nearest instead of the k-th, and features are divided by their
-standard deviations instead of their norms, for the norm of a task's code says something.
+standard deviations instead of their norms, because the norm of a task's code carries
+information.
 """
 
 from dataclasses import dataclass
@@ -29,10 +30,10 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, eq=False)
 class Novelty:
-    """What novelty is measured with: saved beside the learner."""
+    """The data that novelty is measured with, saved beside the learner."""
 
     bank: Float[np.ndarray, "n d"]
-    """What meta-training saw: class prototypes, or codes of tasks."""
+    """Class prototypes, or codes of tasks, of meta-training."""
     support: float
     """The distance that `LEVEL` of the validation tasks' support sets do not exceed."""
     query: float | None

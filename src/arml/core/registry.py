@@ -18,13 +18,13 @@ class Entry:
     """One entry of a registry."""
 
     name: str
-    """What recipes and commands call it."""
+    """Its name in recipes and commands."""
     options_class: type
     """Its options: a frozen dataclass with `check` and `build`, whose fields have defaults."""
     about: str = ""
     """One line for lists; the first sentence of the options' docstring if empty."""
     kind: str = ""
-    """What files call its options; the name if empty."""
+    """The name of its options in files; `name` if empty."""
 
     def __post_init__(self) -> None:
         cls = self.options_class
@@ -135,7 +135,7 @@ class Registry(Mapping[str, E], Generic[E]):
         return next((e.options_class for e in self._entries().values() if e.kind == kind), None)
 
     def kinds(self) -> tuple[str, ...]:
-        """What files may call options."""
+        """The names that options may have in files."""
         return tuple(dict.fromkeys(entry.kind for entry in self._entries().values()))
 
 

@@ -177,7 +177,7 @@ def safe_parts(path: Path, info: zipfile.ZipInfo) -> Parts:
 
 
 def is_junk(name: str) -> bool:
-    """What file managers and packers leave behind."""
+    """Files that file managers and packers leave behind."""
     return name.startswith(".") or name.lower() in JUNK
 
 

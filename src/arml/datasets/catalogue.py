@@ -21,7 +21,7 @@ class Archive:
     url: str | None
     """Where it is downloaded from; None where its terms must be accepted first."""
     get: str
-    """What a user does who needs it."""
+    """Instructions for a user who needs it."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Origin:
     """Module of this package that knows its files."""
     archives: tuple[Archive, ...]
     terms: str
-    """What it may be used for, in a word."""
+    """The permitted use, in a word."""
     licence: str
     homepage: str
     citation: str
@@ -41,7 +41,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class DataSet:
-    """What `arml data prepare` makes."""
+    """The result of `arml data prepare`."""
 
     about: str
     families: dict[str, str]

@@ -82,7 +82,8 @@ def _read(data: bytes, where: str, flags: int = 0) -> Any:
 
 
 def _problem(data: bytes) -> str | None:
-    """What OpenCV would let pass: it fills the missing part of a truncated image."""
+    """The reason to refuse the data, None if there is none. OpenCV itself accepts a truncated image
+    and fills the missing part."""
     if not data:
         return "an empty file"
     if data[:256].lstrip().lower().startswith((b"<!doctype", b"<html")):

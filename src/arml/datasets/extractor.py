@@ -35,14 +35,14 @@ TYPES: dict[str, type[np.generic]] = {
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is done to a picture before the model, and to the vector after it."""
+    """Operations on a picture before the model, and on the vector after it."""
 
     size: int | None = None
     """Pixels a side; the model's own if it has one, or else 224."""
     mean: tuple[float, ...] = IMAGENET[0]
     """Subtracted from pixels in [0, 1], one a channel; for a model that takes bytes, nothing is."""
     std: tuple[float, ...] = IMAGENET[1]
-    """What they are then divided by."""
+    """The numbers that they are then divided by."""
     output: str | None = None
     """Name of the model's output; its first if not given."""
     unit: bool = True
@@ -223,7 +223,7 @@ def _session(path: Path, data: bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     try:
-        # By its path, for the weights of a large model may lie in a file beside it.
+        # By its path, because the weights of a large model may be in a file beside it.
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         kind = "an empty file" if not data else _brief(error)

@@ -13,7 +13,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Obtained(NamedTuple):
-    """What an origin is read from."""
+    """The source that an origin is read from."""
 
     path: Path
     """A file or a folder."""
@@ -104,7 +104,7 @@ UNPACKED = {
 
 
 def _others(origin: Origin, given: Sequence[Path], alone: bool) -> list[Path]:
-    """What was given that is not called as the published archives are."""
+    """The given paths whose names are not those of the published archives."""
     if alone:
         return [path for path in given if path.suffix != ".csv"]
     top, marker = UNPACKED.get(origin.layout, ("", ""))

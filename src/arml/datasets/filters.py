@@ -22,7 +22,7 @@ PENCIL = 1 / 20
 """The same for the shades that the pencil leaves out: 1.6 px of 32, 4.2 px of 84."""
 
 DARKEST = np.uint8(16)
-"""What is darker counts as this to the pencil: to divide black by black would be to leave it."""
+"""The pencil filter raises darker values to this one: black divided by black would stay black."""
 
 
 def blur(images: UInt8[np.ndarray, "n h w 3"]) -> UInt8[np.ndarray, "n h w 3"]:

@@ -109,7 +109,7 @@ def load_families(
 
 
 def family_name(path: Path) -> str:
-    """What a source's family is called."""
+    """The name of a source's family."""
     path = path.resolve() if path.name in ("", "..") else path
     return path.stem if path.suffix.lower() == ".zip" else path.name
 

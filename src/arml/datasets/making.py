@@ -49,7 +49,7 @@ class Job:
     paths: list[Path]
     families: dict[str, dict[str, Classes]]
     about: dict[str, Json]
-    """What the index says of each family."""
+    """The index's entry for each family."""
     filters: tuple[str, ...] = ()
 
     def wanted(self) -> dict[tuple[int, str], Wanted]:

@@ -100,7 +100,7 @@ def _jobs(
     unverified: bool,
     progress: Progress | None,
 ) -> list[Job]:
-    """What is to be done, with all that can be known without decoding."""
+    """The plan of the work, as far as it is known without decoding."""
     through = ("", *data.filters)
     every = [shown(family, one) for one in through for family in data.families]
     if len(given) == 1 and (chosen := authors.read(given[0], name, every)) is not None:

@@ -51,7 +51,7 @@ def load_starter(*, art: bool = False, folder: Path = FOLDER) -> tuple[list[Imag
 
 
 def read_index(folder: Path = FOLDER) -> Json:
-    """What `index.json` says, checked against its own checksum.
+    """The content of `index.json`, checked against its own checksum.
 
     **Raises** `ValueError` in one line if it is missing, altered or of another format.
     """

@@ -225,7 +225,7 @@ class Array:
             left = left[self.file.write(left) :]
 
     def flush(self) -> None:
-        """What was put is on the disk."""
+        """Everything that was put is on the disk."""
         os.fsync(self.file.fileno())
 
     def finish(self) -> Json:

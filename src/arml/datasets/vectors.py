@@ -211,13 +211,13 @@ class Features(NamedTuple):
     split: Split
     """The published split of those that have one."""
     maker: Json
-    """What made them."""
+    """The program or model that made them."""
     pictures: dict[str, str]
     """The digest of the pictures of each."""
 
 
 def load_features(paths: Sequence[str | Path]) -> Features:
-    """What `arml features` made, in order of place.
+    """The folders that `arml features` made, in order of place.
 
     **Raises** `ValueError` in one line: no features, an altered file, two models or two families of
     one name.

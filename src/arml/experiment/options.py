@@ -52,7 +52,7 @@ class Experiment:
     """Tasks adapted to at once, in training and in evaluation: fewer need less memory."""
 
     def check(self) -> None:
-        """Refuse what cannot be run, in one line, before any work."""
+        """Raise `ValueError` in one line if the experiment cannot be run, before any work."""
         at_least(self, ("steps",), 0, most=10**9)
         at_least(self, ("interval",), 1, most=10**9)
         at_least(self, ("batch", "chunk", "validation_tasks"), 1)

@@ -44,7 +44,7 @@ def categorical_root(logits: Float[Array, "n ways"]) -> Float[Array, "ways n way
 
 
 class Layer(NamedTuple):
-    """What one layer reads, with a last one of 1, and the gradients of the log-likelihood in what
+    """The inputs of one layer, with a last one of 1, and the log-likelihood's gradients in what
     it gives, one for each column `k` of the root. A dense layer has one position."""
 
     inputs: Float[Array, "n positions inputs"]
@@ -87,7 +87,7 @@ def _run(
 def layers(
     net: BaseNetwork, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...], root: Root
 ) -> list[Layer]:
-    """What the layers of `net` read and what gradients they see, on the inputs `x`, in the order of
+    """The inputs of the layers of `net` and the gradients at their outputs, on `x`, in the order of
     the blocks, and then the head's. Each must be used once.
 
     **Arguments**

@@ -101,7 +101,7 @@ class GAT(eqx.Module):
 
 
 class Reading(NamedTuple):
-    """What a task read from the meta-knowledge graph, and along which edges."""
+    """The result of reading the meta-knowledge graph, and the edges."""
 
     prototypes: Float[Array, "prototypes d"]
     """The prototypes after propagation, C-hat."""

@@ -3,7 +3,7 @@
 
 `net(x)` normalises, if it normalises at all, with the statistics of `x` itself. `net.given(x)`
 returns the function that predicts after adaptation; what it may take from the support inputs `x`
-is the network's own affair.
+depends on the network.
 """
 
 from collections.abc import Callable
@@ -154,7 +154,7 @@ class Body(eqx.Module):
     def run(
         self, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...] | None = None
     ) -> tuple[Float[Array, "n units"], tuple[Statistics, ...]]:
-        """What the head reads, and each block's statistics: those given, or else those of `x`."""
+        """The input of the head, and each block's statistics: those given, or else those of `x`."""
         used = []
         for i, block in enumerate(self.blocks):
             x, taken = block(x, None if statistics is None else statistics[i])
@@ -233,7 +233,7 @@ class MLPOptions:
     """Initial weights: the authors' truncated normal of .01, or He's."""
 
     def check(self) -> None:
-        """Refuse widths that mean nothing; no hidden layer at all makes a linear model."""
+        """Raise `ValueError` if a width is invalid. Without a hidden layer the model is linear."""
         at_least(self, ("hidden",), 1)
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
@@ -256,7 +256,7 @@ class Conv4Options:
     """Statistics of the current batch (transductive, as in the papers) or of the support set."""
 
     def check(self) -> None:
-        """Refuse options that mean nothing."""
+        """Raise `ValueError` if an option is invalid."""
         at_least(self, ("filters",), 1)
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:

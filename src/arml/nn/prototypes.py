@@ -124,7 +124,7 @@ def units(body: Body, features: tuple[int, ...]) -> int:
 
 
 def prototype_names(structure: Structure, count: int) -> list[str]:
-    """What each prototype stands for. Classes and samples are numbered within their task."""
+    """The name of each prototype. Classes and samples are numbered within their task."""
     if structure is sample_mean:
         return ["all samples"]
     if type(structure) is Spread:

@@ -40,7 +40,7 @@ class GRUCell(eqx.Module):
     def project(
         self, x: Float[Array, "*n inputs"]
     ) -> tuple[Float[Array, "*n gates"], Float[Array, "*n state"]]:
-        """What the inputs contribute to the gates and to the candidate."""
+        """The inputs' share of the gates and of the candidate."""
         return self.input_gates(x), self.input_candidate(x)
 
     def __call__(

@@ -57,7 +57,7 @@ class Level(eqx.Module):
 
 
 class Climb(NamedTuple):
-    """What a code passes through on its way up, level by level, the root's last."""
+    """The nodes that a code reaches on its way up, level by level, the root last."""
 
     assignments: tuple[Float[Array, "_ _"], ...]
     """Rows sum to one; the first has one row, the code's own."""

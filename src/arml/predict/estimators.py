@@ -101,7 +101,7 @@ def _loaded(learner: object) -> FewShotLearner:
 
 
 class FewShot(BaseEstimator):
-    """What both estimators share; `predictor_` is the `arml.Predictor` that `fit` made."""
+    """The base of both estimators; `predictor_` is the `arml.Predictor` that `fit` made."""
 
     _kind: str
     learner: object

@@ -1,4 +1,4 @@
-"""What a learner and a predictor have in common."""
+"""The base of a learner and a predictor."""
 
 from arml.core.episodes import Problem
 from arml.experiment import Portable
@@ -15,7 +15,7 @@ class Holder:
         return self.portable.problem
 
     def _seen(self) -> str:
-        """What it has learned from."""
+        """The examples that it has learned from."""
         return ""
 
     def __repr__(self) -> str:

@@ -71,7 +71,7 @@ def adapted_function(
 
 
 def traced(learner: MetaLearner | None, support: Examples) -> Trace | None:
-    """What the encoding of a support set passes through; None for a learner without a graph."""
+    """All steps of the encoding of a support set; None for a learner without a graph."""
     if learner is None or learner.reading() is None:
         return None
     return _trace(learner, support)

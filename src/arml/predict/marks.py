@@ -38,7 +38,7 @@ class Marks:
     labels: Int[np.ndarray, " n"]
     """The place among `classes` of each example's own label."""
     probabilities: Float[np.ndarray, "n classes"]
-    """What was predicted for each example."""
+    """The prediction for each example."""
 
     @property
     def right(self) -> np.ndarray:

@@ -22,7 +22,7 @@ def packed(save: Callable[[Path], None]) -> dict[str, bytes]:
 
 
 def unpacked(load: Callable[[Path], Owner], files: dict[str, bytes]) -> Owner:
-    """What `load` reads from the folder with these files."""
+    """The object that `load` reads from the folder with these files."""
     with TemporaryDirectory() as folder:
         for name, data in files.items():
             (Path(folder) / name).write_bytes(data)

@@ -236,7 +236,7 @@ class Predictor(Holder):
         return None if reading is None else np.asarray(reading.links)[:rows]
 
     def trace(self) -> Trace | None:
-        """What the encoding of the support set passed through; None for a learner without one."""
+        """All steps of the encoding of the support set; None for a learner without a graph."""
         return traced(self._learner, self._support())
 
     def _repr_html_(self) -> str:

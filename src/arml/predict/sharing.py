@@ -184,7 +184,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 
 
 class Seen(msgspec.Struct):
-    """What novelty is measured with."""
+    """The data that novelty is measured with."""
 
     support: Positive
     query: Positive | None

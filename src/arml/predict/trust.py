@@ -36,7 +36,7 @@ FOLDS = 10
 
 @dataclass(frozen=True, eq=False)
 class Trust:
-    """What leaving examples out says of a classifier."""
+    """The quality of a classifier, measured by leaving examples out."""
 
     classes: np.ndarray
     """The labels in order."""
@@ -45,9 +45,9 @@ class Trust:
     labels: Int[np.ndarray, " m"]
     """The place among `classes` of each one's own label."""
     probabilities: Float[np.ndarray, "m classes"]
-    """What was predicted for each."""
+    """The prediction for each."""
     uses: Uses = "learner"
-    """What was checked."""
+    """The kind of predictor that was checked."""
     others: Mapping[Uses, float] = field(default_factory=dict)
     """Accuracy of what else could be used."""
 
@@ -107,7 +107,7 @@ class Trust:
         }
 
     def lines(self, names: Sequence[str]) -> list[str]:
-        """What to tell a reader; `names` are those of the support set's examples."""
+        """The result in words; `names` are those of the support set's examples."""
         said, shown = [str(self)], self.odd[:5]
         for place in shown:
             chances = self.probabilities[np.flatnonzero(self.checked == place)[0]]

@@ -29,7 +29,7 @@ LEAST_RANGE = 0.2
 
 
 def _matrix(value: object, name: str, columns: int) -> np.ndarray:
-    """`value` as a finite matrix, for the numbers come from a file."""
+    """`value` as a finite matrix. It is checked because the numbers come from a file."""
     try:
         matrix = np.asarray(value, np.float64)
     except (TypeError, ValueError):

@@ -168,7 +168,7 @@ def on_the_device(table: "Table", *, stated: str = "", size: int | None = None) 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What episodes are drawn from."""
+    """The table that episodes are drawn from."""
 
     families: tuple[str, ...]
     problem: Problem
@@ -249,8 +249,8 @@ def tabulate(
 def device_room() -> int:
     """Bytes of images that are put on a device; what is larger is streamed.
 
-    `$ARML_DEVICE_GIB` says it, and is no part of an experiment, for it changes no task; otherwise
-    it is a quarter of an accelerator's memory, or 4 GiB in all for the cores of a CPU, each of
+    `$ARML_DEVICE_GIB` sets it. It is not part of an experiment, because it changes no task. The
+    default is a quarter of an accelerator's memory, or 4 GiB in all for the cores of a CPU, each of
     which may hold a copy.
     """
     said = os.environ.get("ARML_DEVICE_GIB")

@@ -94,7 +94,7 @@ class FunctionsOptions(TaskOptions):
         return Splits(tasks, tasks, tasks, {})
 
     def check(self) -> None:
-        """Refuse options that mean nothing."""
+        """Raise `ValueError` if an option is invalid."""
         self._tasks()
 
     @property
@@ -160,7 +160,7 @@ class FoldersOptions(PictureOptions, DataOptions):
         return Splits(self.varied(train), validation, test, sources)
 
     def check(self) -> None:
-        """Refuse options that mean nothing, before any data is read."""
+        """Raise `ValueError` if an option is invalid, before any data is read."""
         if not self.data:
             raise ValueError(
                 "expected a folder or zip of images with one folder for each class, got none: "
@@ -223,7 +223,7 @@ class StoreOptions(PictureOptions, _Stored):
         return streamed_episodes(table, [family.images for family in families], stated=stated)
 
     def check(self) -> None:
-        """Refuse options that mean nothing, before any data is read."""
+        """Raise `ValueError` if an option is invalid, before any data is read."""
         if not self.store:
             raise ValueError(
                 "expected a prepared data set, got none: give --store NAME, see `arml data list`"

@@ -27,7 +27,7 @@ in equal ratios."""
 WINDOW_SCALES = 1.0, 2.0
 """The same for a window of a texture, which has to stay within the picture."""
 LIGHT = 0.25
-"""What a light adds at the side that it comes from, and takes away at the other."""
+"""Brightness that a light adds on its own side, and removes on the other."""
 TONE = 0.4
 """The share of white or black in a texture of a bright or dark tone."""
 

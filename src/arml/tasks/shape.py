@@ -17,10 +17,10 @@ NOT_OF_TESTS = ("train_ways", "mixed_shots", "augment", "data", "split_seed")
 
 
 class TaskOptions:
-    """What the options of every kind of tasks answer, beside `check()` and `build(split)`."""
+    """The options of every kind of tasks: attributes beside `check()` and `build(split)`."""
 
     needs: ClassVar[str] = ""
-    """What a command line must give besides the name of a recipe."""
+    """Options that a command line must have besides the name of a recipe."""
 
     def absolute(self) -> "TaskOptions":
         """The same options with absolute paths, so that a run can be used from any folder."""

@@ -35,7 +35,7 @@ class Pixels:
         self.lock = threading.Lock()
         self.ready: dict[bytes, np.ndarray] = {}
         self.late: set[bytes] = set()
-        """What was asked for before it was prepared."""
+        """Requests that came before their batch was prepared."""
         self.room = threading.Semaphore(AHEAD)
 
     def gather(self, index: Int[np.ndarray, "..."]) -> UInt8[np.ndarray, "... size size 3"]:

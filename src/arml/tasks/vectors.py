@@ -73,7 +73,7 @@ class VectorsOptions(EpisodeOptions, DataOptions):
         return replace(self, data=tuple(d if d == STARTER else absolute_path(d) for d in self.data))
 
     def check(self) -> None:
-        """Refuse options that mean nothing, before any data is read."""
+        """Raise `ValueError` if an option is invalid, before any data is read."""
         if not self.data:
             raise ValueError(
                 "expected at least one folder of features, got none: make one with `arml features` "

@@ -77,7 +77,7 @@ def looks(
 
 
 class Predictions(NamedTuple):
-    """What a learner predicted on some tasks, one row a task, and how it scored."""
+    """A learner's predictions on some tasks, one row a task, and its scores."""
 
     outputs: np.ndarray
     """`[tasks, queries, outputs]`."""
@@ -89,7 +89,7 @@ class Predictions(NamedTuple):
 def predicted(
     given: tuple[MetaLearner, Callable[[Array, Array], Array]], task: Task, key: PRNGKeyArray
 ) -> tuple[Array, Array, Array, Array]:
-    """What the learner predicts on ONE task, the targets, the score, and the task's family."""
+    """The learner's predictions on ONE task, the targets, the score, and the task's family."""
     learner, score = given
     outputs = learner.adapt(task.support, key=key).predict(task.query.x)
     return outputs, task.query.y, score(outputs, task.query.y), task.family
@@ -105,7 +105,7 @@ def predictions(
     mesh: Mesh | None = None,
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Predictions:
-    """What `learner` predicts on the first `n` tasks of a split; arguments as of `evaluate`."""
+    """Predictions of `learner` on the first `n` tasks of a split; arguments as of `evaluate`."""
     metric, score = score_of(tasks.problem)
     parts = []
     for part in looks(predicted, (learner, score), tasks, split=split, n=n, chunk=chunk, mesh=mesh):
@@ -128,7 +128,7 @@ def predictions(
 
 @runtime_checkable
 class HoldsLearner(Protocol):
-    """What training returns and what a run folder is: `Fitted`, `Run`."""
+    """An object with a learner: `Fitted`, `Run`."""
 
     @property
     def learner(self) -> MetaLearner: ...

@@ -157,7 +157,7 @@ def _check_finite(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
-    """What `fit` returns, and takes to go on."""
+    """The result of `fit`, which can continue from it."""
 
     learner: MetaLearner
     history: tuple[dict[str, float | None], ...]

@@ -29,7 +29,7 @@ def join(coordinator: str, processes: int | None, process: int | None) -> None:
 
     Before JAX has touched a device. Returns once all are there.
 
-    **Raises** `ValueError` in one line if the address or the numbers mean nothing, and `RunError`
+    **Raises** `ValueError` in one line if the address or the numbers are invalid, and `RunError`
     if the others cannot be reached.
     """
     found = coordinator == AUTO
@@ -152,7 +152,7 @@ def of_leader(tree: T) -> T:
     leaves, structure = jax.tree.flatten(arrays)
     held = [np.asarray(leaf) for leaf in leaves]
     own = b"".join(leaf.tobytes() for leaf in held)
-    # As bytes, for the exchange is a sum, in which a negative zero would lose its sign.
+    # As bytes, because the exchange is a sum, in which a negative zero would lose its sign.
     data = np.asarray(multihost_utils.broadcast_one_to_all(np.frombuffer(own, np.uint8))).tobytes()
     ends = np.cumsum([leaf.nbytes for leaf in held])
     parts = [

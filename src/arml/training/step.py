@@ -83,7 +83,7 @@ class OuterOptions:
         return optax.join_schedules([rise, fall], [warmup])
 
     def check(self) -> None:
-        """Refuse options that mean nothing."""
+        """Raise `ValueError` if an option is invalid."""
         at_least(self, ("outer_rate",), 0, strict=True)
         at_least(self, ("clip", "rates_factor", "momentum", "weight_decay"), 0)
         at_least(self, ("warmup",), 0, most=10**9)
@@ -127,7 +127,7 @@ class TrainState(eqx.Module):
 
 
 class Record(NamedTuple):
-    """What one outer step reports."""
+    """The report of one outer step."""
 
     loss: Float[Array, ""]
     """Mean meta-loss of the batch."""

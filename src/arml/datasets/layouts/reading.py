@@ -1,4 +1,4 @@
-"""What the modules of the published layouts share: from names and annotations to pictures."""
+"""Functions that the published layouts share: from names and annotations to pictures."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ class Picture(NamedTuple):
     """Which of the origin's files or folders it is in."""
     member: str
     box: Box | None = None
-    """What to keep of it; None for all."""
+    """The part to keep; None for all."""
 
 
 Classes = dict[str, list[Picture]]
@@ -30,7 +30,7 @@ Classes = dict[str, list[Picture]]
 
 
 class Survey(NamedTuple):
-    """What is in one file or folder."""
+    """The content of one file or folder."""
 
     path: Path
     names: list[str]

@@ -114,7 +114,7 @@ class Graph:
         return self.node("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
 
     def number(self, value: np.ndarray) -> str | None:
-        """A scalar that counts examples, for a mean over them say; None for any other.
+        """A scalar that counts examples, as a mean over them needs; None for any other.
 
         **Raises** `ValueError` for a number so large that this cannot be told.
         """

@@ -1,4 +1,4 @@
-"""What a variable of a traced function is in an ONNX graph."""
+"""Variables of a traced function, in an ONNX graph."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -26,7 +26,7 @@ class Typed(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """What a variable of the traced function is in the graph."""
+    """A variable of the traced function: a constant, or the output of a node."""
 
     shape: Shape
     dtype: np.dtype
