@@ -160,7 +160,7 @@ class Fitted:
     """The result of `fit`, which can continue from it."""
 
     learner: MetaLearner
-    history: tuple[dict[str, float | None], ...]
+    history: tuple[dict[str, float | int | None], ...]
     """One record for each interval: `step`, `loss` and, where validation tasks were scored,
     `validation` and `validation_ci95` (None if not finite)."""
     state: TrainState
