@@ -86,7 +86,7 @@ def table(rows: Mapping[str, Any]) -> str:
     """The measures of each row, and those of joint training beside them."""
     lines = [
         "| order, seed | way | final MSE | forgetting | backward transfer | vertices "
-        "| training tasks | replayed | tasks to 90% of joint |",
+        "| training tasks | replayed | tasks to 90% of joint (stages) |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for row in rows.values():

@@ -1,5 +1,6 @@
 """The tutorial's code runs, and a page shows how a learner grew."""
 
+import json
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import jax
 from arml.report.growth import decisions, reading_figure, write_growth
 
 PAGE = Path(__file__).parents[2] / "docs" / "growing.md"
+BENCHMARKS = PAGE.parents[1] / "benchmarks"
 
 
 def test_the_tutorial_runs_and_is_drawn(tmp_path):
@@ -29,3 +31,11 @@ def test_the_tutorial_runs_and_is_drawn(tmp_path):
     page = tmp_path / "growth.html"
     write_growth(records, page, title="Grown", lead="Two stages.")
     assert "The graph through time" in page.read_text(encoding="utf-8")
+
+
+def test_the_table_is_that_of_the_file(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import growing
+
+    rows = json.loads(growing.RESULTS.read_text(encoding="utf-8"))["rows"]
+    assert growing.table(rows) in PAGE.read_text(encoding="utf-8")
