@@ -50,7 +50,7 @@ def accuracies(
     learner, problem = few.portable.learner, few.problem
     support = Examples(jnp.asarray(floats(x)), jnp.asarray(y, jnp.int32))
     function = grouped_function(learner, support, problem, ways)
-    body = learner.net.body.given(support.x)
+    body = learner.embedding()(support.x)
 
     def nearest(x: np.ndarray, query: np.ndarray) -> np.ndarray:
         means = np.stack([x[y == k].mean(axis=0) for k in range(ways)])

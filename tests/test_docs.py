@@ -190,11 +190,8 @@ def test_the_practitioners_start_runs(tmp_path):
         left = carried_out(ROOT / "docs" / "practitioner.md")
         more = {"more": left["pictures"], **left}
         carried_out(ROOT / "docs" / "predictions.md", **more)
-    assert (
-        (tmp_path / "answers.csv")
-        .read_text()
-        .startswith("file,label,probability,vertices,novelty\n")
-    )
+    answers = (tmp_path / "answers.csv").read_text()
+    assert answers.startswith("file,label,probability,novelty\n")
     assert (tmp_path / "trees" / "config.json").exists()
 
 
@@ -203,7 +200,7 @@ def test_the_questions_are_answered(tmp_path):
     with inside(tmp_path):
         left = carried_out(ROOT / "docs" / "how-do-i.md")
     assert list(left["again"].classes) == ["another", "elm", "oak"]
-    assert (tmp_path / "predictor.onnx").stat().st_size < 1e6
+    assert (tmp_path / "predictor.onnx").stat().st_size < 1.5e6
 
 
 def test_every_page_with_python_is_run():
