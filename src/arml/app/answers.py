@@ -1,4 +1,4 @@
-"""What the page shows: predictions, prototypes, the vertices that were read, a fitted surface."""
+"""The content of the page: predictions, prototypes, the vertices that were read, surfaces."""
 
 import base64
 import io
@@ -119,7 +119,7 @@ def kept(learner: FewShotLearner, content: object, limits: Limits) -> Json:
 
 
 def _classes(predictor: Predictor) -> list[Json]:
-    """Each class: its pictures as the learner sees them, its prototype, what that read."""
+    """Each class: its pictures as the learner sees them, its prototype, and its reading."""
     assert predictor.classes is not None
     trace, encoder = predictor.trace(), predictor.portable.learner.encoder()
     by_class = encoder is not None and encoder.by_class()

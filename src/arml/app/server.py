@@ -56,19 +56,19 @@ TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 @dataclass(frozen=True)
 class Served:
-    """What the page is about. A learner that is None has no tab."""
+    """The learners of the page. A learner that is None has no tab."""
 
     pictures: FewShotLearner | None
     functions: FewShotLearner | None
     names: dict[str, str]
-    """What the learners are called."""
+    """The names of the learners."""
     limits: Limits = field(default_factory=Limits)
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One answer at a time: two would only take each other's cores."""
 
 
 class Guard:
-    """Lets through what carries the token, and sets the headers of every answer."""
+    """Lets requests through that carry the token, and sets the headers of every answer."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self.app, self.token = app, token
@@ -164,7 +164,7 @@ def _routes(served: Served) -> list[Route]:
 
 
 def about(served: Served) -> Json:
-    """What the page needs to know before it asks anything."""
+    """Facts that the page needs when it starts."""
     found: Json = {"limits": vars(served.limits)}
     if served.pictures is not None:
         problem = served.pictures.problem

@@ -18,7 +18,7 @@ SCRIPT, CODE, MACHINE = (
     "ort-wasm-simd-threaded.mjs",
     "ort-wasm-simd-threaded.wasm",
 )
-"""Files of onnxruntime-web: its interface, what loads the machine code, and the machine code."""
+"""Files of onnxruntime-web: its interface, the loader of the machine code, and the machine code."""
 PLACE = Path("node_modules") / "onnxruntime-web" / "dist"
 """Where npm puts them."""
 

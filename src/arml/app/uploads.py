@@ -1,4 +1,4 @@
-"""What the page sends, checked before it is used: counts, bytes, pixels and types."""
+"""Requests of the page, checked before they are used: counts, bytes, pixels and types."""
 
 import base64
 import binascii
@@ -23,7 +23,7 @@ HIGHEST = 1e6
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may bring."""
+    """Limits of one request."""
 
     pictures: int = 200
     """Pictures, all classes and queries together."""

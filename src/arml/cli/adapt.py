@@ -177,7 +177,7 @@ def _checked(predictor: "Predictor", options: AdaptOptions, names: Sequence[str]
 
 
 def _describe(predictor: "Predictor", console: Console) -> None:
-    """Print what was learned from, and how far the examples are from meta-training."""
+    """Print the number of examples, and how far the examples are from meta-training."""
     classes = predictor.classes
     kind = f"{len(classes)} classes" if classes is not None else "regression"
     say(console, f"learned from {len(predictor.x)} examples ({kind})")

@@ -1,1 +1,1 @@
-"""From a few labelled examples to predictions: what a practitioner calls."""
+"""From a few labelled examples to predictions: the interface for practitioners."""

@@ -1,5 +1,5 @@
-"""What a learner makes of a support set and of single inputs, for methods that have an embedding
-which all tasks share; and what it made of its meta-training tasks, from which novelty is measured.
+"""The vectors of support sets and of single inputs, for methods with an embedding that all tasks
+share; and those of the meta-training tasks, from which novelty is measured.
 
 - Classification: the vectors are the inputs' embeddings (`MetaLearner.embedding`).
 - Regression: an input means nothing without its target, so the one vector is the code of the whole
@@ -90,7 +90,7 @@ def measured_novelty(
     tasks: int,
     chunk: int,
 ) -> Novelty | None:
-    """The bank of what `TRAIN_TASKS` training tasks were embedded as, and the thresholds from
+    """The bank of the vectors of `TRAIN_TASKS` training tasks, and the thresholds from
     `tasks` validation tasks; None for a learner without an embedding, and for fewer validation
     classes than a threshold takes."""
     if not embeds(learner, train.problem):

@@ -98,7 +98,7 @@ def joined_labels(labels: np.ndarray, more: object, n: int) -> list[str | int | 
     """
     others = np.asarray(more)
     if len(others) != n:
-        raise ValueError(f"expected {n} labels, one an input, got {len(others)}")
+        raise ValueError(f"expected {n} labels, one for each input, got {len(others)}")
     both = [*labels.tolist(), *others.tolist()]
     if len({isinstance(label, str) for label in both}) > 1:
         raise ValueError(

@@ -215,7 +215,7 @@ class Predictor(Holder):
         return Predictor(self.portable, self.x[kept], self.y[kept], self.classes, self._flat)
 
     def novelty(self, x: object) -> Float[np.ndarray, " n"]:
-        """How far each input `[n]` is from what meta-training saw: above 1, farther than 95% of the
+        """How far each input `[n]` is from the training data: above 1, farther than 95% of the
         queries of validation tasks, it looks like none of the families that the learner knows.
 
         **Raises** `ValueError` as `predict`; for regression, where an input says nothing without

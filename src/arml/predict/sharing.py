@@ -77,7 +77,7 @@ def write_learner(
     support: Mapping[str, np.ndarray] | None = None,
     task: JsonView | None = None,
 ) -> None:
-    """Write a learner; with `support` and `task`, a predictor: what it has adapted to.
+    """Write a learner; with `support` and `task`, a predictor: the examples that it adapted to.
 
     **Raises** `RunError` if it cannot be written, or if the folder holds something else.
     """

@@ -66,7 +66,7 @@ export function startPictures(about, limits) {
     event.target.value = "";
     const found = [...named].sort();
     if (found.length < 2) {
-      say("pictures-status", `expected a folder with two or more folders of pictures, one a class, got ${found.length}`, true);
+      say("pictures-status", `expected a folder with two or more folders of pictures, one for each class, got ${found.length}`, true);
       return;
     }
     restart(found);
