@@ -27,7 +27,7 @@ ELSEWHERE = {
 }
 """Pages that lie outside docs/, and what they are in the site."""
 PARTS = {
-    "Start": ("practitioner", "researcher", "how-do-i"),
+    "Start": ("practitioner", "any-table", "researcher", "how-do-i"),
     "Guide": (
         *("how-arml-works", "app", "predictions", "data", "starter", "features", "scaling"),
         *("growing", "write-your-own-method"),

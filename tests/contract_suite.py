@@ -15,6 +15,7 @@ from arml.algorithms import ALGORITHMS
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.inner import with_steps
 from arml.core.learner import MetaLearner
+from arml.nn.flat import CellsOptions
 from arml.nn.networks import BaseNetwork, Body, MLPOptions, conv4, linear
 from arml.tasks.functions import functions_2d
 from contract import Blobs, Case
@@ -54,6 +55,8 @@ KINDS = {
         (".blocks[0].layer.bias", ".blocks[0].layer.layer.bias"),
         steps=1,
     ),
+    # The last axis is a cell: its value, whether it is there, its kind.
+    "tables": Kind(blobs((6, 3), 3, 3, noise=1.0), CellsOptions(width=8)),
 }
 
 
@@ -77,7 +80,7 @@ def cases(kind: str, only: tuple[str, ...] = ()) -> Any:
     names = [
         name
         for name, known in ALGORITHMS.items()
-        if problem.kind in known.kinds and (not only or name in only)
+        if known.suits(problem) and (not only or name in only)
     ]
 
     @pytest.fixture(scope="module", params=names)

@@ -203,6 +203,15 @@ def test_the_questions_are_answered(tmp_path):
     assert (tmp_path / "predictor.onnx").stat().st_size < 1.5e6
 
 
+def test_the_tutorial_of_tables_runs(tmp_path):
+    with inside(tmp_path):
+        accuracy = carried_out(ROOT / "docs" / "any-table.md")["accuracy"]
+    answers = (tmp_path / "iris-answers.csv").read_text().splitlines()
+    assert answers[0] == "row,label,probability"
+    assert len(answers) == 1 + 150 - 15
+    assert min(ours for ours, _ in accuracy.values()) > 0.8, accuracy
+
+
 def test_every_page_with_python_is_run():
     run = {
         "README.md",
@@ -211,7 +220,7 @@ def test_every_page_with_python_is_run():
         "docs/researcher.md",
         "docs/predictions.md",
     }
-    run |= {"docs/write-your-own-method.md", "docs/growing.md"}
+    run |= {"docs/write-your-own-method.md", "docs/growing.md", "docs/any-table.md"}
     found = {str(page.relative_to(ROOT)) for page in PAGES if blocks(page, "python")}
     assert found == run
 

@@ -71,7 +71,7 @@ def test_a_new_class_seldom_exceeds_a_threshold_of_few_classes():
 def test_which_methods_have_an_embedding_that_tasks_share(problem, known):
     found = set()
     for name, algorithm in ALGORITHMS.items():
-        if problem.kind not in algorithm.kinds:
+        if not algorithm.suits(problem):
             continue
         options = algorithm.options(problem)
 

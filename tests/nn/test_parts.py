@@ -61,7 +61,7 @@ CASES = [
     (name, problem)
     for name, known in ALGORITHMS.items()
     for problem in (REGRESSION, CLASSES)
-    if problem.kind in known.kinds
+    if known.suits(problem)
 ]
 
 

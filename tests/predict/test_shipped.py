@@ -21,7 +21,7 @@ from arml.tasks.functions import functions_2d
 from arml.tasks.options import StarterOptions
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("regression2d", "starter")
+NAMES = ("regression2d", "starter", "tables", "tables-regression")
 
 
 def test_the_wheel_carries_them_and_stays_small(tmp_path):
@@ -50,7 +50,7 @@ def test_they_are_found_by_name_and_a_learner_here_goes_first(tmp_path, monkeypa
     assert place == Path("regression2d")
     assert "not the learner that ships" in note
     assert arml.load("regression2d").problem.kind == "regression"
-    with pytest.raises(RunError, match=r"\(regression2d, starter\), found nothing at startre"):
+    with pytest.raises(RunError, match=r"tables-regression\), found nothing at startre"):
         arml.load("startre")
 
 
@@ -98,7 +98,10 @@ def test_a_table_is_fitted_by_name_on_the_command_line(tmp_path, monkeypatch, ca
     heights = [float(line.split(",")[1]) for line in said.out.splitlines()[1:]]
     np.testing.assert_allclose(heights, [1, 2, 3, 4], atol=0.8)
     assert main(["adapt", "regression", "--support", "few.csv", "--save", "kept"]) == 2
-    assert "one that ships (regression2d, starter)" in capsys.readouterr().err
+    assert (
+        "one that ships (regression2d, starter, tables, tables-regression)"
+        in capsys.readouterr().err
+    )
 
 
 def test_more_examples_than_in_training_do_not_make_it_worse():

@@ -54,6 +54,8 @@ class Method(Entry):
     """Its options for a problem; the class's defaults if None."""
     kinds: tuple[str, ...] = KINDS
     """The kinds of problems that it is made for; it refuses others."""
+    inputs: tuple[int, ...] = (1, 3)
+    """How many axes an input may have: 1 vectors, 2 the cells of tables, 3 pictures."""
     settings: Mapping[str, Changes] = field(default_factory=dict)
     """What its experiments have otherwise than others', by a trait of the setting, such as
     `regression`, `images`, or the setting's name."""
@@ -85,6 +87,10 @@ class Method(Entry):
             known = {f.name for f in fields(self.options_class)}
             object.__setattr__(self, "tune", ("inner_rate",) if "inner_rate" in known else ())
         object.__setattr__(self, "title", self.title or self.name)
+
+    def suits(self, problem: Problem) -> bool:
+        """Whether it is made for such tasks."""
+        return problem.kind in self.kinds and len(problem.features) in self.inputs
 
     def options(self, problem: Problem) -> MethodOptions:
         """Its options for a problem."""

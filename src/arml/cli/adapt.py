@@ -12,17 +12,26 @@ import numpy as np
 from rich.console import Console
 from tyro.conf import Positional
 
+from arml.cli.answers import labels_of, numbers_of, vertices
 from arml.cli.console import parse, say
 from arml.cli.errors import UsageError
-from arml.cli.inputs import Eye, check_columns, eye_of, number, query_table
+from arml.cli.inputs import (
+    Eye,
+    adapted_table,
+    check_columns,
+    eye_of,
+    number,
+    query_cells,
+    query_table,
+)
 from arml.cli.marking import marks_of
 from arml.results.files import write_text
 
 if TYPE_CHECKING:
     from arml.predict.predictor import Predictor
 
-ENOUGH = 9
-"""Examples from which 90% intervals can be made."""
+MATTER = 8
+"""Columns that are named as those that matter most."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +40,13 @@ class AdaptOptions:
 
     Images: a folder (or zip) with one folder for each class, and files or folders to predict.
     Tables: CSV files with a header; --target names the column to predict, and the other columns
-    are the inputs.
+    are the inputs. The learners tables (classes) and tables-regression (numbers) take any columns:
+    numbers, dates, categories, and missing cells.
     """
 
     learner: Positional[Path]
-    """A run folder, an exported learner, one of the package (starter, regression2d), or an ONNX
-    model of pictures."""
+    """A run folder, an exported learner, one of the package (starter, tables,
+    tables-regression, regression2d), or an ONNX model of pictures."""
     support: Path
     """The labelled examples: a folder or zip with one folder for each class, or a CSV file."""
     query: tuple[Path, ...] = ()
@@ -49,6 +59,9 @@ class AdaptOptions:
     """Write the answers to this CSV file instead of the terminal."""
     save: Path | None = None
     """Save the predictor in this folder, for `arml predict`."""
+    matter: bool = False
+    """Say which columns of a table matter: how much worse the examples are predicted without each.
+    It needs a learner of tables, and adapts once more for each example and column."""
     trust: bool = True
     """Predict each example from the others and report how well that works. It takes one adaptation
     for each example, or ten if there are many."""
@@ -88,6 +101,12 @@ def adapt_command(arguments: Sequence[str]) -> int:
             raise UsageError(
                 "expected --target COLUMN for a table, got none: name the column to predict"
             )
+        if len(learner.problem.features) == 2:
+            asked = options.support, options.target, options.query
+            predictor, names, said = adapted_table(learner, *asked)
+            for line in said:
+                say(Console(stderr=True), line)
+            return _finish(predictor, options, eye, names)
         rows = read_table(options.support, target=options.target)
         if rows.target is None:
             raise ValueError(
@@ -104,9 +123,18 @@ def adapt_command(arguments: Sequence[str]) -> int:
         predictor = learner.adapt(rows.x, y)
         predictor.columns, predictor.target = rows.columns, options.target
         names = [f"row {line}" for line in rows.lines]
+    return _finish(predictor, options, eye, names)
+
+
+def _finish(predictor: Any, options: AdaptOptions, eye: Eye | None, names: Sequence[str]) -> int:
+    """Check, answer and save."""
     _describe(predictor, Console(stderr=True))
     if predictor.classes is not None:
         predictor = _checked(predictor, options, names)
+        if options.matter and predictor.reader is not None:
+            drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
+            shown = ", ".join(f"{name} {drop:.2f}" for name, drop in drops[:MATTER])
+            say(Console(stderr=True), f"columns that matter (nats lost without each): {shown}")
     if options.query:
         _answer(predictor, eye, options.query, options.target, options.out)
     if options.save is not None:
@@ -194,12 +222,6 @@ def _describe(predictor: "Predictor", console: Console) -> None:
         say(console, f"novelty {novelty:.2f}: {said.format(known)}")
 
 
-def vertices(weights: np.ndarray, most: int = 3) -> str:
-    """The vertices with the largest weights, as text: `V2 0.61, V0 0.22`."""
-    order = np.argsort(-weights)[:most]
-    return ", ".join(f"V{i} {weights[i]:.2f}" for i in order)
-
-
 def _answer(
     predictor: "Predictor",
     eye: Eye | None,
@@ -212,7 +234,7 @@ def _answer(
     names, batches = _queries(predictor, eye, query, target)
     marked: list[str] = []
     if predictor.classes is None:
-        writer.writerows(_numbers(predictor, names, batches))
+        writer.writerows(numbers_of(predictor, names, batches))
     else:
         known = predictor.portable.novelty is not None
         answers = [
@@ -221,7 +243,7 @@ def _answer(
         ]
         chances = np.concatenate([chance for chance, _ in answers])
         novelty = [one for _, some in answers if some is not None for one in some]
-        writer.writerows(_labels(predictor, names, chances, novelty))
+        writer.writerows(labels_of(predictor, names, chances, novelty))
         marked = marks_of(names, chances, predictor.classes) if eye is not None else []
     if out is None:
         sys.stdout.write(text.getvalue())
@@ -241,49 +263,11 @@ def _queries(
     """The queries' names (files, or lines of the table), and their inputs in batches."""
     from arml.datasets.own import decoded, image_files
 
+    if predictor.reader is not None:
+        cells, places = query_cells(query)
+        return places, iter([predictor.reader(cells, str(query[0]))])
     if eye is None:
         x, lines = query_table(query, target, predictor.columns)
         return lines, iter([x])
     files = image_files(query)
     return files, (eye.read(some) for some in decoded(files, size=eye.size))
-
-
-def _numbers(
-    predictor: "Predictor", names: Sequence[Any], batches: Iterator[np.ndarray]
-) -> Iterator[list[Any]]:
-    """The header and the rows of a regression's answers."""
-    sure = len(predictor.x) >= ENOUGH
-    yield ["row", "prediction", *(["low", "high"] if sure else [])]
-
-    def numbers(batch: np.ndarray) -> np.ndarray:
-        answers = [predictor.predict(batch), *(predictor.interval(batch) if sure else ())]
-        return np.stack(answers, axis=-1)
-
-    for name, values in zip(names, _each(numbers(b) for b in batches), strict=True):
-        yield [name, *(f"{number:.6g}" for number in np.ravel(values))]
-
-
-def _labels(
-    predictor: "Predictor", names: Sequence[Any], chances: np.ndarray, novelty: Sequence[float]
-) -> Iterator[list[Any]]:
-    """The header and the rows of a classification's answers; there may be no `novelty`."""
-    reading, classes = predictor.reading(), predictor.classes
-    assert classes is not None
-    read = None if reading is None else [vertices(row) for row in reading]
-    # A row of the reading is a class only if the prototypes are the classes.
-    by_class = read is not None and len(read) == len(classes)
-    more = [*(["vertices"] if read else []), *(["novelty"] if novelty else [])]
-    yield ["row" if isinstance(names[0], int) else "file", "label", "probability", *more]
-    for i, (name, chance) in enumerate(zip(names, chances, strict=True)):
-        best = int(np.argmax(chance))
-        row = [name, classes[best], f"{chance[best]:.4f}"]
-        if read is not None and reading is not None:
-            row.append(read[best] if by_class else vertices(reading.mean(axis=0)))
-        if novelty:
-            row.append(f"{novelty[i]:.2f}")
-        yield row
-
-
-def _each(batches: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    for batch in batches:
-        yield from batch

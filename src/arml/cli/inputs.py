@@ -71,3 +71,59 @@ def query_table(
         raise UsageError(f"expected one CSV file as the query, got {len(query)} files: give one")
     table = read_table(query[0], target=target)
     return in_order(table.x, table.columns, columns, query[0]), table.lines
+
+
+def adapted_table(
+    learner: Any, path: Path, target: str, query: Sequence[Path]
+) -> tuple[Any, list[str], list[str]]:
+    """The predictor that a learner of tables makes of a CSV file, the names of its examples, and
+    remarks for the user.
+
+    **Raises** `ValueError` for a table that cannot be learned, or does not go with the queries.
+    """
+    from arml.datasets.columns import missing
+    from arml.datasets.own import read_cells
+
+    cells, lines = read_cells(path)
+    if target not in cells:
+        raise ValueError(
+            f"{path}: expected a column {target!r}, got {', '.join(cells)}: name one of these with "
+            "--target"
+        )
+    texts = [text.strip() for text in cells.pop(target)]
+    for line, text in zip(lines, texts, strict=True):
+        if missing(text):
+            raise ValueError(
+                f"{path}: expected a {target} in each row of the examples, got none in row {line}: "
+                "fill it, or move the row to the queries"
+            )
+    y: list[float] | list[str] = texts
+    if learner.problem.kind == "regression":
+        y = [number(text, path) for text in texts]
+    elif len(set(texts)) > max(len(texts) / 2, 2):
+        raise ValueError(
+            f"{path}: expected classes in {target!r}, got {len(set(texts))} different values in "
+            f"{len(texts)} rows: give more rows, or use the learner tables-regression for numbers"
+        )
+    predictor = learner.adapt(cells, y)
+    predictor.target = target
+    for file in query:
+        predictor.reader(query_cells([file])[0], str(file))
+    said, reader = [], predictor.reader
+    if reader.left_out:
+        said.append(f"left out, because all rows have the same: {', '.join(reader.left_out)}")
+    if len(reader.kept) < reader.total:
+        said.append(
+            f"kept {len(reader.kept)} of {reader.total} columns (each value of a category counts "
+            f"as one): those that say most of {target}"
+        )
+    return predictor, [f"row {line}" for line in lines], said
+
+
+def query_cells(query: Sequence[Path]) -> tuple[dict[str, list[str]], list[int]]:
+    """The cells of the query table by column, and the line of each row."""
+    from arml.datasets.own import read_cells
+
+    if len(query) != 1:
+        raise UsageError(f"expected one CSV file as the query, got {len(query)} files: give one")
+    return read_cells(query[0])

@@ -43,6 +43,10 @@ Embedding = Callable[[Float[Array, "n *features"]], Float[Array, "n d"]]
 """Embeds single inputs."""
 
 
+Spread = Callable[[Float[Array, "n *features"]], tuple[Float[Array, " n"], Float[Array, " n"]]]
+"""Centre and scale of the number that is predicted for each input."""
+
+
 class Adapted(NamedTuple):
     """The result of adapting to one support set.
 
@@ -85,6 +89,11 @@ class MetaLearner(eqx.Module):
 
     def encoder(self) -> "Encoder | None":
         """The part of this learner that makes codes of support sets; None for a method without."""
+        return None
+
+    def spread(self, support: Examples) -> Spread | None:
+        """From a support set to the centre and scale of what is predicted for inputs, where one
+        number is predicted with a distribution: Student's t with four degrees of freedom."""
         return None
 
     def reading(self) -> Callable[[Examples], PyTree] | None:

@@ -92,8 +92,8 @@ def decoded(files: Sequence[Path], *, size: int, chunk: int = 256) -> Iterator[n
             yield np.stack([decode(f.read_bytes(), size=size, where=str(f)) for f in some])
 
 
-def read_table(path: Path, *, target: str | None = None) -> Table:
-    """A CSV file with a header; every column but `target` must be numbers.
+def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
+    """The cells of a CSV file with a header, by column, and the line at which each row begins.
 
     **Raises** `ValueError` in one line for a file that is no such table.
     """
@@ -116,21 +116,28 @@ def read_table(path: Path, *, target: str | None = None) -> Table:
                 f"header, got {len(row)} in "
                 f"row {line}"
             )
-    place = header.index(target) if target in header else None
-    columns = tuple(name for i, name in enumerate(header) if i != place)
-    x = np.empty((len(rows) - 1, len(columns)), np.float32)
-    for number, row in enumerate(rows[1:]):
-        cells = [cell for i, cell in enumerate(row) if i != place]
-        for column, cell in enumerate(cells):
+    return {name: [row[i] for row in rows[1:]] for i, name in enumerate(header)}, lines[1:]
+
+
+def read_table(path: Path, *, target: str | None = None) -> Table:
+    """A CSV file with a header; every column but `target` must be numbers.
+
+    **Raises** `ValueError` in one line for a file that is no such table.
+    """
+    cells, lines = read_cells(path)
+    columns = tuple(name for name in cells if name != target)
+    x = np.empty((len(lines), len(columns)), np.float32)
+    for place, column in enumerate(columns):
+        for number, cell in enumerate(cells[column]):
             if not NUMBER.fullmatch(cell.strip()):
                 raise ValueError(
-                    f"{path}: expected a number in column {columns[column]!r} of row "
-                    f"{lines[number + 1]}, got {cell!r}; remove the column or fill it"
+                    f"{path}: expected a number in column {column!r} of row {lines[number]}, got "
+                    f"{cell!r}; remove the column or fill it"
                 )
             with np.errstate(over="ignore"):  # what is too large is refused later, as infinity
-                x[number, column] = float(cell)
-    labels = None if place is None else [row[place].strip() for row in rows[1:]]
-    return Table(x, columns, labels, lines[1:])
+                x[number, place] = float(cell)
+    labels = [cell.strip() for cell in cells[target]] if target in cells else None
+    return Table(x, columns, labels, lines)
 
 
 def _lines(path: Path) -> tuple[list[int], list[list[str]]]:

@@ -8,6 +8,7 @@ from arml.algorithms import ALGORITHMS
 from arml.core.episodes import Problem
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry
+from arml.nn.flat import CellsOptions
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.conflict import ConflictOptions
 from arml.tasks.options import (
@@ -19,6 +20,7 @@ from arml.tasks.options import (
     splits_of,
 )
 from arml.tasks.own import OwnOptions
+from arml.tasks.tables import TablesOptions
 from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
 
@@ -27,6 +29,8 @@ IMAGES = Problem("classification", (28, 28, 3), 5, shots=1, queries=15)
 STARTER = Problem("classification", (32, 32, 3), 5, shots=1, queries=15)
 CONFLICT = Problem("classification", (32, 32, 3), 5, shots=5, queries=15)
 VECTORS = Problem("classification", (512,), 5, shots=1, queries=15)
+TABLES = TablesOptions().problem
+NUMBERS = TablesOptions(predict="numbers").problem
 BENCHMARK = Problem("classification", (84, 84, 3), 5, shots=1, queries=15)
 
 
@@ -69,6 +73,7 @@ TASKS: Registry[TaskFamily] = Registry(
         _tasks("prepared", StoreOptions, BENCHMARK),
         _tasks("vectors", VectorsOptions, VECTORS),
         _tasks("own", OwnOptions, REGRESSION),
+        _tasks("tables", TablesOptions, TABLES),
     ],
 )
 NETWORKS: Registry[Entry] = Registry(
@@ -77,6 +82,7 @@ NETWORKS: Registry[Entry] = Registry(
     [
         Entry(name="mlp", options_class=MLPOptions),
         Entry(name="conv4", options_class=Conv4Options),
+        Entry(name="cells", options_class=CellsOptions),
     ],
 )
 PARTS: dict[str, Registry[Any]] = {

@@ -65,7 +65,7 @@ class Recipes(Mapping[str, Recipe]):
         setting, _, method = name.partition("/")
         found = PROBLEMS[setting]
         known = ALGORITHMS.get(method)
-        if known is not None and found.problem.kind in known.kinds:
+        if known is not None and known.suits(found.problem):
             return Recipe(found, known)
         for known in ALGORITHMS.values():
             variant = known.variants.get(method)
@@ -76,7 +76,7 @@ class Recipes(Mapping[str, Recipe]):
     def __iter__(self) -> Iterator[str]:
         for name, setting in PROBLEMS.items():
             for method, known in ALGORITHMS.items():
-                if setting.problem.kind in known.kinds:
+                if known.suits(setting.problem):
                     yield f"{name}/{method}"
         for known in ALGORITHMS.values():
             yield from (f"{v.setting}/{name}" for name, v in known.variants.items())

@@ -14,12 +14,15 @@ from arml.experiment.parts import (
     CONFLICT,
     IMAGES,
     NETWORKS,
+    NUMBERS,
     REGRESSION,
     STARTER,
+    TABLES,
     TASKS,
     VECTORS,
     TaskFamily,
 )
+from arml.nn.flat import CellsOptions
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.conflict import ConflictOptions
 from arml.tasks.options import (
@@ -30,6 +33,7 @@ from arml.tasks.options import (
     TasksOptions,
 )
 from arml.tasks.own import OwnOptions
+from arml.tasks.tables import TablesOptions
 from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
 
@@ -132,11 +136,29 @@ def features(name: str, tasks: TasksOptions) -> Experiment:
     )
 
 
+def tables(name: str, tasks: TasksOptions) -> Experiment:
+    """Small tables of any columns: batch 16."""
+    return Experiment(
+        name,
+        tasks=tasks,
+        network=CellsOptions(),
+        outer=OuterOptions(outer_rate=0.003, clip=1.0, schedule="cosine", warmup=200),
+        steps=5_000,
+        batch=16,
+        chunk=16,
+        interval=50,
+        checkpoint_every=250,
+        validate_every=500,
+        validation_tasks=256,
+        scan=False,
+    )
+
+
 def _of_problem(problem: Problem) -> tuple[str, ...]:
     """The traits of a problem."""
     if problem.kind == "regression":
         return ("regression",)
-    return ("images",) if len(problem.features) == 3 else ("vectors",)
+    return ({1: "vectors", 2: "tables", 3: "images"}[len(problem.features)],)
 
 
 SMALL = ("images", "small images")
@@ -185,6 +207,18 @@ OWN: dict[str, Setting] = {
             features("features", VectorsOptions()),
             ("vectors",),
         ),
+        Setting(
+            TABLES,
+            "Classes of small tables, synthetic or your own (--data FOLDER...)",
+            tables("tables", TablesOptions()),
+            ("tables",),
+        ),
+        Setting(
+            NUMBERS,
+            "Numbers of small tables, synthetic or your own (--data FOLDER...)",
+            tables("tables-regression", TablesOptions(predict="numbers")),
+            ("tables",),
+        ),
         *(
             Setting(BENCHMARK, about, prepared(store, steps), ("images", *more))
             for store, about, steps, *more in (
@@ -211,7 +245,9 @@ def setting_of(family: TaskFamily) -> Setting:
 
 def setting_for(problem: Problem, name: str = "own", tasks: TasksOptions = NOBODYS) -> Setting:
     """The setting of any tasks with this problem."""
-    if problem.kind == "regression":
+    if len(problem.features) == 2:
+        shared = tables(name, tasks)
+    elif problem.kind == "regression":
         shared = replace(
             regression2d(name), network=MLPOptions(init="he"), outer=OuterOptions(clip=10.0)
         )

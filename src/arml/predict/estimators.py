@@ -83,7 +83,10 @@ def expected_failed_checks(estimator: "FewShot") -> dict[str, str]:
     `poor_score` frees regressors from fitting a line in ten dimensions, for what a few-shot
     regressor can fit is what its learner was meta-trained on.
     """
-    own = prod(_loaded(estimator.learner).problem.features)
+    problem = _loaded(estimator.learner, estimator._kind).problem
+    if len(problem.features) == 2:
+        return {}
+    own = prod(problem.features)
     return {
         check: f"its data has {features} features, and the learner was meta-trained on {own}"
         for features, checks in FEATURES.items()
@@ -92,7 +95,9 @@ def expected_failed_checks(estimator: "FewShot") -> dict[str, str]:
     }
 
 
-def _loaded(learner: object) -> FewShotLearner:
+def _loaded(learner: object, kind: str) -> FewShotLearner:
+    if learner == "tables" and kind == "regression":
+        learner = "tables-regression"  # the same learner, of numbers
     if isinstance(learner, FewShotLearner):
         return learner
     if not isinstance(learner, str | Path):
@@ -117,13 +122,15 @@ class FewShot(BaseEstimator):
         **Raises** `ValueError` for what the learner was not made for; `RunError` if there is no
         learner of that name.
         """
-        learner = _loaded(self.learner)
+        learner = _loaded(self.learner, self._kind)
         problem = learner.problem
         if problem.kind != self._kind:
             raise ValueError(
                 f"expected a learner of {self._kind} tasks for {type(self).__name__}, got one of "
                 f"{problem.kind}: use the other estimator, or another learner"
             )
+        if len(problem.features) == 2:
+            return self._fit_table(learner, X, y)
         rows, targets = validate_data(
             self, self._rows(X, problem), y, **self._y_checks(problem.outputs)
         )
@@ -136,6 +143,15 @@ class FewShot(BaseEstimator):
         targets = self._checked_y(targets, problem.outputs)
         inputs = rows.reshape(-1, *problem.features)
         self.predictor_: Predictor = learner.adapt(inputs, targets)
+        return self
+
+    def _fit_table(self: Model, learner: FewShotLearner, X: object, y: object) -> Model:
+        """Learn from rows of any columns: numbers, categories, missing cells."""
+        checks = self._y_checks(1)
+        rows, targets = validate_data(
+            self, X, y, dtype=None, ensure_all_finite="allow-nan", **checks
+        )
+        self.predictor_ = learner.adapt(_columns(rows), self._checked_y(targets, 1))
         return self
 
     def predict(self, X: object) -> np.ndarray:
@@ -162,9 +178,18 @@ class FewShot(BaseEstimator):
     def _queries(self, X: object) -> np.ndarray:
         check_is_fitted(self)
         problem = self.predictor_.problem
+        if self.predictor_.reader is not None:
+            rows = validate_data(self, X, reset=False, dtype=None, ensure_all_finite="allow-nan")
+            read: np.ndarray = self.predictor_.reader(_columns(rows))
+            return read
         rows = validate_data(self, self._rows(X, problem), reset=False)
         queries: np.ndarray = rows.reshape(-1, *problem.features)
         return queries
+
+
+def _columns(X: np.ndarray) -> dict[str, list[Any]]:
+    """The columns of an array by their number."""
+    return {str(i): column for i, column in enumerate(X.T.tolist())}
 
 
 class FewShotClassifier(ClassifierMixin, FewShot):
@@ -173,7 +198,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
     **Arguments**
 
     - `learner`: a loaded learner, or what `arml.load` takes: a run folder, or a shared learner. The
-      default is the learner of pictures that ships.
+      default is the learner of pictures that ships; "tables" takes rows of any columns.
 
     After `fit`: `classes_`; `n_features_in_`; `feature_names_in_` for data
     frames; `predictor_`.
@@ -206,7 +231,8 @@ class FewShotRegressor(RegressorMixin, FewShot):
     **Arguments**
 
     - `learner`: a loaded learner, or what `arml.load` takes: a run folder, or a shared learner. The
-      default is the learner of functions of two inputs that ships.
+      default is the learner of functions of two inputs that ships; "tables" takes rows of any
+      columns.
 
     After `fit`: `n_features_in_`; `feature_names_in_` for data frames; `predictor_`.
     """

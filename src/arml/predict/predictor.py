@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from arml.core.episodes import Examples
+from arml.datasets.columns import Reader
 from arml.datasets.extractor import remade
 from arml.experiment import Portable, Run
 from arml.nn.relational import Trace
@@ -58,12 +59,13 @@ class FewShotLearner(Holder):
         **Arguments**
 
         - `x`: inputs `[n, *features]`: NumPy, JAX or PyTorch arrays, or a data frame. Pixels are
-          bytes, or floats in [0, 1].
+          bytes, or floats in [0, 1]. A learner of tables takes any: see `arml.predict.tables`.
         - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
           or rows of numbers (regression).
 
-        **Raises** `ValueError` for what cannot be such a support set.
-        """
+        **Raises** `ValueError` for what cannot be such a support set."""
+        if len(self.problem.features) == 2:
+            return tables.learned(self.portable, x, y)
         inputs = checked_inputs(x, self.problem, "support inputs")
         if not len(inputs):
             raise ValueError("expected one or more support inputs, got none: give some examples")
@@ -108,6 +110,7 @@ class Predictor(Holder):
         self.columns: tuple[str, ...] | None = None
         self.target: str | None = None
         self.uses: Uses = "learner"
+        self.reader: Reader | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return unpacked, (load_predictor, packed(self.save))
@@ -137,10 +140,10 @@ class Predictor(Holder):
         return grouped_function(self.portable.learner, support, problem, self._ways, n)
 
     def using(self, uses: Uses) -> "Predictor":
-        """The same, predicting with the `learner`, or with logistic regression on the `inputs`
-        (pixels) or on the `edges` of pictures. **Raises** `ValueError` for another word."""
+        """The same, predicting with the `learner`, or by logistic regression on the `inputs` or on
+        the `edges` of pictures. **Raises** `ValueError` for another word."""
         check_uses(uses, choices(self.problem))
-        other = object.__new__(Predictor)
+        other = object.__new__(type(self))
         vars(other).update(vars(self), uses=uses)
         return other
 
@@ -161,19 +164,15 @@ class Predictor(Holder):
 
     def predict(self, x: object) -> np.ndarray:
         """The label of each input `[n]`, or its targets: `[n, targets]`, `[n]` if `y` was so.
-
-        **Raises** `ValueError` for inputs of another shape, or that are not finite.
-        """
+        **Raises** `ValueError` for inputs of another shape, or that are not finite."""
         outputs = self._outputs(x)
         if self.classes is None:
             return outputs[:, 0] if self._flat else outputs
         return self.classes[np.argmax(outputs[:, : len(self.classes)], axis=1)]
 
     def predict_proba(self, x: object) -> Float[np.ndarray, "n classes"]:
-        """The probability of each class, columns in the order of `classes`.
-
-        **Raises** `ValueError` as `predict`, and for regression.
-        """
+        """The probability of each class, columns in the order of `classes`. **Raises** `ValueError`
+        as `predict`, and for regression."""
         if self.classes is None:
             raise ValueError("expected a classification task for probabilities: use predict")
         logits = self._outputs(x)[:, : len(self.classes)].astype(np.float64)
@@ -246,8 +245,7 @@ class Predictor(Holder):
         """Write it as an ONNX file, which runs without JAX (extra `onnx`): see `onnx.write`. A
         learner on features needs its frozen `model`, unless it is the one that ships.
 
-        **Raises** `ValueError` for what cannot be written; `RunError` if the file cannot be.
-        """
+        **Raises** `ValueError` for what cannot be written; `RunError` if the file cannot be."""
         check_uses(self.uses, ("learner",))
         eye = None if self.portable.inputs is None else remade(self.portable.inputs, model)
         given = self.portable, self._support().x, self.classes, self._ways, eye
@@ -259,6 +257,7 @@ class Predictor(Holder):
         classes = None if self.classes is None else self.classes.tolist()
         task = {"classes": classes, "flat": self._flat}
         task |= {"columns": self.columns, "target": self.target, "uses": self.uses}
+        task |= {"reader": self.reader and self.reader.as_json()}
         write_learner(self.portable, folder, support={"x": self.x, "y": self.y}, task=task)
 
 
@@ -280,17 +279,21 @@ def load(path: Path | str) -> FewShotLearner:
 
 
 def load_predictor(folder: Path | str) -> Predictor:
-    """A predictor that was saved.
+    """A predictor that was saved. **Raises** `RunError` if it is not there, altered or cut short.
 
-        predictor.save("line")
-        arml.load_predictor("line").predict([[2.5, 1]])
-
-    **Raises** `RunError` if there is none, or it was altered or cut short.
+    predictor.save("line")
+    arml.load_predictor("line").predict([[2.5, 1]])
     """
     portable, arrays, task = read_predictor(Path(folder))
     classes = None if task["classes"] is None else np.asarray(task["classes"])
     portable = FewShotLearner(portable).portable
-    predictor = Predictor(portable, arrays["x"], arrays["y"], classes, task["flat"])
+    learnt = portable, arrays["x"], arrays["y"], classes, task["flat"]
+    predictor = (
+        tables.read_again(*learnt, task["reader"]) if task.get("reader") else Predictor(*learnt)
+    )
     columns, predictor.target = task.get("columns"), task.get("target")  # older files lack these
     predictor.columns = tuple(columns) if columns else None
     return predictor.using(task.get("uses", "learner"))
+
+
+from arml.predict import tables  # noqa: E402 - its predictors are some of these

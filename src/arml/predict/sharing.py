@@ -200,6 +200,7 @@ class Learned(msgspec.Struct):
     columns: list[str] | None = None
     target: str | None = None
     uses: Uses = "learner"
+    reader: dict[str, object] | None = None
 
 
 class Content(msgspec.Struct):

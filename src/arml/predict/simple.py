@@ -32,7 +32,7 @@ DIRECTIONS, CELLS = 9, 4
 
 def choices(problem: Problem) -> tuple[Uses, ...]:
     """What a predictor of such a problem can use."""
-    if problem.kind == "regression":
+    if problem.kind == "regression" or len(problem.features) == 2:
         return ("learner",)
     pictures = len(problem.features) == 3 and min(problem.features[:2]) >= 16
     return ("learner", "inputs", "edges") if pictures else ("learner", "inputs")

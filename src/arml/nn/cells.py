@@ -1,0 +1,157 @@
+"""The cells of a table as numbers that a network can read, whatever their units.
+
+Everything is measured on the support set: means and standard deviations, ranks, and how much a
+column has to do with the labels. An example is `[columns, 3]`: value, whether it is there, kind.
+A row without any cell is no example; a column without any is no column.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+FAR = 4.0
+"""Standard deviations at which a value is bent towards the others."""
+DESCRIBED = 11
+"""Numbers that describe a column."""
+
+
+class Cells(NamedTuple):
+    """Cells of rows, as the support set measures them; zero where they are missing."""
+
+    score: Float[Array, "rows columns"]
+    """Value in standard deviations of the support set, bent beyond `FAR`."""
+    rank: Float[Array, "rows columns"]
+    """Share of the support set below the value, from -1.73 to 1.73."""
+    there: Bool[Array, "rows columns"]
+    kind: Float[Array, "rows columns"]
+
+    @property
+    def rows(self) -> Bool[Array, " rows"]:
+        """Which rows are examples."""
+        return jnp.any(self.there, axis=1)
+
+
+def count_of(there: Bool[Array, "..."], axis: int | tuple[int, ...] | None = None) -> Array:
+    """How many there are; one where there are none."""
+    return jnp.maximum(jnp.sum(there, axis=axis), 1).astype(jnp.float32)
+
+
+def mean_of(x: Float[Array, "n *d"], there: Bool[Array, "n *_"]) -> Float[Array, "*d"]:
+    """The mean over the first axis of what is there; zero where nothing is."""
+    there = there.reshape(there.shape + (1,) * (x.ndim - there.ndim))
+    return jnp.sum(jnp.where(there, x, 0.0), axis=0) / count_of(there, 0)
+
+
+def as_cells(x: Float[Array, "rows *features"]) -> Float[Array, "rows columns 3"]:
+    """Plain vectors are numbers that are all there."""
+    if x.ndim == 3:
+        return x
+    return jnp.stack([x, jnp.ones_like(x), jnp.zeros_like(x)], axis=-1)
+
+
+class Measure(eqx.Module):
+    """How the support set measures a cell."""
+
+    values: Float[Array, "n columns"]
+    there: Bool[Array, "n columns"]
+    mean: Float[Array, " columns"]
+    deviation: Float[Array, " columns"]
+
+    def __call__(self, x: Float[Array, "rows *features"]) -> Cells:
+        x = as_cells(x)
+        there = x[..., 1] > 0.5
+        value = jnp.where(there, x[..., 0], self.mean)
+        score = (value - self.mean) / self.deviation
+        score = score / jnp.sqrt(1 + jnp.square(score / FAR))
+        below = jnp.where(self.there, jnp.sign(value[:, None] - self.values[None]), 0.0)
+        rank = jnp.sum(below, axis=1) / count_of(self.there, 0) * 1.73
+        return Cells(
+            jnp.where(there, score, 0.0),
+            jnp.where(there, rank, 0.0),
+            there,
+            jnp.where(there, x[..., 2], 0.0),
+        )
+
+
+def measure(x: Float[Array, "n *features"]) -> Measure:
+    """How the support inputs `x` measure."""
+    x = as_cells(x)
+    there = x[..., 1] > 0.5
+    values = jnp.where(there, x[..., 0], 0.0)
+    count = count_of(there, 0)
+    mean = jnp.sum(values, axis=0) / count
+    spread = jnp.where(there, values - mean, 0.0)
+    deviation = jnp.sqrt(jnp.sum(jnp.square(spread), axis=0) / count)
+    # A column without spread says nothing: its scores are zero, not huge.
+    flat = deviation <= 1e-6 * (jnp.abs(mean) + 1e-6)
+    return Measure(values, there, mean, jnp.where(flat, 1e12, deviation))
+
+
+def standard_targets(
+    y: Float[Array, " n"], rows: Bool[Array, " n"]
+) -> tuple[Float[Array, " n"], Float[Array, ""], Float[Array, ""]]:
+    """The targets of a regression in their own standard deviations, zero for rows that are not
+    there; their mean, and their standard deviation, 1 where all are equal."""
+    n = count_of(rows)
+    mean = jnp.sum(jnp.where(rows, y, 0.0)) / n
+    off = jnp.where(rows, y - mean, 0.0)
+    deviation = jnp.sqrt(jnp.sum(jnp.square(off)) / n)
+    deviation = jnp.where(deviation > 1e-6 * (jnp.abs(mean) + 1e-6), deviation, 1.0)
+    return off / deviation, mean, deviation
+
+
+def alike_classes(y: Array, rows: Bool[Array, " n"]) -> Float[Array, "n n"]:
+    """Which other examples have the same class."""
+    same = (y[:, None] == y[None]) & rows[:, None] & rows[None]
+    return (same & ~jnp.eye(len(y), dtype=bool)).astype(jnp.float32)
+
+
+def alike_numbers(y: Float[Array, " n"], rows: Bool[Array, " n"]) -> Float[Array, "n n"]:
+    """How near the standardised targets of the other examples are."""
+    near = jnp.exp(-2 * jnp.square(y[:, None] - y[None]))
+    return jnp.where(rows[:, None] & rows[None] & ~jnp.eye(len(y), dtype=bool), near, 0.0)
+
+
+def expected(
+    values: Float[Array, "n columns"], there: Bool[Array, "n columns"], alike: Float[Array, "n n"]
+) -> Float[Array, "n columns"]:
+    """The mean of each column over the other examples with such a label; zero if there is none."""
+    weight = alike @ there.astype(values.dtype)
+    return jnp.where(there, alike @ values / jnp.maximum(weight, 1e-6), 0.0)
+
+
+def described(
+    cells: Cells, alike: Float[Array, "n n"], classes: Float[Array, ""]
+) -> Float[Array, "columns described"]:
+    """What the support set says of each column: how well other examples with such a label foretell
+    it (by score and by rank), gaps, ties, shape, how much other columns repeat it; and the numbers
+    of rows and of classes."""
+    there, rows = cells.there, cells.rows
+    n = count_of(rows)
+    count = count_of(there, 0)
+
+    def mean(x: Float[Array, "n columns"]) -> Float[Array, " columns"]:
+        return jnp.sum(jnp.where(there, x, 0.0), axis=0) / count
+
+    score, rank = cells.score, cells.rank
+    shown = (mean(score * expected(score, there, alike)), mean(rank * expected(rank, there, alike)))
+    flat = score / jnp.sqrt(mean(jnp.square(score)) + 1e-6)
+    repeats = jnp.abs(flat.T @ flat) / n
+    columns = count_of(jnp.any(there, axis=0))
+    ties = (score[:, None] == score[None]) & there[:, None] & there[None]
+    each = jnp.stack(
+        [
+            *shown,
+            count / n,
+            mean(cells.kind),
+            count_of(ties, (0, 1)) / jnp.square(count),
+            mean(score**3) / 3,
+            mean(score**4) / 10,
+            jnp.sum(repeats, axis=1) / columns,
+        ],
+        axis=1,
+    )
+    counts = jnp.stack([jnp.log(n + 1.0), jnp.log(columns), jnp.log(classes)]) / 3
+    return jnp.concatenate([each, jnp.broadcast_to(counts, (len(each), 3))], axis=1)

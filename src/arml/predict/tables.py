@@ -1,0 +1,186 @@
+"""Predictors of tables: a data frame, a mapping of columns, or an array, of any width.
+
+learner = arml.load("tables")
+predictor = learner.adapt(frame, frame.pop("species"))
+predictor.predict(more), predictor.predict_proba(more), predictor.matter()
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.special import stdtrit
+
+from arml.core.compilation import short
+from arml.core.episodes import Examples
+from arml.core.learner import MetaLearner
+from arml.datasets.columns import Reader, Table, reader, reader_of
+from arml.experiment import Portable
+from arml.predict.inference import by_chunks
+from arml.predict.inputs import checked_labels, checked_targets
+from arml.predict.predictor import Predictor
+from arml.predict.trust import folds
+
+FREEDOM = 4
+"""Degrees of freedom of the distribution of a number."""
+ROWS = 8
+"""Examples are filled up with empty rows to a multiple of this, so that few programs are
+compiled."""
+
+
+def as_table(x: Any) -> Table:
+    """The columns of a data frame, a mapping, or an array `[n, columns]` (NaN is a missing cell).
+
+    **Raises** `ValueError` in one line for what is no table.
+    """
+    if isinstance(x, Mapping):
+        table = {str(name): list(cells) for name, cells in x.items()}
+    elif callable(getattr(x, "to_dict", None)):  # pandas, without importing it
+        table = {str(name): cells for name, cells in x.to_dict("list").items()}
+    else:
+        array = np.asarray(x)
+        if array.ndim != 2 or array.dtype.kind == "c":
+            raise ValueError(
+                f"expected a table [n, columns], got shape {list(array.shape)} of {array.dtype}: "
+                "give a data frame, a mapping of columns, or an array"
+            )
+        table = {str(i): column for i, column in enumerate(array.T.tolist())}
+    if not table or len({len(cells) for cells in table.values()}) != 1:
+        raise ValueError("expected columns of one length, got none or several: check the table")
+    return table
+
+
+@short
+def _spread(learner: MetaLearner, support: Examples, x: Array) -> Float[Array, "n 2"]:
+    spread = learner.spread(support)
+    assert spread is not None
+    return jnp.stack(spread(x), axis=1)
+
+
+class TablePredictor(Predictor):
+    """A learned task of tables: it reads the columns of new rows by `reader`, which says which
+    columns were left out, and which were kept if there were more than the bound."""
+
+    def __init__(
+        self,
+        portable: Portable,
+        x: np.ndarray,
+        y: np.ndarray,
+        classes: np.ndarray | None,
+        flat: bool,
+        reader: Reader,
+    ) -> None:
+        super().__init__(portable, x, y, classes, flat)
+        self.reader: Reader = reader
+
+    def _support(self) -> Examples:
+        support = super()._support()
+        more = -len(support.x) % ROWS
+        return Examples(
+            jnp.pad(support.x, ((0, more), (0, 0), (0, 0))),
+            jnp.pad(support.y, ((0, more), *((0, 0),) * (support.y.ndim - 1))),
+        )
+
+    def _read(self, x: Any) -> np.ndarray:
+        """Cells that the learner reads already stay as they are."""
+        return x if isinstance(x, np.ndarray) and x.ndim == 3 else self.reader(as_table(x))
+
+    def _outputs(self, x: Any) -> Float[np.ndarray, "n outputs"]:
+        return super()._outputs(self._read(x))
+
+    def _without(self, kept: np.ndarray) -> "TablePredictor":
+        some = self.x[kept], self.y[kept], self.classes, self._flat
+        return TablePredictor(self.portable, *some, self.reader)
+
+    def add(self, x: Any, y: Any) -> Predictor:
+        """Refused: what a column means is read from all rows, so adapt to all of them again."""
+        raise ValueError("expected no rows to add to a table: adapt to all of its rows again")
+
+    def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """The quantiles (1 - level) / 2 and (1 + level) / 2 of each predicted number.
+
+        **Raises** `ValueError` as `predict`, for classes, and for a level that is no share.
+        """
+        learner, support, read = self.portable.learner, self._support(), self._read(x)
+        if learner.spread(support) is None:
+            return super().interval(read, level)
+        if not 0 < level < 1:
+            raise ValueError(f"expected a level between 0 and 1, got {level:g}: give 0.9, say")
+        centre, scale = by_chunks(lambda some: _spread(learner, support, some), read, 2).T
+        # What divides the logits of a classifier multiplies the scale of a regression.
+        half = float(stdtrit(FREEDOM, (1 + level) / 2)) * self.portable.temperature * scale
+        low, high = centre - half, centre + half
+        return (low, high) if self._flat else (low[:, None], high[:, None])
+
+    def matter(self) -> dict[str, float]:
+        """How much each column matters: by how many nats the mean log-probability of an example's
+        label falls, when the other examples predict it without that column.
+
+        **Raises** `ValueError` for regression.
+        """
+        classes = self.classes
+        if classes is None:
+            raise ValueError("expected a classification task, got regression: use interval")
+        parts = [fold for fold in folds(self.y) if self._whole(fold)]
+
+        def likely(hidden: str | None) -> float:
+            x = self.x.copy()
+            x[:, [owner == hidden for owner in self._owners()]] = 0
+            total = 0.0
+            for fold in parts:
+                kept = np.setdiff1d(np.arange(len(x)), fold)
+                some = TablePredictor(
+                    self.portable, x[kept], self.y[kept], classes, False, self.reader
+                )
+                chances = some.predict_proba(x[fold])[np.arange(len(fold)), self.y[fold]]
+                total += float(np.log(chances + 1e-9).sum())
+            return total / max(sum(map(len, parts)), 1)
+
+        usual = likely(None)
+        return {name: usual - likely(name) for name in dict.fromkeys(self.reader.owners)}
+
+    def _whole(self, fold: np.ndarray) -> bool:
+        """Whether every class has an example outside of the fold."""
+        kept = np.setdiff1d(np.arange(len(self.y)), fold)
+        return len(np.unique(self.y[kept])) == len(np.unique(self.y))
+
+    def _owners(self) -> list[str | None]:
+        """The table's column that each of the learner's is of; None for those that fill up."""
+        owners = self.reader.owners
+        return [*owners, *[None] * (self.reader.width - len(owners))]
+
+
+def learned(portable: Portable, x: Any, y: Any) -> TablePredictor:
+    """The predictor of the rows `x` (see `as_table`) with the labels or targets `y`.
+
+    **Raises** `ValueError` in one line for what cannot be such a support set.
+    """
+    table = as_table(x)
+    n = len(next(iter(table.values())))
+    if not n:
+        raise ValueError("expected one or more rows, got none: give some examples")
+    classes, flat = None, False
+    if portable.problem.kind == "regression":
+        places, flat = checked_targets(y, portable.problem, n)
+        read = reader(table, places[:, 0])
+    else:
+        classes, places = checked_labels(y, n)
+        read = reader(table, places)
+    problem = dataclasses.replace(portable.problem, features=(read.width, 3))
+    wide = dataclasses.replace(portable, problem=problem)
+    return TablePredictor(wide, read(table), places, classes, flat, read)
+
+
+def read_again(
+    portable: Portable,
+    x: np.ndarray,
+    y: np.ndarray,
+    classes: np.ndarray | None,
+    flat: bool,
+    stated: Mapping[str, Any],
+) -> TablePredictor:
+    """A predictor from a file, whose reader is `stated`."""
+    return TablePredictor(portable, x, y, classes, flat, reader_of(stated))

@@ -1,0 +1,251 @@
+"""A prior over tables: random mechanisms that make rows, from which tasks of any meaning are drawn.
+
+A few hidden causes pass through two layers of random functions. Columns are nodes of that network,
+so that they depend on each other and some repeat others; they are warped, scaled, rounded, cut into
+the indicators of categories, replaced by noise, and holed. The target comes from one of four
+mechanisms: clusters of the causes, another node of the network, random trees over the columns, or a
+linear function of them.
+
+[1] Hollmann, Müller, Eggensperger and Hutter, TabPFN: A Transformer That Solves Small Tabular
+    Classification Problems in a Second, ICLR 2023: structural causal models as a prior over tables.
+[2] Grinsztajn, Oyallon and Varoquaux, Why Do Tree-based Models Still Outperform Deep Learning on
+    Typical Tabular Data?, NeurIPS 2022: irrelevant columns and functions that are not smooth.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+MECHANISMS = ("clusters", "network", "trees", "linear")
+CAUSES, HIDDEN, DEPTH, TREES = 6, 10, 4, 3
+NOISE = 0.15
+"""The largest share of labels that are drawn anew."""
+
+
+class Rows(NamedTuple):
+    """Rows of one table."""
+
+    x: Float[Array, "rows columns 3"]
+    """Value, present (0 or 1), and kind (0 a number, 1 the indicator of a category)."""
+    label: Int[Array, " rows"]
+    """The class of each row."""
+    target: Float[Array, " rows"]
+    """The number to predict of each row, standardised over these rows."""
+    mechanism: Int[Array, ""]
+
+
+class Draws:
+    """Random numbers from ONE call of the generator: each call is long to compile and slow."""
+
+    def __init__(self, key: PRNGKeyArray, n: int) -> None:
+        self._left = jax.random.uniform(key, (n,), minval=1e-6, maxval=1 - 1e-6)
+
+    def uniform(self, *shape: int) -> Float[Array, "..."]:
+        """Numbers in (0, 1) that nobody has been given yet."""
+        n = math.prod(shape)
+        assert n <= len(self._left), "draw more numbers"
+        taken, self._left = self._left[:n], self._left[n:]
+        return taken.reshape(shape)
+
+    def normal(self, *shape: int) -> Float[Array, "..."]:
+        """Standard normal numbers."""
+        return jax.scipy.special.ndtri(self.uniform(*shape))
+
+    def gumbel(self, *shape: int) -> Float[Array, "..."]:
+        """Gumbel noise: the largest of logits with it is a draw of their softmax."""
+        return -jnp.log(-jnp.log(self.uniform(*shape)))
+
+
+def draw_rows(key: PRNGKeyArray, rows: int, columns: int, ways: int) -> Rows:
+    """`rows` rows of ONE random table of 2 to `columns` columns and 2 to `ways` classes."""
+    each_row = CAUSES + 2 * HIDDEN + 2 * columns + 3 * ways + 2
+    draws = Draws(key, rows * each_row + 64 * (columns + ways + HIDDEN) + 1_000)
+    sizes = draws.uniform(3)
+    used = jnp.floor(2 * jnp.power((columns + 0.99) / 2, sizes[0])).astype(jnp.int32)
+    classes = 2 + jnp.floor((ways - 1) * jnp.power(sizes[1], 2.5)).astype(jnp.int32)
+    mechanism = jnp.floor(len(MECHANISMS) * sizes[2]).astype(jnp.int32)
+    nodes, group = _nodes(draws, rows, ways, classes)
+    x, clean = _columns(draws, nodes, columns, used)
+    label, target = _targets(draws, mechanism, nodes, group, clean, classes, ways)
+    label = _flipped(draws, label, classes)
+    return Rows(x, label, _standard(target), mechanism)
+
+
+def _standard(x: Float[Array, "rows *n"]) -> Float[Array, "rows *n"]:
+    return (x - jnp.mean(x, axis=0)) / (jnp.std(x, axis=0) + 1e-6)
+
+
+def _nodes(
+    draws: Draws, rows: int, ways: int, classes: Int[Array, ""]
+) -> tuple[Float[Array, "rows nodes"], Int[Array, " rows"]]:
+    """Hidden causes and two layers of functions of them, standardised; and the cluster of a row."""
+    several = draws.uniform(6)
+    # A cluster is a class or half of one; their centres may be near or far.
+    halves = jnp.where(several[0] < 0.3, 2, 1)
+    sizes = 0.5 * draws.normal(2 * ways)
+    open_ = jnp.arange(2 * ways) < classes * halves
+    sizes = jnp.where(open_, sizes, -jnp.inf)
+    group = jnp.argmax(sizes + draws.gumbel(rows, 2 * ways), axis=1)
+    centres, spread, active = (
+        draws.normal(2 * ways, CAUSES),
+        draws.normal(CAUSES),
+        draws.uniform(CAUSES),
+    )
+    raw = draws.normal(rows, CAUSES + 2 * HIDDEN)
+    kind = draws.uniform(CAUSES)
+    noise = raw[:, :CAUSES]
+    noise = jnp.where(
+        kind < 0.5,
+        noise,
+        jnp.where(
+            kind < 0.8,
+            jax.scipy.stats.norm.cdf(noise) * 3.4 - 1.7,
+            noise * jnp.exp(0.5 * jnp.abs(noise)) / 1.8,
+        ),
+    )
+    distance = 0.5 + 4 * several[1]
+    causes = noise * jnp.exp(0.4 * spread) + distance * centres[group]
+    first, second = draws.normal(CAUSES, HIDDEN), draws.normal(HIDDEN, HIDDEN)
+    bias, which = draws.normal(2, HIDDEN), draws.uniform(2, HIDDEN)
+    used = (active < 0.6) | (jnp.arange(CAUSES) < 2)
+    causes = _standard(causes)
+    level = 0.2 * several[2:4]
+    one = (
+        _layer(jnp.where(used, causes, 0.0) @ _sparse(first), bias[0], which[0], several[4])
+        + level[0] * raw[:, CAUSES : CAUSES + HIDDEN]
+    )
+    two = (
+        _layer(_standard(one) @ _sparse(second), bias[1], which[1], several[5])
+        + level[1] * raw[:, CAUSES + HIDDEN :]
+    )
+    return _standard(jnp.concatenate([causes, one, two], axis=1)), group // halves
+
+
+def _sparse(weights: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    """Each unit mostly depends on few others."""
+    return weights * jnp.abs(weights)
+
+
+def _layer(
+    x: Float[Array, "rows n"],
+    bias: Float[Array, " n"],
+    which: Float[Array, " n"],
+    odd: Float[Array, ""],
+) -> Float[Array, "rows n"]:
+    """A random function of each unit; where `odd` is small, mostly smooth ones."""
+    x = x / (jnp.sqrt(jnp.mean(jnp.square(x), axis=0)) + 1e-6)
+    functions = jnp.stack(
+        [
+            x,
+            jnp.tanh(x + bias),
+            jax.nn.relu(x + bias),
+            jnp.abs(x + bias),
+            jnp.sin(2 * x + bias),
+            jnp.sign(x + bias),
+            jnp.square(x + bias),
+        ]
+    )
+    place = jnp.floor(len(functions) * jnp.power(which, 2 - 1.5 * odd)).astype(jnp.int32)
+    return jnp.take_along_axis(functions, place[None, None], axis=0)[0]
+
+
+def _columns(
+    draws: Draws, nodes: Float[Array, "rows nodes"], columns: int, used: Int[Array, ""]
+) -> tuple[Float[Array, "rows columns 3"], Float[Array, "rows columns"]]:
+    """The table's cells, and the columns before they were warped and holed."""
+    rows, known = nodes.shape
+    table = draws.uniform(8)
+    each = draws.uniform(10, columns)
+    # Some tables show the causes, others what follows from them.
+    source = jnp.floor(known * jnp.power(each[0], jnp.where(table[0] < 0.4, 2.0, 1.0))).astype(
+        jnp.int32
+    )
+    clean = nodes[:, source]
+    noise = draws.normal(rows, columns)
+    blurred = clean + noise * (0.5 * table[1] * each[1])
+    irrelevant = each[2] < jnp.where(table[2] < 0.6, 0.0, 1.5 * (table[2] - 0.6))
+    blurred = jnp.where(irrelevant, noise, blurred)
+    warp = jnp.floor(each[3] * jnp.where(table[3] < 0.5, 1.4, 4.0)).astype(jnp.int32)
+    bounded = jnp.clip(blurred, -4, 4)
+    warped = jnp.stack([blurred, jnp.exp(bounded), bounded * jnp.abs(bounded), jnp.tanh(bounded)])
+    value = jnp.take_along_axis(warped, warp[None, None], axis=0)[0]
+    steps = jnp.floor(1 + 6 * each[4])
+    value = jnp.where(each[5] < 0.5 * table[4], jnp.round(value * steps) / steps, value)
+    # A category is an interval of its node; neighbours are often categories of the same node.
+    category = each[6] < jnp.where(table[5] < 0.45, 0.0, table[5])
+    low = 1.2 * jnp.asarray(noise[0]) - 0.6
+    inside = (blurred > low) & (blurred < low + jnp.where(each[7] < 0.5, 9.0, 1.5))
+    value = jnp.where(category, inside.astype(value.dtype), value)
+    scale = jnp.where(category, 1.0, jnp.exp(2 * (each[8] - 0.5)))
+    value = value * scale + jnp.where(category, 0.0, 4 * (each[9] - 0.5))
+    rate = jnp.where(table[6] < 0.7, 0.0, 0.4 * table[7] * each[1])
+    present = draws.uniform(rows, columns) >= rate
+    present &= jnp.arange(columns) < used
+    x = jnp.stack(
+        [value, jnp.ones_like(value), jnp.broadcast_to(category.astype(value.dtype), value.shape)],
+        axis=-1,
+    )
+    return jnp.where(present[..., None], x, 0.0), jnp.where(
+        irrelevant | (jnp.arange(columns) >= used), 0.0, clean
+    )
+
+
+def _targets(
+    draws: Draws,
+    mechanism: Int[Array, ""],
+    nodes: Float[Array, "rows nodes"],
+    group: Int[Array, " rows"],
+    clean: Float[Array, "rows columns"],
+    classes: Int[Array, ""],
+    ways: int,
+) -> tuple[Int[Array, " rows"], Float[Array, " rows"]]:
+    """The class and the number of each row, by all mechanisms; that which was drawn is taken."""
+    rows, columns = clean.shape
+    some = draws.uniform(5)
+    # A node of the network: its value, cut at random shares of the rows, or a contest of nodes.
+    node = nodes[:, -1 - jnp.floor(some[0] * HIDDEN).astype(jnp.int32)]
+    weights = draws.normal(HIDDEN + columns, ways)
+    contest = nodes[:, -HIDDEN:] @ weights[:HIDDEN]
+    sizes = jnp.exp(0.5 * draws.normal(ways))
+    cuts = jnp.cumsum(jnp.where(jnp.arange(ways) < classes, sizes, 0.0))
+    cuts = cuts / cuts[-1]
+    place = jnp.argsort(jnp.argsort(node)).astype(jnp.float32) / rows
+    binned = jnp.sum(place[:, None] >= cuts[:-1], axis=1)
+    binned = jnp.minimum(binned, classes - 1)
+    # Oblivious trees over columns: one column and one threshold a level.
+    open_ = jnp.where(jnp.std(clean, axis=0) > 0, 0.0, -20.0)
+    asked = jnp.argmax(open_ + draws.gumbel(TREES, DEPTH, columns), axis=-1)
+    row = jnp.floor(rows * draws.uniform(TREES, DEPTH)).astype(jnp.int32)
+    answers = clean[:, asked] > clean[row, asked] + 1e-6
+    deep = 2 + jnp.floor(some[1] * (DEPTH - 1)).astype(jnp.int32)
+    answers = answers & (jnp.arange(DEPTH) < deep)
+    leaf = jnp.sum(jnp.where(answers, 2 ** jnp.arange(DEPTH), 0), axis=-1)
+    values = draws.normal(TREES, 2**DEPTH, ways)
+    grown = jnp.sum(values[jnp.arange(TREES), leaf] * jnp.array([1.0, 0.6, 0.4])[:, None], axis=1)
+    fewer = weights[HIDDEN:] * jnp.exp(weights[HIDDEN:, :1])
+    line = clean @ fewer
+    noise = draws.gumbel(rows, ways)
+
+    def contested(scores: Float[Array, "rows ways"]) -> Int[Array, " rows"]:
+        sure = jnp.exp(1.0 + 3 * some[2])
+        scores = sure * _standard(scores) + noise
+        return jnp.argmax(jnp.where(jnp.arange(ways) < classes, scores, -jnp.inf), axis=1)
+
+    by_network = jnp.where(some[3] < 0.5, binned, contested(contest))
+    label = jnp.stack([group, by_network, contested(grown), contested(line)])[mechanism]
+    blur = 0.5 * some[4] * noise[:, 0]
+    mixed = _standard(contest[:, 0]) + 0.5 * _standard(weights[group % ways, 0])
+    target = jnp.stack([mixed, node, grown[:, 0], line[:, 0]])[mechanism]
+    return label.astype(jnp.int32), _standard(target) + blur
+
+
+def _flipped(
+    draws: Draws, label: Int[Array, " rows"], classes: Int[Array, ""]
+) -> Int[Array, " rows"]:
+    """Some labels are drawn anew; in half of the tables none."""
+    rate = NOISE * jnp.maximum(2 * draws.uniform() - 1, 0.0)
+    other = jnp.floor(draws.uniform(*label.shape) * classes.astype(jnp.float32)).astype(jnp.int32)
+    return jnp.where(draws.uniform(*label.shape) < rate, other, label)

@@ -1,0 +1,208 @@
+"""`tables`: tasks of small tables with different columns and classes, synthetic or one's own.
+
+An example is `[columns, 3]`: of each cell its value, whether it is there, and its kind (0 a number,
+1 the indicator of a category). A table with fewer columns than the bound has empty ones; a task
+with fewer examples than the bound has empty rows in its support set. The synthetic tables are drawn
+on the device (`arml.tasks.prior`); one's own are read from CSV files and lie there.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from arml.core.checks import at_least
+from arml.core.episodes import Problem, Task, TaskDistribution
+from arml.datasets.splits import PARTS
+from arml.datasets.tables import TableSet, load_tables
+from arml.tasks.draws import of_classes, of_numbers
+from arml.tasks.options import Progress, Splits, absolute_path
+from arml.tasks.prior import MECHANISMS, draw_rows
+from arml.tasks.shape import DataOptions, TaskOptions
+
+VERSION = 1
+"""Of the prior: another draws other tasks from the same key."""
+
+
+class SyntheticTables(TaskDistribution):
+    """Tables of the prior. Support sets have from one example a class up to the problem's shots."""
+
+    problem: Problem = eqx.field(static=True)
+    families: tuple[str, ...] = eqx.field(static=True, default=MECHANISMS, init=False)
+    version: int = eqx.field(static=True, default=VERSION, init=False)
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        """Draw ONE task."""
+        rows_key, draw_key = jax.random.split(key)
+        known = self.problem
+        ways = known.outputs if known.kind == "classification" else 4
+        rows = draw_rows(rows_key, known.support + known.query, known.features[0], ways)
+        there = jnp.ones(len(rows.label), bool)
+        return _task(draw_key, known, rows.x, rows.label, rows.target, there, rows.mechanism)
+
+    def protocol(self) -> dict[str, Any]:
+        return _protocol(self.problem, "synthetic")
+
+
+class RealTables(TaskDistribution):
+    """Tables of one's own: a task is some rows, columns and classes of one of them."""
+
+    tables: TableSet
+    problem: Problem = eqx.field(static=True)
+    families: tuple[str, ...] = eqx.field(static=True)
+    stated: str = eqx.field(static=True)
+    whole: bool = eqx.field(static=True)
+    """Take all columns and classes: for scores, not for training."""
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        """Draw ONE task."""
+        table_key, row_key, column_key, class_key, draw_key = jax.random.split(key, 5)
+        known, tables = self.problem, self.tables
+        number = jax.random.randint(table_key, (), 0, len(self.families))
+        x, y, there = tables.x[number], tables.y[number], tables.rows[number]
+        columns = known.features[0]
+        if not self.whole:
+            u = jax.random.uniform(column_key, (columns + 1,))
+            share = jnp.where(u[0] < 0.5, 1.0, 0.3 + 0.7 * 2 * (u[0] - 0.5))
+            x = jnp.where((u[1:] <= share)[:, None], x, 0.0)
+        label = y.astype(jnp.int32)
+        if known.kind == "classification":
+            # As many classes as fit: a random choice, numbered anew.
+            present = jnp.zeros(tables.classes, bool).at[label].max(there, mode="drop")
+            order = jnp.argsort(
+                jnp.where(present, jax.random.uniform(class_key, (tables.classes,)), 9.0)
+            )
+            place = jnp.argsort(order)
+            label = place[label]
+            there = there & (label < known.outputs)
+        # A random part of the rows, as many as a task has room for.
+        order = jnp.argsort(jnp.where(there, jax.random.uniform(row_key, there.shape), 9.0))
+        some = order[: min(known.support + known.query, len(order))]
+        return _task(draw_key, known, x[some], label[some], y[some], there[some], number)
+
+    def protocol(self) -> dict[str, Any]:
+        return _protocol(self.problem, f"{len(self.families)} tables")
+
+    def identity(self) -> str:
+        return self.stated
+
+
+def _task(
+    key: PRNGKeyArray,
+    known: Problem,
+    x: Float[Array, "rows columns 3"],
+    label: Int[Array, " rows"],
+    target: Float[Array, " rows"],
+    there: Array,
+    family: Int[Array, ""],
+) -> Task:
+    if known.kind == "regression":
+        drawn = of_numbers(key, x, target, there, support=known.support, query=known.query)
+    else:
+        drawn = of_classes(
+            key, x, label, there, support=known.support, query=known.query, most=MOST_SHOTS
+        )
+    return Task(*drawn, family.astype(jnp.int32))
+
+
+MOST_SHOTS = 20
+"""The most examples a class of a balanced task."""
+
+
+def _protocol(problem: Problem, source: str) -> dict[str, Any]:
+    most = {"ways": problem.outputs} if problem.kind == "classification" else {}
+    return {
+        "tables": source,
+        "at most": ", ".join(
+            f"{n} {name}"
+            for name, n in {
+                "rows": problem.support,
+                "columns": problem.features[0],
+                **most,
+            }.items()
+        ),
+        "queries": problem.query,
+    }
+
+
+@dataclass(frozen=True)
+class TablesOptions(TaskOptions, DataOptions):
+    """Small tables with different columns and classes: synthetic ones, or your own (--data)."""
+
+    needs: ClassVar[str] = ""
+
+    data: tuple[str, ...] = ()
+    """Folders of CSV files, or such files; none for synthetic tables. The last column is the
+    target. A sub-folder is one origin: its tables are of the same part of the split."""
+    predict: Literal["classes", "numbers"] = "classes"
+    """What is predicted."""
+    columns: int = 10
+    """The most columns of a table; a category has one for each of its values."""
+    ways: int = 10
+    """The most classes of a task."""
+    rows: int = 40
+    """The most rows of a support set."""
+    questions: int = 20
+    """Queries of a task."""
+    split_seed: int = 0
+    """Seeds the split of one's own tables into 64% train, 16% validation and 20% test."""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of these tasks."""
+        features = (self.columns, 3)
+        if self.predict == "numbers":
+            return Problem("regression", features, 1, self.rows, self.questions)
+        each = self.rows // self.ways, self.questions // self.ways
+        return Problem("classification", features, self.ways, *each)
+
+    @property
+    def metric(self) -> str:
+        """Their score."""
+        return "mse" if self.predict == "numbers" else "accuracy"
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid, before any data is read."""
+        at_least(self, ("columns",), 2)
+        at_least(self, ("ways",), 2, most=1_000)
+        at_least(self, ("rows", "questions"), 1)
+        if self.predict == "classes" and min(self.rows, self.questions) < self.ways:
+            raise ValueError(
+                f"rows and questions must be at least the {self.ways} ways, got {self.rows} and "
+                f"{self.questions}: raise them, or lower the ways"
+            )
+
+    def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
+        """The tasks. Synthetic ones are one distribution, whose parts differ by their keys."""
+        self.check()
+        if not self.data:
+            one = SyntheticTables(self.problem)
+            return Splits(one, one, one, {})
+        loaded = load_tables(
+            self.data,
+            split,
+            predict=self.predict,
+            columns=self.columns,
+            seed=self.split_seed,
+        )
+        kept = {k: v for k, v in vars(self).items() if k not in ("data", "split_seed")}
+        parts = (
+            RealTables(
+                tables=(of := loaded.part(part)).values,
+                problem=self.problem,
+                families=of.names,
+                stated=json.dumps(["TablesOptions", kept, part, of.digests], sort_keys=True),
+                whole=part != "train",
+            )
+            for part in PARTS
+        )
+        train, validation, test = parts
+        return Splits(train, validation, test, loaded.sources)
+
+    def absolute(self) -> "TablesOptions":
+        return replace(self, data=tuple(map(absolute_path, self.data)))

@@ -1,0 +1,87 @@
+"""How the columns of a table become numbers."""
+
+import numpy as np
+import pytest
+
+from arml.datasets.columns import LEVELS, WIDTHS, Reader, missing, reader, reader_of
+
+Y = np.array([0, 1, 0, 1, 0, 1])
+TABLE = {
+    "length": ["1000001", "1000002", "?", "1000004", "1e6", "1000006"],
+    "seen": ["2024-01-31", "01.02.2024", "2024/02/02", "", "2024-02-03", "2024-02-04T12:00"],
+    "colour": ["red", "blue", "green", "red", "NA", "blue"],
+    "sex": ["m", "f", "m", "f", "m", "f"],
+    "country": ["no", "no", "no", "no", "no", "no"],
+}
+
+
+def test_numbers_dates_categories_and_gaps():
+    read = reader(TABLE, Y)
+    assert [column.kind for column in read.columns] == ["number", "date", "category", "category"]
+    assert read.left_out == ("country",)
+    assert read.owners == ("length", "seen", "colour", "colour", "colour", "sex")
+    x = read(TABLE)
+    assert x.shape == (6, 8, 3)
+    assert x.dtype == np.float32
+    value, there, kind = np.moveaxis(x, 2, 0)
+    # Differences of one in a million survive 32 bits.
+    np.testing.assert_allclose(np.diff(value[:2, 0]), 1 / np.std([1, 2, 4, 0, 6]), rtol=1e-3)
+    np.testing.assert_array_equal(there[:, 0], [1, 1, 0, 1, 1, 1])
+    days = value[[0, 1, 2, 4, 5], 1] * read.columns[1].unit
+    np.testing.assert_allclose(np.diff(days), [1, 1, 1, 1.5], rtol=1e-4)
+    np.testing.assert_array_equal(value[:, 2:5][[0, 1, 2]], [[0, 0, 1], [1, 0, 0], [0, 1, 0]])
+    assert not there[4, 2:5].any()
+    np.testing.assert_array_equal(value[:, 5], [1, 0, 1, 0, 1, 0])
+    np.testing.assert_array_equal(kind[0], [0, 0, 1, 1, 1, 1, 0, 0])
+    assert not there[:, 6:].any()
+    again = reader_of(read.as_json())
+    assert again == read
+
+
+def test_a_value_that_no_example_has_is_no_category_of_theirs():
+    read = reader(TABLE, Y)
+    other = {**{name: cells[:1] for name, cells in TABLE.items()}, "colour": ["pink"], "sex": ["x"]}
+    x = read(other)
+    np.testing.assert_array_equal(x[0, 2:5, :2], [[0, 1], [0, 1], [0, 1]])
+    assert x[0, 5, 1] == 0
+
+
+def test_refusals_name_the_column():
+    names = [f"passenger {i}" for i in range(6)]
+    with pytest.raises(ValueError, match="categories in column 'name', got 6 different texts"):
+        reader({**TABLE, "name": names}, Y)
+    read = reader(TABLE, Y)
+    with pytest.raises(ValueError, match=r"expected a number in column 'length'.*got 'long'"):
+        read({**TABLE, "length": ["long"] * 6})
+    with pytest.raises(ValueError, match="expected a column 'sex'"):
+        read({name: cells for name, cells in TABLE.items() if name != "sex"})
+    with pytest.raises(ValueError, match="a column whose values differ"):
+        reader({"a": ["1", "1"]}, Y[:2])
+
+
+def test_of_too_many_columns_those_stay_that_tell_the_classes_apart():
+    rng = np.random.default_rng(0)
+    table = {str(i): rng.normal(size=40).tolist() for i in range(WIDTHS[-1] + 10)}
+    y = np.arange(40) % 2
+    table["told"] = (y + 0.1 * rng.normal(size=40)).tolist()
+    read = reader(table, y)
+    assert len(read.kept) == read.width == WIDTHS[-1] < read.total
+    assert "told" in read.owners
+    numbers = reader(table, np.asarray(table["7"]) * 3)
+    assert "7" in numbers.owners
+
+
+def test_the_rarest_of_many_categories_have_no_column():
+    cells = [f"level {i}" for i in range(LEVELS + 3) for _ in range(2 + (i < LEVELS))]
+    read = reader({"many": cells}, np.zeros(len(cells), int))
+    assert isinstance(read, Reader)
+    assert read.width == 16
+    assert read.total == LEVELS
+    assert read.columns[0].levels == tuple(sorted(f"level {i}" for i in range(LEVELS)))
+
+
+@pytest.mark.parametrize("cell", ["", " NA ", "?", "NaN", None, float("nan"), "null"])
+def test_missing_cells(cell):
+    assert missing(cell)
+    assert not missing("none")
+    assert not missing(0)

@@ -1,0 +1,94 @@
+"""The learners of tables that ship, as a user meets them."""
+
+import numpy as np
+import pytest
+
+import arml
+from arml.predict.tables import TablePredictor
+
+RNG = np.random.default_rng(0)
+N = 16
+
+
+def rows(n: int, seed: int) -> tuple[dict[str, list[object]], list[str]]:
+    """Oaks are tall and rough, elms low and smooth; some cells are missing."""
+    rng = np.random.default_rng(seed)
+    y = ["oak" if i % 2 else "elm" for i in range(n)]
+    height = [
+        None if rng.uniform() < 0.1 else (20 if k == "oak" else 10) + 2 * rng.normal() for k in y
+    ]
+    bark = ["" if rng.uniform() < 0.1 else ("rough" if k == "oak" else "smooth") for k in y]
+    noise = rng.normal(size=n).tolist()
+    return {"height": height, "bark": bark, "noise": noise}, y
+
+
+@pytest.fixture(scope="module")
+def predictor() -> TablePredictor:
+    found = arml.load("tables").adapt(*rows(N, 0))
+    assert isinstance(found, TablePredictor)
+    return found
+
+
+def test_a_table_of_numbers_and_categories_with_gaps(predictor, tmp_path):
+    table, y = rows(40, 1)
+    chances = predictor.predict_proba(table)
+    assert chances.shape == (40, 2)
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert np.mean(predictor.predict(table) == y) > 0.9
+    # The order of columns is free, and others may be there.
+    other = {"more": ["x"] * 40, **{name: table[name] for name in reversed(table)}}
+    np.testing.assert_array_equal(predictor.predict_proba(other), chances)
+    predictor.save(tmp_path / "trees")
+    again = arml.load_predictor(tmp_path / "trees")
+    assert isinstance(again, TablePredictor)
+    np.testing.assert_array_equal(again.predict_proba(table), chances)
+
+
+def test_which_columns_matter(predictor):
+    drops = predictor.matter()
+    assert set(drops) == {"height", "bark", "noise"}
+    assert max(drops["height"], drops["bark"]) > drops["noise"]
+
+
+def test_more_classes_than_in_training():
+    y = np.arange(36) % 12
+    x = np.stack([np.cos(y), np.sin(y)], axis=1) + 0.02 * RNG.normal(size=(36, 2))
+    found = arml.load("tables").adapt(x, y)
+    assert np.mean(found.predict(x) == y) > 0.8
+    assert found.predict_proba(x).shape == (36, 12)
+
+
+def test_a_regression_has_quantiles():
+    x = RNG.normal(size=(60, 3))
+    y = 5 + 2 * x[:, 0] + 0.1 * RNG.normal(size=60)
+    found = arml.load("tables-regression").adapt(x[:30], y[:30])
+    error = np.mean((found.predict(x[30:]) - y[30:]) ** 2) / np.var(y)
+    assert error < 0.2
+    wide, narrow = (found.interval(x[30:], level) for level in (0.9, 0.5))
+    assert np.all(wide[0] < narrow[0])
+    assert np.all(narrow[1] < wide[1])
+    assert np.mean((wide[0] < y[30:]) & (y[30:] < wide[1])) > 0.7
+
+
+def test_refusals(predictor):
+    with pytest.raises(ValueError, match="adapt to all of its rows again"):
+        predictor.add({}, [])
+    with pytest.raises(ValueError, match="expected a column 'bark'"):
+        predictor.predict({"height": [1.0], "noise": [0.0]})
+    with pytest.raises(ValueError, match="expected a table"):
+        arml.load("tables").adapt(np.zeros(3), [1, 2, 3])
+    with pytest.raises(ValueError, match="column 'name'"):
+        arml.load("tables").adapt({"name": [f"tree {i}" for i in range(N)]}, ["a", "b"] * (N // 2))
+
+
+def test_estimators_of_any_width():
+    from arml import FewShotClassifier, FewShotRegressor
+
+    x = RNG.normal(size=(24, 7))
+    x[0, 0] = np.nan
+    y = np.where(x[:, 1] > 0, "high", "low")
+    model = FewShotClassifier("tables").fit(x, y)
+    assert model.score(x, y) > 0.9
+    assert model.predict_proba(x).shape == (24, 2)
+    numbers = FewShotRegressor("tables").fit(x[:, 1:], x[:, 1])
+    assert numbers.score(x[:, 1:], x[:, 1]) > 0.8

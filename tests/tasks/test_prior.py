@@ -1,0 +1,107 @@
+"""Tasks of tables: the prior, which rows are drawn, and one's own files."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from arml.results.files import RunError
+from arml.tasks.tables import SyntheticTables, TablesOptions
+
+OPTIONS = TablesOptions(columns=5, ways=3, rows=12, questions=6)
+KEYS = jax.random.split(jax.random.key(0), 200)
+
+
+@pytest.fixture(scope="module", params=["classes", "numbers"])
+def drawn(request):
+    options = TablesOptions(**{**vars(OPTIONS), "predict": request.param})
+    tasks = SyntheticTables(options.problem)
+    return request.param, jax.tree.map(np.asarray, jax.jit(jax.vmap(tasks.sample))(KEYS))
+
+
+def test_what_is_drawn_is_a_task(drawn):
+    kind, tasks = drawn
+    x, there = tasks.support.x[..., 0], tasks.support.x[..., 1]
+    assert np.all(np.isfinite(x))
+    assert set(np.unique(there)) == {0, 1}
+    assert np.all(x[there == 0] == 0)
+    assert set(np.unique(tasks.family)) == {0, 1, 2, 3}
+    columns = np.any(np.concatenate([there, tasks.query.x[..., 1]], axis=1), axis=1).sum(axis=1)
+    assert set(columns) == {2, 3, 4, 5}
+    assert np.all(np.any(tasks.query.x[..., 1] > 0, axis=2)), "a query without a cell"
+    rows = np.any(there > 0, axis=2)
+    assert len(set(rows.sum(axis=1))) > 5, "support sets differ in size"
+    assert np.all(np.isfinite(tasks.query.y))
+    if kind == "classes":
+        for y, y_query, kept in zip(tasks.support.y, tasks.query.y, rows, strict=True):
+            assert set(y_query) <= set(y[kept]), "a query of a class without an example"
+
+
+def test_half_of_the_tasks_have_as_many_examples_of_each_class(drawn):
+    kind, tasks = drawn
+    if kind == "numbers":
+        return
+    rows = np.any(tasks.support.x[..., 1] > 0, axis=2)
+    counts = [np.bincount(y[kept]) for y, kept in zip(tasks.support.y, rows, strict=True)]
+    balanced = [len(set(n[n > 0])) == 1 for n in counts]
+    assert 0.5 < np.mean(balanced) < 0.95
+
+
+def test_the_columns_foretell_the_labels(drawn):
+    """The nearest class mean of standardised values is better than chance: the labels are of the
+    columns."""
+    kind, tasks = drawn
+    if kind == "numbers":
+        return
+    right, chance = [], []
+    for s, q in zip(range(len(KEYS)), range(len(KEYS)), strict=True):
+        x, y = tasks.support.x[s, :, :, 0], tasks.support.y[s]
+        kept = np.any(tasks.support.x[s, :, :, 1] > 0, axis=1)
+        mean, unit = x[kept].mean(0), x[kept].std(0) + 1e-6
+        classes = np.unique(y[kept])
+        centres = np.stack([((x[kept] - mean) / unit)[y[kept] == k].mean(0) for k in classes])
+        off = (tasks.query.x[q, :, :, 0] - mean) / unit
+        found = classes[np.argmin(np.square(off[:, None] - centres).sum(-1), axis=1)]
+        right.append(np.mean(found == tasks.query.y[q]))
+        chance.append(1 / len(classes))
+    assert np.mean(right) > np.mean(chance) + 0.1
+
+
+def write(folder, name, seed, n=40, extra=""):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    rows = [f"{a:.3f},{b:.3f},{'yes' if a > b else 'no'}{extra}" for a, b in x]
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("\n".join(["a,b,class", *rows]), encoding="utf-8")
+
+
+def test_own_tables_are_split_by_origin_and_each_is_taken_once(tmp_path):
+    data = tmp_path / "data"
+    for i in range(4):
+        write(data, f"t{i}.csv", i)
+    write(data, "iris/one.csv", 10)
+    write(data, "iris/two.csv", 11)
+    write(data, "copy-of-t0.csv", 0)
+    options = TablesOptions(**{**vars(OPTIONS), "data": (str(data),)})
+    splits = options.build(tmp_path / "split.json")
+    names = [set(part.families) for part in splits[:3]]
+    assert sum(map(len, names)) == len(set.union(*names)) == 6
+    assert sum({"iris/one.csv", "iris/two.csv"} <= part for part in names) == 1
+    task = eqx.filter_jit(lambda tasks, key: tasks.sample(key))(splits.train, KEYS[0])
+    assert task.support.x.shape == (12, 5, 3)
+    assert set(np.asarray(task.query.y)) <= {0, 1}
+    assert not jnp.any(task.support.x[:, 2:, 1])
+    again = options.build(tmp_path / "split.json")
+    assert again.test.identity() == splits.test.identity()
+    write(data, "more.csv", 20)
+    with pytest.raises(RunError, match="expected the split of these tables"):
+        options.build(tmp_path / "split.json")
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(ValueError, match="at least the 3 ways"):
+        TablesOptions(ways=3, rows=2).check()
+    write(tmp_path, "one.csv", 0)
+    with pytest.raises(ValueError, match="3 or more origins"):
+        TablesOptions(data=(str(tmp_path),)).build(tmp_path / "split.json")
