@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.algorithms.tables import TablesOptions
+from arml.algorithms.tables import Tables, TablesOptions
 from arml.core.episodes import Examples, Problem, Task
+from arml.nn.flat import CellsOptions
 
 COLUMNS, WAYS, N, M = 5, 3, 12, 4
 KEY = jax.random.key(0)
@@ -37,10 +38,15 @@ def problem(kind: str) -> Problem:
     return Problem(kind, (COLUMNS, 3), *each)
 
 
+def built(kind: str) -> Tables:
+    net = CellsOptions(width=4).build(problem(kind), key=KEY)
+    return TablesOptions(width=4, depth=1).build(net, problem(kind), key=KEY)
+
+
 @pytest.fixture(scope="module", params=["classification", "regression"])
 def case(request):
     """A learner, compiled: from a support set and queries to outputs."""
-    learner = TablesOptions(width=4, depth=1).build(None, problem(request.param), key=KEY)
+    learner = built(request.param)
     predict = jax.jit(lambda s, x: learner.adapt(s, key=KEY).predict(x))
     return request.param, learner, predict
 
@@ -129,7 +135,7 @@ def test_the_prediction_is_ridge_regression_in_the_kernel(case):
 
 def test_a_larger_ridge_is_the_nearest_class_mean():
     """(K + l I)^-1 tends to I / l: the score of a class is its share of the similarity."""
-    learner = TablesOptions(width=4, depth=1).build(None, problem("classification"), key=KEY)
+    learner = built("classification")
     settings = learner.settings.at[:, 4].set(9.0).at[:, 5].set(9.0).at[:, 6].set(0.0)
     learner = dataclasses.replace(learner, settings=settings)
     support, queries = table("classification")
@@ -146,7 +152,7 @@ def test_a_larger_ridge_is_the_nearest_class_mean():
 
 
 def test_the_likelihood_of_numbers_has_a_finite_gradient():
-    learner = TablesOptions(width=4, depth=1).build(None, problem("regression"), key=KEY)
+    learner = built("regression")
     support, queries = table("regression")
     task = Task(support, Examples(queries, support.y[:M]), jnp.zeros((), jnp.int32))
     grad = eqx.filter_jit(eqx.filter_value_and_grad(lambda it: it.meta_loss(task, key=KEY)))
