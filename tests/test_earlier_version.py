@@ -18,6 +18,7 @@ import arml
 from arml.cli import main
 from arml.experiment import from_json, load
 from arml.experiment.scoring import evaluate_run, protocol
+from arml.predict.novelty import bound
 from arml.results.folder import RunError, load_run, read_json, read_scores
 from arml.results.scores import pairing
 
@@ -101,7 +102,10 @@ def test_a_shared_learner_and_a_predictor_predict_as_they_did():
         assert predictor.predict(query).tolist() == expected["labels"]
         np.testing.assert_allclose(predictor.predict_proba(query), expected["chances"], **CLOSE)
         np.testing.assert_allclose(predictor.novelty(query), expected["novelty"], **CLOSE)
-        assert predictor.support_novelty() == pytest.approx(expected["support_novelty"], rel=1e-3)
+        # The distance is as it was; since then small support sets have a higher bound.
+        known = predictor.portable.novelty
+        before = predictor.support_novelty() * bound(known, len(predictor.x)) / known.support
+        assert before == pytest.approx(expected["support_novelty"], rel=1e-3)
 
 
 def test_a_shared_learner_is_not_opened_as_a_run():
