@@ -18,10 +18,14 @@ from easyfsl.datasets import EasySet  # noqa: E402
 from easyfsl.methods import PrototypicalNetworks  # noqa: E402
 from easyfsl.samplers import TaskSampler  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.utils.data import DataLoader  # noqa: E402
+from torch.utils.data import DataLoader, Sampler  # noqa: E402
 from torchvision import transforms  # noqa: E402
 
 SIZE, FILTERS, WAYS, SHOTS, QUERIES, TASKS = 32, 32, 5, 5, 15, 200
+
+
+# easyfsl 1.5 gives it an argument that PyTorch has dropped.
+Sampler.__init__ = lambda self, data_source=None: None  # type: ignore[method-assign,misc]
 
 
 def conv4() -> nn.Sequential:
