@@ -43,7 +43,7 @@ def draw(folder: Path, counts: list[int], *, size: int = 40) -> Path:
 )
 def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
     counts = [min(count, 25) for count in counts]
-    experiment, why, entrants = choose([str(draw(tmp_path / "birds", counts, size=size))])
+    experiment, why, entrants, pace = choose([str(draw(tmp_path / "birds", counts, size=size))])
     assert experiment is entrants[0]
     assert len({e.recipe for e in entrants}) == len(entrants) == 2
     assert len({e.tasks for e in entrants}) == 1
@@ -53,14 +53,14 @@ def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
     assert 60 <= experiment.steps <= 5_000
     assert experiment.network.normalisation == "support"
     experiment.check()
-    said = "\n".join(why)
+    said = "\n".join([*why, pace])
     for word in ("1 family", "ways", "shots", "queries", "size", "steps", "normalisation"):
         assert word in said
 
 
 def test_what_is_fixed_is_not_chosen(tmp_path):
     data = [str(draw(tmp_path / name, [12] * 12)) for name in ("birds", "cars")]
-    experiment, why, _ = choose(data, fixed={"shots": 4, "steps": 7})
+    experiment, why, *_ = choose(data, fixed={"shots": 4, "steps": 7})
     tasks = experiment.tasks
     assert (tasks.ways, tasks.shots, tasks.queries, experiment.steps) == (3, 4, 8, 7)
     assert not any(line.startswith("shots") for line in why)
