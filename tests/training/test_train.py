@@ -176,7 +176,7 @@ def test_learned_inner_rates_may_have_an_outer_step_of_their_own():
 
 def test_task_encoders_may_have_an_outer_step_of_their_own():
     conditioned = Conditioned(
-        net=jnp.ones(2),
+        net=MLPOptions(hidden=(4,)).build(TASKS.problem, key=KEY),
         encode=linear(2, 3, key=KEY),
         modulate=unmodulated,
         inner=GradientDescent(jnp.ones(())),

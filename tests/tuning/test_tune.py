@@ -208,6 +208,8 @@ def test_defaults_follow_the_ways_and_shots():
 def test_a_shape_leads_to_an_experiment_and_back():
     for name in RECIPES:
         base = recipe(name)
+        if not hasattr(base.tasks, "shots"):
+            continue  # each table has shots of its own
         given = reshaped(base, shots=7, queries=4)
         assert reshaped(given, shots=base.tasks.shots, queries=base.tasks.queries) == base
         assert flags(base, given) == ["--tasks.shots", "7", "--tasks.queries", "4"]

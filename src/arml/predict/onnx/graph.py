@@ -6,7 +6,7 @@ becomes a dimension that is known only when the file runs.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -66,7 +66,7 @@ class Graph:
             self._constants[key] = name, self.onnx.numpy_helper.from_array(array, name)
         return self._constants[key][0]
 
-    def integers(self, *values: int) -> str:
+    def integers(self, *values: SupportsIndex) -> str:
         """A constant vector of integers."""
         return self.constant(np.asarray(values, np.int64))
 

@@ -1,7 +1,7 @@
 """Variables of a traced function, in an ONNX graph."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import DTypeLike, PyTree
@@ -29,7 +29,7 @@ class Value:
     """A variable of the traced function: a constant, or the output of a node."""
 
     shape: Shape
-    dtype: np.dtype
+    dtype: Any  # NumPy's, or JAX's own for a random key
     own: Shape
     """The shape of what is stored; its dimensions of 1 are still to be broadcast to `shape`."""
     array: PyTree = None
