@@ -40,9 +40,15 @@ print(json.dumps(float(numpy.median(seconds))))
 
 
 def draw(folder: Path) -> None:
-    """Three classes of icons, five pictures each to learn from, and five more to predict."""
+    """Three classes of icons, five pictures each to learn from, and five more to predict; and the
+    icons to train on, as one's own pictures."""
     families, split = load_starter()
     icons = next(family for family in families if family.name == "icons")
+    for name in split["icons"]["train"]:
+        first = icons.first[icons.classes.index(name)]
+        folder.joinpath("pictures", name).mkdir(parents=True)
+        for i in range(10):
+            cv2.imwrite(str(folder / "pictures" / name / f"{i}.png"), icons.images[first + i])
     for name in split["icons"]["test"][:3]:
         first = icons.first[icons.classes.index(name)]
         for i in range(10):
@@ -112,7 +118,7 @@ def main() -> None:
         loop = timed("200 pictures with onnxruntime, one by one", *run, cwd=here)
         rows.append({**loop, "each_ms": round(1000 * json.loads(str(loop["said"])), 2)})
         if options.minutes:
-            own = [*arml, "train", "--data", "starter", "--minutes", str(options.minutes)]
+            own = [*arml, "train", "--data", "pictures", "--minutes", str(options.minutes)]
             name = f"`arml train --data` with `--minutes {options.minutes:g}`"
             rows.append(timed(name, *own, "--run", "r", cwd=here))
     for row in rows:

@@ -23,7 +23,7 @@ from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.datasets.starter import load_starter
 from arml.experiment import load
 from arml.predict.embedding import measured_novelty, task_vectors
-from arml.predict.predictor import inductive
+from arml.predict.inference import inductive
 from arml.tasks.functions import FAMILIES
 from arml.tasks.images import image_episodes
 from arml.tasks.options import FunctionsOptions, Splits, StarterOptions

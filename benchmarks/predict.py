@@ -37,7 +37,7 @@ def prepare(recipe: str, folder: Path) -> tuple[Path, Path]:
     import arml
     from arml.experiment import Portable, build
     from arml.predict.embedding import measured_novelty
-    from arml.predict.predictor import inductive
+    from arml.predict.inference import inductive
 
     experiment, tasks = arml.recipe(recipe), tasks_of(recipe)
     learner = build(experiment, tasks.problem)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from arml.nn.parts import network
     from arml.predict.estimators import FewShotClassifier as FewShotClassifier
     from arml.predict.estimators import FewShotRegressor as FewShotRegressor
-    from arml.predict.predictor import FewShotLearner, Predictor, load, load_predictor
+    from arml.predict.learner import FewShotLearner, load, load_predictor
+    from arml.predict.predictor import Predictor
     from arml.results.scores import Difference, Scores, compare
     from arml.training.evaluate import evaluate
     from arml.training.fit import Fitted, Moment, fit
@@ -41,7 +42,8 @@ _HOMES = {
     "arml.core.inner": ("GradientDescent", "InnerOptions", "with_steps"),
     "arml.core.learner": ("Adapted", "Conditioned", "Loss", "MetaLearner"),
     "arml.core.tracing": ("trace",),
-    "arml.predict.predictor": ("FewShotLearner", "Predictor", "load", "load_predictor"),
+    "arml.predict.learner": ("FewShotLearner", "load", "load_predictor"),
+    "arml.predict.predictor": ("Predictor",),
     "arml.nn.networks": ("Linear", "linear"),
     "arml.nn.parts": ("network",),
     "arml.experiment.recipes": ("RECIPES", "recipe"),

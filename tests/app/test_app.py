@@ -30,7 +30,7 @@ from arml.cli import app as command
 from arml.cli import main
 from arml.experiment import Experiment, Portable, build
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.predict.predictor import FewShotLearner
+from arml.predict.learner import FewShotLearner
 from arml.tasks.options import FoldersOptions, FunctionsOptions
 
 SIZE = 16

@@ -14,7 +14,7 @@ from hatchling.builders.wheel import WheelBuilder
 import arml
 from arml.cli import main
 from arml.predict.inference import by_chunks, check_fit
-from arml.predict.predictor import FewShotLearner
+from arml.predict.learner import FewShotLearner
 from arml.predict.sharing import SHIPPED, locate, shipped
 from arml.results.folder import RunError
 from arml.tasks.functions import functions_2d

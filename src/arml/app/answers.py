@@ -13,8 +13,9 @@ from jaxtyping import Float, UInt8
 from arml.app.uploads import Limits, read_classes, read_pictures, read_points, read_queries
 from arml.datasets.starter import load_starter
 from arml.explain.graph import default_threshold
+from arml.predict.learner import FewShotLearner
 from arml.predict.pickling import packed
-from arml.predict.predictor import FewShotLearner, Predictor
+from arml.predict.predictor import Predictor
 from arml.results.files import Json
 from arml.results.folder import RunError
 

@@ -34,7 +34,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from arml.app import answers
 from arml.app.uploads import Limits
-from arml.predict.predictor import FewShotLearner
+from arml.predict.learner import FewShotLearner
 from arml.results.files import Json
 from arml.results.folder import RunError
 

@@ -80,7 +80,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
         if not path.exists():
             raise UsageError(f"expected files at {path}, found nothing: check the path")
     from arml.datasets.own import image_files, labelled_files, labelled_images, read_table
-    from arml.predict.predictor import load
+    from arml.predict.learner import load
     from arml.predict.sharing import locate
 
     place, note = locate(options.learner)
@@ -170,7 +170,7 @@ def predict_command(arguments: Sequence[str]) -> int:
     for path in options.query:
         if not path.exists():
             raise UsageError(f"expected files at {path}, found nothing: check the path")
-    from arml.predict.predictor import load_predictor
+    from arml.predict.learner import load_predictor
 
     predictor = load_predictor(options.predictor)
     table = [path.suffix.lower() for path in options.query] == [".csv"]

@@ -53,7 +53,7 @@ def export_command(arguments: Sequence[str]) -> int:
         _onnx(options.source, options.onnx, options.ways, options.model)
     if options.html is not None:
         from arml.app.standalone import write_page
-        from arml.predict.predictor import load_predictor
+        from arml.predict.learner import load_predictor
 
         write_page(load_predictor(options.source), options.html, options.runtime, options.model)
         say(Console(), f"written to {options.html}: open its index.html in a browser")
@@ -77,7 +77,7 @@ def _learner(run: Path, out: Path, tasks: int) -> None:
 
 
 def _onnx(source: Path, file: Path, ways: int | None, model: Path | None) -> None:
-    from arml.predict.predictor import load, load_predictor
+    from arml.predict.learner import load, load_predictor
     from arml.predict.sharing import SUPPORT, locate
 
     if (source / SUPPORT).is_file():

@@ -48,7 +48,7 @@ def evaluate_predictor(
     json: bool,
 ) -> int:
     """Score a saved predictor on labelled queries, and keep what `arml report` shows."""
-    from arml.predict.predictor import load_predictor
+    from arml.predict.learner import load_predictor
     from arml.results.files import read_json, write_json
     from arml.results.marks import KEPT, WHAT
 

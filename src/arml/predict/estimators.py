@@ -27,7 +27,8 @@ except ImportError as error:
     ) from error
 
 from arml.predict.inputs import checked_inputs
-from arml.predict.predictor import FewShotLearner, Predictor, load
+from arml.predict.learner import FewShotLearner, load
+from arml.predict.predictor import Predictor
 
 Model = TypeVar("Model", bound="FewShot")
 

@@ -1,16 +1,9 @@
-"""From a few labelled examples to predictions: a meta-trained learner learns one's own task.
-
-    learner = arml.load("runs/mine")
-    predictor = learner.adapt(pictures, ["oak", "oak", "elm", "elm"])
-    predictor.predict(more)            # ["elm", ...]
-    predictor.predict_proba(more)      # one row a picture, columns as predictor.classes
-    predictor.save("trees"); arml.load_predictor("trees")
+"""A task that was learned from a few labelled examples: it predicts, and says how far to trust it.
 
 A prediction depends on the support set and on its own input, not on the other queries: networks
 that normalise by their batch take the statistics of the support set instead.
 """
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,12 +14,11 @@ from jaxtyping import Array, Float
 from arml.core.episodes import Examples
 from arml.datasets.columns import Reader
 from arml.datasets.extractor import remade
-from arml.experiment import Portable, Run
+from arml.experiment import Portable
 from arml.nn.relational import Trace
-from arml.predict.backbone import backbone
 from arml.predict.classes import for_classes, grouped_function
 from arml.predict.holder import Holder
-from arml.predict.inference import adapted_function, by_chunks, check_fit, inductive, traced
+from arml.predict.inference import adapted_function, by_chunks, check_fit, traced
 from arml.predict.inputs import (
     checked_inputs,
     checked_labels,
@@ -38,57 +30,10 @@ from arml.predict.inputs import (
 from arml.predict.marks import Marks, places_of
 from arml.predict.notebook import as_html
 from arml.predict.novelty import query_novelty, support_novelty
-from arml.predict.onnx.whole import write_learner_file
 from arml.predict.onnx.write import QUERIES, write_predictor
-from arml.predict.pickling import packed, unpacked
-from arml.predict.sharing import WEIGHTS, locate, read_learner, read_predictor, write_learner
+from arml.predict.sharing import write_learner
 from arml.predict.simple import Uses, check_uses, choices, simple_function, softmax
 from arml.predict.trust import Trust, checked, intervals
-
-
-class FewShotLearner(Holder):
-    """A meta-trained learner, ready for tasks of one's own."""
-
-    def __init__(self, portable: Portable) -> None:
-        inside = inductive(portable.learner, portable.problem.support)
-        self.portable = dataclasses.replace(portable, learner=inside)
-
-    def adapt(self, x: object, y: object) -> "Predictor":
-        """Learn a task from its support set.
-
-        **Arguments**
-
-        - `x`: inputs `[n, *features]`: NumPy, JAX or PyTorch arrays, or a data frame. Pixels are
-          bytes, or floats in [0, 1]. A learner of tables takes any: see `arml.predict.tables`.
-        - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
-          or rows of numbers (regression).
-
-        **Raises** `ValueError` for what cannot be such a support set."""
-        if len(self.problem.features) == 2:
-            return tables.learned(self.portable, x, y)
-        inputs = checked_inputs(x, self.problem, "support inputs")
-        if not len(inputs):
-            raise ValueError("expected one or more support inputs, got none: give some examples")
-        if self.problem.kind == "regression":
-            targets, flat = checked_targets(y, self.problem, len(inputs))
-            return Predictor(self.portable, inputs, targets, None, flat)
-        classes, places = checked_labels(y, len(inputs))
-        return Predictor(self.portable, inputs, places, classes, False)
-
-    def save(self, folder: Path | str) -> None:
-        """Write it as a folder of `config.json` and `weights.safetensors`, to share."""
-        write_learner(self.portable, folder)
-
-    def to_onnx(self, path: Path | str, ways: int | None = None) -> None:
-        """Write a metric learner as a whole as an ONNX file, for up to `ways` classes: it reads
-        support, labels and queries. **Raises** as `Predictor.to_onnx`, and for other learners."""
-        write_learner_file(self.portable, Path(path), ways or self.problem.outputs)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return unpacked, (load, packed(self.save))
-
-    def __deepcopy__(self, memo: object) -> "FewShotLearner":
-        return self  # it never changes, and scikit-learn copies parameters often
 
 
 class Predictor(Holder):
@@ -111,9 +56,6 @@ class Predictor(Holder):
         self.target: str | None = None
         self.uses: Uses = "learner"
         self.reader: Reader | None = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return unpacked, (load_predictor, packed(self.save))
 
     def _seen(self) -> str:
         kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
@@ -158,7 +100,7 @@ class Predictor(Holder):
         more = checked_inputs(x, self.problem, "support inputs")
         known = self.y if self.classes is None else self.classes[self.y]
         both = joined_labels(known[:, 0] if self._flat else known, y, len(more))
-        added = FewShotLearner(self.portable).adapt(joined_inputs(self.x, more), both)
+        added = learned(self.portable, joined_inputs(self.x, more), both)
         added.columns, added.target, added.uses = self.columns, self.target, self.uses
         return added
 
@@ -261,39 +203,13 @@ class Predictor(Holder):
         write_learner(self.portable, folder, support={"x": self.x, "y": self.y}, task=task)
 
 
-def load(path: Path | str) -> FewShotLearner:
-    """The learner of a run folder, one that was saved, or one that the package carries, unless a
-    folder here has that name; of an ONNX model of pictures, the nearest class mean of its vectors.
-
-        learner = arml.load("regression2d")
-        predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
-        predictor.predict([[2.5, 1]])
-
-    **Raises** `RunError` if there is none.
-    """
-    path, _ = locate(path)
-    if path.is_file():
-        return FewShotLearner(backbone(path))
-    shared = (path / WEIGHTS).exists()
-    return FewShotLearner(read_learner(path)[0] if shared else Run(path).portable())
-
-
-def load_predictor(folder: Path | str) -> Predictor:
-    """A predictor that was saved. **Raises** `RunError` if it is not there, altered or cut short.
-
-    predictor.save("line")
-    arml.load_predictor("line").predict([[2.5, 1]])
-    """
-    portable, arrays, task = read_predictor(Path(folder))
-    classes = None if task["classes"] is None else np.asarray(task["classes"])
-    portable = FewShotLearner(portable).portable
-    learnt = portable, arrays["x"], arrays["y"], classes, task["flat"]
-    predictor = (
-        tables.read_again(*learnt, task["reader"]) if task.get("reader") else Predictor(*learnt)
-    )
-    columns, predictor.target = task.get("columns"), task.get("target")  # older files lack these
-    predictor.columns = tuple(columns) if columns else None
-    return predictor.using(task.get("uses", "learner"))
-
-
-from arml.predict import tables  # noqa: E402 - its predictors are some of these
+def learned(portable: Portable, x: object, y: object) -> Predictor:
+    """The task of a support set, learned. **Raises** `ValueError` for what cannot be one."""
+    inputs = checked_inputs(x, portable.problem, "support inputs")
+    if not len(inputs):
+        raise ValueError("expected one or more support inputs, got none: give some examples")
+    if portable.problem.kind == "regression":
+        targets, flat = checked_targets(y, portable.problem, len(inputs))
+        return Predictor(portable, inputs, targets, None, flat)
+    classes, places = checked_labels(y, len(inputs))
+    return Predictor(portable, inputs, places, classes, False)

@@ -1,0 +1,106 @@
+"""From a few labelled examples to predictions: a meta-trained learner learns one's own task.
+
+learner = arml.load("runs/mine")
+predictor = learner.adapt(pictures, ["oak", "oak", "elm", "elm"])
+predictor.predict(more)            # ["elm", ...]
+predictor.predict_proba(more)      # one row a picture, columns as predictor.classes
+predictor.save("trees"); arml.load_predictor("trees")
+"""
+
+import copyreg
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from arml.experiment import Portable, Run
+from arml.predict import tables
+from arml.predict.backbone import backbone
+from arml.predict.holder import Holder
+from arml.predict.inference import inductive
+from arml.predict.onnx.whole import write_learner_file
+from arml.predict.pickling import packed, unpacked
+from arml.predict.predictor import Predictor, learned
+from arml.predict.sharing import WEIGHTS, locate, read_learner, read_predictor, write_learner
+
+
+class FewShotLearner(Holder):
+    """A meta-trained learner, ready for tasks of one's own."""
+
+    def __init__(self, portable: Portable) -> None:
+        inside = inductive(portable.learner, portable.problem.support)
+        self.portable = dataclasses.replace(portable, learner=inside)
+
+    def adapt(self, x: object, y: object) -> "Predictor":
+        """Learn a task from its support set.
+
+        **Arguments**
+
+        - `x`: inputs `[n, *features]`: NumPy, JAX or PyTorch arrays, or a data frame. Pixels are
+          bytes, or floats in [0, 1]. A learner of tables takes any: see `arml.predict.tables`.
+        - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
+          or rows of numbers (regression).
+
+        **Raises** `ValueError` for what cannot be such a support set."""
+        if len(self.problem.features) == 2:
+            return tables.learned(self.portable, x, y)
+        return learned(self.portable, x, y)
+
+    def save(self, folder: Path | str) -> None:
+        """Write it as a folder of `config.json` and `weights.safetensors`, to share."""
+        write_learner(self.portable, folder)
+
+    def to_onnx(self, path: Path | str, ways: int | None = None) -> None:
+        """Write a metric learner as a whole as an ONNX file, for up to `ways` classes: it reads
+        support, labels and queries. **Raises** as `Predictor.to_onnx`, and for other learners."""
+        write_learner_file(self.portable, Path(path), ways or self.problem.outputs)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return unpacked, (load, packed(self.save))
+
+    def __deepcopy__(self, memo: object) -> "FewShotLearner":
+        return self  # it never changes, and scikit-learn copies parameters often
+
+
+def load(path: Path | str) -> FewShotLearner:
+    """The learner of a run folder, one that was saved, or one that the package carries, unless a
+    folder here has that name; of an ONNX model of pictures, the nearest class mean of its vectors.
+
+        learner = arml.load("regression2d")
+        predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
+        predictor.predict([[2.5, 1]])
+
+    **Raises** `RunError` if there is none.
+    """
+    path, _ = locate(path)
+    if path.is_file():
+        return FewShotLearner(backbone(path))
+    shared = (path / WEIGHTS).exists()
+    return FewShotLearner(read_learner(path)[0] if shared else Run(path).portable())
+
+
+def load_predictor(folder: Path | str) -> Predictor:
+    """A predictor that was saved. **Raises** `RunError` if it is not there, altered or cut short.
+
+    predictor.save("line")
+    arml.load_predictor("line").predict([[2.5, 1]])
+    """
+    portable, arrays, task = read_predictor(Path(folder))
+    classes = None if task["classes"] is None else np.asarray(task["classes"])
+    portable = FewShotLearner(portable).portable
+    learnt = portable, arrays["x"], arrays["y"], classes, task["flat"]
+    predictor = (
+        tables.read_again(*learnt, task["reader"]) if task.get("reader") else Predictor(*learnt)
+    )
+    columns, predictor.target = task.get("columns"), task.get("target")  # older files lack these
+    predictor.columns = tuple(columns) if columns else None
+    return predictor.using(task.get("uses", "learner"))
+
+
+def _restored(files: dict[str, bytes]) -> Predictor:
+    return unpacked(load_predictor, files)
+
+
+# Here, not in the class: to unpickle a predictor is to load it.
+for kind in (Predictor, tables.TablePredictor):
+    copyreg.pickle(kind, lambda predictor: (_restored, (packed(predictor.save),)))
