@@ -52,7 +52,16 @@ def blobs(features: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("features", [*FEATURES])
 @pytest.mark.parametrize("kind", [arml.FewShotClassifier, arml.FewShotRegressor])
 def test_scikit_learns_own_checks(kind, features):
-    estimator = kind(learner(kind._kind, features))
+    passes_the_checks(kind(learner(kind._kind, features)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [arml.FewShotClassifier, arml.FewShotRegressor])
+def test_scikit_learns_own_checks_of_tables(kind):
+    passes_the_checks(kind("tables"))
+
+
+def passes_the_checks(estimator: arml.FewShotClassifier | arml.FewShotRegressor) -> None:
     expected = expected_failed_checks(estimator)
     with warnings.catch_warnings():
         # They warn of what they do, and of older releases of what they import.
