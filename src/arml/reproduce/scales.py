@@ -143,7 +143,7 @@ SCALES: dict[str, Scale] = {
         "some hours on 2 cores: 2-D regression and the pictures in the package",
         hours,
         LOCAL,
-        seeds=3,
+        seeds=5,
         image_seeds=1,
         repeated_seeds=3,
         tasks=4_000,
