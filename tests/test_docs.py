@@ -96,7 +96,7 @@ def _only_parsed(monkeypatch):
     for name in PARSING:
         monkeypatch.setattr(import_module(f"arml.cli.{name}"), "parse", stop)
     # Without a recipe the data are looked at, and a page's are not there.
-    own = recipe("folders/arml"), [], False
+    own = recipe("folders/arml"), [], False, None
     monkeypatch.setattr(
         import_module("arml.cli.training_options"), "chosen", lambda rest, data: own
     )

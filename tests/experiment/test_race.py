@@ -1,5 +1,6 @@
 """The race between methods, and the floor beside it."""
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,13 +11,14 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.protonet import ProtoNetOptions
 from arml.core.episodes import Examples, Problem
 from arml.core.losses import cross_entropy
-from arml.experiment import Experiment
-from arml.experiment.race import FLOOR, MOST, PENALTY, START, Logistic, Place, left, race
+from arml.experiment import Experiment, load, run
+from arml.experiment.race import FLOOR, MOST, PENALTY, Logistic, Place, paced, race, trained
 from arml.nn.networks import MLPOptions
-from arml.tasks.options import Splits
+from arml.tasks.options import FunctionsOptions, Splits, splits_of
 from contract import Blobs
 
 KEY = jax.random.key(0)
@@ -50,6 +52,7 @@ def entrant(name: str, **outer: float) -> Experiment:
         BlobOptions(),
         MLPOptions(hidden=(8,), init="he"),
         steps=80,
+        interval=4,
         batch=2,
         chunk=2,
     )
@@ -91,7 +94,7 @@ def test_a_race_has_a_place_for_all():
     places = race(entrants, seconds=0.0, least=3, tasks=6, said=heard.append)
     assert places == heard
     assert [place.name for place in places] == [FLOOR, "blobs/one", "blobs/two"]
-    assert [place.steps for place in places] == [0, 3, 0]
+    assert [place.steps for place in places] == [0, 4, 0]
     assert all(0 <= place.score <= 1 for place in places)
 
 
@@ -100,10 +103,26 @@ def test_more_time_is_more_steps():
     assert places[1].steps == 8  # a tenth
 
 
-def test_the_steps_that_are_left_follow_the_pace_of_the_race():
-    winner = replace(entrant("one"), interval=20)
-    place = Place(winner.recipe, 0.9, 0.01, steps=30, seconds=6.0)
-    assert left(winner, place, seconds=START + 221) == 1_000  # 0.2 s a step and a tenth more
-    assert left(winner, place, seconds=START + 232) == 1_040
-    assert left(winner, place, seconds=0.0) == 30
-    assert left(winner, place, seconds=1e6) == MOST
+def test_the_steps_fit_in_the_time_at_the_pace_of_the_first():
+    one, now = replace(entrant("one"), scan=False), time.monotonic()
+    steps = [paced(one, ends=now + minutes * 60).steps for minutes in (0.0, 1.0, 1e6)]
+    assert steps[0] == one.interval
+    assert steps[0] < steps[1] <= steps[2] == MOST
+    assert all(n % one.interval == 0 for n in steps)
+    assert paced(replace(one, steps=0), ends=now).steps == 0
+
+
+def test_the_winner_goes_on_from_its_steps_in_the_race(tmp_path):
+    """It ends as if it had been trained in one piece."""
+    every = {"interval": 4, "checkpoint_every": 40, "validate_every": 80, "validation_tasks": 4}
+    tasks = FunctionsOptions(shots=3, queries=3)
+    one = replace(entrant("one", schedule="cosine"), algorithm=MAMLOptions(), tasks=tasks, **every)
+    begun, _ = trained(one, splits_of(tasks).train, seconds=0.0, least=8)
+    assert begun.step == 8
+    ends = [tmp_path / name for name in ("on", "whole")]
+    assert run(one, ends[0], begun=begun) == run(one, ends[1]) == 80
+    read = [(end / "metrics.jsonl").read_text() for end in ends]
+    assert read[0] == read[1]
+    learners = [eqx.filter(load(end).learner, eqx.is_array) for end in ends]
+    for a, b in zip(*map(jax.tree.leaves, learners), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -162,6 +162,20 @@ def test_schedules():
     np.testing.assert_allclose([level(5), level(10), level(99)], [0.25, 0.5, 0.5], atol=1e-6)
 
 
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_schedules_against_optax(schedule):
+    ours = OuterOptions(outer_rate=0.003, schedule=schedule, warmup=7)
+    falls = {
+        "linear": optax.linear_schedule(0.003, 0.0, 43),
+        "cosine": optax.cosine_decay_schedule(0.003, 43),
+    }
+    theirs = optax.join_schedules([optax.linear_schedule(0.0, 0.003, 7), falls[schedule]], [7])
+    counts = jnp.arange(55)
+    # The length may be data of the program.
+    rates = jax.jit(lambda steps: jax.vmap(ours.rate(steps))(counts))(50)
+    np.testing.assert_allclose(rates, jax.vmap(theirs)(counts), rtol=1e-5, atol=1e-9)
+
+
 def test_learned_inner_rates_may_have_an_outer_step_of_their_own():
     maml = learner(learn_rates=True)
     trained = eqx.filter(maml, eqx.is_inexact_array)

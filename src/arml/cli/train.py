@@ -50,7 +50,7 @@ def train_command(arguments: Sequence[str]) -> int:
     asked = read_command(arguments)
     if asked is None:
         return 0
-    options, experiment, lines = asked
+    options, experiment, lines, begun = asked
     folder = options.run
     if options.seeds < 1:
         raise UsageError(f"seeds must be at least 1, got {options.seeds}: raise it")
@@ -130,6 +130,7 @@ def train_command(arguments: Sequence[str]) -> int:
             stop=stop,
             progress=reading,
             devices=devices,
+            begun=begun,
         )
     if display.started is not None and leads():
         note(experiment, display.started, devices)

@@ -22,6 +22,7 @@ from arml.results.folder import load_run
 
 if TYPE_CHECKING:
     from arml.experiment.choose import Choice
+    from arml.experiment.running import Begun
 
 FIELDS: tuple[Field, ...] = (
     ("run", Annotated[Path, arg(help="Folder of the run; an unfinished one is resumed.")]),
@@ -29,7 +30,7 @@ FIELDS: tuple[Field, ...] = (
         "minutes",
         Annotated[
             float | None,
-            arg(help="Train for as many steps as take about so long on one CPU core."),
+            arg(help="Train for as many steps as take about so long: a recipe on one CPU core."),
         ],
         None,
     ),
@@ -72,6 +73,8 @@ FIELDS: tuple[Field, ...] = (
     ("process", Annotated[int | None, arg(help="Which of them this is, from 0.")], None),
 )
 """The options that are not part of the experiment: where and how it is run."""
+RACE = 3.0
+"""Minutes of training below which there is no race: it takes one of them for itself."""
 LEAST = 100
 """Steps of the shortest training that --minutes makes."""
 
@@ -101,9 +104,20 @@ def _values(words: Sequence[str], option: str) -> list[str]:
     return []
 
 
-def chosen(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[str], bool]:
-    """An experiment for the user's own data, a line for each choice, and whether its steps take the
-    minutes that were asked for."""
+class Chosen(NamedTuple):
+    """An experiment for the user's own data."""
+
+    experiment: Experiment
+    lines: list[str]
+    """A line for each choice."""
+    timed: bool
+    """Whether its steps take the minutes that were asked for."""
+    begun: "Begun | None" = None
+    """Its first steps, which it took in the race."""
+
+
+def chosen(words: Sequence[str], data: Sequence[str]) -> Chosen:
+    """What suits the data: of several methods, the one that wins a short race."""
     from arml.experiment.choose import CHOSEN, MINUTES, choose
 
     given = " ".join(_values(words, "minutes")) or MINUTES
@@ -121,50 +135,67 @@ def chosen(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[
     folder = " ".join(_values(words, "run"))
     if not folder or {"-h", "--help", "--help-all", "--coordinator"} & {*words}:
         lines = [*choice.why, *([choice.pace] if choice.pace else [])]
-        return choice.experiment, lines, bool(choice.pace)
-    won = _winner(choice, Path(folder), minutes, fixed="steps" in fixed)
-    return *won, bool(choice.pace)
+        return Chosen(choice.experiment, lines, bool(choice.pace))
+    devices = " ".join(_values(words, "devices"))
+    return _winner(
+        choice,
+        Path(folder),
+        minutes,
+        paced="steps" not in fixed and bool(choice.pace),
+        devices=int(devices) if devices.isdecimal() else 0,
+    )
 
 
-def _winner(
-    choice: "Choice", folder: Path, minutes: float, *, fixed: bool
-) -> tuple[Experiment, list[str]]:
-    """The best of the entrants of a short race, with as many steps as fit in the minutes that are
-    left; of a run that is resumed, the one that it has."""
-    from arml.experiment.race import left, race
+def _winner(choice: "Choice", folder: Path, minutes: float, *, paced: bool, devices: int) -> Chosen:
+    """The best of the entrants of a short race, with as many steps as fit in the minutes; of a run
+    that is resumed, the one that it has."""
+    from arml.experiment import race
+    from arml.training.devices import own_cores, sharing
 
     by_name = {entrant.recipe: entrant for entrant in choice.entrants}
+    first = choice.experiment
     if (folder / "config.json").exists():
         known = load_run(folder).config["experiment"]
-        entrant = by_name.get(known["recipe"], choice.experiment)
-        return (entrant if fixed else replace(entrant, steps=known["steps"])), choice.why
-    begun = time.monotonic()
+        entrant = by_name.get(known["recipe"], first)
+        made = replace(entrant, steps=known["steps"]) if paced else entrant
+        return Chosen(made, choice.why, bool(choice.pace))
+    ends = time.monotonic() + 60 * minutes
+    devices = devices or sharing(first.batch, first.chunk, own_cores())
     console = Console()
     for line in choice.why:
         say(console, line)
+    if paced and minutes < RACE:
+        say(console, f"race: none in less than {RACE:g} min")
+        made = race.paced(first, ends=ends, devices=devices)
+        lines = [
+            f"method {made.recipe}: the likeliest to be good in few steps; to choose yourself, "
+            "`arml train RECIPE`",
+            f"steps {made.steps:,}: at the pace of the first ones; --steps or --minutes change it",
+        ]
+        return Chosen(made, lines, True)
     say(console, f"race: {len(by_name)} methods, about {minutes / 20:.1f} min each")
-    steps = choice.experiment.steps
-    places = race(
+    places = race.race(
         choice.entrants,
         seconds=3 * minutes,
-        least=min(20, max(1, steps)),
+        least=min(20, max(1, first.steps)),
+        ends=ends if paced else None,
+        devices=devices,
         said=lambda place: say(
             console,
             f"  {place.name}: {place.score:.1%} ± {place.ci95:.1%} on validation classes, "
-            f"{place.steps} steps, {place.seconds:.0f} s",
+            f"{place.steps} steps, {place.steps * place.step:.0f} s",
         ),
     )
     best = max(places[1:], key=lambda place: place.score)
+    assert best.begun is not None  # only the floor has none
     line = f"method {best.name}: the best of the race; to choose yourself, `arml train RECIPE`"
     if best.score < places[0].score:
         line += f"; it is still below {places[0].name}"
-    winner = by_name[best.name]
-    if fixed or not choice.pace:
-        return winner, [line]
-    steps = left(winner, best, seconds=60 * minutes - (time.monotonic() - begun))
-    took = duration(steps * best.seconds / best.steps)
-    return replace(winner, steps=steps), [line, f"steps {steps:,}: about {took} more; --steps or "
-                                          "--minutes change it"]  # fmt: skip
+    made, lines = best.begun.experiment, [line]
+    if paced:
+        took = duration((made.steps - best.steps) * best.step)
+        lines.append(f"steps {made.steps:,}: about {took} more; --steps or --minutes change it")
+    return Chosen(made, lines, bool(choice.pace), best.begun)
 
 
 def within(experiment: Experiment, minutes: float) -> tuple[Experiment, str]:
@@ -195,6 +226,8 @@ class Command(NamedTuple):
     experiment: Experiment
     lines: list[str]
     """To be printed: what was chosen for the user."""
+    begun: "Begun | None" = None
+    """The first steps of the training, where a race took them."""
 
 
 def read_command(arguments: Sequence[str]) -> Command | None:
@@ -203,9 +236,9 @@ def read_command(arguments: Sequence[str]) -> Command | None:
     **Raises** `UsageError` in one line, and `SystemExit(0)` after the help of a recipe.
     """
     rest = list(arguments)
-    place = recipe_at(rest)
+    place, begun = recipe_at(rest), None
     if place is None and (data := _values(rest, "data")):
-        experiment, lines, timed = chosen(rest, data)
+        experiment, lines, timed, begun = chosen(rest, data)
     elif place is None:
         if {"-h", "--help"} & {*rest}:
             print(TRAIN_HELP, end="")
@@ -226,4 +259,4 @@ def read_command(arguments: Sequence[str]) -> Command | None:
         if not timed:
             experiment, line = within(experiment, options.minutes)
             lines.append(line)
-    return Command(options, experiment, lines)
+    return Command(options, experiment, lines, begun)

@@ -22,33 +22,42 @@ from arml.core.episodes import Examples, TaskDistribution
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import cross_entropy
 from arml.experiment.options import Experiment
-from arml.experiment.running import fresh
-from arml.tasks.options import Progress
+from arml.experiment.running import Begun, fresh
+from arml.tasks.options import Progress, Splits, splits_of
+from arml.training.devices import mesh_of
 from arml.training.evaluate import evaluate
 from arml.training.fit import intervals
-from arml.training.options import FitOptions
-from arml.training.step import TrainState
+from arml.training.options import FitOptions, training_key
 
 FLOOR = "logistic regression on the inputs"
 TASKS = 60
 """Validation tasks of a score."""
 PENALTY, STEPS = 0.01, 300
 """Of logistic regression."""
-START = 15.0
-"""Seconds that a training takes before its first step, about."""
+TRIAL = 1.0
+"""Seconds of training that show its pace."""
+START, AFTER = 20.0, 8.0
+"""Seconds that a training takes before its first step and after its last, about."""
 MOST = 5_000
 """Steps after which short trainings gain little."""
 
 
 class Place(NamedTuple):
-    """How one of the race did."""
+    """The result of one of the race."""
 
     name: str
+    """Of a recipe, or `FLOOR`."""
     score: float
     """Mean accuracy on validation tasks."""
     ci95: float
-    steps: int
-    seconds: float
+    step: float
+    """Seconds of a step."""
+    begun: Begun | None
+
+    @property
+    def steps(self) -> int:
+        """Outer steps that it took in the race."""
+        return self.begun.step if self.begun else 0
 
 
 class Logistic(MetaLearner):
@@ -86,7 +95,9 @@ def race(
     *,
     seconds: float,
     least: int = 20,
+    ends: float | None = None,
     tasks: int = TASKS,
+    devices: int = 1,
     progress: Progress | None = None,
     said: Callable[[Place], None] = lambda place: None,
 ) -> list[Place]:
@@ -97,54 +108,82 @@ def race(
 
     - `entrants`: experiments that differ in their method, not in their tasks.
     - `least`: steps that each trains for in any case, as far as it has so many.
+    - `ends`: when the training of the winner is to end, by `time.monotonic`: each then has as many
+      steps as fit in. If None, it has its own.
+    - `devices`: that share the tasks of a step.
     - `said`: called with each as soon as it is known, the floor first.
 
-    **Returns** a place for the floor and for each entrant, in this order; `name` is its recipe.
+    **Returns** a place for the floor and for each entrant, in this order.
     """
-    with TemporaryDirectory() as folder:
-        splits = entrants[0].tasks.build(Path(folder) / "split.json", progress=progress)
+    splits = _splits(entrants[0], progress)
     chunk = min(entrants[0].chunk, tasks)
     places: list[Place] = []
 
-    def scored(name: str, learner: MetaLearner, steps: int, took: float) -> None:
+    def scored(name: str, learner: MetaLearner, step: float, begun: Begun | None) -> None:
         score = evaluate(
             learner, splits, tasks, split="validation", chunk=chunk, progress=False
         ).score
-        places.append(Place(name, score["mean"] or 0.0, score["ci95"] or 0.0, steps, took))
+        places.append(Place(name, score["mean"] or 0.0, score["ci95"] or 0.0, step, begun))
         said(places[-1])
 
-    scored(FLOOR, Logistic(ways=splits.validation.problem.outputs, loss=cross_entropy), 0, 0.0)
-    for experiment in entrants:
-        state, took = trained(experiment, splits.train, seconds=seconds, least=least)
-        scored(experiment.recipe, state.learner, int(state.step), took)
+    floor = Logistic(ways=splits.validation.problem.outputs, loss=cross_entropy)
+    scored(FLOOR, floor, 0.0, None)
+    for i, entrant in enumerate(entrants):
+        others = (seconds + START) * (len(entrants) - i - 1)
+        made = entrant if ends is None else _paced(entrant, splits, ends - others, devices)
+        begun, step = trained(made, splits.train, seconds=seconds, least=least, devices=devices)
+        scored(made.recipe, begun.state.learner, step, begun)
     return places
 
 
+def paced(
+    experiment: Experiment, *, ends: float, devices: int = 1, progress: Progress | None = None
+) -> Experiment:
+    """The experiment with as many steps as end at about `ends`, by `time.monotonic`: a few steps
+    show its pace."""
+    return _paced(experiment, _splits(experiment, progress), ends, devices)
+
+
+def _paced(experiment: Experiment, splits: Splits, ends: float, devices: int) -> Experiment:
+    if not experiment.steps:
+        return experiment
+    trial, every = replace(experiment, interval=1), experiment.interval
+    _, step = trained(trial, splits.train, seconds=TRIAL, least=3, devices=devices)
+    steps = int((ends - time.monotonic() - AFTER) / step) // every * every
+    return replace(experiment, steps=max(min(steps, MOST), every))
+
+
+def _splits(experiment: Experiment, progress: Progress | None) -> Splits:
+    with TemporaryDirectory() as folder:
+        return splits_of(experiment.tasks.build(Path(folder) / "split.json", progress=progress))
+
+
 def trained(
-    experiment: Experiment, tasks: TaskDistribution, *, seconds: float, least: int
-) -> tuple[TrainState, float]:
-    """The experiment after about `seconds` of training, and how long that took; what compilation
-    takes does not count."""
-    # With a constant rate: nobody knows how many steps fit in.
-    outer = replace(experiment.outer, schedule="constant", warmup=0)
-    state = fresh(replace(experiment, outer=outer), tasks.problem).state
-    most = min(experiment.steps, max(least, experiment.steps // 10))
-    options = replace(FitOptions.of(experiment), outer=outer, steps=most, interval=1, scan=False)
-    begun = now = time.monotonic()
-    loop = intervals(options, state, tasks, None, key=jax.random.key(experiment.seed))
+    experiment: Experiment, tasks: TaskDistribution, *, seconds: float, least: int, devices: int = 1
+) -> tuple[Begun, float]:
+    """The first steps of the experiment's training, for about `seconds` or a tenth of all its
+    steps, and the seconds of a step. The first interval, which compiles, does not count where
+    there are more."""
+    state, records = fresh(experiment, tasks.problem).state, []
+    most = max(least, experiment.steps // 10)
+    begun = first = now = time.monotonic()
+    loop = intervals(
+        FitOptions.of(experiment),
+        state,
+        tasks,
+        None,
+        key=training_key(experiment.seed),
+        mesh=mesh_of(devices),
+    )
     with closing(loop):
         for moment in loop:
             state, now = moment.state, time.monotonic()
-            if moment.step == 1:
-                begun = now
-            if moment.step >= least and now - begun > seconds:
+            records.append((moment.step, moment.record))
+            if len(records) == 1:
+                first = now
+            if moment.step >= most or (moment.step >= least and now - first >= seconds):
                 break
-    return state, now - begun
-
-
-def left(winner: Experiment, place: Place, *, seconds: float) -> int:
-    """The steps of the winner that fit in so many seconds at its pace in the race, with what it
-    takes to start and to score; at least as many as it had there."""
-    step = 1.1 * place.seconds / max(place.steps, 1)
-    steps = int((seconds - START) / step) // winner.interval * winner.interval
-    return max(min(steps, MOST), place.steps, winner.interval)
+    steps = [step for step, _ in records] or [0]
+    counted = steps[-1] - steps[0]
+    step = (now - first) / counted if counted else (now - begun) / max(steps[-1], 1)
+    return Begun(experiment, state, tuple(records), now - begun), step

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -32,6 +33,22 @@ class Clocked(eqx.Module):
 
     state: TrainState
     seconds: np.ndarray
+
+
+class Begun(NamedTuple):
+    """The first steps of a training that was made in memory: `run` can go on from them."""
+
+    experiment: Experiment
+    state: TrainState
+    """Its arrays are reused by the step that follows."""
+    records: tuple[tuple[int, Mapping[str, float | None]], ...]
+    """The step at the end of each interval, and what was recorded there."""
+    seconds: float
+
+    @property
+    def step(self) -> int:
+        """Outer steps taken."""
+        return self.records[-1][0] if self.records else 0
 
 
 def fresh(experiment: Experiment, problem: Problem) -> Clocked:
@@ -62,6 +79,7 @@ def run(
     stop: Callable[[], bool] = lambda: False,
     progress: Progress | None = None,
     devices: int = 1,
+    begun: Begun | None = None,
     **changes: object,
 ) -> int:
     """Meta-train in `folder`, from its newest checkpoint if it has one.
@@ -80,6 +98,7 @@ def run(
     - `progress`: told about the decoding of images.
     - `devices`: of each process; all of them share the tasks of a step. Any number takes up what
       another has begun, and gives the same numbers to rounding.
+    - `begun`: the first steps of this experiment, for a folder that has no checkpoint yet.
 
     Where several processes were joined (`processes.join`) all call this alike, and the first alone
     keeps the folder; each reads the data itself.
@@ -96,7 +115,7 @@ def run(
             check_place(folder)
             check_claim(experiment, folder)  # before anything is written in somebody's folder
             held = stack.enter_context(alone(folder)) if leads() else None
-        return _run(experiment, folder, held, watch, stop, progress, devices)
+        return _run(experiment, folder, held, watch, stop, progress, devices, begun)
 
 
 def _run(
@@ -107,6 +126,7 @@ def _run(
     stop: Callable[[], bool],
     progress: Progress | None,
     devices: int,
+    begun: Begun | None,
 ) -> int:
     """`run` in a folder that the process which leads has `held`."""
     metrics, checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
@@ -125,6 +145,10 @@ def _run(
             claim(experiment, splits, folder, devices=mesh.size if mesh else 1)
             found = take_up(experiment, folder, blank)
         saved, now = found or (None, fresh(experiment, problem))
+        if found is None and begun is not None and absolute(begun.experiment) == experiment:
+            now = Clocked(begun.state, np.asarray(begun.seconds))
+            for step, record in begun.records:
+                append_metric(metrics, {"step": step, **record})
     check_same("options", (fingerprint(experiment), experiment.seed, devices))
     check_same("data", splits.sources)
     now = of_leader(now)
@@ -132,7 +156,7 @@ def _run(
     with together():
         watch(done, {})
 
-    begun = time.monotonic()
+    clock = time.monotonic()
     loop = intervals(
         FitOptions.of(experiment),
         now.state,
@@ -153,7 +177,7 @@ def _run(
                 with together():
                     if held is not None:
                         held.check()
-                        seconds = np.asarray(float(now.seconds) + time.monotonic() - begun)
+                        seconds = np.asarray(float(now.seconds) + time.monotonic() - clock)
                         checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
                         seal(folder, metrics.name)
             if stopping:

@@ -65,33 +65,32 @@ class Moment(NamedTuple):
         return _copied(self.state).learner
 
 
-Interval = Callable[[tuple[TaskDistribution, Array], TrainState], tuple[TrainState, Record]]
+Given = tuple[TaskDistribution, Array, Array]
+"""What an interval reads: the tasks, the data of the key, and the steps of the whole training."""
+Interval = Callable[[Given, TrainState], tuple[TrainState, Record]]
 Callback = Callable[[Moment], object]
 """Called after each interval; a training ends early where one returns True."""
 
 
 @lru_cache(maxsize=64)
-def _compiled(
-    outer: OuterOptions,
-    steps: int,
-    batch: int,
-    chunk: int,
-    mesh: Mesh | None,
-    size: int,
-    scan: bool,
-) -> Interval:
-    """An interval of `size` steps, of the tasks and the data of the key: one program for all
-    seeds."""
-    optimiser = outer.build(steps)
-
-    def step(given: tuple[TaskDistribution, Array], state: TrainState) -> tuple[TrainState, Record]:
-        tasks, key = given
+def _step(outer: OuterOptions, batch: int, chunk: int, mesh: Mesh | None) -> Interval:
+    def step(given: Given, state: TrainState) -> tuple[TrainState, Record]:
+        tasks, key, steps = given
+        optimiser = outer.build(steps)
         one = make_step(
             optimiser, batch=batch, chunk=chunk, mesh=mesh, key=jax.random.wrap_key_data(key)
         )
         return one(tasks, state)
 
-    return make_interval(step, steps=size, scan=scan)
+    return step
+
+
+@lru_cache(maxsize=64)
+def _compiled(
+    outer: OuterOptions, batch: int, chunk: int, mesh: Mesh | None, size: int, scan: bool
+) -> Interval:
+    """An interval of `size` steps: one program for all seeds and for trainings of any length."""
+    return make_interval(_step(outer, batch, chunk, mesh), steps=size, scan=scan)
 
 
 def intervals(
@@ -111,16 +110,14 @@ def intervals(
     """
     done, batch = int(state.step), options.batch
     chunk = at_once(options.chunk, share(mesh, batch))
-    # The length of the training changes nothing where the rate is constant.
-    length = options.steps if callable(options.outer.rate(options.steps)) else 0
     train, validation, state = everywhere(mesh, (train, validation, state))
-    data = everywhere(mesh, jax.random.key_data(key))
+    data, steps = everywhere(mesh, (jax.random.key_data(key), jnp.asarray(options.steps)))
     keys, parts = partial(task_keys, key, batch=batch), own_parts(mesh, batch)
     with prefetched(train, keys, start=done, stop=options.steps, parts=parts):
         while done < options.steps:
             size = min(options.interval, options.steps - done)
-            interval = _compiled(options.outer, length, batch, chunk, mesh, size, options.scan)
-            state, records = interval((train, data), state)
+            interval = _compiled(options.outer, batch, chunk, mesh, size, options.scan)
+            state, records = interval((train, data, steps), state)
             _check_finite(records, done, train.families, options.outer)
             done += size
             record: dict[str, float | None] = {"loss": float(np.mean(records.loss))}

@@ -3,13 +3,14 @@ each, and moves the meta-parameters against the mean gradient."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
 from arml.core.checks import at_least
 from arml.core.compilation import LARGE, jit, vmap
@@ -46,7 +47,7 @@ class OuterOptions:
     clip: float = 0.0
     """Bound on the gradient's global norm; 0 for none."""
 
-    def build(self, steps: int) -> "optax.GradientTransformation":
+    def build(self, steps: int | Array) -> "optax.GradientTransformation":
         """The optimiser for a run of `steps` outer steps."""
         import optax  # here, so that who only predicts does not wait for its import
 
@@ -67,20 +68,25 @@ class OuterOptions:
             descent = optax.adam(rate)
         return optax.chain(*([decay] if decay else []), clip, descent, *slow)
 
-    def rate(self, steps: int) -> "optax.Schedule | float":
-        """The step size over a run of `steps` outer steps."""
-        import optax
-
-        if not steps or (self.schedule == "constant" and not self.warmup):
+    def rate(self, steps: int | Array) -> Callable[[Array], Array] | float:
+        """The step size at each of `steps` outer steps, which may be traced: a rise over `warmup`
+        steps, then the schedule."""
+        nothing = isinstance(steps, int) and not steps
+        if nothing or (self.schedule == "constant" and not self.warmup):
             return self.outer_rate
-        warmup = min(self.warmup, steps - 1)
-        fall = {
-            "constant": optax.constant_schedule(self.outer_rate),
-            "linear": optax.linear_schedule(self.outer_rate, 0.0, steps - warmup),
-            "cosine": optax.cosine_decay_schedule(self.outer_rate, steps - warmup),
-        }[self.schedule]
-        rise = optax.linear_schedule(0.0, self.outer_rate, warmup)
-        return optax.join_schedules([rise, fall], [warmup])
+
+        def at(count: ArrayLike) -> Array:
+            warmup = jnp.minimum(self.warmup, steps - 1)
+            done, total = jnp.clip(count - warmup, 0, steps - warmup), steps - warmup
+            factor = {
+                "constant": jnp.ones_like(done / total),
+                "linear": 1.0 - done / total,
+                "cosine": 0.5 * (1.0 + jnp.cos(jnp.pi * done / total)),
+            }[self.schedule]
+            rise = count / jnp.maximum(warmup, 1)
+            return self.outer_rate * jnp.where(count < warmup, rise, factor)
+
+        return at
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
@@ -217,6 +223,14 @@ def make_step(
     return step
 
 
+@lru_cache(maxsize=64)
+def _one(
+    step: Callable[[PyTree, TrainState], tuple[TrainState, Record]],
+) -> Callable[[PyTree, TrainState], tuple[TrainState, Record]]:
+    """A compiled step, the same one for intervals of every length."""
+    return jit(step, LARGE, donate="all-except-first")
+
+
 def make_interval(
     step: Callable[[PyTree, TrainState], tuple[TrainState, Record]], *, steps: int, scan: bool
 ) -> Callable[[PyTree, TrainState], tuple[TrainState, Record]]:
@@ -238,7 +252,7 @@ def make_interval(
 
     if scan:
         return eqx.filter_jit(looped, donate="all-except-first")
-    compiled = jit(step, LARGE, donate="all-except-first")
+    compiled = _one(step)
 
     def dispatched(tasks: PyTree, state: TrainState) -> tuple[TrainState, Record]:
         records = []
