@@ -1,6 +1,5 @@
 """How labelled queries were predicted, in the terminal: `arml evaluate` of a predictor."""
 
-import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from arml.cli.errors import UsageError
 from arml.cli.inputs import eye_of, in_order, number
 from arml.report.table import Table
 from arml.results.files import Json
+from arml.results.marks import thumbnail
 
 if TYPE_CHECKING:
     from arml.predict.predictor import Predictor
@@ -23,8 +23,6 @@ PICTURES = 24
 """Mistakes that are kept with their pictures."""
 ROWS = 20
 """Rows of a table that are printed; the file has all."""
-THUMBNAIL = 96
-"""Pixels a side of a kept picture, at most."""
 
 
 def marks_of(files: Sequence[Path], chances: np.ndarray, classes: np.ndarray) -> list[str]:
@@ -121,20 +119,10 @@ def _marks(
                 "predicted": str(marks.classes[chances.argmax()]),
                 "probability": float(chances.max()),
                 "own": float(chances[own]),
-                "picture": None if pixels is None else _thumbnail(pixels[place]),
+                "picture": None if pixels is None else thumbnail(pixels[place]),
             }
         )
     return {**marks.as_json(), "mistakes": worst}
-
-
-def _thumbnail(picture: np.ndarray) -> str:
-    """A small PNG in base64."""
-    import cv2
-
-    scale = THUMBNAIL / max(picture.shape[:2])
-    if scale < 1:
-        picture = cv2.resize(picture, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
-    return base64.b64encode(cv2.imencode(".png", picture[..., ::-1])[1].tobytes()).decode()
 
 
 def _show(console: Console, content: Json) -> None:

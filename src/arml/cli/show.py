@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +15,12 @@ from arml.cli.errors import UsageError
 from arml.cli.progress import scoring
 from arml.results.files import Json
 
+if TYPE_CHECKING:
+    from arml.results.by_class import ByClass
+
+HARDEST = 5
+"""Classes, and confusions, that are named in the terminal."""
+
 
 @dataclass(frozen=True)
 class EvaluateOptions:
@@ -22,8 +28,9 @@ class EvaluateOptions:
     Score a saved predictor on labelled queries: the classes, the confusions, the worst mistakes.
 
     The scores on test tasks with the training's inner steps are also written to DIR/result.json,
-    and those of single tasks to DIR/scores.npz, unless --against or --out is given. --against reads
-    them instead of scoring the runs again. 4,000 tasks is what the published tables use.
+    and those of single tasks to DIR/scores.npz, unless --against or --out is given; of pictures,
+    which classes are hard to DIR/classes.json, which `arml report` shows. --against reads scores
+    instead of scoring the runs again. 4,000 tasks is what the published tables use.
     """
 
     folder: Positional[Path]
@@ -90,6 +97,8 @@ def evaluate_command(arguments: Sequence[str]) -> int:
         print_json(result)
         return 0
     console.print(terminal_table(_rows(scored)))
+    if options.against is None and (classes := scored[0].classes) is not None:
+        _print_classes(console, classes)
     if options.against is not None:
         _print_difference(console, result["against"], result["metric"])
     if out is not None:
@@ -125,6 +134,18 @@ def _rows(scored: Sequence[Any]) -> list[Any]:
     seeds = [f"seed {one.result['seed']}" for one in scored]
     told = seeds if len({*seeds}) == len(rows) else [str(one.folder) for one in scored]
     return [replace(row, recipe=f"{row.recipe}, {by}") for row, by in zip(rows, told, strict=True)]
+
+
+def _print_classes(console: Console, found: "ByClass") -> None:
+    """The hardest classes and the most frequent confusions, in two lines."""
+    names = ", ".join(f"{one.name} {one.accuracy:.0%}" for one in found.classes[:HARDEST])
+    say(console, f"hardest of {len(found.classes)} classes: {names}")
+    if found.pairs:
+        told = ", ".join(
+            f"{pair.label} as {pair.predicted} ({pair.count} of {pair.of})"
+            for pair in found.pairs[:HARDEST]
+        )
+        say(console, f"most frequent confusions: {told}")
 
 
 def _print_difference(console: Console, against: Json, metric: str) -> None:

@@ -18,6 +18,7 @@ information.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -26,6 +27,17 @@ NEAREST = 5
 """How many of the bank's vectors a distance is a mean over."""
 LEVEL = 0.95
 """The share of validation tasks whose novelty is at most 1."""
+
+
+class Bound(NamedTuple):
+    """The distances that `LEVEL` of the support sets of so many classes, and of the queries beside
+    such a set, do not exceed."""
+
+    classes: int
+    examples: int
+    """Of each class."""
+    support: float
+    query: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +50,25 @@ class Novelty:
     """The distance that `LEVEL` of the validation tasks' support sets do not exceed."""
     query: float | None
     """The same of single queries; None where these cannot be embedded, for want of a target."""
+    sets: tuple[Bound, ...] = ()
+    """The same of smaller support sets of classes, whose distances vary more and are larger: a
+    network that normalises by its support set has fewer examples to do so. Empty for regression,
+    and in the files of earlier versions."""
+
+    def bounds(self, counts: Int[np.ndarray, " classes"]) -> tuple[float, float | None]:
+        """The bounds of a support set with so many examples of each class, and of its queries.
+
+        They are those of the largest measured set that is not larger: a smaller set has a higher
+        bound, so there are fewer false alarms, not more.
+        """
+        n, least = len(counts), int(np.min(counts))
+        smaller = [one for one in self.sets if one.classes <= n and one.examples <= least]
+        if not smaller:
+            # The mean over few examples varies more, and that over one as much as a query.
+            query = self.support if self.query is None else self.query
+            return self.support + max(0.0, query - self.support) / int(np.sum(counts)), self.query
+        best = max(smaller, key=lambda one: (one.classes, one.examples))
+        return best.support, best.query
 
     def scale(self) -> Float[np.ndarray, " d"]:
         """The unit of each dimension: the bank's standard deviation, and a little more."""
@@ -56,10 +87,11 @@ class Novelty:
         return mean
 
 
-def threshold(distances: Float[np.ndarray, " n"]) -> float:
+def threshold(distances: Float[np.ndarray, " n"], alike: int | None = None) -> float:
     """The distance that a new one of the same kind exceeds with probability of at most
-    1 - `LEVEL` [2]."""
-    rank = min(int(np.ceil((len(distances) + 1) * LEVEL)), len(distances)) - 1
+    1 - `LEVEL` [2]; only `alike` of them are independent, if fewer than all."""
+    n, m = len(distances), alike or len(distances)
+    rank = min(int(np.ceil((m + 1) * LEVEL * n / m)), n) - 1
     return float(np.sort(distances)[rank])
 
 

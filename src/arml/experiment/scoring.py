@@ -14,10 +14,13 @@ from arml.core.calibration import expected_error, temperature
 from arml.core.episodes import TaskDistribution, in_words
 from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner, parameters
+from arml.experiment.by_class import by_class, class_names
 from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment, fingerprint
+from arml.results.by_class import KEPT, ByClass, write_by_class
 from arml.results.files import plain
 from arml.results.folder import FORMAT, Calibration, Result, write_result
+from arml.results.manifest import unseal
 from arml.results.scores import Scores, write_scores
 from arml.training.devices import everywhere, mesh_of
 from arml.training.evaluate import Predictions, Split, predictions
@@ -34,6 +37,8 @@ class Scored(NamedTuple):
     run: Run
     result: Result
     scores: Scores
+    classes: ByClass | None = None
+    """Which classes are hard, where the tasks are of named ones."""
 
 
 def evaluate_run(
@@ -119,12 +124,27 @@ def evaluate_run(
         inputs=inputs,
         calibration=calibration,
     )
-    return Scored(folder, run, result, scores)
+    return Scored(folder, run, result, scores, _by_class(run, predicted, split, calibration))
+
+
+def _by_class(
+    run: Run, predicted: Predictions, split: Split, calibration: Calibration | None
+) -> ByClass | None:
+    tasks = run.tasks(split)
+    names = class_names(run.folder, tasks, split)
+    if names is None:
+        return None
+    best = (calibration["temperature"] if calibration else None) or 1.0
+    return by_class(predicted, names, tasks, step=run.step, temperature=best)
 
 
 def keep(scored: Scored) -> None:
     """Write the scores of single tasks and the result into the folder of the run."""
     write_scores(scored.folder / "scores.npz", scored.scores)
+    unseal(scored.folder, KEPT)
+    (scored.folder / KEPT).unlink(missing_ok=True)
+    if scored.classes is not None:
+        write_by_class(scored.folder, scored.classes)
     # Last: a result says that the scores are there.
     write_result(scored.folder / "result.json", scored.result)
 

@@ -7,6 +7,8 @@ share; and those of the meta-training tasks, from which novelty is measured.
 - A method that adapts all of its weights has neither.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -14,12 +16,14 @@ from jaxtyping import Array, Float
 from arml.core.compilation import short
 from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.core.learner import MetaLearner
-from arml.core.novelty import Novelty, class_threshold, enough, threshold
+from arml.core.novelty import Bound, Novelty, class_threshold, enough, threshold
 from arml.nn.prototypes import class_means
 from arml.training.evaluate import looks
 
 TRAIN_TASKS = 200
 """Meta-training tasks that are kept in the bank."""
+SETS = tuple((classes, examples) for classes in (2, 3, 5) for examples in (1, 3, 10))
+"""Classes, and examples of each, of the support sets whose bounds are measured."""
 
 
 def embeds(learner: MetaLearner, problem: Problem) -> bool:
@@ -96,7 +100,7 @@ def measured_novelty(
     if not embeds(learner, train.problem):
         return None
     seen = task_vectors(learner, train, split="train", n=TRAIN_TASKS, chunk=chunk)[1]
-    novelty = Novelty(seen.reshape(-1, seen.shape[-1]).astype(np.float32), 1.0, None)
+    novelty = Novelty(half(seen.reshape(-1, seen.shape[-1])), 1.0, None)
     own, _, queries, own_classes, query_classes = _all_of(
         learner, validation, split="validation", n=tasks, chunk=chunk
     )
@@ -105,14 +109,97 @@ def measured_novelty(
         return Novelty(novelty.bank, threshold(distances.mean(axis=1)), None)
     single = novelty.distances(queries.reshape(-1, queries.shape[-1]))
     known = np.unique(own_classes)
-    if known[0] < 0:  # tasks draw classes without end
-        return Novelty(novelty.bank, threshold(distances.mean(axis=1)), threshold(single))
-    if not enough(len(known)):
+    endless = bool(known[0] < 0)  # tasks draw classes without end
+    if not endless and not enough(len(known)):
         return None
-    # Tasks share their classes, so what is drawn anew is a class: its mean distance is one score.
-    per_class = np.array([distances[own_classes == k].mean() for k in known])
-    return Novelty(
-        novelty.bank,
-        class_threshold(per_class, known),
-        class_threshold(single, query_classes.ravel()),
+    sets = []
+    for shape in SETS:
+        if shape[0] <= validation.problem.outputs and shape[1] <= validation.problem.shots:
+            found = set_vectors(
+                learner, validation, shape, split="validation", n=tasks, chunk=chunk
+            )
+            sets += _bounds(novelty, shape, found, tasks if endless else len(known))
+    if endless:
+        at = threshold(distances.mean(axis=1)), threshold(single)
+    else:
+        # Tasks share their classes, so a new draw is a class: its mean distance is one score.
+        per_class = np.array([distances[own_classes == k].mean() for k in known])
+        at = class_threshold(per_class, known), class_threshold(single, query_classes.ravel())
+    return Novelty(novelty.bank, *at, tuple(sets))
+
+
+class Sets(NamedTuple):
+    """Small support sets and their queries, a row a set."""
+
+    own: np.ndarray
+    """`[sets, classes, examples, d]`."""
+    queries: np.ndarray
+    """`[sets, classes, queries, d]`."""
+    classes: np.ndarray
+    """`[sets, classes]`: those of the distribution, -1 where it has none."""
+
+
+def _of_set(
+    given: tuple[MetaLearner, Problem, tuple[int, int]], task: Task, key: Array
+) -> tuple[Array, Array, Array]:
+    """The vectors of the first classes of ONE task by a support set of their first examples."""
+    learner, problem, (ways, shots) = given
+    inputs = []
+    for part, n in ((task.support, shots), (task.query, problem.queries)):
+        order = jnp.argsort(part.y, stable=True).reshape(problem.outputs, -1)
+        inputs.append(part.x[order[:ways, :n].ravel()])
+    support = Examples(inputs[0], jnp.repeat(jnp.arange(ways), shots))
+    made = (_query_vectors(learner, support, problem, x) for x in inputs)
+    own, queries = (vectors.reshape(ways, -1, vectors.shape[1]) for vectors in made)
+    classes = jnp.full(problem.outputs, -1) if task.classes is None else task.classes
+    return own, queries, classes[:ways]
+
+
+def set_vectors(
+    learner: MetaLearner,
+    tasks: TaskDistribution,
+    shape: tuple[int, int],
+    *,
+    split: str,
+    n: int,
+    chunk: int,
+) -> Sets:
+    """The vectors of a support set of `shape` (classes, examples of each) in each of the first `n`
+    tasks of a split, and of its queries, as the learner makes them of that set alone."""
+    given = learner, tasks.problem, shape
+    found = looks(_of_set, given, tasks, split=split, n=n, chunk=chunk)
+    return Sets(*(np.concatenate(part) for part in zip(*found, strict=True)))
+
+
+def _bounds(novelty: Novelty, shape: tuple[int, int], found: Sets, independent: int) -> list[Bound]:
+    """The bounds of sets of so many classes and examples of each, of `independent` classes or
+    tasks; for one class, too, whose bound is that of all sets for which these are too few."""
+    ways, shots = shape
+    own, queries = (
+        novelty.distances(part.reshape(-1, part.shape[-1])).reshape(part.shape[:-1])
+        for part in (found.own, found.queries)
     )
+    labels = np.broadcast_to(found.classes[..., None], queries.shape)
+    endless = bool(found.classes.min() < 0)
+    query = threshold(queries.ravel(), independent)
+    if not endless:
+        query = class_threshold(queries.ravel(), labels.ravel())
+    made = []
+    # As many sets share no class.
+    alike = independent if endless else independent // ways
+    if enough(alike):
+        at = threshold(own.mean(axis=(1, 2)), min(alike, len(own)))
+        made.append(Bound(ways, shots, at, query))
+    if ways == 2:
+        means = own.mean(axis=2).ravel()
+        at = threshold(means, independent)
+        if not endless:
+            at = class_threshold(means, found.classes.ravel())
+        made.append(Bound(1, shots, at, query))
+    return made
+
+
+def half(bank: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    """A bank in half precision, if its numbers fit: half of the bytes."""
+    small: Float[np.ndarray, "n d"] = bank.astype(np.float16)
+    return small if np.all(np.isfinite(small)) else bank.astype(np.float32)

@@ -17,12 +17,13 @@ def query_novelty(portable: Portable, support: Examples, x: object) -> Float[np.
     **Raises** `ValueError` for regression, for a learner without a bank, and as `checked_inputs`.
     """
     known, inputs = _known(portable), checked_inputs(x, portable.problem, "queries")
-    if known.query is None:
+    bound = bounds(portable, support)[1]
+    if bound is None:
         raise ValueError(
             "expected a classification task for the novelty of single queries, got regression: "
             "use support_novelty()"
         )
-    return known.distances(_embedded(portable, support, inputs)) / known.query
+    return known.distances(_embedded(portable, support, inputs)) / bound
 
 
 def support_novelty(portable: Portable, support: Examples, inputs: np.ndarray) -> float:
@@ -35,19 +36,15 @@ def support_novelty(portable: Portable, support: Examples, inputs: np.ndarray) -
         own = _embedded(portable, support, inputs)
     else:
         own = np.asarray(vectors(portable.learner, support, portable.problem))
-    return float(known.distances(own).mean() / bound(known, len(own)))
+    return float(known.distances(own).mean() / bounds(portable, support)[0])
 
 
-def bound(known: Novelty, examples: int) -> float:
-    """The distance that few known support sets of so many examples exceed.
-
-    `support` was measured with as many examples as training tasks have. The mean over fewer varies
-    more, and that over one as much as a query: the bound lies between both, by the inverse of the
-    number.
-    """
-    if known.query is None:
-        return known.support
-    return known.support + max(0.0, known.query - known.support) / examples
+def bounds(portable: Portable, support: Examples) -> tuple[float, float | None]:
+    """The distances that few known support sets like this one exceed, and few of its queries."""
+    known = _known(portable)
+    if portable.problem.kind == "regression":
+        return known.support, known.query
+    return known.bounds(np.bincount(np.asarray(support.y)))
 
 
 def _embedded(

@@ -190,7 +190,7 @@ class Predictor(Holder):
         **Raises** `ValueError` for what cannot be written; `RunError` if the file cannot be."""
         check_uses(self.uses, ("learner",))
         eye = None if self.portable.inputs is None else remade(self.portable.inputs, model)
-        given = self.portable, self._support().x, self.classes, self._ways, eye
+        given = self.portable, self._support(), self.classes, self._ways, eye
         write_predictor(Path(path), self._adapted(QUERIES), *given)
 
     def save(self, folder: Path | str) -> None:

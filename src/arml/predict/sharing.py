@@ -23,7 +23,7 @@ import numpy as np
 
 from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
-from arml.core.novelty import Novelty
+from arml.core.novelty import Bound, Novelty
 from arml.experiment import Portable, from_json, problem_of, to_json
 from arml.experiment.building import initial
 from arml.predict.simple import Uses
@@ -97,7 +97,8 @@ def write_learner(
     if portable.novelty is not None:
         novelty = portable.novelty
         bank = write_arrays(folder / SEEN, {"bank": novelty.bank})
-        seen = {"support": novelty.support, "query": novelty.query, "sha256": bank}
+        sets = [one._asdict() for one in novelty.sets]
+        seen = {"support": novelty.support, "query": novelty.query, "sha256": bank, "sets": sets}
     experiment = to_json(portable.experiment)
     # Where the data lay is nobody's business, and nobody else's path.
     experiment["tasks"].pop("data", None)
@@ -183,12 +184,22 @@ def read_predictor(folder: Path) -> tuple[Portable, dict[str, np.ndarray], Json]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 
 
+class SeenSet(msgspec.Struct):
+    """The bounds of support sets of so many classes and examples of each."""
+
+    classes: Annotated[int, msgspec.Meta(gt=0)]
+    examples: Annotated[int, msgspec.Meta(gt=0)]
+    support: Positive
+    query: Positive
+
+
 class Seen(msgspec.Struct):
     """The data that novelty is measured with."""
 
     support: Positive
     query: Positive | None
     sha256: str
+    sets: list[SeenSet] = []
 
 
 class Learned(msgspec.Struct):
@@ -223,7 +234,8 @@ def _novelty(folder: Path, stated: Seen | None) -> Novelty | None:
     bank = read_arrays(folder / SEEN, stated.sha256).get("bank")
     if bank is None or bank.ndim != 2 or not len(bank):
         raise RunError(f"{folder / SEEN}: expected vectors as `bank`, got none: {AGAIN}")
-    return Novelty(bank, stated.support, stated.query)
+    sets = tuple(Bound(one.classes, one.examples, one.support, one.query) for one in stated.sets)
+    return Novelty(bank, stated.support, stated.query, sets)
 
 
 def read_support(folder: Path, problem: Problem, task: JsonView) -> tuple[np.ndarray, np.ndarray]:

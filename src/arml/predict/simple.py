@@ -12,7 +12,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import minimize
 
 from arml.core.episodes import Problem
 from arml.predict.inputs import floats
@@ -99,6 +98,9 @@ def logistic(
     Inputs are centred, and divided by the root of their mean squared length. The best weights are
     X^T A, and L-BFGS finds A, which has a row for each example.
     """
+    # Here, because SciPy takes most of a second to load.
+    from scipy.optimize import minimize
+
     middle = x.mean(axis=0)
     scale = np.sqrt(np.mean(np.sum(np.square(x - middle), axis=1))) + 1e-12
     inputs, n = (x - middle) / scale, len(x)

@@ -12,7 +12,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import stdtrit
 
 from arml.core.compilation import short
 from arml.core.episodes import Examples
@@ -110,6 +109,9 @@ class TablePredictor(Predictor):
         if not 0 < level < 1:
             raise ValueError(f"expected a level between 0 and 1, got {level:g}: give 0.9, say")
         centre, scale = by_chunks(lambda some: _spread(learner, support, some), read, 2).T
+        # Here, because SciPy takes a third of a second to load.
+        from scipy.special import stdtrit
+
         # What divides the logits of a classifier multiplies the scale of a regression.
         half = float(stdtrit(FREEDOM, (1 + level) / 2)) * self.portable.temperature * scale
         low, high = centre - half, centre + half

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arml.report import marks
+from arml.report.by_class import by_class_blocks
 from arml.report.explained import captioned, graph_like, strongest
 from arml.report.figures import learning_curves
 from arml.report.growth import growth_blocks
@@ -25,6 +26,7 @@ from arml.report.render import (
 from arml.report.render import table as table_block
 from arml.report.rows import Row, make_rows, sections, told_apart
 from arml.report.tables import calibrates, duration, floors, interval, labels, number, table_of
+from arml.results.by_class import read_by_class
 from arml.results.files import Json, read_metrics
 from arml.results.folder import Result, Run, RunError, load_run, recipe_of, write_text
 from arml.results.marks import read_marks
@@ -199,6 +201,12 @@ def _runs_report(runs: Sequence[Path]) -> Report:
     graph = Section(
         "graph", "What the meta-knowledge graph learned", [text(GRAPH_NOTE), *inside], "Graph"
     )
+    classes = [
+        block
+        for run, result in scored
+        if (found := read_by_class(run.folder, result["steps"])) is not None
+        for block in (heading(f"`{_name(run)}`"), *by_class_blocks(found))
+    ]
     growth = [
         block
         for run in loaded
@@ -214,6 +222,11 @@ def _runs_report(runs: Sequence[Path]) -> Report:
         [
             Section("scores", "Scores on new tasks", tables, "Scores"),
             Section("curves", "Learning curves", curves, "Curves"),
+            *(
+                [Section("classes", "Which classes are hard", classes, "Classes")]
+                if classes
+                else []
+            ),
             *([graph] if inside else []),
             *([Section("growth", "How it grew", growth, "Growth")] if growth else []),
             Section("reading", "How to read the numbers", [items(_notes(rows))], "Reading"),

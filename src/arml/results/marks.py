@@ -1,15 +1,19 @@
 """How a predictor's labelled queries were predicted, kept in its folder for the report."""
 
+import base64
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from arml.results.files import RunError, read_json
 from arml.results.schema import read_as
 
 KEPT = "evaluated.json"
 WHAT = "arml marks"
+THUMBNAIL = 96
+"""Pixels a side of a kept picture, at most."""
 
 
 class Mistake(msgspec.Struct):
@@ -62,3 +66,13 @@ def read_marks(folder: Path) -> Marked:
 
 def _made(folder: Path) -> Any:
     return read_json(folder / "config.json").get("sha256")
+
+
+def thumbnail(picture: np.ndarray) -> str:
+    """A picture `[h, w, 3]` in bytes as a small PNG in base64."""
+    import cv2
+
+    scale = THUMBNAIL / max(picture.shape[:2])
+    if scale < 1:
+        picture = cv2.resize(picture, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    return base64.b64encode(cv2.imencode(".png", picture[..., ::-1])[1].tobytes()).decode()

@@ -84,15 +84,19 @@ class Predictions(NamedTuple):
     targets: np.ndarray
     """`[tasks, queries]` classes, or `[tasks, queries, outputs]`."""
     scores: Scores
+    classes: np.ndarray | None = None
+    """`[tasks, ways]`: which of the distribution's classes each task's own are; None where it has
+    none."""
 
 
 def predicted(
     given: tuple[MetaLearner, Callable[[Array, Array], Array]], task: Task, key: PRNGKeyArray
-) -> tuple[Array, Array, Array, Array]:
-    """The learner's predictions on ONE task, the targets, the score, and the task's family."""
+) -> tuple[Array, Array, Array, Array, Array | None]:
+    """The learner's predictions on ONE task, the targets, the score, the task's family, and its
+    classes."""
     learner, score = given
     outputs = learner.adapt(task.support, key=key).predict(task.query.x)
-    return outputs, task.query.y, score(outputs, task.query.y), task.family
+    return outputs, task.query.y, score(outputs, task.query.y), task.family, task.classes
 
 
 def predictions(
@@ -111,7 +115,10 @@ def predictions(
     for part in looks(predicted, (learner, score), tasks, split=split, n=n, chunk=chunk, mesh=mesh):
         parts.append(part)
         watch(sum(len(p[0]) for p in parts), n)
-    outputs, targets, values, families = (np.concatenate(p) for p in zip(*parts, strict=True))
+    outputs, targets, values, families = (
+        np.concatenate([part[i] for part in parts]) for i in range(4)
+    )
+    classes = None if parts[0][4] is None else np.concatenate([part[4] for part in parts])
     identity = tasks.identity()
     scores = Scores(
         values,
@@ -123,7 +130,7 @@ def predictions(
         identity,
         steps_of(learner),
     )
-    return Predictions(outputs, targets, scores)
+    return Predictions(outputs, targets, scores, classes)
 
 
 @runtime_checkable

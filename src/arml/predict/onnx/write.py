@@ -16,9 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from arml.core.episodes import Examples
 from arml.core.novelty import NEAREST, Novelty
 from arml.datasets.extractor import Extractor
 from arml.experiment import Portable
+from arml.predict.novelty import bounds
 from arml.predict.onnx.convert import convert
 from arml.predict.onnx.extractor import extracted
 from arml.predict.onnx.graph import PRIMES, Graph
@@ -32,7 +34,7 @@ def write_predictor(
     path: Path,
     function: Callable[[Array], Array],
     portable: Portable,
-    support: Array,
+    support: Examples,
     classes: np.ndarray | None,
     outputs: int,
     extractor: Extractor | None = None,
@@ -42,7 +44,7 @@ def write_predictor(
     **Arguments**
 
     - `function`: from inputs `[QUERIES, *features]` to logits or targets `[QUERIES, outputs]`.
-    - `support`: the inputs that it adapted to.
+    - `support`: the examples that it adapted to.
     - `extractor`: the frozen model that makes the inputs of pictures.
 
     **Raises** `ValueError` for an operation that ONNX does not have here, or without the package
@@ -66,8 +68,9 @@ def write_predictor(
     graph.add_output(answer.name, "probabilities", np.float32, ["n", n])
     graph.metadata["classes"] = json.dumps(classes.tolist())
     embedding, known = portable.learner.embedding(), portable.novelty
-    if embedding is not None and known is not None and known.query is not None:
-        distance = _novelty(graph, convert(graph, embedding(support), x).name, known)
+    at = None if known is None else bounds(portable, support)[1]
+    if embedding is not None and known is not None and at is not None:
+        distance = _novelty(graph, convert(graph, embedding(support.x), x).name, known, at)
         graph.add_output(distance, "novelty", np.float32, ["n"])
     graph.save(path)
 
@@ -95,14 +98,14 @@ def read_inputs(
     return given(value, (prime, *features), np.float32)
 
 
-def _novelty(graph: Graph, vectors: str, known: Novelty) -> str:
-    """`Novelty.distances` over the threshold of queries, in double precision."""
-    bank = known.bank.astype(np.float64)
+def _novelty(graph: Graph, vectors: str, known: Novelty, bound: float) -> str:
+    """`Novelty.distances` over the bound of queries, in double precision."""
     scale = known.scale()
-    bank = bank / scale
+    bank = known.bank.astype(np.float64) / scale
     x = graph.node("Div", graph.cast(vectors, np.float64), graph.constant(scale))
-    # The bank is kept in single precision: it is half of the file.
-    scaled = graph.cast(graph.constant(bank.T.astype(np.float32)), np.float64)
+    # The bank is kept as it is: it is most of the file.
+    kept = graph.cast(graph.constant(known.bank.T), np.float64)
+    scaled = graph.node("Div", kept, graph.constant(scale[:, None]))
     product = graph.node("MatMul", x, scaled)
     twice = graph.node("Mul", product, graph.constant(np.float64(2)))
     own = graph.node("ReduceSum", graph.node("Mul", x, x), graph.integers(1), keepdims=1)
@@ -113,5 +116,4 @@ def _novelty(graph: Graph, vectors: str, known: Novelty) -> str:
     count = graph.integers(min(NEAREST, len(bank)))
     nearest = graph.node("TopK", roots, count, axis=1, largest=0, outputs=2)
     mean = graph.node("ReduceMean", nearest, graph.integers(1), keepdims=0)
-    assert known.query is not None
-    return graph.cast(graph.node("Div", mean, graph.constant(np.float64(known.query))), np.float32)
+    return graph.cast(graph.node("Div", mean, graph.constant(np.float64(bound))), np.float32)
