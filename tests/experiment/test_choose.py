@@ -9,7 +9,7 @@ import pytest
 
 from arml.cli import main
 from arml.datasets.splits import part_sizes
-from arml.experiment.choose import VECTORS, choose
+from arml.experiment.choose import choose, racing
 from arml.results.folder import load_run
 
 
@@ -103,9 +103,11 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     assert "ways 2: birds has 7 classes" in said
     assert "28 vectors" in said
     config = load_run(tmp_path / "run").config
-    for name in ("logistic regression on the inputs:", *(f"{name}:" for name in VECTORS)):
+    names = [one.recipe for one in racing("features")]
+    assert names == ["features/frozen-protonet", "features/protonet", "features/arml-templates"]
+    for name in ("logistic regression on the inputs:", *(f"{name}:" for name in names)):
         assert name in said
-    assert config["experiment"]["recipe"] in VECTORS
+    assert config["experiment"]["recipe"] in names
     assert f"method {config['experiment']['recipe']}: the best of the race" in said
     assert config["experiment"]["tasks"]["ways"] == 2
     assert "starter set" in config["inputs"]["saw"]

@@ -158,7 +158,7 @@ METHODS = (
     replace(
         OURS,
         name="arml-templates",
-        compared="starter",
+        compared="starter race-folders race-features",
         title="ARML, templates",
         about="ARML whose vertices own templates, with a head of prototypes.",
         row="",

@@ -33,6 +33,8 @@ class Variant(NamedTuple):
     """The data set, by the first part of a recipe's name."""
     about: str
     changes: Changes
+    compared: str = ""
+    """As of the method."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +50,9 @@ class Method(Entry):
     row: str = ""
     """Its row in the tables of ARML's paper; empty if it has none."""
     compared: str = ""
-    """The tables of `arml reproduce` that it is a row of, separated by blanks: data sets, or the
-    other kinds in `reproduce/tables.py`."""
+    """Where it is compared, separated by blanks: tables of `arml reproduce` (data sets, or other
+    kinds that `reproduce/tables.py` names), and races of `arml train --data` (`race-folders` on
+    pictures, `race-features` on vectors)."""
     preset: Callable[[Problem], MethodOptions] | None = None
     """Its options for a problem; the class's defaults if None."""
     kinds: tuple[str, ...] = KINDS

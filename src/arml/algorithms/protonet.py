@@ -115,7 +115,7 @@ class ProtoNetOptions(Options):
 METHODS = (
     Method(
         name="protonet",
-        compared="starter benchmarks repeated normalisation",
+        compared="starter benchmarks repeated normalisation race-features",
         title="ProtoNet",
         options_class=ProtoNetOptions,
         about="ProtoNet: the nearest class mean in a learned embedding.",
@@ -132,6 +132,13 @@ METHODS = (
                     "network": {"hidden": (), "init": "authors"},
                     "outer": {"schedule": "constant", "clip": 0.0},
                 },
+                compared="race-features",
+            ),
+            "protonet-scaled": Variant(
+                "folders",
+                "ProtoNet that learns the scale of its distances.",
+                {"algorithm": {"scale": 0.05, "learn_scale": True}},
+                compared="race-folders",
             ),
             "protonet-20way": Variant(
                 "folders",

@@ -12,15 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arml.algorithms.protonet import ProtoNetOptions
 from arml.datasets.archive import open_source
 from arml.datasets.decode import quiet, shortest_side
 from arml.datasets.folders import family_name
 from arml.datasets.vectors import feature_folders, load_features
 from arml.experiment import Experiment
-from arml.experiment.recipes import recipe
+from arml.experiment.recipes import RECIPES
 from arml.nn.networks import Conv4Options
-from arml.results.files import Json
 from arml.tasks.options import FoldersOptions
 from arml.tasks.vectors import VectorsOptions
 
@@ -30,14 +28,6 @@ LEAST = 60
 SAMPLED = 48
 """Pictures of a family whose size is looked at."""
 MINUTES = 60.0
-PICTURES: Json = {
-    "folders/protonet": ProtoNetOptions(scale=0.05, learn_scale=True),
-    "folders/arml-templates": None,
-}
-"""Who races on pictures, and options that are not the recipe's. In few steps metric methods come
-first (`results/laptop`)."""
-VECTORS = ("features/frozen-protonet", "features/protonet", "features/arml-templates")
-"""Who races on frozen features: the nearest mean of these, which needs no training, is first."""
 CHOSEN = ("ways", "shots", "queries", "size", "steps")
 
 
@@ -91,33 +81,37 @@ def choose(
     ways, shots, queries, why = _tasks(families, given)
     if any(vectors):
         tasks = VectorsOptions(data=tuple(data), ways=ways, shots=shots, queries=queries)
-        recipes = (replace(recipe(name), tasks=tasks) for name in VECTORS)
         # The nearest mean has nothing to train.
         entrants = tuple(
-            replace(one, steps=given.get("steps", one.steps)) if one.steps else one
-            for one in recipes
+            replace(one, tasks=tasks, steps=given.get("steps", one.steps) if one.steps else 0)
+            for one in racing("features")
         )
         return Choice(entrants[0], [_about(families, "vectors"), *why], entrants)
     size, reason = _size(families, given)
     steps, pace = _steps(ways * shots, ways * queries, size, minutes, given)
+    classes = FoldersOptions(data=tuple(data), ways=ways, shots=shots, queries=queries, size=size)
+    network = Conv4Options(normalisation="support")
     entrants = tuple(
-        replace(
-            recipe(name),
-            algorithm=algorithm or recipe(name).algorithm,
-            tasks=FoldersOptions(
-                data=tuple(data), ways=ways, shots=shots, queries=queries, size=size
-            ),
-            network=Conv4Options(normalisation="support"),
-            steps=steps,
-            validate_every=200,
-        )
-        for name, algorithm in PICTURES.items()
+        replace(one, tasks=classes, network=network, steps=steps, validate_every=200)
+        for one in racing("folders")
     )
     statistics = (
         "normalisation support: a prediction for a picture of yours will depend on no other query"
     )
     lines = [_about(families, "pictures"), *why, reason, statistics]
     return Choice(entrants[0], lines, entrants, pace)
+
+
+def racing(setting: str) -> list[Experiment]:
+    """The recipes that race on such data, the likeliest to be good in few steps first: those that
+    need no training, then by the year of the method (metric methods are older than ARML)."""
+    found = [
+        known
+        for known in RECIPES.values()
+        if known.setting.shared.recipe == setting and f"race-{setting}" in known.compared
+    ]
+    made = [known.make() for known in sorted(found, key=lambda known: known.method.year)]
+    return sorted(made, key=lambda one: one.steps > 0)
 
 
 def _survey(path: str) -> Family:

@@ -36,6 +36,12 @@ class Recipe:
         return f"{self.setting.description}. {variant or self.method.about}"
 
     @property
+    def compared(self) -> list[str]:
+        """Where it is compared: words of its method's or its variant's entry."""
+        entry = self.method.variants[self.variant] if self.variant else self.method
+        return entry.compared.split()
+
+    @property
     def _measured(self) -> tuple[float | None, float | None]:
         found = self.method.measured.get(self.setting.shared.recipe)
         return (None, None) if self.variant or found is None else found
