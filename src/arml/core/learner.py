@@ -91,6 +91,10 @@ class MetaLearner(eqx.Module):
         """The part of this learner that makes codes of support sets; None for a method without."""
         return None
 
+    def slower(self) -> PyTree:
+        """The part of this learner whose outer step `encoder_factor` scales; None without one."""
+        return None
+
     def spread(self, support: Examples) -> Spread | None:
         """From a support set to the centre and scale of what is predicted for inputs, where one
         number is predicted with a distribution: Student's t with four degrees of freedom."""
@@ -209,6 +213,9 @@ class Conditioned(MetaLearner):
         encoder = self.encoder()
         embed = None if encoder is None else encoder.embedding()
         return None if embed is None else lambda support_x: embed
+
+    def slower(self) -> PyTree:
+        return self.encode
 
     def encoder(self) -> Encoder | None:
         return self.encode if isinstance(self.encode, Encoder) else None

@@ -88,9 +88,9 @@ def experiment_for(what: What, problem: Problem | None) -> Experiment:
                 "expected the name of a method or recipe, or options with check and build, got "
                 f"{type(what).__name__}: `arml list` names the methods"
             )
-        made = setting_for(problem).make("maml")
         assert not isinstance(what, Experiment)
-        return dataclasses.replace(made, recipe=type(what).__name__, algorithm=what)
+        shared = setting_for(problem).shared
+        return dataclasses.replace(shared, recipe=type(what).__name__, algorithm=what)
     if what not in RECIPES:
         return setting_for(problem).make(what)
     shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}

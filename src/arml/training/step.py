@@ -16,7 +16,7 @@ from arml.core.checks import at_least
 from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.inner import GradientDescent
-from arml.core.learner import Conditioned, MetaLearner
+from arml.core.learner import MetaLearner
 from arml.training.devices import over_tasks, share
 
 if TYPE_CHECKING:
@@ -112,16 +112,19 @@ def _learned_rates(learner: PyTree) -> PyTree:
 
 
 def _encoder(learner: PyTree) -> PyTree:
-    """True at what encodes tasks, False elsewhere."""
+    """True at the parts that encode tasks, False elsewhere."""
+
+    def has(node: PyTree) -> bool:
+        return isinstance(node, MetaLearner) and node.slower() is not None
 
     def mark(node: PyTree) -> PyTree:
         nowhere = jax.tree.map(lambda _: False, node)
-        if not isinstance(node, Conditioned):
+        if not has(node):
             return nowhere
-        everywhere = jax.tree.map(lambda _: True, node.encode)
-        return eqx.tree_at(lambda learner: learner.encode, nowhere, everywhere)
+        everywhere = jax.tree.map(lambda _: True, node.slower())
+        return eqx.tree_at(lambda learner: learner.slower(), nowhere, everywhere)
 
-    return jax.tree.map(mark, learner, is_leaf=lambda node: isinstance(node, Conditioned))
+    return jax.tree.map(mark, learner, is_leaf=has)
 
 
 class TrainState(eqx.Module):
