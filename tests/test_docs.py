@@ -237,15 +237,19 @@ def test_the_tutorial_is_its_script_and_runs(tmp_path):
     script = (ROOT / "docs" / "own.py").read_text(encoding="utf-8")
     told = [line for part in parts for line in part.splitlines() if line]
     assert told == [line for line in script.splitlines() if line]
-    for budget, small in (("=400", "=4"), (": 400", ": 4"), ("n=500", "n=20")):
+    assert len(script.splitlines()) <= 60
+    assert "import arml." not in script
+    assert "from arml." not in script
+    small = (("steps=400, check", "interval=4, steps=4, check"), ("=400", "=4"), ("n=500", "n=20"))
+    for budget, less in small:
         assert budget in script
-        script = script.replace(budget, small)
+        script = script.replace(budget, less)
     names = {"__name__": "__main__"}
     with inside(tmp_path):
         exec(compile(script, "own.py", "exec"), names)
         exec(compile(check, "write-your-own-method.md", "exec"), names)
-    assert {*names["scores"]} == {"rescale", "maml"}
-    assert (tmp_path / "runs" / "rescale" / "config.json").exists()
+    assert [len(scores) for scores in names["scores"]] == [20, 20]
+    assert (tmp_path / "runs" / "waves" / "rescale" / "config.json").exists()
 
 
 EXAMPLES = (

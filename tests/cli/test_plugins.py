@@ -39,6 +39,19 @@ class ToyOptions(arml.InnerOptions):
 arml.register("method", "toy", ToyOptions, preset=lambda problem: ToyOptions(inner_rate=0.01))
 '''
 
+INSIDE = """
+import jax
+import arml
+
+def inside(learner, tasks, *, n, chunk):
+    keys = jax.random.split(jax.random.key(0), n)
+    weights = jax.vmap(lambda key: tasks.sample(key).support.y.std())(keys)
+    return {"scales": {name: weights[:4] for name in tasks.families}, "note": "of the targets"}
+
+known = arml.ALGORITHMS["rescale"]
+arml.register("method", "rescale", known.options_class, inside=inside)
+"""
+
 
 @pytest.fixture(autouse=True)
 def _as_users_run():
@@ -88,6 +101,19 @@ def test_a_run_of_a_plugin_is_trained_scored_reported_exported_and_says_what_it_
     capsys.readouterr()
     assert main(["explain", str(run), "--out", str(tmp_path / "explained"), *own]) == 2
     assert "got waves/rescale, which has nothing" in capsys.readouterr().err
+    # With a function that looks inside, it has figures, in the folder and in the report.
+    look = tmp_path / "look.py"
+    look.write_text(INSIDE)
+    own += ["--plugin", str(look)]
+    assert main(["explain", str(run), "--out", str(run / "explain"), "--tasks", "8", *own]) == 0
+    found = json.loads((run / "explain" / "explain.json").read_text())
+    assert (found["kind"], len(found["scales"]["slow"])) == ("own", 4)
+    assert (run / "explain" / "scales.png").stat().st_size > 1_000
+    assert not (run / "explain" / "note.png").exists()
+    assert main(["report", *own, str(run), "--out", str(tmp_path / "report.html")]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "scales, as the method&#39;s own" in page
+    assert "meta-knowledge" not in page
     # The same command again finds the run complete, and a sweep compares errors.
     assert main(["train", "waves/rescale", "--run", str(run), *SMALL, *own]) == 0
     assert metric_of(arml.Run(run).experiment.tasks) == "mse"

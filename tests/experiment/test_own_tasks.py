@@ -13,6 +13,7 @@ import pytest
 
 import arml
 from arml.cli import main
+from arml.core import plugins
 from arml.nn.networks import MLPOptions
 from arml.results.folder import RunError
 from arml.tasks.own import OwnOptions
@@ -79,6 +80,16 @@ def test_without_the_class_the_plug_in_is_asked_for(run, capsys):
 
 def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, capsys):
     folder, (mean, identity) = run
+    # The script had more lines than the file that is imported here.
+    with pytest.warns(UserWarning, match=r"waves\.py is not the version that this was made with"):
+        assert len(arml.Run(folder).splits.test.families) == 2
+    config = json.loads((folder / "config.json").read_text())["experiment"]["tasks"]
+    assert (config["file"], len(config["version"])) == ("waves.py", 12)
+    # From here on it is the same.
+    config["version"] = plugins.source_of(waves.Waves).version
+    whole = json.loads((folder / "config.json").read_text())
+    whole["experiment"]["tasks"] = config
+    (folder / "config.json").write_text(json.dumps(whole))
     assert arml.Run(folder).tasks("test").identity() == identity.strip()
     assert main(["evaluate", str(folder), "--tasks", "20", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -7,6 +7,7 @@ variable `ARML_PLUGINS` names are run when a registry is first asked, in worker 
 import hashlib
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from importlib import metadata, util
@@ -43,6 +44,16 @@ def source_of(cls: type) -> Source | None:
     if file is None:  # a notebook
         return Source(cls.__module__, "")
     return Source(Path(file).name, hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12])
+
+
+def warn_of_change(now: Source | None, then: str, where: str) -> None:
+    """Warn if a part is not of the version `then`, which `where` was made with."""
+    if now is not None and then and then != now.version:
+        warnings.warn(
+            f"{where}: {now.name} is not the version that this was made with "
+            f"({now.version}, not {then})",
+            stacklevel=3,
+        )
 
 
 @cache

@@ -6,10 +6,13 @@ are read when a registry is first asked.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
 from difflib import get_close_matches
+from inspect import signature
 from typing import Any, Generic, TypeVar
 
+from arml.core.checks import Options
+from arml.core.episodes import TaskDistribution
 from arml.core.plugins import Source, entry_points, load_plugins, source_of
 
 
@@ -50,6 +53,35 @@ class Entry:
         return source_of(self.options_class)
 
 
+def options_of(build: Callable[..., object]) -> type:
+    """A class of options whose fields are the parameters of a function that have defaults.
+
+    `options.build(...)` calls the function with them. Of what `build` is given, the function gets
+    what it has parameters for, so that a class of tasks may stand in its place.
+    """
+    known = signature(build, eval_str=True).parameters
+    given = [p for p in known.values() if p.default is p.empty and p.kind < p.KEYWORD_ONLY]
+    own = {name: p for name, p in known.items() if p.default is not p.empty and name not in GIVEN}
+
+    def made(options: object, *parts: object, **more: object) -> object:
+        wanted = {name: value for name, value in more.items() if name in known}
+        return build(
+            *parts[: len(given)], **wanted, **{name: getattr(options, name) for name in own}
+        )
+
+    held = [
+        (name, type(p.default) if p.annotation is p.empty else p.annotation, p.default)
+        for name, p in own.items()
+    ]
+    about = {"build": made, "__doc__": build.__doc__}
+    name = f"{build.__name__.title().replace('_', '')}Options"
+    cls = make_dataclass(name, held, bases=(Options,), namespace=about, frozen=True)
+    cls.__module__ = build.__module__  # its file is the plug-in
+    return cls
+
+
+GIVEN = ("key", "progress", "split")
+"""Parameters that `build` is given, and that are no options."""
 E = TypeVar("E", bound=Entry)
 
 
@@ -86,8 +118,11 @@ class Registry(Mapping[str, E], Generic[E]):
     def __len__(self) -> int:
         return len(self._entries())
 
-    def make(self, name: str, options: type, **about: object) -> E:
-        """The entry of that name for a class of options."""
+    def make(self, name: str, options: Callable[..., object], **about: object) -> E:
+        """The entry of that name for a class of options, or for what builds without one."""
+        builds = not isinstance(options, type) or issubclass(options, TaskDistribution)
+        if callable(options) and builds:
+            options = options_of(options)
         return self.entry(name=name, options_class=options, **about)
 
     def add(self, entry: Any) -> None:

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
-from arml.experiment.options import Experiment, absolute, from_json, to_json
+from arml.experiment.options import Experiment, absolute, essence, from_json, to_json
 from arml.results.folder import (
     FORMAT,
     RunError,
@@ -80,8 +80,8 @@ def check_claim(experiment: Experiment, folder: Path) -> None:
             )
         return
     # Read as options and not as text: one that this version added has its default there.
-    old = to_json(from_json(read_config(folder).get("experiment"), str(path)))
-    _refuse(folder, differences(_plain(old), _plain(to_json(absolute(experiment)))))
+    old = essence(from_json(read_config(folder).get("experiment"), str(path)))
+    _refuse(folder, differences(_plain(old), _plain(essence(absolute(experiment)))))
 
 
 def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int = 1) -> None:

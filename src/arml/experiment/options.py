@@ -3,14 +3,13 @@
 import dataclasses
 import hashlib
 import json
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arml.algorithms.maml import MAMLOptions
 from arml.core.checks import at_least
 from arml.core.learner import MethodOptions, NetworkOptions
-from arml.core.plugins import Source, source_of
+from arml.core.plugins import Source, source_of, warn_of_change
 from arml.experiment.parts import PARTS
 from arml.nn.networks import MLPOptions
 from arml.results.files import Json
@@ -96,13 +95,21 @@ def to_json(experiment: Experiment) -> Json:
     return {**value, "plugins": plugins} if plugins else value
 
 
+def essence(experiment: Experiment) -> Json:
+    """The experiment as plain data without the versions of plug-ins and of one's own classes: a run
+    may be resumed after its script was edited."""
+    value = to_json(experiment)
+    value.pop("plugins", None)
+    value["tasks"].pop("version", None)
+    return value
+
+
 def fingerprint(experiment: Experiment) -> str:
     """Twelve letters that are the same for runs which differ only in their seed and in where their
     data lie. An option that a later version adds, with a default that changes nothing, leaves them
     as they are."""
-    value = to_json(experiment)
+    value = essence(experiment)
     del value["seed"]
-    value.pop("plugins", None)
     value["tasks"].pop("data", None)
     for part in PARTS:
         usual = dataclasses.asdict(type(getattr(experiment, part))())
@@ -140,7 +147,9 @@ def from_json(value: object, where: str) -> Experiment:
         cls = registry.class_of(kind) if isinstance(kind, str) else None
         if cls is None:
             raise RunError(f"{where}: {_unknown(part, kind, plugins)}")
-        _check_version(source_of(cls), plugins.get(part), where)
+        then = plugins.get(part)
+        if isinstance(then, Mapping):
+            warn_of_change(source_of(cls), str(then.get("version")), where)
         given = {name: options[name] for name in options if name != "kind"}
         parts[part] = read_options(cls, given, f"{where}: {part}", REMEDY)
     for part in ("outer", "algorithm", "network"):  # tasks may lack their data here
@@ -152,16 +161,6 @@ def from_json(value: object, where: str) -> Experiment:
         Experiment, {**value, **parts}, f"{where}: experiment", REMEDY
     )
     return experiment
-
-
-def _check_version(now: Source | None, then: object, where: str) -> None:
-    """Warn if a plug-in is not what it was when the experiment was written."""
-    if now is not None and isinstance(then, Mapping) and then.get("version") != now.version:
-        warnings.warn(
-            f"{where}: {now.name} is not the version that this was made with "
-            f"({now.version}, not {then.get('version')})",
-            stacklevel=3,
-        )
 
 
 def _unknown(part: str, kind: object, plugins: object) -> str:

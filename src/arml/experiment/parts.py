@@ -1,6 +1,7 @@
 """The parts of an experiment that files name, each with its registry; and `register`, which adds
 one's own method, tasks or network."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,7 +108,7 @@ def metric_of(tasks: TasksOptions) -> str:
     return score_of(TASKS.of(tasks).problem)[0] if own is None else own
 
 
-def register(part: str, name: str, options: type, **about: Any) -> None:
+def register(part: str, name: str, options: Callable[..., object], **about: Any) -> None:
     """Add a method, a kind of tasks or a network of one's own.
 
     A method has a recipe `SETTING/NAME` for each setting that it is made for from then on, and
@@ -120,7 +121,9 @@ def register(part: str, name: str, options: type, **about: Any) -> None:
     - `part`: `method`, `tasks` or `network`.
     - `options`: a frozen dataclass whose fields have defaults, with `check()` and `build`:
       `build(net, problem, *, key)` of a method returns a `MetaLearner`, `build(split, *, progress)`
-      of tasks `Splits`, and `build(problem, *, key)` of a network the network.
+      of tasks `Splits`, and `build(problem, *, key)` of a network the network. Or, in its place, a
+      function with the arguments of `build` (its parameters with defaults are the options), or a
+      class of tasks whose fields have defaults.
     - `about`: more of what `Method`, `TaskFamily` or `Entry` has, such as `kinds`, `settings`,
       `network`, `usual` or `about`. Tasks that read data need `usual`, their usual problem.
 

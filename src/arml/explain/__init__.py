@@ -7,6 +7,9 @@ intervention what each family loses without a vertex.
 
 from pathlib import Path
 
+import jax
+import numpy as np
+
 from arml.algorithms import ALGORITHMS
 from arml.core.episodes import TaskDistribution
 from arml.core.learner import MetaLearner, MethodOptions
@@ -40,7 +43,8 @@ def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True
       `nearest`, which the functions of these names describe.
     - **HSML** (tree), **MUMOMAML** (codes), **MT-Net** (masks): what `explain.others` describes,
       and the figure of that name.
-    - Any other method: what its entry in the registry says (`Method.inside`).
+    - Any other method: the lists, tables and arrays that its own function returns
+      (`Method.inside`), and a figure of each.
 
     **Returns** the files written, `explain.json` first.
 
@@ -100,6 +104,32 @@ def looked(options: MethodOptions, recipe: str) -> Look:
     def look(
         learner: MetaLearner, tasks: TaskDistribution, *, n: int, chunk: int, **_: object
     ) -> Found:
-        return {"kind": "own", **own(learner, tasks, n=n, chunk=chunk)}, {}
+        found = _plain(own(learner, tasks, n=n, chunk=chunk), known.name)
+        if not isinstance(found, dict):
+            raise RunError(
+                f"expected the inside of {known.name} as a dictionary, got {type(found).__name__}: "
+                "return names with their numbers"
+            )
+        return {"kind": "own", **found}, {}
 
     return look
+
+
+def _plain(value: object, method: str) -> object:
+    """A value as JSON holds it: arrays become lists.
+
+    **Raises** `RunError` for what cannot be plain data.
+    """
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case np.ndarray() | np.generic() | jax.Array():
+            return np.asarray(value).tolist()
+        case list() | tuple():
+            return [_plain(item, method) for item in value]
+        case dict():
+            return {str(name): _plain(item, method) for name, item in value.items()}
+    raise RunError(
+        f"expected numbers, texts, lists and arrays inside {method}, got {type(value).__name__}: "
+        "change the function `inside` of its entry"
+    )

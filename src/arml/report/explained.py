@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from arml.report.figures import average_heat_maps, heat_maps, knowledge_graph
 from arml.report.inside import code_figure, effect_figure, mask_figure, tree_figure
+from arml.report.own_inside import own_figures
 from arml.report.render import Block, text
 from arml.report.table import Cell, Column, Line, Table
 from arml.results.files import Json, JsonView
@@ -26,12 +27,12 @@ def graph_like(explain: JsonView) -> bool:
 
 
 def captioned(explain: JsonView) -> list[Captioned]:
-    """All figures of an explanation; none for a kind that is not the package's own."""
+    """All figures of an explanation."""
     kind = explain.get("kind", "graph")
     if kind == "graph":
         return _graph(explain)
     drawn = {"tree": _tree, "codes": _codes, "masks": _masks}.get(kind)
-    return [] if drawn is None else [drawn(explain)]
+    return own_figures(explain) if drawn is None else [drawn(explain)]
 
 
 def alike(explain: JsonView) -> bool:

@@ -198,8 +198,11 @@ def _runs_report(runs: Sequence[Path]) -> Report:
     tables = [block for some in sections(rows) for block in _scores(some)]
     curves = [_curves([r for r, result in scored if result["metric"] == m], m) for m in metrics]
     inside = [block for run in loaded if run.explain for block in _explained(run, run.explain)]
-    graph = Section(
-        "graph", "What the meta-knowledge graph learned", [text(GRAPH_NOTE), *inside], "Graph"
+    graphs = any(run.explain and graph_like(run.explain) for run in loaded)
+    about = (
+        Section("graph", "The meta-knowledge graph", [text(GRAPH_NOTE), *inside], "Graph")
+        if graphs
+        else Section("inside", "Inside the learners", inside, "Inside")
     )
     classes = [
         block
@@ -222,12 +225,16 @@ def _runs_report(runs: Sequence[Path]) -> Report:
         [
             Section("scores", "Scores on new tasks", tables, "Scores"),
             Section("curves", "Learning curves", curves, "Curves"),
+<<<<<<< HEAD
             *(
                 [Section("classes", "Which classes are hard", classes, "Classes")]
                 if classes
                 else []
             ),
             *([graph] if inside else []),
+=======
+            *([about] if inside else []),
+>>>>>>> 58ea1d3 (Functions as parts; versions and figures of one's own classes)
             *([Section("growth", "How it grew", growth, "Growth")] if growth else []),
             Section("reading", "How to read the numbers", [items(_notes(rows))], "Reading"),
             Section("runs", "Runs", [_details(run, result) for run, result in scored]),

@@ -17,7 +17,7 @@ import numpy as np
 from arml.core.adopted import Tasks, as_tasks
 from arml.core.episodes import Problem
 from arml.core.identity import module_name
-from arml.core.plugins import load_plugins
+from arml.core.plugins import Source, load_plugins, source_of, warn_of_change
 from arml.results.files import RunError
 from arml.tasks.options import Progress, Splits
 from arml.tasks.shape import TaskOptions
@@ -37,7 +37,9 @@ class OwnOptions(TaskOptions):
     state: str = "{}"
     """The attributes, as JSON."""
     file: str = ""
-    """The name of the file that defines the class."""
+    """The name of the file that defines the class, or of its installed package."""
+    version: str = ""
+    """A digest of that file, or the package's version."""
 
     needs: ClassVar[str] = "--plugin FILE"
 
@@ -59,8 +61,10 @@ class OwnOptions(TaskOptions):
         names = getattr(tasks, "__dict__", {}) if fields is None else fields
         held = {name: getattr(tasks, name) for name in names}
         state = {name: _encoded(value, f"{kind.__name__}.{name}") for name, value in held.items()}
-        file = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "").name
-        return cls(module_name(kind.__module__), kind.__qualname__, json.dumps(state), file)
+        source = source_of(kind)
+        # A notebook has neither file nor version.
+        held_by = source if source is not None and source.version else ("", "")
+        return cls(module_name(kind.__module__), kind.__qualname__, json.dumps(state), *held_by)
 
     def check(self) -> None:
         """Raise `ValueError` if there is no class."""
@@ -73,6 +77,7 @@ class OwnOptions(TaskOptions):
         **Raises** `RunError` if the class is not known here.
         """
         kind = self._class()
+        warn_of_change(source_of(kind), self.version, f"the tasks {self.name}")
         tasks = object.__new__(kind)
         for name, value in json.loads(self.state).items():
             object.__setattr__(tasks, name, _decoded(value))
@@ -90,10 +95,11 @@ class OwnOptions(TaskOptions):
         for part in self.name.split("."):
             found = getattr(found, part, None)
         if found is None:
+            file = self.file or self.module
+            remedy = Source(self.file or "FILE.py", self.version).remedy
             raise RunError(
-                f"the tasks of this run are of the class {self.name} of {self.file or self.module},"
-                f" which is not known here: give --plugin {self.file or 'FILE'}, or import that "
-                "file first"
+                f"the tasks of this run are of the class {self.name} of {file}, which is not known "
+                f"here: {remedy}"
             )
         return found
 
