@@ -225,16 +225,12 @@ def _runs_report(runs: Sequence[Path]) -> Report:
         [
             Section("scores", "Scores on new tasks", tables, "Scores"),
             Section("curves", "Learning curves", curves, "Curves"),
-<<<<<<< HEAD
             *(
                 [Section("classes", "Which classes are hard", classes, "Classes")]
                 if classes
                 else []
             ),
-            *([graph] if inside else []),
-=======
             *([about] if inside else []),
->>>>>>> 58ea1d3 (Functions as parts; versions and figures of one's own classes)
             *([Section("growth", "How it grew", growth, "Growth")] if growth else []),
             Section("reading", "How to read the numbers", [items(_notes(rows))], "Reading"),
             Section("runs", "Runs", [_details(run, result) for run, result in scored]),
