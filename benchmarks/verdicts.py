@@ -147,7 +147,7 @@ def main() -> None:
                 ]
                 for gain in (1, 2, 4)
             }
-        tables[name] = entry
+        found["tables"][name] = entry
         print(name, entry, flush=True)
     if options.out:
         write_json(options.out, found)

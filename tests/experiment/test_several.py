@@ -13,6 +13,8 @@ from arml.results.folder import read_config, read_metrics
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(["arml.cli.train"])
 STEPS = 20
+PIECES, ROUNDS = 5, 10
+"""A hundred rounds, half of them with five seeds, in tests that several workers can share."""
 OPTIONS = (
     f"train regression2d/maml --steps {STEPS} --interval 5 --checkpoint-every 5 "
     "--validate-every 10 --validation-tasks 5 --batch 4 --hidden 8 --inner-steps 1 --chunk 5"
@@ -66,6 +68,8 @@ def test_one_of_five_processes_trains(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [(0, 0, 0, 0, 0), (0, 1, 2, 3, 4)])
-def test_one_of_five_processes_trains_fifty_times(tmp_path, seeds):
-    for number in range(50):
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_one_of_five_processes_trains_a_hundred_times(tmp_path, record_property, seeds, piece):
+    for number in range(ROUNDS):
         check_one_trained(tmp_path / str(number), seeds)
+    record_property("counts", f"five processes at once: {ROUNDS} rounds, seeds {seeds}")

@@ -19,7 +19,8 @@ from arml.training import checkpoint
 # The package is imported once; each process is then a copy of that one.
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(["arml.cli.train"])
-STEPS, KILLS = 60, 100
+STEPS, PIECES, KILLS = 60, 10, 10
+"""100 kills in ten tests, which several workers can share."""
 OPTIONS = (
     f"train regression2d/maml --steps {STEPS} --interval 1 --checkpoint-every 2 "
     "--validate-every 10 --validation-tasks 5 --batch 2 --hidden 4 --inner-steps 1 --chunk 5"
@@ -59,26 +60,39 @@ def reached(folder):
     return path.stat().st_mtime_ns if path.exists() else 0
 
 
-@pytest.mark.slow
-def test_a_run_that_is_killed_at_random_moments_ends_as_one_that_is_not(tmp_path, record_property):
-    rng, counts = np.random.default_rng(0), Counter()
-    whole = started(tmp_path / "whole")
-    while not reached(tmp_path / "whole"):
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The ends of a training that nothing disturbs, and the seconds that its steps take."""
+    folder = tmp_path_factory.mktemp("kills") / "whole"
+    whole = started(folder)
+    while not reached(folder) and whole.is_alive():
         time.sleep(0.005)
     begun = time.monotonic()
     whole.join()
-    assert whole.exitcode == 0, (tmp_path / "whole.txt").read_text()
-    span = time.monotonic() - begun
-    metrics, arrays = ends(tmp_path / "whole")
+    assert whole.exitcode == 0, folder.with_suffix(".txt").read_text()
+    return *ends(folder), time.monotonic() - begun
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_a_run_that_is_killed_at_random_moments_ends_as_one_that_is_not(
+    tmp_path, record_property, undisturbed, piece
+):
+    metrics, arrays, span = undisturbed
+    rng, counts = np.random.default_rng(piece), Counter()
     number = 0
-    while counts["kills"] < KILLS:
+    # The last run goes on until it ends, so that each kill has an end that is compared.
+    while counts["kills"] < KILLS or counts["identical ends"] <= number:
         folder = tmp_path / f"run-{number}"
         process, before = started(folder), reached(folder)
-        # One in five anywhere, also while it compiles; the others while it trains and saves.
-        if rng.random() < 0.8:
-            while reached(folder) == before and process.is_alive():
-                time.sleep(0.002)
-        process.join(rng.uniform(0, span / 2))
+        if counts["kills"] < KILLS:
+            # One in five anywhere, also while it compiles; the others while it trains and saves.
+            if rng.random() < 0.8:
+                while reached(folder) == before and process.is_alive():
+                    time.sleep(0.002)
+            process.join(rng.uniform(0, span / 2))
+        else:
+            process.join()
         if process.is_alive():
             process.kill()
             process.join()
@@ -90,6 +104,5 @@ def test_a_run_that_is_killed_at_random_moments_ends_as_one_that_is_not(tmp_path
         for one, other in zip(arrays, same, strict=True):
             np.testing.assert_array_equal(one, other, strict=True)
         counts["identical ends"] += 1
-        number += 1
+        number += counts["kills"] < KILLS
     record_property("counts", f"kills at random moments: {dict(counts)}")
-    assert counts["identical ends"] > 10

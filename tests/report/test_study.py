@@ -281,6 +281,10 @@ def test_what_is_exported_draws_the_same_tables(page: Path, tmp_path: Path) -> N
     assert '"loss"' not in (out / "runs/ARML/seed-0/metrics.jsonl").read_text()
     found = [verdict.plain() for verdict in judge(load_study(out))]
     assert plain(found) == read_json(page.parent / "claims.json")["claims"]
+    # The page of the copy differs in the folder of its commands alone.
+    shown = write_study(out, page.parent)[0].read_text()
+    assert shown == write_study(page.parent)[0].read_text()
+    assert f"--out {page.parent} " in shown
     # Nobody can change a file of the copy without a word.
     changed = out / "runs/A/seed-0/result.json"
     changed.write_text(changed.read_text().replace('"seed": 0', '"seed":  0'))

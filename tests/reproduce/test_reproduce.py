@@ -221,7 +221,7 @@ def test_what_cannot_be_is_refused_before_any_work(study, capsys, tmp_path, monk
 def test_a_rows_own_command_finds_it(tmp_path: Path, capsys) -> None:
     record([table("starter-1shot", SCALES["laptop"])], "laptop", tmp_path)
     for row in read_json(tmp_path / "study.json")["tables"]["starter-1shot"]["rows"]:
-        assert main([*shlex.split(row["command"])[1:], "--list"]) == 0
+        assert main([*shlex.split(row["command"])[1:], "--out", str(tmp_path), "--list"]) == 0
         assert f"{row['label']} " in capsys.readouterr().out
 
 

@@ -22,7 +22,7 @@ from arml.cli.stopping import INTERRUPTED, Stop
 from arml.datasets.starter_features import starter_features_ready
 from arml.datasets.store import open_store, place
 from arml.report.paper import overall
-from arml.report.study import export
+from arml.report.study import export, load_study
 from arml.report.study_page import write_study
 from arml.reproduce.costs import seconds
 from arml.reproduce.crew import Progress, carry_out_all
@@ -75,7 +75,7 @@ def reproduce_command(arguments: Sequence[str]) -> int:
     if options.seeds is not None and options.seeds < 1:
         raise UsageError(f"seeds must be 1 or more, got {options.seeds}: raise it")
     console = Console()
-    out = options.out or Path("runs") / f"reproduce-{options.scale}"
+    out = options.out or _default(options.scale)
     if options.page:
         return _finish(console, out, options)
     tables = _tables(options)
@@ -114,6 +114,10 @@ def reproduce_command(arguments: Sequence[str]) -> int:
         say(console, f"{len(progress.failed)} runs failed; to try them again: {again}")
         return 1
     return 0
+
+
+def _default(scale: str) -> Path:
+    return Path("runs") / f"reproduce-{scale}"
 
 
 def _tables(options: ReproduceOptions) -> list[Table]:
@@ -203,6 +207,8 @@ def _finish(console: Console, out: Path, options: ReproduceOptions) -> int:
     files = write_study(out)
     if options.export is not None:
         export(out, options.export)
+        # Whoever gets the copy has runs in the folder that a study has by default.
+        write_study(options.export, _default(load_study(options.export).scale))
         say(console, f"copied to {options.export}")
     say(console, f"the page is {files[0]}")
     return 0

@@ -213,22 +213,22 @@ def _row(folder: Path, entry: Json) -> StudyRow:
     )
 
 
-WRITTEN = ("index.html", "claims.json", "tables.json")
-"""What `study_page.write_study` writes."""
 KEPT = ("config.json", "result*.json", "scores*.npz", "failure.json", "explain/*.json")
 """The small files of a run, which all tables and claims are drawn from."""
 
 
 def export(folder: Path, out: Path) -> None:
-    """Copy a study without its checkpoints and training losses: what a repository can keep. The
-    copies are sealed: a page that is drawn from them notices what has changed.
+    """Copy a study without its page, checkpoints and training losses: what a repository can keep.
+    The copies are sealed: a page that is drawn from them notices what has changed.
 
     **Raises** `RunError` if `out` cannot be written.
     """
     try:
-        for path in [folder / "study.json", *(folder / name for name in WRITTEN)]:
-            _copy(path, out / path.name)
-        for run in sorted(path.parent for path in (folder / "runs").rglob("config.json")):
+        _copy(folder / "study.json", out / "study.json")
+        # A run that failed at once has no configuration, and counts.
+        found = (folder / "runs").rglob("*")
+        names = ("config.json", "failure.json")
+        for run in sorted({path.parent for path in found if path.name in names}):
             for path in sorted(path for pattern in KEPT for path in run.glob(pattern)):
                 _copy(path, out / path.relative_to(folder))
             metrics = run / "metrics.jsonl"

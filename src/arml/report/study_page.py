@@ -6,6 +6,7 @@ the tables (`tables.json`).
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,8 +59,9 @@ GROUPS = {
 """The heading of each group of verdicts, the words of its card, and how that looks."""
 
 
-def write_study(folder: Path) -> list[Path]:
+def write_study(folder: Path, named: Path | None = None) -> list[Path]:
     """Write the page, the claims and the tables of a study; returns the files, the page first.
+    Commands on the page write to the folder `named`, which is that of the study by default.
 
     **Raises** `RunError` as `load_study` does, or if they cannot be written.
     """
@@ -69,12 +71,12 @@ def write_study(folder: Path) -> list[Path]:
     write_json(folder / "claims.json", claims)
     data = {table.name: _data(table) for table in study.tables if table.first}
     write_json(folder / "tables.json", {"format": FORMAT, "scale": study.scale, "tables": data})
-    write_text(folder / "index.html", html(study_report(study, verdicts)))
+    write_text(folder / "index.html", html(study_report(study, verdicts, named or folder)))
     return [folder / name for name in ("index.html", "claims.json", "tables.json")]
 
 
-def study_report(study: Study, verdicts: Sequence[Verdict]) -> Report:
-    """The page, before it is drawn."""
+def study_report(study: Study, verdicts: Sequence[Verdict], named: Path) -> Report:
+    """The page, before it is drawn; its commands write to the folder `named`."""
     smoke = study.scale == "smoke"
     lead = [
         f"Scale: {study.scale}. Each row was meta-trained, then adapted to each of the test tasks "
@@ -96,7 +98,7 @@ def study_report(study: Study, verdicts: Sequence[Verdict]) -> Report:
     ]
     sections = [
         *([] if smoke else findings),
-        *(Section(table.name, table.title, _table(study, table)) for table in study.tables),
+        *(Section(table.name, table.title, _table(study, table, named)) for table in study.tables),
         Section("structures", "What was learned inside", _structures(study), "Inside"),
         Section("reading", "How to read the numbers", [items(NOTES)]),
         *unrun,
@@ -162,7 +164,7 @@ def _unrun(name: str) -> list[Block]:
     return [text(words, "soft"), details("The paper's figures", [table_block(papers_table(name))])]
 
 
-def _table(study: Study, table: StudyTable) -> list[Block]:
+def _table(study: Study, table: StudyTable, named: Path) -> list[Block]:
     if table.first is None:
         failures = [f for row in table.rows for f in row.failures.values()]
         why = f" ({len(failures)} runs failed: {failures[0]})" if failures else ""
@@ -180,8 +182,10 @@ def _table(study: Study, table: StudyTable) -> list[Block]:
         metric,
         f"The score on validation tasks by step, a line a run. Grey: {table.reference}.",
     )
+    out = shlex.join(("--out", named.as_posix()))
     commands = "\n".join(
-        f"{row.about['command']}   # {_minutes(row)}"
+        # A study of an earlier version has the folder in its commands.
+        f"{row.about['command'].partition(' --out ')[0]} {out}   # {_minutes(row)}"
         + (f", expected {row.about['expected']:g}" if row.about["expected"] is not None else "")
         for row in table.rows
     )

@@ -85,9 +85,10 @@ def seeds(row: StudyRow, metric: str) -> str:
     """The standard deviation over seeds, and how many there are."""
     count, failed = len(row.seeds), len(row.failures)
     to_come = len(row.planned) - count - failed
-    said = f"{number(row.spread, metric)} ({count} seeds)" if count > 1 else "1 seed"
-    said += f", {failed} failed" if failed else ""
-    return said + (f", {to_come} to come" if to_come else "")
+    said = f"{count} of {len(row.planned)}" if to_come else f"{count}"
+    said += " seed" if said == "1" else " seeds"
+    said = f"{number(row.spread, metric)} ({said})" if count > 1 else said
+    return said + (f", {failed} failed" if failed else "")
 
 
 def papers_table(name: str) -> Table:

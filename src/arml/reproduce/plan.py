@@ -10,8 +10,10 @@ from typing import TypedDict
 from arml.experiment import Experiment, to_json
 from arml.experiment.options import fingerprint
 from arml.reproduce.costs import seconds
+from arml.results import forms
 from arml.results.files import Json, RunError
 from arml.results.folder import FORMAT, read_json, read_result, write_json
+from arml.results.schema import read_as
 
 STUDY = "study.json"
 """The file that names the tables of a folder; the report is made from it and from the runs."""
@@ -152,17 +154,18 @@ def record(tables: Iterable[Table], scale: str, out: Path) -> None:
     known: Json = {"scale": scale, "tables": {}}
     if path.exists():
         known = read_json(path)
-    if known.get("scale") != scale:
+        read_as(forms.Study, known, str(path), "restore the file, or name another folder")
+    if known["scale"] != scale:
         raise RunError(
-            f"{out} holds a study of scale {known.get('scale')}, not {scale}: name another folder"
+            f"{out} holds a study of scale {known['scale']}, not {scale}: name another folder"
         )
     entries = dict(known["tables"])
     for table in tables:
-        entries[table.name] = _described(table, scale, out)
+        entries[table.name] = _described(table, scale)
     write_json(path, {"format": FORMAT, "scale": scale, "tables": entries})
 
 
-def _described(table: Table, scale: str, out: Path) -> Json:
+def _described(table: Table, scale: str) -> Json:
     return {
         "title": table.title,
         "about": table.about,
@@ -181,16 +184,16 @@ def _described(table: Table, scale: str, out: Path) -> Json:
                 "steps": row.experiment.steps,
                 "expected": row.expected,
                 "minutes": round(seconds(row.experiment, tasks=table.tasks) / 60, 1),
-                "command": command(table.name, scale, row.label, out),
+                "command": command(table.name, scale, row.label),
             }
             for row in table.rows
         ],
     }
 
 
-def command(table: str, scale: str, row: str, out: Path) -> str:
-    """What runs one row into the study's folder, to be pasted as it is."""
-    given = {"--scale": scale, "--rows": row, "--out": out.as_posix()}
+def command(table: str, scale: str, row: str) -> str:
+    """The command that runs one row, without `--out`: a folder may be moved or copied."""
+    given = {"--scale": scale, "--rows": row}
     return shlex.join(
         ("arml", "reproduce", table, *(word for pair in given.items() for word in pair))
     )
