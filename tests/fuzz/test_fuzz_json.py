@@ -11,21 +11,29 @@ import pytest
 from matplotlib import pyplot
 
 import archives
+from arml.datasets.layouts import fungi
+from arml.datasets.layouts.reading import Survey
 from arml.datasets.prepare import prepare
+from arml.datasets.published import published
 from arml.datasets.splits import read_split
 from arml.datasets.store import open_store
+from arml.datasets.tables import load_tables
 from arml.datasets.vectors import load_features
 from arml.experiment import from_json
+from arml.experiment.recipes import RECIPES
+from arml.report import verdicts
 from arml.report.claims import judge
 from arml.report.explained import captioned, explorer
 from arml.report.rows import make_rows
-from arml.report.study import load_study
+from arml.report.study import Study, load_study
 from arml.report.study_tables import table_of
 from arml.report.table import markdown
 from arml.report.tables import terminal_table
 from arml.results.files import checksum, read_metrics
 from arml.results.folder import load_run, read_config
 from arml.results.manifest import check_sealed, seal
+from arml.tuning.search import dimension
+from arml.tuning.sweep import Sweep, _claim
 from hostile import CASES, altered, tried
 
 ROOT = Path(__file__).parents[2]
@@ -157,6 +165,63 @@ def metrics(tmp_path):
     return tmp_path / "metrics.jsonl", None, lambda: read_metrics(tmp_path / "metrics.jsonl")
 
 
+def rates(tmp_path):
+    shutil.copy(STUDY / "false-positives.json", tmp_path)
+    study = Study(tmp_path, "laptop", ())
+    return tmp_path / "false-positives.json", None, lambda: verdicts.rates(study)
+
+
+def interventions(tmp_path):
+    (tmp_path / "interventions").mkdir()
+    path = tmp_path / "interventions/shipped-starter.json"
+    shutil.copy(STUDY / "interventions/shipped-starter.json", path)
+    study = Study(tmp_path, "laptop", ())
+    return path, None, lambda: verdicts.interventions(study)
+
+
+def given_split(tmp_path):
+    path = tmp_path / "fungi.json"
+    shutil.copy(ROOT / "src/arml/data/splits/fungi.json", path)
+    return path, "sha256", lambda: published("fungi", path)
+
+
+def split_of_tables(tmp_path):
+    for number, origin in enumerate(("wine", "glass", "seeds")):
+        rows = f"{number},2,x\n3,4,y\n" * 20
+        (tmp_path / f"{origin}.csv").write_text(f"a,b,kind\n{rows}")
+    split, files = tmp_path / "split.json", sorted(map(str, tmp_path.glob("*.csv")))
+
+    def read():
+        load_tables(files, split, predict="classes", columns=4, seed=0)
+
+    read()
+    return split, "sha256", read
+
+
+def annotations(tmp_path):
+    content = {
+        "images": [{"id": i, "file_name": f"images/{i}.JPG"} for i in range(4)],
+        "categories": [{"id": i, "name": f"species {i}"} for i in range(2)],
+        "annotations": [{"image_id": i, "category_id": i % 2} for i in range(4)],
+    }
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps(content))
+
+    def read():
+        one = Survey(tmp_path, [], {"train.json": path.read_bytes()})
+        files, species = fungi._annotated(one, "train.json")
+        assert len(files) == len(species)
+
+    return path, None, read
+
+
+def sweep(tmp_path):
+    experiment = RECIPES["regression2d/maml"].make()
+    made = Sweep(experiment, (dimension("algorithm.inner_rate=0.001", experiment),))
+    _claim(made, tmp_path)
+    return tmp_path / "plan.json", None, lambda: _claim(made, tmp_path)
+
+
 def _digest(path):
     import hashlib
 
@@ -178,6 +243,12 @@ KINDS = {
     "features": features,
     "split": split,
     "metrics": metrics,
+    "rates": rates,
+    "interventions": interventions,
+    "published split": given_split,
+    "split of tables": split_of_tables,
+    "annotations": annotations,
+    "sweep": sweep,
 }
 """Each makes a file, and gives its path, the field of its own checksum, and what reads it."""
 

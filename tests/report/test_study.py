@@ -219,8 +219,8 @@ def test_verdicts_are_computed_from_the_differences(study: Path) -> None:
         assert (verdict.verdict, verdict.why) == (kind, why), verdict
         assert said in verdict.said
     assert counted(found) == (
-        "2 hold, 3 do not, and of 9 these data cannot tell (3 may be chance, 2 too few runs, "
-        "1 a run failed, 2 not yet run, 1 needs the data)."
+        "2 hold, 3 do not, and of 9 these data cannot tell (3 may be chance, 2 with too few runs, "
+        "1 with a run that failed, 2 not yet run, 1 for lack of the data)."
     )
 
 

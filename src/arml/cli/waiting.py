@@ -1,18 +1,23 @@
 """How long the first steps of a run take, as earlier runs of the same options took."""
 
 import contextlib
-import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from arml.datasets.cache import default_folder
 from arml.experiment import Experiment
 from arml.experiment.options import fingerprint
 from arml.reproduce.costs import seconds
-from arml.results.folder import write_json
+from arml.results.files import RunError, read_json, write_json
+from arml.results.forms import Text
+from arml.results.schema import read_as
 
 MOST = 500
 """Entries that are kept."""
+Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 
 
 def _place() -> Path:
@@ -21,11 +26,10 @@ def _place() -> Path:
 
 def _known() -> dict[str, float]:
     try:
-        found = json.loads(_place().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        known: dict[str, float] = read_as(dict[Text, Seconds], read_json(_place()), "", "")
+    except RunError:
         return {}
-    known = isinstance(found, dict) and all(isinstance(v, int | float) for v in found.values())
-    return found if known else {}
+    return known
 
 
 def _key(experiment: Experiment, devices: int) -> str:

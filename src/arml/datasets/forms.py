@@ -1,6 +1,6 @@
 """The forms of the JSON of prepared data, as msgspec verifies them when a file is read."""
 
-from typing import Annotated, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
@@ -84,3 +84,84 @@ class Note(TypedDict):
     key: Digest
     rows: Count
     sha256: Digest
+
+
+class Parts(TypedDict):
+    """The classes, or the origins, of each part."""
+
+    train: list[Text]
+    validation: list[Text]
+    test: list[Text]
+
+
+class OriginsSplit(TypedDict):
+    """`split.json` of tables."""
+
+    parts: Parts
+    sha256: Digest
+
+
+class StarterFamily(TypedDict):
+    """One family of the starter set."""
+
+    file: FileName
+    sha256: Digest
+    each: Annotated[int, Meta(ge=1, le=10_000)]
+    samples: dict[Text, list[Text]]
+    split: Parts
+
+
+class StarterIndex(TypedDict):
+    """`index.json` of the starter set."""
+
+    format: int
+    families: dict[Text, StarterFamily]
+
+
+class RuleOf(TypedDict):
+    """How a published split is drawn."""
+
+    images: Annotated[int, Meta(ge=1, le=2**31)]
+    exactly: bool
+    sizes: tuple[Count, Count, Count]
+
+
+class PublishedSplit(TypedDict):
+    """The split of a published data set, without its checksum."""
+
+    origin: Text
+    method: Text
+    seed: NotRequired[Count]
+    unit: NotRequired[Literal["class", "alphabet"]]
+    parts: NotRequired[Parts | None]
+    rule: NotRequired[RuleOf | None]
+    keep: NotRequired[Annotated[int, Meta(ge=1, le=2**31)] | None]
+
+
+class Picture(TypedDict):
+    """A picture of COCO annotations."""
+
+    id: int
+    file_name: Text
+
+
+class Category(TypedDict):
+    """A category of COCO annotations."""
+
+    id: int
+    name: Text
+
+
+class Annotation(TypedDict):
+    """Which category a picture is of."""
+
+    image_id: int
+    category_id: int
+
+
+class Coco(TypedDict):
+    """COCO annotations."""
+
+    images: list[Picture]
+    categories: list[Category]
+    annotations: list[Annotation]

@@ -12,10 +12,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from arml.datasets.forms import PublishedSplit
 from arml.datasets.layouts.reading import Classes
 from arml.datasets.splits import PARTS
 from arml.results.files import Json, RunError, checksum, read_json
-from arml.results.forms import Count
 from arml.results.schema import read_as
 
 
@@ -66,21 +66,21 @@ def published(origin: str, path: Path | None = None) -> Published:
         stated = content.pop("sha256")
         if stated != checksum(content):
             raise ValueError("its SHA-256 is not that of its content")
-        rule = content.get("rule")
+        found = read_as(PublishedSplit, content, "its content", "restore it")
+        parts, rule = found.get("parts"), found.get("rule")
         if rule is not None:
-            rule = Rule(int(rule["images"]), bool(rule["exactly"]), tuple(rule["sizes"]))
-        parts = read_as(dict[str, list[str]] | None, content.get("parts"), "parts", "restore it")
-        if (parts is None) == (rule is None) or (parts and set(parts) != set(PARTS)):
+            rule = Rule(**rule)
+        if (parts is None) == (rule is None):
             raise ValueError(f"expected a rule, or the parts {', '.join(PARTS)}")
         return Published(
-            origin=str(content["origin"]),
-            method=str(content["method"]),
+            origin=found["origin"],
+            method=found["method"],
             sha256=str(stated),
-            seed=int(content.get("seed", 0)),
+            seed=found.get("seed", 0),
             parts=parts,
-            unit=str(content.get("unit", "class")),
+            unit=found.get("unit", "class"),
             rule=rule,
-            keep=read_as(Count | None, content.get("keep"), "keep", "restore it"),
+            keep=found.get("keep"),
         )
     except (RunError, ValueError, KeyError, TypeError) as error:
         raise ValueError(

@@ -17,8 +17,10 @@ from jaxtyping import UInt8
 from arml.datasets.decode import quiet
 from arml.datasets.filters import FILTERS
 from arml.datasets.folders import ImageFamily
+from arml.datasets.forms import StarterIndex
 from arml.datasets.splits import PARTS, Split
 from arml.results.files import Json, checksum
+from arml.results.schema import read_as
 
 SIZE = 32
 """Pixels a side of a picture."""
@@ -60,7 +62,8 @@ def read_index(folder: Path = FOLDER) -> Json:
     try:
         index: Json = json.loads(content)
         stated = index.pop("sha256")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        read_as(StarterIndex, index, str(path), ADVICE)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path}: expected the starter set's index, got something else or a part of one; "
             f"{ADVICE}"

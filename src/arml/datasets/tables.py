@@ -17,9 +17,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from arml.datasets.columns import WIDTHS, _number, missing, reader
+from arml.datasets.forms import OriginsSplit
 from arml.datasets.own import read_cells
 from arml.datasets.splits import FRACTIONS, PARTS
 from arml.results.files import RunError, checksum, read_json, write_json
+from arml.results.schema import read_as
 
 ROWS = 1_000
 """The most rows of a table that are kept: a random choice."""
@@ -108,8 +110,9 @@ def load_tables(
         )
     if split.exists():
         content = read_json(split)
-        stated = content.pop("sha256", None)
-        known = sorted(o for part in PARTS for o in content.get("parts", {}).get(part, []))
+        read_as(OriginsSplit, content, str(split), "restore it, or train in a new folder")
+        stated = content.pop("sha256")
+        known = sorted(o for part in PARTS for o in content["parts"][part])
         if stated != checksum(content) or known != origins:
             raise RunError(f"{split}: expected the split of these tables: train in a new folder")
         return Loaded(found, content["parts"], columns)

@@ -3,18 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from msgspec import Meta
 
 from arml.core.learner import MetaLearner
 from arml.grow.growth import Growth
 from arml.predict.sharing import read_arrays, write_arrays
-from arml.results.files import read_json, write_json
+from arml.results.files import Json, read_json, write_json
 from arml.results.folder import RunError
+from arml.results.forms import Count, Digest, Text
+from arml.results.schema import read_as
 from arml.training.checkpoint import is_array, named
 
 
@@ -33,6 +36,30 @@ class Place:
     """The model of each family, where each has its own."""
     found: tuple[dict[str, Any], ...] = ()
     """The records of the stages."""
+
+
+class Numbers(TypedDict):
+    """The fields of `Growth` that are no arrays."""
+
+    known: list[Text]
+    names: list[Text]
+    made: Count
+    tasks: Count
+    replayed: Count
+    records: list[Json]
+
+
+class Kept(TypedDict):
+    """`stream.json`."""
+
+    stage: Count
+    sha256: Digest
+    growth: Numbers
+    leaves: Annotated[int, Meta(ge=0, le=10_000)]
+    added: Annotated[int, Meta(ge=-1, le=2**53)]
+    windows: list[float]
+    models: list[Text]
+    found: list[Json]
 
 
 def keep(folder: Path, place: Place) -> None:
@@ -73,6 +100,7 @@ def taken_up(folder: Path, start: Place, build: Any) -> Place:
     if not (folder / "stream.json").exists():
         return start
     held = read_json(folder / "stream.json")
+    read_as(Kept, held, str(folder / "stream.json"), "restore the file, or delete its folder")
     arrays = read_arrays(folder / f"stage-{held['stage']}.safetensors", held["sha256"])
     numbers: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value

@@ -26,6 +26,14 @@ from arml.results.files import Json
 HOLDS, FAILS, UNCLEAR = "holds", "does not hold", "cannot tell"
 INDICATION, CHANCE, FAILED = "too few runs", "may be chance", "a run failed"
 NOT_YET, CANNOT = "not yet run", "needs the data"
+SEVERAL = {
+    CHANCE: "may be chance",
+    INDICATION: "with too few runs",
+    FAILED: "with a run that failed",
+    NOT_YET: "not yet run",
+    CANNOT: "for lack of the data",
+}
+"""Why the data cannot tell, of several claims."""
 """Why the data cannot tell."""
 MARGIN_ACCURACY, MARGIN_ERROR = 0.01, 0.05
 """A gain of less than a point of accuracy, or a twentieth of the error, does not matter."""
@@ -225,8 +233,7 @@ def counted(verdicts: Iterable[Verdict]) -> str:
     verdicts = list(verdicts)
     kinds = Counter(verdict.verdict for verdict in verdicts)
     whys = Counter(verdict.why for verdict in verdicts)
-    parts = [f"{whys[why]} {why}" for why in (CHANCE, INDICATION, FAILED, NOT_YET, CANNOT)]
-    parts = [part for part in parts if not part.startswith("0 ")]
+    parts = [f"{whys[why]} {words}" for why, words in SEVERAL.items() if whys[why]]
     of_them = f" ({', '.join(parts)})" if parts else ""
     return (
         f"{kinds[HOLDS]} hold, {kinds[FAILS]} do not, and of {kinds[UNCLEAR]} these data cannot "

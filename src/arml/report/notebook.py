@@ -15,6 +15,7 @@ from arml.report.page import page_of
 from arml.report.style import styled
 from arml.results.files import Json, read_json, write_text
 from arml.results.folder import load_run
+from arml.results.forms import check_explained
 
 COLUMNS, MOST = 6, 24
 """Pictures in a row, and in all."""
@@ -76,7 +77,10 @@ def knowledge_graph(explained: Json | Path | str) -> Figure:
     if isinstance(explained, dict):
         return figures.knowledge_graph(explained)
     path = Path(explained)
-    return figures.knowledge_graph(read_json(path / "explain.json" if path.is_dir() else path))
+    path = path / "explain.json" if path.is_dir() else path
+    found = read_json(path)
+    check_explained(found, path)
+    return figures.knowledge_graph(found)
 
 
 @styled

@@ -30,6 +30,7 @@ from arml.report.render import table as table_block
 from arml.report.study import Study, StudyRow, StudyTable, load_study
 from arml.report.study_tables import NEEDS, papers_table, table_of
 from arml.report.table import Cell, Column, Line, Table
+from arml.report.tables import METRIC_NAMES
 from arml.results.files import Json
 from arml.results.folder import FORMAT, Run, recipe_of, write_json, write_text
 
@@ -180,7 +181,8 @@ def _table(study: Study, table: StudyTable, named: Path) -> list[Block]:
         {name: runs[name] for name in names.values() if name in runs},
         table.reference,
         metric,
-        f"The score on validation tasks by step, a line a run. Grey: {table.reference}.",
+        f"{METRIC_NAMES[metric]} on validation tasks by step, a line a run. "
+        f"Grey: {table.reference}.",
     )
     out = shlex.join(("--out", named.as_posix()))
     commands = "\n".join(
@@ -217,8 +219,8 @@ def _forest(table: StudyTable, metric: str) -> Block:
             }
         )
     caption = (
-        f"Mean and 95% interval over tasks. Blue: better than {table.reference}; orange: worse; "
-        "hollow: these data cannot tell."
+        f"{METRIC_NAMES[metric]}: mean and 95% interval over tasks. Blue: better than "
+        f"{table.reference}; orange: worse; hollow: these data cannot tell."
     )
     diamond = (
         " A diamond is the paper's figure." if any(r["paper"] is not None for r in rows) else ""

@@ -29,7 +29,8 @@ from arml.report.study_tables import caption, table_of
 from arml.report.table import Cell, Column, Line, Table, line_of, markdown
 from arml.report.tables import redraw, replace_block
 from arml.results.folder import RunError, read_json
-from arml.results.forms import check_explained
+from arml.results.forms import ADVICE, Rates, check_explained
+from arml.results.schema import read_as
 
 HEADINGS = {
     HOLDS: "What holds",
@@ -86,8 +87,10 @@ def rates(study: Study) -> str:
     path = study.folder / RATES
     if not path.is_file():
         return "*Not simulated.*"
-    found = read_json(path)["tables"]
-    rules = list(next(iter(found.values()))["equal"]["3"])
+    found = read_json(path)
+    read_as(Rates, found, str(path), "make it again with `benchmarks/verdicts.py`")
+    found = found["tables"]
+    rules = list(dict.fromkeys(rule for entry in found.values() for rule in entry["equal"]["3"]))
     lines = [
         ["Table", "Truth", "Runs of each", *rules],
         ["---", "---", *["---:"] * (1 + len(rules))],
@@ -97,11 +100,13 @@ def rates(study: Study) -> str:
         for kind, truth in truths.items():
             for runs, rate in entry[kind].items():
                 # With one run the rule gives no verdict.
-                cells = [f"{rate[r]:.0%}" if rate.get(r) else "–" for r in rules]
+                silent = [r for r in rules if r not in rate or (runs == "1" and not rate[r])]
+                cells = ["–" if r in silent else f"{rate[r]:.0%}" for r in rules]
                 lines.append([f"`{name}`", truth, runs, *cells])
     power = "; ".join(
-        f"`{name}` " + ", ".join(f"{p['2']:.0%} with {runs} runs" for runs, p in e["power"].items())
-        for name, e in found.items()
+        f"`{name}` "
+        + ", ".join(f"{p[TWICE]:.0%} with {runs} runs" for runs, p in entry["power"].items())
+        for name, entry in found.items()
     )
     return (
         "\n".join(map(line_of, lines))
@@ -117,7 +122,9 @@ def interventions(study: Study) -> str:
     for path in sorted((study.folder / "interventions").glob("*.json")):
         explained = read_json(path)
         check_explained(explained, path)
-        found = explained["interventions"]
+        found = explained.get("interventions")
+        if not found:
+            raise RunError(f"{path}: expected interventions, got none; {ADVICE}")
         scale = 100 if found["metric"] == "accuracy" else 1
         named = effects(found)
         vertices = [name for name in named if name.startswith("V")]
@@ -134,10 +141,10 @@ def interventions(study: Study) -> str:
                     f"`{path.stem}`",
                     what,
                     mean + half,
-                    *(_p(every["adjusted"]),),
-                    "–" if every["median"] is None else f"{scale * every['median']:+.2g}",
-                    "–" if every["worse"] is None else f"{every['worse']:.0%}",
-                    _p(every["adjusted_sign"]),
+                    *(_p(every.get("adjusted")),),
+                    "–" if every.get("median") is None else f"{scale * every['median']:+.2g}",
+                    "–" if every.get("worse") is None else f"{every['worse']:.0%}",
+                    _p(every.get("adjusted_sign")),
                 ]
             )
     return "\n".join(map(line_of, lines))
@@ -155,6 +162,8 @@ NAMES = {
     "other\nfamily's": "its code (that of a task of another family)",
 }
 RATES = "false-positives.json"
+TWICE = "2"
+"""Standard deviations of a run."""
 BLOCKS: dict[str, Callable[[Study], str]] = {
     "claims": claims,
     "tables": tables,

@@ -9,13 +9,15 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from arml.results.files import Json, JsonView, RunError, plain, write_bytes
+from arml.results.forms import Count
 from arml.results.intervals import Score, paired, summarise
 from arml.results.manifest import check_sealed, sealed
+from arml.results.schema import read_as
 
 
 def pairing(identity: str, split: str) -> str:
@@ -112,7 +114,18 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-_ABOUT = ("names", "metric", "split", "identity", "inner_steps", "step")
+class About(TypedDict, total=False):
+    """What scores say of themselves."""
+
+    names: tuple[str, ...]
+    metric: str
+    split: str
+    identity: str
+    inner_steps: Count | None
+    step: Count | None
+
+
+_ABOUT = tuple(About.__annotations__)
 
 
 def said(metric: str, score: JsonView, *, sign: str = "") -> str:
@@ -279,11 +292,18 @@ def read_scores(path: Path | str) -> Scores:
         _check_sizes(content)
         with np.load(content, allow_pickle=False) as found:
             about = json.loads(str(found["about"])) if "about" in found else {}
-            held = {name: about[name] for name in _ABOUT if name in about}
-            if "names" in held:
-                held["names"] = tuple(held["names"])
-            return Scores(found["values"], found["families"], str(found["tasks"]), **held)
-    except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            held = read_as(About, about, "its description", "restore it")
+            if held.get("identity", "").startswith("["):
+                json.loads(held["identity"])
+            values, families = found["values"], found["families"]
+            kinds = values.dtype.kind, families.dtype.kind in "iu", values.ndim
+            if kinds != ("f", True, 1) or values.shape != families.shape:
+                raise ValueError("expected a score and a family for each task")
+            return Scores(values, families, str(found["tasks"]), **held)
+    except (
+        *(OSError, KeyError, ValueError, TypeError, EOFError, RecursionError),
+        zipfile.BadZipFile,
+    ) as error:
         raise RunError(
             f"expected the scores of single tasks in {path}, got none or damaged ones ({error}); "
             "score the run again"

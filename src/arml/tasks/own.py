@@ -70,6 +70,12 @@ class OwnOptions(TaskOptions):
         """Raise `ValueError` if there is no class."""
         if not self.name:
             raise ValueError("expected tasks, got none: give arml.run(..., tasks=DISTRIBUTION)")
+        try:
+            _attributes(self.state)
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            raise ValueError(
+                f"expected the attributes of tasks as JSON, got others ({error}): restore the file"
+            ) from error
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
         """All splits are one distribution: they differ by their keys.
@@ -79,8 +85,8 @@ class OwnOptions(TaskOptions):
         kind = self._class()
         warn_of_change(source_of(kind), self.version, f"the tasks {self.name}")
         tasks = object.__new__(kind)
-        for name, value in json.loads(self.state).items():
-            object.__setattr__(tasks, name, _decoded(value))
+        for name, value in _attributes(self.state).items():
+            object.__setattr__(tasks, name, value)
         whole = as_tasks(tasks)
         return Splits(whole, whole, whole, {})
 
@@ -124,6 +130,13 @@ def _encoded(value: object, name: str) -> object:
         f"arrays of at most {MOST:,} numbers), got {type(value).__name__}: make it from such "
         "values, or register options with arml.register"
     )
+
+
+def _attributes(state: str) -> dict[str, Any]:
+    held = json.loads(state)
+    if not isinstance(held, dict):
+        raise ValueError(f"expected an object, got {type(held).__name__}")
+    return {name: _decoded(value) for name, value in held.items()}
 
 
 def _decoded(value: object) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from arml.experiment import Experiment, to_json
 from arml.experiment.folder import differences
@@ -21,17 +21,29 @@ from arml.experiment.options import absolute
 from arml.experiment.parts import metric_of
 from arml.results.files import Json
 from arml.results.folder import RunError, read_json, write_json
+from arml.results.forms import Text
 from arml.results.lock import alone
+from arml.results.schema import read_as
 from arml.results.worker import Message
 from arml.results.workers import carry_out, processes
 from arml.tuning.search import Dimension, Value, check_apart, chosen
 from arml.tuning.trial import End, attempt
 
 FORMAT = 1
+JOURNAL = "study.jsonl"
 RUN = "run"
 """The attribute of a trial that names its folder, if that is not its number."""
 
 Watch = Callable[["Trial"], None]
+
+
+class Plan(TypedDict):
+    """`plan.json`."""
+
+    format: Literal[1]
+    experiment: Json
+    search: list[Text]
+    pruner: Literal["median", "hyperband", "none"]
 
 
 @dataclass(frozen=True)
@@ -102,9 +114,7 @@ class Study:
         package = self.optuna = optuna()
         self.sweep, self.folder = sweep, folder
         journal = package.storages.journal
-        storage = package.storages.JournalStorage(
-            journal.JournalFileBackend(str(folder / "study.jsonl"))
-        )
+        storage = package.storages.JournalStorage(journal.JournalFileBackend(str(folder / JOURNAL)))
         steps, every = sweep.experiment.steps, sweep.experiment.validate_every
         pruners = {
             "median": lambda: package.pruners.MedianPruner(n_warmup_steps=steps // 10),
@@ -115,15 +125,22 @@ class Study:
         }
         # Mean squared error falls, accuracy rises.
         falls = metric_of(sweep.experiment.tasks) == "mse"
-        self.study = package.create_study(
-            study_name="arml",
-            storage=storage,
-            direction="minimize" if falls else "maximize",
-            pruner=pruners[sweep.pruner](),
-            load_if_exists=True,
-        )
         self.asked: dict[int, Any] = {}
-        self._take_up()
+        try:
+            self.study = package.create_study(
+                study_name="arml",
+                storage=storage,
+                direction="minimize" if falls else "maximize",
+                pruner=pruners[sweep.pruner](),
+                load_if_exists=True,
+            )
+            self._take_up()
+        except Exception as error:  # of any kind: the file is Optuna's own
+            said = " ".join(str(error).split())[:200]
+            raise RunError(
+                f"{folder / JOURNAL}: Optuna cannot read its record ({type(error).__name__}: "
+                f"{said}); restore the file, or start the sweep in a new folder"
+            ) from error
 
     def _of(self, *states: str) -> list[Any]:
         wanted = [self.optuna.trial.TrialState[state] for state in states]
@@ -273,7 +290,9 @@ def _claim(sweep: Sweep, folder: Path) -> None:
     if not path.exists():
         write_json(path, plan)
         return
-    rows = differences(read_json(path), plan)
+    known = read_json(path)
+    read_as(Plan, known, str(path), "restore the file, or give another folder")
+    rows = differences(known, plan)
     if rows:
         raise RunError(
             f"{folder} holds another sweep: {'; '.join(rows[:8])}. Give the options it was made "

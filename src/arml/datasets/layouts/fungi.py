@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from arml.datasets.forms import Category, Coco
 from arml.datasets.layouts.reading import (
     Classes,
     Picture,
@@ -14,7 +15,7 @@ from arml.datasets.layouts.reading import (
     ordered,
     survey,
 )
-from arml.results.files import Json
+from arml.results.schema import read_as
 
 TABLES = ("train.json", "val.json")
 
@@ -42,12 +43,12 @@ def read(paths: Sequence[Path], wanted: Sequence[str]) -> Classes:
     return ordered(classes)
 
 
-def _names(categories: list[Json]) -> dict[int, str]:
+def _names(categories: list[Category]) -> dict[int, str]:
     """The name of each category; where two have one name, the later has its number added, so that
     all 1,394 stay apart."""
     names: dict[int, str] = {}
     for entry in sorted(categories, key=lambda entry: entry["id"]):
-        name = str(entry["name"]).strip()
+        name = entry["name"].strip()
         names[entry["id"]] = f"{name} ({entry['id']})" if name in names.values() else name
     return names
 
@@ -55,12 +56,12 @@ def _names(categories: list[Json]) -> dict[int, str]:
 def _annotated(one: Survey, name: str) -> tuple[list[str], list[str]]:
     """The file and the species of each annotation."""
     try:
-        content: Json = json.loads(one.text(name))
-        files = {image["id"]: str(image["file_name"]) for image in content["images"]}
+        content = read_as(Coco, json.loads(one.text(name)), name, "fetch the archive again")
+        files = {image["id"]: image["file_name"] for image in content["images"]}
         names = _names(content["categories"])
         pairs = [(a["image_id"], a["category_id"]) for a in content["annotations"]]
         return [files[i] for i, _ in pairs], [names[c] for _, c in pairs]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, RecursionError) as error:
         raise ValueError(
             f"{one.path}: expected {name} as COCO annotations (images, categories, annotations), "
             f"got: {type(error).__name__} {error}; fetch the archive again"
