@@ -24,13 +24,13 @@ from arml.report.claims import (
     judge,
 )
 from arml.report.inside import effects
+from arml.report.rates import rates
 from arml.report.study import Study, load_study
 from arml.report.study_tables import caption, table_of
 from arml.report.table import Cell, Column, Line, Table, line_of, markdown
 from arml.report.tables import redraw, replace_block
 from arml.results.folder import RunError, read_json
-from arml.results.forms import ADVICE, Rates, check_explained
-from arml.results.schema import read_as
+from arml.results.forms import ADVICE, check_explained
 
 HEADINGS = {
     HOLDS: "What holds",
@@ -82,39 +82,6 @@ def tables(study: Study) -> str:
     return "\n\n".join(drawn) or "*None yet.*"
 
 
-def rates(study: Study) -> str:
-    """How often rules find a difference where there is none, as `benchmarks/verdicts.py` found."""
-    path = study.folder / RATES
-    if not path.is_file():
-        return "*Not simulated.*"
-    found = read_json(path)
-    read_as(Rates, found, str(path), "make it again with `benchmarks/verdicts.py`")
-    found = found["tables"]
-    rules = list(dict.fromkeys(rule for entry in found.values() for rule in entry["equal"]["3"]))
-    lines = [
-        ["Table", "Truth", "Runs of each", *rules],
-        ["---", "---", *["---:"] * (1 + len(rules))],
-    ]
-    truths = {"retrained": "one method, trained again", "equal": "two methods, equal in the mean"}
-    for name, entry in found.items():
-        for kind, truth in truths.items():
-            for runs, rate in entry[kind].items():
-                # With one run the rule gives no verdict.
-                silent = [r for r in rules if r not in rate or (runs == "1" and not rate[r])]
-                cells = ["–" if r in silent else f"{rate[r]:.0%}" for r in rules]
-                lines.append([f"`{name}`", truth, runs, *cells])
-    power = "; ".join(
-        f"`{name}` "
-        + ", ".join(f"{p[TWICE]:.0%} with {runs} runs" for runs, p in entry["power"].items())
-        for name, entry in found.items()
-    )
-    return (
-        "\n".join(map(line_of, lines))
-        + "\n\nHow often the verdicts' rule finds a difference of two standard deviations of a "
-        f"run: {power}."
-    )
-
-
 def interventions(study: Study) -> str:
     """What each kind of intervention costs, for every explained learner that is kept."""
     head = ["Learner", "Without", "Mean loss ± 95%", "p", "Median", "Tasks worse", "p (sign)"]
@@ -161,9 +128,6 @@ NAMES = {
     "own\nfamily's": "its code (that of another task of its family)",
     "other\nfamily's": "its code (that of a task of another family)",
 }
-RATES = "false-positives.json"
-TWICE = "2"
-"""Standard deviations of a run."""
 BLOCKS: dict[str, Callable[[Study], str]] = {
     "claims": claims,
     "tables": tables,

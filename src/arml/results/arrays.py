@@ -1,6 +1,9 @@
 """Named arrays in a file (safetensors), with a checksum that is kept elsewhere."""
 
 import hashlib
+import io
+import math
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -40,3 +43,22 @@ def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
         return dict(load(data))
     except Exception as error:  # safetensors' own type, and NumPy's
         raise RunError(f"{path}: expected safetensors, got: {error}; {AGAIN}") from error
+
+
+MOST = 2**28
+"""Bytes of the arrays of an archive of NumPy's."""
+
+
+def check_sizes(content: io.BytesIO) -> None:
+    """Refuse an archive whose arrays claim to be larger than their bytes: NumPy would make room for
+    what they claim."""
+    with zipfile.ZipFile(content) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                if version != (1, 0):
+                    raise ValueError(f"{member.filename} is of another format")
+                shape, _, kind = np.lib.format.read_array_header_1_0(file)
+            if kind.itemsize * math.prod(shape) > min(member.file_size, MOST):
+                raise ValueError(f"{member.filename} claims the shape {shape}")
+    content.seek(0)

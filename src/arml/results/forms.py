@@ -142,25 +142,6 @@ class Divergence(TypedDict):
     results: list[Training]
 
 
-ByRule = dict[Text, Share]
-ByRuns = TypedDict("ByRuns", {"1": ByRule, "3": ByRule, "5": ByRule})
-Power = TypedDict("Power", {"1": Share, "2": Share, "4": Share})
-
-
-class Found(TypedDict):
-    """Rates of each rule for a table, by the number of runs; the power by the difference, too."""
-
-    equal: ByRuns
-    retrained: ByRuns
-    power: dict[Text, Power]
-
-
-class Rates(TypedDict):
-    """`false-positives.json` of `benchmarks/verdicts.py`."""
-
-    tables: dict[Text, Found]
-
-
 Matrix = list[list[Number]]
 
 

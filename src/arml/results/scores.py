@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from arml.results.arrays import check_sizes
 from arml.results.files import Json, JsonView, RunError, plain, write_bytes
 from arml.results.forms import Count
 from arml.results.intervals import Score, paired, summarise
@@ -262,25 +263,6 @@ def write_scores(path: Path | str, scores: Scores) -> None:
         write_bytes(path, buffer.getvalue())
 
 
-MOST = 2**28
-"""Bytes of the scores of single tasks."""
-
-
-def _check_sizes(content: io.BytesIO) -> None:
-    """Refuse an archive whose arrays claim to be larger than their bytes: NumPy would make room for
-    what they claim."""
-    with zipfile.ZipFile(content) as archive:
-        for member in archive.infolist():
-            with archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                if version != (1, 0):
-                    raise ValueError(f"{member.filename} is of another format")
-                shape, _, kind = np.lib.format.read_array_header_1_0(file)
-            if kind.itemsize * math.prod(shape) > min(member.file_size, MOST):
-                raise ValueError(f"{member.filename} claims the shape {shape}")
-    content.seek(0)
-
-
 def read_scores(path: Path | str) -> Scores:
     """Read what `write_scores` wrote, or version 0.1.0, which wrote the first three fields alone.
 
@@ -289,7 +271,7 @@ def read_scores(path: Path | str) -> Scores:
     check_sealed(path)
     try:
         content = io.BytesIO(Path(path).read_bytes())
-        _check_sizes(content)
+        check_sizes(content)
         with np.load(content, allow_pickle=False) as found:
             about = json.loads(str(found["about"])) if "about" in found else {}
             held = read_as(About, about, "its description", "restore it")
