@@ -50,7 +50,7 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
 
 
 def _one_line(box: str) -> str:
-    """Tyro's message in one line. Tyro draws a box: a title, the message, and what it is about.
+    """Tyro's message in one line. Tyro draws a box: a title, the message, and its subject.
     Names of options are indented by four, and their descriptions by eight."""
     # Where the output is not UTF-8, the box has no sides.
     inside = [re.sub(r"^│|│$|[╰╯]", "", line).rstrip(" ─-") for line in box.splitlines()[1:]]

@@ -26,7 +26,7 @@ ROWS = 20
 
 
 def marks_of(files: Sequence[Path], chances: np.ndarray, classes: np.ndarray) -> list[str]:
-    """What to say of queries that lie in folders named as the classes; nothing of others."""
+    """A line about queries that lie in folders named as the classes; nothing of others."""
     labels = [Path(file).parent.name for file in files]
     if not {*labels} <= {str(label) for label in classes}:
         return []

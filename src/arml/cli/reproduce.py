@@ -270,7 +270,7 @@ class Overview:
         return Group(Text(self.summary(progress), style="bold"), grid, *failed)
 
     def said(self, progress: Progress) -> None:
-        """Lines about what is new."""
+        """Lines about the news."""
         over = {**dict.fromkeys(progress.done, "done"), **progress.failed}
         if not self.known and progress.already:
             say(self.console, f"{progress.already} runs were already done")

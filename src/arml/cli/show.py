@@ -1,4 +1,4 @@
-"""`arml evaluate`, `explain` and `report`: the scores of runs, and what they learned."""
+"""`arml evaluate`, `explain` and `report`: the scores of runs, and a look inside them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

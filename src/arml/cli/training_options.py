@@ -117,7 +117,7 @@ class Chosen(NamedTuple):
 
 
 def chosen(words: Sequence[str], data: Sequence[str]) -> Chosen:
-    """What suits the data: of several methods, the one that wins a short race."""
+    """An experiment that suits the data: of several methods, the one that wins a short race."""
     from arml.experiment.choose import CHOSEN, MINUTES, choose
 
     given = " ".join(_values(words, "minutes")) or MINUTES
@@ -219,13 +219,13 @@ def within(experiment: Experiment, minutes: float) -> tuple[Experiment, str]:
 
 
 class Command(NamedTuple):
-    """What a command line asks for."""
+    """The training that a command line asks for."""
 
     options: Any
     """The options of `FIELDS`, by name."""
     experiment: Experiment
     lines: list[str]
-    """To be printed: what was chosen for the user."""
+    """Lines to print: the choices that were made for the user."""
     begun: "Begun | None" = None
     """The first steps of the training, where a race took them."""
 

@@ -1,4 +1,4 @@
-"""Calibration: probabilities that mean what they say.
+"""Calibration: a probability of 80% is right in 80% of the cases.
 
 [1] Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, ICML 2017.
 """

@@ -77,7 +77,7 @@ def vmap(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def unbatched(function: Callable[..., R]) -> Callable[..., R]:
-    """`function`, whose `vmap` is a loop on a CPU: for what calls LAPACK.
+    """`function`, whose `vmap` is a loop on a CPU: for functions that call LAPACK.
 
     jaxlib shares a batch of matrices among threads, and waits for them in one of the same threads:
     as many such calls at once as there are threads never end. For a single matrix it does not wait.

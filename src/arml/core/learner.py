@@ -96,7 +96,7 @@ class MetaLearner(eqx.Module):
         return None
 
     def spread(self, support: Examples) -> Spread | None:
-        """From a support set to the centre and scale of what is predicted for inputs, where one
+        """From a support set to the centre and scale of the predictions for inputs, where one
         number is predicted with a distribution: Student's t with four degrees of freedom."""
         return None
 
@@ -151,7 +151,7 @@ class Encoder(eqx.Module):
 
     @abc.abstractmethod
     def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""] | float]:
-        """The code, and what is added to the outer loss."""
+        """The code, and the penalty that is added to the outer loss."""
 
     def embedding(self) -> Embedding | None:
         """Its embedding of single inputs in classification; None if it has none."""

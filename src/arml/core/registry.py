@@ -1,4 +1,4 @@
-"""Registries: what an experiment may name, the package's own entries and those of others.
+"""Registries: the parts that an experiment may name, the package's own and others'.
 
 An entry brings everything that the library needs to know about one method, one kind of tasks or one
 network. Entries of others come from installed packages (entry points) and from plug-in files; both
@@ -119,7 +119,7 @@ class Registry(Mapping[str, E], Generic[E]):
         return len(self._entries())
 
     def make(self, name: str, options: Callable[..., object], **about: object) -> E:
-        """The entry of that name for a class of options, or for what builds without one."""
+        """The entry of that name for a class of options, a function or a class of tasks."""
         builds = not isinstance(options, type) or issubclass(options, TaskDistribution)
         if callable(options) and builds:
             options = options_of(options)

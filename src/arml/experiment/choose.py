@@ -32,7 +32,7 @@ CHOSEN = ("ways", "shots", "queries", "size", "steps")
 
 
 class Family(NamedTuple):
-    """What a choice depends on."""
+    """The facts about a family that a choice depends on."""
 
     name: str
     counts: dict[str, int]
@@ -61,8 +61,8 @@ def choose(
     **Arguments**
 
     - `data`: folders or zips of pictures with one folder for each class, or folders of features.
-    - `fixed`: what is not to be chosen: `ways`, `shots`, `queries`, `size`, `steps`.
-    - `minutes`: about what the training may take on one CPU core.
+    - `fixed`: the user's own choices of `ways`, `shots`, `queries`, `size`, `steps`.
+    - `minutes`: about how long the training may take on one CPU core.
 
     **Raises** `ValueError` in one line for data of which no tasks can be drawn, or for too few
     minutes.

@@ -82,7 +82,7 @@ class Options:
 
 
 def measure(options: Options) -> Json:
-    """Score the test tasks and write `options.out`; returns what it wrote.
+    """Score the test tasks and write `options.out`; returns the content.
 
     Raises `ValueError` for options that no task or predictor can have.
     """

@@ -1,4 +1,4 @@
-"""Whose a run folder is: the options and the data that it was made with."""
+"""The owner of a run folder: the options and the data that it was made with."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -33,7 +33,7 @@ def differences(old: object, new: object, name: str = "") -> list[str]:
 
 
 def check_place(folder: Path) -> None:
-    """Refuse what can be nobody's run folder."""
+    """Refuse a path that cannot be a run folder."""
     whole = folder.resolve() == Path(folder.resolve().anchor)
     # An empty name is that of the present folder.
     if whole or (folder == Path() and not (folder / "config.json").is_file()):
@@ -85,7 +85,7 @@ def check_claim(experiment: Experiment, folder: Path) -> None:
 
 
 def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int = 1) -> None:
-    """Make the folder this experiment's, or check that its data is what it was."""
+    """Make the folder this experiment's, or check that its data has not changed."""
     path = folder / "config.json"
     if path.exists():
         _refuse(folder, differences(read_config(folder).get("sources"), splits.sources, "data"))

@@ -24,7 +24,7 @@ CONFIG = "config.json"
 
 
 class Run:
-    """A run folder, opened at its newest checkpoint. What it holds is read when it is asked for.
+    """A run folder, opened at its newest checkpoint. Each part is read when it is asked for.
 
         run = arml.Run("runs/sines")
         run.learner; run.tasks("test"); run.metrics; run.scores
@@ -127,7 +127,7 @@ class Run:
 
     @property
     def result(self) -> Result | None:
-        """What `arml evaluate` found; None before it."""
+        """The scores that `arml evaluate` wrote; None before it."""
         path = self.folder / "result.json"
         return read_result(path) if path.exists() else None
 
@@ -149,7 +149,7 @@ class Run:
         )
 
     def portable(self) -> "Portable":
-        """The learner with what it needs to be used elsewhere."""
+        """The learner, ready to be used elsewhere."""
         return Portable(
             self.experiment,
             self.learner,
@@ -165,7 +165,7 @@ class Run:
 
 @dataclass(frozen=True, repr=False)
 class Portable:
-    """A meta-trained learner and what it needs to be used: not the data that it was trained on."""
+    """A meta-trained learner that can be used without the data that it was trained on."""
 
     experiment: Experiment
     learner: MetaLearner
@@ -178,7 +178,7 @@ class Portable:
     inputs: Json | None = None
     """The frozen model that made its inputs of pictures, if one did."""
     novelty: Novelty | None = None
-    """How far a task may be from what meta-training saw; None where it has not been measured."""
+    """How far a task may be from those of meta-training; None where it has not been measured."""
 
     def __repr__(self) -> str:
         return f"Portable({self.about})"
@@ -193,7 +193,7 @@ class Portable:
 def problem_of(value: object, where: str = "problem") -> Problem:
     """The problem that JSON holds.
 
-    **Raises** `RunError` for what is none, or one that no task can have.
+    **Raises** `RunError` for JSON that is no problem, or one that no task can have.
     """
     problem: Problem = read_as(Problem, value, where, REMEDY)
     several = (*problem.features, problem.outputs)

@@ -131,7 +131,7 @@ def from_json(value: object, where: str) -> Experiment:
     """The inverse of `to_json`.
 
     **Raises** `RunError` for a kind or an option that this version does not know, an option of the
-    wrong type, and for what is no experiment at all.
+    wrong type, and for JSON that is no experiment.
     """
     if not isinstance(value, Mapping):
         raise RunError(
@@ -164,7 +164,7 @@ def from_json(value: object, where: str) -> Experiment:
 
 
 def _unknown(part: str, kind: object, plugins: object) -> str:
-    """What to say of a kind of options that is not registered."""
+    """The message for a kind of options that is not registered."""
     source = plugins.get(part) if isinstance(plugins, Mapping) else None
     if isinstance(source, Mapping):
         found = Source(str(source.get("name")), str(source.get("version")))

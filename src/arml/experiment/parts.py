@@ -99,7 +99,7 @@ WORDS: dict[str, Registry[Any]] = {
     "tasks": TASKS,
     "network": NETWORKS,
 }
-"""What `register` calls them."""
+"""The same by the words of `register`."""
 
 
 def metric_of(tasks: TasksOptions) -> str:

@@ -1,4 +1,4 @@
-"""Recipes: an experiment by name, with what it takes and what it should come to.
+"""Recipes: an experiment by name, with its expected time and score.
 
 A recipe is a setting and a method. It is made when it is asked for, so that methods and tasks which
 are registered later have recipes too.
@@ -18,7 +18,7 @@ from arml.tasks.options import TasksOptions
 
 @dataclass(frozen=True)
 class Recipe:
-    """An experiment, and what to expect of it."""
+    """An experiment with its expected time and score."""
 
     setting: Setting
     method: Method
@@ -111,7 +111,7 @@ def reshaped(experiment: Experiment, **shape: int) -> Experiment:
     them; each at least one. Options of its algorithm that are the method's for tasks of the old
     shape become those for the new one (inner rates, weights of reconstructions); others stay.
 
-    **Raises** `TypeError` for what the tasks do not have.
+    **Raises** `TypeError` for a word that the tasks do not have.
     """
     tasks = replace(experiment.tasks, **shape)
     options = vars(experiment.algorithm)

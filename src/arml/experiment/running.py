@@ -29,7 +29,7 @@ from arml.training.step import TrainState, start
 
 
 class Clocked(eqx.Module):
-    """What a checkpoint holds: the training state, and the seconds that it has taken."""
+    """The content of a checkpoint: the training state, and the seconds that it has taken."""
 
     state: TrainState
     seconds: np.ndarray
@@ -42,7 +42,7 @@ class Begun(NamedTuple):
     state: TrainState
     """Its arrays are reused by the step that follows."""
     records: tuple[tuple[int, Mapping[str, float | None]], ...]
-    """The step at the end of each interval, and what was recorded there."""
+    """The step at the end of each interval, and its record."""
     seconds: float
 
     @property
@@ -52,13 +52,13 @@ class Begun(NamedTuple):
 
 
 def fresh(experiment: Experiment, problem: Problem) -> Clocked:
-    """What a checkpoint of the experiment holds before its first step."""
+    """The checkpoint of the experiment before its first step."""
     learner = built(experiment, problem)
     return Clocked(start(learner, experiment.outer.build(experiment.steps)), np.zeros(()))
 
 
 def like(experiment: Experiment, problem: Problem) -> Clocked:
-    """What a checkpoint of the experiment holds, with shapes in the place of arrays."""
+    """A checkpoint of the experiment, with shapes in the place of arrays."""
 
     def begun() -> TrainState:
         return start(initial(experiment, problem), experiment.outer.build(experiment.steps))
@@ -93,7 +93,7 @@ def run(
       of a distribution must be at the top of a file: whoever opens the folder later gives that file
       by `--plugin FILE`, or imports it first.
     - `changes`: other options of the experiment, such as `steps` and `seed`.
-    - `watch`: called with the step and what was recorded at it: `loss`, `validation`.
+    - `watch`: called with the step and its record: `loss`, `validation`.
     - `stop`: asked after each interval; once true, the state is saved and the run ends.
     - `progress`: told about the decoding of images.
     - `devices`: of each process; all of them share the tasks of a step. Any number takes up what
@@ -222,7 +222,7 @@ def _write(metrics: Path, moment: Moment) -> None:
 
 @contextmanager
 def _advised(experiment: Experiment, checkpoints: Path) -> Iterator[None]:
-    """Says of a loss that is not finite which options to change."""
+    """Adds to the error of a loss that is not finite which options to change."""
     try:
         yield
     except NotFiniteError as error:

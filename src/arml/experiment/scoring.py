@@ -1,4 +1,4 @@
-"""What a run scored, with all that one must know to read the number: the content of `result.json`.
+"""The score of a run, with all that a reader of the number must know: the content of `result.json`.
 
 The tasks of a split are the same for every run, so two runs are compared task by task.
 """
@@ -56,7 +56,7 @@ def evaluate_run(
     **Arguments**
 
     - `steps`: inner steps at test; those of the training if None.
-    - `change`: what is done to the learner first.
+    - `change`: a change of the learner before it is scored.
     - `devices`: of this process; they share the tasks, and the scores are the same to rounding.
     - `watch`: called with the tasks done and their total.
 
@@ -194,7 +194,7 @@ def _flat(predicted: Predictions) -> tuple[np.ndarray, np.ndarray]:
 
 
 def protocol(experiment: Experiment, tasks: TaskDistribution) -> str:
-    """The conditions of a score in words: what the tasks say of themselves, and which statistics
+    """The conditions of a score in words: the protocol of the tasks, and which statistics
     a network on images normalises by."""
     said = in_words(tasks.protocol())
     if tasks.problem.kind == "regression":

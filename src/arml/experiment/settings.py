@@ -42,14 +42,14 @@ NOBODYS = OwnOptions()
 
 
 class Setting(NamedTuple):
-    """What the recipes of one data set share."""
+    """The part that all recipes of one data set share."""
 
     problem: Problem
     description: str
     shared: Experiment
     """All but the method: its name and its options are filled in."""
     traits: tuple[str, ...]
-    """What methods have settings for, general ones first; the setting's name is one more."""
+    """Words that methods have settings for, general ones first; the setting's name is one more."""
 
     def make(self, method: str) -> Experiment:
         """A method's experiment on it."""
@@ -85,7 +85,7 @@ def regression2d(name: str, *, low: float = 0.0) -> Experiment:
 
 
 def images(name: str, tasks: TasksOptions, outer: OuterOptions, **more: Any) -> Experiment:
-    """What all experiments on images share: Conv-4 with 32 filters, batch 4."""
+    """The options that all experiments on images share: Conv-4 with 32 filters, batch 4."""
     return Experiment(
         name,
         tasks=tasks,

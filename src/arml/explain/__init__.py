@@ -25,7 +25,7 @@ __all__ = ["explain"]
 
 
 def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True) -> list[Path]:
-    """Explain the run in `folder` on its first `tasks` test tasks; write what was found to `out`.
+    """Explain the run in `folder` on its first `tasks` test tasks; write the findings to `out`.
 
     Written are `explain.json` and figures as PNG and SVG. The report of the run shows them too if
     `out` is its folder `explain`.
@@ -41,8 +41,8 @@ def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True
       see the links between vertices; `vertex_links_effect`, the mean over tasks of how far the
       prototypes move, relative to their norm, when these links are removed; `interventions` and
       `nearest`, which the functions of these names describe.
-    - **HSML** (tree), **MUMOMAML** (codes), **MT-Net** (masks): what `explain.others` describes,
-      and the figure of that name.
+    - **HSML** (tree), **MUMOMAML** (codes), **MT-Net** (masks): the entries that `explain.others`
+      describes, and the figure of that name.
     - Any other method: the lists, tables and arrays that its own function returns
       (`Method.inside`), and a figure of each.
 
@@ -118,7 +118,7 @@ def looked(options: MethodOptions, recipe: str) -> Look:
 def _plain(value: object, method: str) -> object:
     """A value as JSON holds it: arrays become lists.
 
-    **Raises** `RunError` for what cannot be plain data.
+    **Raises** `RunError` for a value that cannot be plain data.
     """
     match value:
         case None | bool() | int() | float() | str():

@@ -28,7 +28,7 @@ from arml.results.files import Json
 
 
 class Read(NamedTuple):
-    """What one task read from the meta-knowledge graph."""
+    """The reading of one task from the meta-knowledge graph."""
 
     links: Float[Array, "prototypes vertices"]
     """A_S; rows sum to one."""
@@ -40,7 +40,7 @@ class Read(NamedTuple):
 
 
 def read(encoder: Relational, task: Task) -> Read:
-    """What the encoder reads on ONE task."""
+    """The encoder's reading of ONE task."""
     trace = encoder.trace(task.support)
     graph, reading = encoder.graph, trace.reading
     assert graph is not None
@@ -61,7 +61,7 @@ def read(encoder: Relational, task: Task) -> Read:
 
 
 def read_tasks(encoder: Relational, tasks: TaskDistribution, *, n: int, chunk: int) -> Read:
-    """What the first `n` test tasks read, with a leading axis of tasks, as NumPy arrays."""
+    """The readings of the first `n` test tasks, with a leading axis of tasks, as NumPy arrays."""
     whole: Read = each_test_task(read, encoder, tasks, n=n, chunk=chunk)
     return whole
 
@@ -76,7 +76,7 @@ def default_threshold(links: np.ndarray) -> float:
 def found_in(
     encoder: Relational, graph: MetaKnowledgeGraph, tasks: TaskDistribution, *, n: int, chunk: int
 ) -> Json:
-    """What `n` test tasks read, by family, and the links between vertices.
+    """The readings of `n` test tasks by family, and the links between vertices.
 
     **Raises** `RunError` for links that are not finite, or a family without a task.
     """

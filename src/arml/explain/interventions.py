@@ -6,7 +6,7 @@ Is a part *needed*? A vertex is taken out, or the links between vertices are cut
 whole code is replaced: by the mean code of all tasks, by that of the next task of its own family,
 or by that of the next task of another family. A code that can be replaced at no loss is not used.
 
-Nothing is trained again: the loss is that of a learner which relied on what is missing. It says
+Nothing is trained again: the loss is that of a learner which relied on the missing part. It says
 what the trained learner uses, not what another one could do without. Squared errors have heavy
 tails, so a few tasks may decide a mean: beside it stand the median and the share of tasks that are
 worse, with a sign test.
@@ -33,7 +33,7 @@ from arml.results.files import Json, plain
 Score = Callable[[Array, Array], Float[Array, ""]]
 
 CODES = ("mean", "own_family", "other_family")
-"""What replaces a task's code."""
+"""The replacements of a task's code."""
 
 
 def without(graph: MetaKnowledgeGraph, kept: Int[Array, " kept"]) -> MetaKnowledgeGraph:
@@ -115,8 +115,8 @@ def interventions(
 
 
 def other_codes(codes: np.ndarray, families: np.ndarray) -> dict[str, np.ndarray]:
-    """What replaces the codes `[tasks, d]`; without `other_family` where there is one family only,
-    and `own_family` where a family has one task only."""
+    """The replacements of the codes `[tasks, d]`; without `other_family` where there is one family
+    only, and `own_family` where a family has one task only."""
     n = len(codes)
     found = {"mean": np.broadcast_to(codes.mean(0), codes.shape)}
     after = [(i + np.arange(1, n)) % n for i in range(n)]

@@ -1,4 +1,4 @@
-"""Ways to look inside a learner, by what a method's entry in the registry calls them."""
+"""Ways to look inside a learner, by their names in the methods' entries."""
 
 from collections.abc import Callable
 from dataclasses import replace

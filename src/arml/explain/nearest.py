@@ -1,4 +1,4 @@
-"""The support images that read each vertex of ARML's graph most: what a vertex looks like."""
+"""The support images that read each vertex of ARML's graph most, as a picture of the vertex."""
 
 import cv2
 import numpy as np

@@ -1,4 +1,4 @@
-"""What all kinds of explanations share: something of each test task, and its means by family."""
+"""Shared by all kinds of explanations: a value of each test task, and its means by family."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -80,7 +80,7 @@ def by_family(values: np.ndarray, families: np.ndarray, names: Sequence[str]) ->
 
 
 def finite(what: str, *arrays: np.ndarray) -> None:
-    """Refuse to explain what has diverged."""
+    """Refuse to explain a learner that has diverged."""
     if not all(np.isfinite(array).all() for array in arrays):
         raise RunError(
             f"expected finite {what}, got some that are not; the run has diverged: train it again "

@@ -1,4 +1,4 @@
-"""Tables, figures and the page that show what runs did. Nothing here needs JAX.
+"""Tables, figures and the page that show runs. Nothing here needs JAX.
 
 In a notebook: `learning_curves`, `knowledge_graph` and `predictions` return Matplotlib figures, and
 `report_of` the report.

@@ -60,7 +60,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a table says about a claim."""
+    """The verdict of a table on a claim."""
 
     claim: Claim
     table: str
@@ -109,7 +109,7 @@ REAL_ABLATIONS = ("ablations-plain-multi-5shot", "ablations-art-multi-5shot")
 VERTICES = ("vertices-regression2d", "vertices-starter-art-1shot")
 EDGES = ("edges-regression2d",)
 LOCAL = (*MAIN, *ABLATIONS, *VERTICES, *EDGES)
-"""Tables that need no data but what the package carries."""
+"""Tables that need no other data than those in the package."""
 INERT = "row-normalised, 1 layer (edges inert)"
 
 

@@ -46,7 +46,7 @@ def learning_metric(run: Run) -> str:
 @styled
 def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
     """The training loss, averaged within bins, beside the validation score with its 95% interval;
-    the score alone where no run has its losses, as in what `arml reproduce --export` keeps.
+    the score alone where no run has its losses, as in folders that `arml reproduce --export` wrote.
 
     Runs of one recipe share a colour and a line style. Mean squared errors have a logarithmic
     axis. `metric` defaults to that of the first run; all runs must share it.

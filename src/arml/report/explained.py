@@ -1,4 +1,4 @@
-"""What is inside a learner, as parts of a page: figures with their captions, and the meta-knowledge
+"""A look inside a learner, as parts of a page: figures with their captions, and the meta-knowledge
 graph to explore with the pointer or the keyboard."""
 
 import math
@@ -106,10 +106,10 @@ def _graph(explain: JsonView) -> list[Captioned]:
                 "task's code is replaced by the mean code or by that of another task, of its own "
                 "family or of another: the change of its score on the same "
                 f"{explain['interventions']['tasks']:,} tasks, so that above zero is a loss. In "
-                "bold what is more than chance after Holm's correction for all cells (the median "
-                "by a sign test). Nothing was trained again, so this is what the learner relies "
-                "on; without links every vertex also has another degree, which a symmetric "
-                "normalisation divides by.",
+                "bold the losses that remain significant after Holm's correction for all cells "
+                "(the median by a sign test). Nothing was trained again, so the losses show what "
+                "this learner relies on; without links every vertex also has another degree, which "
+                "a symmetric normalisation divides by.",
             )
         )
     return found
@@ -198,7 +198,7 @@ def explorer(run: Run, explain: JsonView) -> list[Block]:
 
 
 def _panel(explain: JsonView, i: int, reading: JsonView, links: np.ndarray) -> Json:
-    """What is known of one vertex."""
+    """All facts about one vertex."""
     interventions = explain.get("interventions") or {}
     effects = interventions["vertices"][i] if interventions.get("vertices") else {}
     accuracy = interventions.get("metric") == "accuracy"
@@ -217,8 +217,8 @@ def _panel(explain: JsonView, i: int, reading: JsonView, links: np.ndarray) -> J
 
 
 def loss(effect: JsonView, accuracy: bool) -> tuple[str, str, str]:
-    """What removal costs, with its interval: above zero is a loss; a cell's text, second line and
-    kind, which is that of a score where the loss is more than chance."""
+    """The cost of a removal, with its interval: above zero is a loss; a cell's text, second line
+    and kind. A loss that is more than chance has the kind of a score."""
     mean, half = effect["mean"], effect["ci95"]
     if mean is None:
         return "not finite", "", ""

@@ -1,4 +1,4 @@
-"""Figures of what other learners than ARML have inside, and of interventions on ARML's graph.
+"""Figures of the inside of learners other than ARML, and of interventions on ARML's graph.
 
 Each takes the content of `explain.json` and gives a Matplotlib `Figure`.
 """
@@ -32,7 +32,7 @@ USE = {
     "own_family": "own\nfamily's",
     "other_family": "other\nfamily's",
 }
-"""Interventions that ask whether what is read is used; older files have none."""
+"""Interventions that test whether a learner uses its code; older files have none."""
 
 
 def effects(found: JsonView) -> Json:
@@ -46,7 +46,7 @@ def effects(found: JsonView) -> Json:
 
 @styled
 def effect_figure(explain: JsonView) -> Figure:
-    """What each family loses by each intervention: the mean over its tasks and, below, the median
+    """The loss of each family by each intervention: the mean over its tasks and, below, the median
     with the share of tasks that are worse, where the file has them."""
     found = explain["interventions"]
     entries = effects(found)

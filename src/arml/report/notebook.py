@@ -1,4 +1,4 @@
-"""Figures and the report for a notebook: what the command line writes to files, as values."""
+"""Figures and the report for a notebook: the command line writes the same to files."""
 
 import html
 import math

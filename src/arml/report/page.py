@@ -72,7 +72,7 @@ GRAPH_NOTE = (
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
-    """What a reader of these rows has to know, and no more."""
+    """The notes that a reader of these rows needs."""
     notes = [*NOTES]
     notes += [PAPER_NOTE] if any(row.paper for row in rows) else []
     notes += [CALIBRATION_NOTE] if calibrates(rows) else []

@@ -1,4 +1,4 @@
-"""What the ARML paper reports, as data, so that tables can show it apart from what was measured.
+"""The figures of the ARML paper as data: tables show them apart from our measurements.
 
 [1] Huaxiu Yao, Xian Wu, Zhiqiang Tao, Yaliang Li, Bolin Ding, Ruirui Li, Zhenhui Li. "Automated
     Relational Meta-learning". ICLR 2020.
@@ -37,7 +37,7 @@ def _tables() -> dict[str, dict[str, Json]]:
 
 
 def names() -> dict[str, str]:
-    """What the paper calls its rows, in its order."""
+    """The names that the paper gives its rows, in its order."""
     found: dict[str, str] = _paper()["methods"]
     return found
 

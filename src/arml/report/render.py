@@ -1,4 +1,4 @@
-"""A report as one HTML file: what it says is data, how it looks is in `templates/`.
+"""A report as one HTML file: its content is data, its looks are in `templates/`.
 
 The file needs no network and no other file, so it can be mailed, archived and printed. Its policy
 forbids anything from elsewhere and every script but its own; all text is escaped.
@@ -23,7 +23,7 @@ Block = Json
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with what stands below it."""
+    """A heading with the blocks below it."""
 
     id: str
     title: str
@@ -76,7 +76,7 @@ def html(report: Report) -> str:
 
 
 def text(words: str, kind: str = "") -> Block:
-    """A paragraph; what stands between backticks is code."""
+    """A paragraph; text between backticks is code."""
     return {"macro": "text", "text": words, "kind": kind}
 
 
@@ -101,7 +101,7 @@ def table(given: Table, *, sortable: bool = False) -> Block:
 
 
 def details(summary: str, blocks: list[Block], id: str = "", *, opened: bool = False) -> Block:
-    """What is shown on request, or from the beginning."""
+    """Blocks that are shown on request, or from the beginning."""
     content = {"summary": summary, "blocks": blocks, "id": id, "opened": opened}
     return {"macro": "details", **content}
 

@@ -47,7 +47,7 @@ class Row:
     trained_on: tuple[str, ...]
     """Where it was trained; empty unless every result says so."""
     options: str | None
-    """What tells options of one recipe apart; None in older results."""
+    """The options in which runs of one recipe differ; None in older results."""
     floor: float | None
     error: float | None
     """Expected calibration error of a classifier's logits as they are."""

@@ -36,7 +36,7 @@ from arml.results.schema import read_as
 
 @dataclass(frozen=True)
 class StudyRow:
-    """One row of a table: what was planned, and what there is of it."""
+    """One row of a table: its plan, and the results so far."""
 
     label: str
     run: str
@@ -218,8 +218,8 @@ KEPT = ("config.json", "result*.json", "scores*.npz", "failure.json", "explain/*
 
 
 def export(folder: Path, out: Path) -> None:
-    """Copy a study without its page, checkpoints and training losses: what a repository can keep.
-    The copies are sealed: a page that is drawn from them notices what has changed.
+    """Copy a study for a repository, without its page, checkpoints and training losses. The copies
+    are sealed: a page that is drawn from them notices changes.
 
     **Raises** `RunError` if `out` cannot be written.
     """

@@ -262,7 +262,7 @@ def _data(table: StudyTable) -> Json:
 
 
 def _structures(study: Study) -> list[Block]:
-    """What is inside the explained runs, each once."""
+    """A look inside the explained runs, each once."""
     explained: dict[str, Run] = {}
     for table in study.tables:
         for run in study.runs(table):

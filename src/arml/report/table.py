@@ -1,7 +1,7 @@
 """One table, three renderers: Markdown, the terminal, and HTML (`templates/blocks.html`).
 
-A cell is text with an optional second line, and what to sort by. Nothing here knows what the
-numbers mean.
+A cell is text with an optional second line, and what to sort by. Nothing here knows the meaning of
+the numbers.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Cell:
     kind: str = ""
     """How it looks on a page: the name of a style."""
     value: float | str | None = None
-    """What it is sorted by."""
+    """The value that it is sorted by."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def divergences(folder: Path) -> Divergences:
 
 
 def diverged_note(folder: Path) -> str:
-    """What the column of divergences counts."""
+    """The explanation of the column of divergences."""
     found = read_json(folder / DIVERGENCE)["results"]
     least = min(one["steps"] for one in found)
     return (
@@ -123,7 +123,7 @@ def floors(rows: Sequence[Row]) -> list[float]:
 
 
 def caption(rows: Sequence[Row]) -> str:
-    """What the rows of one section share."""
+    """The facts that the rows of one section share."""
     first = rows[0]
     steps = sorted({row.inner_steps for row in rows})
     return (

@@ -83,7 +83,7 @@ def tables(study: Study) -> str:
 
 
 def interventions(study: Study) -> str:
-    """What each kind of intervention costs, for every explained learner that is kept."""
+    """The cost of each kind of intervention, for every explained learner that is kept."""
     head = ["Learner", "Without", "Mean loss ± 95%", "p", "Median", "Tasks worse", "p (sign)"]
     lines = [head, ["---", "---", *["---:"] * 5]]
     for path in sorted((study.folder / "interventions").glob("*.json")):

@@ -29,7 +29,7 @@ class Progress:
     """Seconds that the finished units were estimated to take, and took."""
 
     def left(self, workers: int) -> float:
-        """Seconds to go, by the plan, corrected by what the finished units took."""
+        """Seconds to go, by the plan, corrected by the times of the finished units."""
         over = {*self.done, *self.failed}
         total: float = sum(u["seconds"] for u in self.units if u["folder"] not in over)
         for at in self.running.values():

@@ -134,7 +134,7 @@ def vertices(place: str, scale: Scale) -> Table:
 def structure(place: str, scale: Scale) -> Table:
     """HSML's tree against ARML's graph: the same runs as in the main table, looked into."""
     rows = [method(place, a, scale) for a in compared("structure")]
-    about = "HSML's tree of clusters against ARML's graph; the page draws what each learned."
+    about = "HSML's tree of clusters against ARML's graph; the page draws both structures."
     title = f"Tree or graph: {PLACES[place].title}"
     return build(scale, f"structure-{place}", title, about, rows, "HSML", "")
 

@@ -51,7 +51,7 @@ def write_by_class(folder: Path, found: ByClass) -> None:
 
 
 def read_by_class(folder: Path, step: int) -> ByClass | None:
-    """What was kept of the checkpoint `step`; None if there is none.
+    """The scores by class of the checkpoint `step`; None if there is none.
 
     **Raises** `RunError` if it is damaged.
     """

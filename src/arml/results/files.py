@@ -24,7 +24,7 @@ JsonView = Mapping[str, Any]
 
 
 class RunError(ValueError):
-    """A run folder that cannot be read or written: one line, with what to do about it."""
+    """A run folder that cannot be read or written: one line, with a remedy."""
 
 
 @runtime_checkable
@@ -55,14 +55,14 @@ def _cannot_write(path: Path, error: OSError) -> RunError:
     advice = "free some space" if full else "check the folder and its permissions"
     reason = error.strerror or str(error)
     return RunError(
-        f"could not write {path}: {reason}; what was there before is unchanged; "
+        f"could not write {path}: {reason}; the old file is unchanged; "
         f"{advice} and run the same command again"
     )
 
 
 def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file under another name beside it, to the disk, and only then rename it: what was
-    there is replaced as a whole or stays.
+    """Write a file under another name beside it, to the disk, and only then rename it: the old file
+    is replaced as a whole or stays.
 
     **Raises:** `OSError`.
     """

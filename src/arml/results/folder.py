@@ -1,4 +1,4 @@
-"""The run folder: what a run writes, and how it is read back.
+"""The run folder: the files that a run writes, and their readers.
 
 `config.json` says what was run, `metrics.jsonl` how it went (one JSON object a line), `result.json`
 how it scored, `explain/explain.json` what its graph looks like. Every file is UTF-8 JSON that any
@@ -79,7 +79,7 @@ class Result(TypedDict):
 
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
     `options` is the same for runs that differ in nothing but their seed; `inputs` is the frozen
-    model of frozen features, and what it saw in training. `calibration` is
+    model of frozen features, and the data of its training. `calibration` is
     there for classification. Older files lack these.
     """
 

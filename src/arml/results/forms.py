@@ -1,5 +1,5 @@
 """The forms of the JSON that runs, studies and explanations are kept in, as msgspec verifies them
-when a file is read: what a file has beside these fields stays as it is.
+when a file is read: further fields of a file stay as they are.
 
 Types say what they can; `check_explained` compares the sizes within an explanation, because figures
 are drawn from its rows and columns.
@@ -17,7 +17,7 @@ from arml.results.schema import matching, read_as
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
-"""For what is drawn: sums of these are finite."""
+"""For numbers that are drawn: sums of these are finite."""
 Share = Annotated[float, Meta(ge=0, le=1.001)]
 """From 0 to 1, to rounding."""
 Text = Annotated[str, Meta(max_length=10_000)]
@@ -89,7 +89,7 @@ class Failure(TypedDict):
 
 
 class Effect(TypedDict):
-    """What an intervention costs the tasks of a family, or all."""
+    """The cost of an intervention for the tasks of a family, or all."""
 
     mean: Number | None
     ci95: Number | None

@@ -1,8 +1,9 @@
-"""Digests of what a run writes beside its checkpoints, in one `manifest.json` a folder.
+"""Digests of the files that a run writes beside its checkpoints, in one `manifest.json` a folder.
 
-The writer seals a file once it is whole; who draws a page or a table checks it. Files that only
-grow (`metrics.jsonl`) are sealed up to their length at that moment: what is added later is no
-change. A folder of an older version has no manifest, and a file that was never sealed is accepted.
+The writer seals a file once it is whole; the code that draws a page or a table checks it. Files
+that only grow (`metrics.jsonl`) are sealed up to their length at that moment: lines that are added
+later are no change. A folder of an older version has no manifest, and files that were never sealed
+are accepted.
 """
 
 import hashlib

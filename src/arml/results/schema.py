@@ -1,7 +1,7 @@
-"""JSON from elsewhere, checked against the types of what it becomes, before it is used.
+"""JSON from elsewhere is checked against the types of our data before it is used.
 
 msgspec reads the annotations of dataclasses and typed dictionaries; `Annotated[int, Meta(ge=1)]`
-bounds a value. A dataclass' own `check` says what types cannot.
+bounds a value. A dataclass' own `check` checks the rest.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ def _is_made(kind: type) -> bool:
 
 
 _WORDS: dict[str, str] = {}
-"""What patterns are called in messages."""
+"""The names of patterns in messages."""
 
 
 def matching(pattern: str, words: str, longest: int = 1000) -> msgspec.Meta:

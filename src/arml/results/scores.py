@@ -49,7 +49,7 @@ class Scores:
     split: str = ""
     """validation or test."""
     identity: str = ""
-    """What the distribution of the tasks says that it is."""
+    """The identity of the distribution of the tasks."""
     inner_steps: int | None = None
     """The learner's inner steps at test."""
     step: int | None = None
@@ -226,7 +226,7 @@ def _check_paired(a: Scores, b: Scores) -> None:
 
 
 def differing(a: Scores, b: Scores) -> Any:
-    """What differs between the tasks of two scores, with both values."""
+    """The differences between the tasks of two scores, with both values."""
     if a.split != b.split:
         yield "split", a.split, b.split
     if not (a.identity and b.identity) or a.identity == b.identity:
@@ -264,7 +264,7 @@ def write_scores(path: Path | str, scores: Scores) -> None:
 
 
 def read_scores(path: Path | str) -> Scores:
-    """Read what `write_scores` wrote, or version 0.1.0, which wrote the first three fields alone.
+    """Read a file of `write_scores`, or version 0.1.0, which wrote the first three fields alone.
 
     **Raises:** `RunError` if it is absent or damaged.
     """

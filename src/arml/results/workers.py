@@ -52,7 +52,7 @@ Hire = Callable[[int, News], Worker]
 
 
 class Process:
-    """A worker that is a process, and the thread that reads what it writes."""
+    """A worker process, and the thread that reads its output."""
 
     def __init__(
         self, function: str, log: Path, index: int, news: News, *, cores: str = "", device: str = ""

@@ -40,7 +40,7 @@ def own_cores() -> int:
     """How many devices this process has that are cores of a CPU; 1 with an accelerator, for the
     others may not be ours to take.
 
-    XLA uses one core for most of what it does to small images, so that two tasks on two cores are
+    XLA uses one core for most operations on small images, so that two tasks on two cores are
     done sooner than one after the other on both.
     """
     return jax.local_device_count() if jax.default_backend() == "cpu" else 1

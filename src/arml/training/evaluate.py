@@ -21,10 +21,10 @@ from arml.training.progress import bar
 
 Split = Literal["validation", "test"]
 SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}
-"""The key that fixes each split's tasks; those of `train` are for looking back at what was seen."""
+"""The key that fixes each split's tasks; those of `train` look back at tasks of the training."""
 
 Look = Callable[..., PyTree]
-"""What `look(part, task, key)` takes from ONE task, by a learner or a part of it. The key is for
+"""A function `look(part, task, key)` of ONE task, by a learner or a part of it. The key is for
 the adaptation. Where each task is given something, that is the fourth argument."""
 
 
@@ -163,7 +163,7 @@ def evaluate(
 
     **Arguments**
 
-    - `learner`: a `MetaLearner`, or what has one (`Fitted`, `Run`).
+    - `learner`: a `MetaLearner`, or a `Fitted` or `Run`, which has one.
     - `tasks`: a task distribution, `Splits`, or the options of a recipe's tasks.
     - `split`: validation or test. Only validation tasks may be used to choose anything.
     - `steps`: inner steps at test; those of the training if None.

@@ -47,7 +47,7 @@ class NotFiniteError(RunError):
 
 
 class Moment(NamedTuple):
-    """A training after one of its intervals: what a callback is given."""
+    """A training after one of its intervals, as a callback gets it."""
 
     step: int
     """Outer steps that it has taken."""
@@ -66,7 +66,7 @@ class Moment(NamedTuple):
 
 
 Given = tuple[TaskDistribution, Array, Array]
-"""What an interval reads: the tasks, the data of the key, and the steps of the whole training."""
+"""The values that an interval reads: the tasks, the data of the key, the steps of the training."""
 Interval = Callable[[Given, TrainState], tuple[TrainState, Record]]
 Callback = Callable[[Moment], object]
 """Called after each interval; a training ends early where one returns True."""
@@ -203,7 +203,7 @@ def fit(
 
     **Arguments**
 
-    - `learner`: from `arml.build`, or any `MetaLearner`; or what `fit` returned, to go on: as if it
+    - `learner`: from `arml.build`, or any `MetaLearner`; or the result of `fit`, to go on: as if it
       had never stopped, bit for bit, as long as the outer rate does not depend on `steps`.
     - `tasks`: a task distribution (or any object with `problem`, `families` and `sample(key)`),
       `Splits`, or the options of a recipe's tasks.

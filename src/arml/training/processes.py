@@ -20,7 +20,7 @@ AUTO = "auto"
 """The coordinator whose address, with the number of processes and one's own, is found out as JAX
 does: SLURM, Open MPI, Kubernetes, TPU pods."""
 LENGTH = 400
-"""Bytes of what a process tells the others."""
+"""Bytes of a message from one process to the others."""
 
 
 def join(coordinator: str, processes: int | None, process: int | None) -> None:
@@ -90,7 +90,7 @@ def attended() -> Iterator[None]:
 
 
 def _told(text: str) -> list[str]:
-    """What each process says; all say something at the same place."""
+    """The messages of all processes; each process sends one at the same place."""
     own = np.zeros(LENGTH, np.uint8)
     data = text.encode()[:LENGTH]
     own[: len(data)] = np.frombuffer(data, np.uint8)
@@ -100,7 +100,7 @@ def _told(text: str) -> list[str]:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """What fails in one process within the block fails in all at its end.
+    """An error of one process within the block is raised in all processes at its end.
 
     **Raises** `RunError` in those that did not fail themselves. No other exchange between the
     processes may stand within the block.

@@ -42,8 +42,8 @@ class OuterOptions:
     rates_factor: float = 1.0
     """Factor on the outer step of learned inner rates: they are small, and Adam's steps are not."""
     encoder_factor: float = 1.0
-    """Factor on the outer step of task encoders, which may otherwise move faster than what they
-    tailor learns to follow."""
+    """Factor on the outer step of task encoders, which may otherwise move faster than the
+    network that they tailor learns to follow."""
     clip: float = 0.0
     """Bound on the gradient's global norm; 0 for none."""
 
