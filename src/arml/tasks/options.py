@@ -15,8 +15,8 @@ from arml.datasets.starter import SIZE, load_starter
 from arml.datasets.store import Store, open_store, place, verify
 from arml.results.files import Json, read_json
 from arml.tasks.functions import functions_2d
-from arml.tasks.images import ImageEpisodes, device_room, image_episodes, on_the_device, tabulate
-from arml.tasks.shape import DataOptions, PictureOptions, TaskOptions
+from arml.tasks.images import ImageEpisodes, device_room, on_the_device, tabulate
+from arml.tasks.shape import DataOptions, EpisodeOptions, PictureOptions, TaskOptions
 from arml.tasks.stream import streamed_episodes
 
 Progress = Callable[[str, int, int], None]
@@ -139,25 +139,13 @@ class FoldersOptions(PictureOptions, DataOptions):
         )
         known = split.exists()
         parts = split_of(families, split, seed=self.split_seed, least=self.ways)
-
-        def episodes(part: str) -> ImageEpisodes:
-            return image_episodes(
-                families,
-                parts,
-                part=part,
-                ways=self.ways_of(part),
-                shots=self.shots,
-                queries=self.queries,
-            )
-
-        every = {part: episodes(part) for part in PARTS}
+        every = self.episodes(families, parts)
         if not known:
             # Last, so that options which are refused leave no split for the next run to find.
             write_split(split, families, seed=self.split_seed, least=self.ways)
         sources = {family.name: family.digest for family in families}
         stated = self.stated(sources, read_json(split))
-        train, validation, test = (replace(every[part], stated=stated) for part in PARTS)
-        return Splits(self.varied(train), validation, test, sources)
+        return stating(self, every, stated, sources)
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid, before any data is read."""
@@ -257,26 +245,28 @@ class StarterOptions(PictureOptions, DataOptions):
         families, known = [*families, *own], split.exists()
         parts = {**parts, **split_of(own, split, seed=0, least=self.ways)}
         sources = {family.name: family.digest for family in families}
-
-        def episodes(part: str) -> ImageEpisodes:
-            return image_episodes(
-                families,
-                parts,
-                part=part,
-                ways=self.ways_of(part),
-                shots=self.shots,
-                queries=self.queries,
-            )
-
-        every = {part: episodes(part) for part in PARTS}
+        every = self.episodes(families, parts)
         if own and not known:
             write_split(split, own, seed=0, least=self.ways)
         stated = self.stated(sources, read_json(split) if own else None)
-        train, validation, test = (replace(every[part], stated=stated) for part in PARTS)
-        return Splits(self.varied(train), validation, test, sources)
+        return stating(self, every, stated, sources)
 
     def absolute(self) -> "StarterOptions":
         return replace(self, data=tuple(map(absolute_path, self.data)))
+
+
+def stating(
+    options: EpisodeOptions,
+    episodes: dict[str, ImageEpisodes],
+    stated: str,
+    sources: dict[str, str],
+    inputs: Json | None = None,
+    pictures: dict[str, str] | None = None,
+) -> Splits:
+    """Splits of these episodes, whose identity is `stated`; the training tasks are varied as the
+    options say."""
+    train, validation, test = (replace(episodes[part], stated=stated) for part in PARTS)
+    return Splits(options.varied(train), validation, test, sources, inputs, pictures)
 
 
 def split_of(families: Sequence[ImageFamily], file: Path, *, seed: int, least: int) -> Split:

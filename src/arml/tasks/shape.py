@@ -2,14 +2,16 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from arml.core.checks import at_least
 from arml.core.episodes import TaskDistribution
-from arml.datasets.splits import PARTS, part_sizes
+from arml.datasets.folders import ImageFamily
+from arml.datasets.splits import PARTS, Split, part_sizes
 from arml.results.files import JsonView
+from arml.tasks.images import ImageEpisodes, image_episodes
 from arml.tasks.variety import with_variety
 
 NOT_OF_TESTS = ("train_ways", "mixed_shots", "augment", "data", "split_seed")
@@ -50,6 +52,23 @@ class EpisodeOptions(TaskOptions):
     def ways_of(self, part: str) -> int:
         """Classes of a task of that part: `train`, `validation` or `test`."""
         return (part == "train" and self.train_ways) or self.ways
+
+    def episodes(
+        self, families: Sequence[ImageFamily], parts: Split, *, size: int | None = None
+    ) -> dict[str, ImageEpisodes]:
+        """The episodes of each part of the families' classes."""
+        return {
+            part: image_episodes(
+                families,
+                parts,
+                part=part,
+                ways=self.ways_of(part),
+                shots=self.shots,
+                queries=self.queries,
+                size=size,
+            )
+            for part in PARTS
+        }
 
     def check_classes(self, family: str, classes: int) -> None:
         """Refuse a family of which no task can be drawn, before its images are decoded."""

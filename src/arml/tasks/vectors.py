@@ -4,12 +4,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from arml.datasets.splits import PARTS, read_split, split_classes, write_split
+from arml.datasets.splits import read_split, split_classes, write_split
 from arml.datasets.starter_features import starter_features
 from arml.datasets.vectors import STARTER, load_features
 from arml.results.files import read_json
-from arml.tasks.images import ImageEpisodes, image_episodes
-from arml.tasks.options import Progress, Splits, StarterOptions, absolute_path
+from arml.tasks.options import (
+    Progress,
+    Splits,
+    StarterOptions,
+    absolute_path,
+    stating,
+)
 from arml.tasks.shape import DataOptions, EpisodeOptions
 
 
@@ -41,25 +46,12 @@ class VectorsOptions(EpisodeOptions, DataOptions):
             for family in own:
                 self.check_classes(family.name, len(family.classes))
                 parts[family.name] = split_classes(family, seed=self.split_seed, least=self.ways)
-
-        def episodes(part: str) -> ImageEpisodes:
-            return image_episodes(
-                families,
-                parts,
-                part=part,
-                ways=self.ways_of(part),
-                shots=self.shots,
-                queries=self.queries,
-                size=maker["size"],
-            )
-
-        every = {part: episodes(part) for part in PARTS}
+        every = self.episodes(families, parts, size=maker["size"])
         if own and not known:
             write_split(split, own, seed=self.split_seed, least=self.ways)
         sources = {family.name: family.digest for family in families}
         stated = self._identity(sources, pictures or {}, split)
-        train, validation, test = (replace(every[part], stated=stated) for part in PARTS)
-        return Splits(self.varied(train), validation, test, sources, maker, pictures)
+        return stating(self, every, stated, sources, maker, pictures)
 
     def _identity(self, sources: dict[str, str], pictures: dict[str, str], split: Path) -> str:
         if split.exists():

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from arml.datasets.layouts.reading import Classes, Picture, not_the_layout, survey
 
-LISTS = ("train.csv", "val.csv", "test.csv")
-
 
 def read(paths: Sequence[Path], wanted: Sequence[str]) -> Classes:
     """The pictures of the classes `wanted`, by wnid, in order of number."""

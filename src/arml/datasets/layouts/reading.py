@@ -12,7 +12,6 @@ Box = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels; the last two are outside."""
 
 ANNOTATION_SUFFIXES = {".txt", ".json", ".csv"}
-ANNOTATION_LIMIT = 64 * 2**20
 
 
 class Picture(NamedTuple):
