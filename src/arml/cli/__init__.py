@@ -51,7 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "explain": (
         "arml.cli.show:explain_command",
-        "Show what a run of ARML, HSML, MUMOMAML or MT-Net has learned",
+        "Draw figures of the inside of a run, such as ARML's graph",
     ),
     "report": (
         "arml.cli.show:report_command",

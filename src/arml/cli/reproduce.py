@@ -245,7 +245,7 @@ class Overview:
             self.said(progress)
 
     def summary(self, progress: Progress) -> str:
-        """One line about all of it."""
+        """The state of the study in one line."""
         failed = f", {len(progress.failed)} failed" if progress.failed else ""
         left = progress.left(self.workers)
         return (
@@ -270,7 +270,7 @@ class Overview:
         return Group(Text(self.summary(progress), style="bold"), grid, *failed)
 
     def said(self, progress: Progress) -> None:
-        """Lines about the news."""
+        """Lines about new events."""
         over = {**dict.fromkeys(progress.done, "done"), **progress.failed}
         if not self.known and progress.already:
             say(self.console, f"{progress.already} runs were already done")

@@ -30,7 +30,7 @@ class EvaluateOptions:
     The scores on test tasks with the training's inner steps are also written to DIR/result.json,
     and those of single tasks to DIR/scores.npz, unless --against or --out is given; of pictures,
     which classes are hard to DIR/classes.json, which `arml report` shows. --against reads scores
-    instead of scoring the runs again. 4,000 tasks is what the published tables use.
+    instead of scoring the runs again. The published tables use 4,000 tasks.
     """
 
     folder: Positional[Path]
@@ -168,8 +168,9 @@ def _print_difference(console: Console, against: Json, metric: str) -> None:
 class ExplainOptions:
     """Look inside a run: PNG, SVG, and the numbers as JSON.
 
-    ARML: what each family reads from the meta-knowledge graph, and what it loses without a vertex.
-    HSML: its tree. MUMOMAML: the tasks' codes. MT-Net: its masks.
+    ARML: how much each family reads each vertex of the meta-knowledge graph, and how much it loses
+    without one. Other methods: the tree, the codes or the masks that they learned, or the numbers
+    that a method of your own returns.
     """
 
     folder: Positional[Path]
@@ -181,7 +182,7 @@ class ExplainOptions:
 
 
 def explain_command(arguments: Sequence[str]) -> int:
-    """Look inside a run of ARML, HSML, MUMOMAML or MT-Net"""
+    """Draw figures of the inside of a run, such as ARML's graph"""
     options = parse(ExplainOptions, arguments, prog="arml explain")
     from arml.explain import explain
 

@@ -34,7 +34,7 @@ FIELDS: tuple[Field, ...] = (
         Annotated[
             tuple[str, ...],
             arg(
-                help="What to search: PART.NAME=LOW..HIGH (on a logarithmic scale if it spans a "
+                help="Options to search: PART.NAME=LOW..HIGH (on a logarithmic scale if it spans a "
                 "factor of ten) or PART.NAME=A,B,C, where PART is algorithm, outer or network; "
                 "the step sizes and the weights of losses if not given."
             ),

@@ -75,7 +75,7 @@ def check_claim(experiment: Experiment, folder: Path) -> None:
     if not path.exists():
         if any((folder / "checkpoints").glob("[0-9]*")):
             raise RunError(
-                f"{folder} has checkpoints, but no config.json that says whose they are: restore "
+                f"{folder} has checkpoints, but no config.json that names their run: restore "
                 "the file, or train in a new folder"
             )
         return

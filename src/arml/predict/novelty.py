@@ -63,8 +63,8 @@ def _known(portable: Portable) -> Novelty:
     if not embeds(portable.learner, portable.problem):
         raise ValueError(
             f"expected a method with an embedding that tasks share, got "
-            f"{portable.experiment.recipe}: novelty is measured with ARML, HSML, MUMOMAML "
-            "(regression), ANIL, ProtoNet, TapNet, TADAM or VERSA (classification)"
+            f"{portable.experiment.recipe}: novelty is measured in it; choose a method that "
+            "embeds classes or encodes tasks, such as the learners that ship"
         )
     raise ValueError(
         "expected a learner with which novelty was measured, got none: `arml export RUN --out "

@@ -210,7 +210,7 @@ def _read(folder: Path, step: int, expected: Shapes | None) -> Mapping[str, np.n
         stated = (manager.metadata(step).custom_metadata or {}).get("arrays")
     known = noted(folder.parent, NOTE) or {}
     if str(step) in known and checksum(stated) != known[str(step)]:
-        raise DamagedError(f"the checkpoint {place} was altered: its digests are others")
+        raise DamagedError(f"the checkpoint {place} was altered: its digests do not match")
     if expected is not None and stated is not None:
         _check_like(place, stated, expected)
     # Placeholders of no memory.
@@ -223,7 +223,7 @@ def _read(folder: Path, step: int, expected: Shapes | None) -> Mapping[str, np.n
         arrays = {name: np.asarray(found[name]) for name in expected or found}
     described = _described(arrays)
     if stated is not None and stated != described:
-        raise DamagedError(f"the checkpoint {place} was altered: its arrays are not as saved")
+        raise DamagedError(f"the checkpoint {place} was altered: its arrays have changed")
     if expected is not None:
         _check_like(place, described, expected)
     return arrays

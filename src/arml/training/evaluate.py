@@ -21,7 +21,7 @@ from arml.training.progress import bar
 
 Split = Literal["validation", "test"]
 SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}
-"""The key that fixes each split's tasks; those of `train` look back at tasks of the training."""
+"""The key that fixes each split's tasks; those of `train` are tasks of the training."""
 
 Look = Callable[..., PyTree]
 """A function `look(part, task, key)` of ONE task, by a learner or a part of it. The key is for

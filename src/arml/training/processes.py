@@ -41,8 +41,8 @@ def join(coordinator: str, processes: int | None, process: int | None) -> None:
             )
         if processes is None or process is None or not 0 <= process < processes:
             raise ValueError(
-                "expected processes and process with a coordinator, the latter from 0 to the "
-                f"former less 1, got {processes} and {process}: give both"
+                "expected the number of processes and of this process, counted from 0, with a "
+                f"coordinator, got {processes} and {process}: give both"
             )
     try:
         jax.distributed.initialize(None if found else coordinator, processes, process)
@@ -84,7 +84,7 @@ def attended() -> Iterator[None]:
             raise
         first = str(error).strip().splitlines()[0][:200]
         raise LostError(
-            f"another process of the run has gone ({first}): see what it says; to resume, start "
+            f"another process of the run has gone ({first}): read its message; to resume, start "
             "all of them again with the same commands"
         ) from error
 
