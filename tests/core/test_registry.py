@@ -3,13 +3,15 @@
 import sys
 from dataclasses import dataclass, fields
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import arml
 from arml.algorithms import ALGORITHMS, Method
 from arml.algorithms.maml import MAMLOptions
 from arml.core import plugins
-from arml.core.registry import Registry
+from arml.core.registry import Registry, options_of
 from arml.experiment.parts import NETWORKS, PARTS, TASKS
 from arml.experiment.recipes import RECIPES, recipe
 from arml.explain import looked
@@ -63,6 +65,49 @@ def test_an_unknown_name_gets_the_nearest_ones_in_a_short_line():
         assert len(str(error.value)) < 120
     with pytest.raises(ValueError, match="`arml list` names all"):
         recipe("zzzzzzzzz")
+
+
+def built(net, problem, *, key, rate: float = 0.1, steps: int = 2):
+    """A method as a function. It returns its arguments."""
+    return net, problem, key, rate, steps
+
+
+def unready(problem, *, key, width: int):
+    """A network whose width has no default."""
+
+
+class Lines(arml.TaskDistribution):
+    """Lines through the origin."""
+
+    shots: int = 3
+    families = ("lines",)
+    problem = property(lambda self: arml.Problem("regression", (1,), 1, self.shots, queries=2))
+
+    def sample(self, key):
+        x, n = jax.random.normal(key, (self.shots + 2, 1)), self.shots
+        y = x * x[0]
+        return arml.Task(arml.Examples(x[:n], y[:n]), arml.Examples(x[n:], y[n:]), jnp.array(0))
+
+
+def test_a_function_is_a_class_of_options():
+    made = options_of(built)
+    assert [(f.name, f.type, f.default) for f in fields(made)] == [
+        ("rate", float, 0.1),
+        ("steps", int, 2),
+    ]
+    assert made(steps=5).build("net", "problem", key="key") == ("net", "problem", "key", 0.1, 5)
+    entry = Registry("method", Method).make("built", built)
+    assert entry.about == "A method as a function."
+    assert entry.options_class.__module__ == __name__  # its file is the plug-in
+    with pytest.raises(ValueError, match="the option width of unready needs a default"):
+        NETWORKS.make("unready", unready)
+
+
+def test_a_class_of_tasks_is_its_own_options():
+    entry = TASKS.make("lines", Lines)
+    assert entry.problem.shots == 3
+    tasks = entry.options_class(shots=7).build(None, progress=None)
+    assert (type(tasks), tasks.problem.shots) == (Lines, 7)
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,15 @@ class Entry:
 def options_of(build: Callable[..., object]) -> type:
     """A class of options whose fields are the parameters of a function that have defaults.
 
-    `options.build(...)` calls the function with them. Of what `build` is given, the function gets
-    what it has parameters for, so that a class of tasks may stand in its place.
+    `options.build(...)` calls the function with them. Arguments of `build` that the function has no
+    parameters for are left out, so that a class of tasks may stand in its place.
+
+    **Raises** `ValueError` in one line for a keyword without a default.
     """
     known = signature(build, eval_str=True).parameters
+    for name, p in known.items():
+        if p.kind is p.KEYWORD_ONLY and p.default is p.empty and name not in GIVEN:
+            raise ValueError(f"the option {name} of {build.__name__} needs a default: give it one")
     given = [p for p in known.values() if p.default is p.empty and p.kind < p.KEYWORD_ONLY]
     own = {name: p for name, p in known.items() if p.default is not p.empty and name not in GIVEN}
 
