@@ -1,5 +1,5 @@
 """The registry of methods: the entries that the modules of this folder name in `METHODS`, and those
-that others register. What is registered passes the contract tests, has a recipe for each setting,
+that others register. A registered method passes the contract tests, has a recipe for each setting,
 and is trained, scored and reported like any other.
 """
 

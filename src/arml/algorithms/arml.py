@@ -79,11 +79,11 @@ class ARMLOptions(ConditionedOptions):
     """ARML's slots. The defaults are what `official` and `paper` share on 2-D regression."""
 
     reads: Literal["inputs", "features"] = "inputs"
-    """What is embedded: inputs, by an embedding of its own, or the base network's features as they
-    are."""
+    """The encoder's input: the inputs, by an embedding of its own, or the base network's
+    features."""
     structure: Literal["classes", "clusters", "mean", "samples", "spread"] = "clusters"
-    """What a prototype is: a class, a soft cluster, the mean of all (I), a sample (II), or, as one
-    prototype a task, the share of each feature's variance that lies between classes."""
+    """The kind of prototypes: a class, a soft cluster, the mean of all (I), a sample (II), or, as
+    one prototype a task, the share of each feature's variance that lies between classes."""
     clusters: int = 2
     """Number of soft clusters."""
     links: Literal["relations", "none"] = "relations"
@@ -99,7 +99,7 @@ class ARMLOptions(ConditionedOptions):
     summary: Literal["gru", "mlp"] = "gru"
     """Autoencoders of the prototypes: recurrent, or element by element (VI)."""
     sequence: Literal["prototypes", "samples", "labelled prototypes"] = "prototypes"
-    """What the first autoencoder reads."""
+    """The input of the first autoencoder."""
     error: Literal["mean", "frobenius"] = "mean"
     """Reconstruction error: mean square, or squared Frobenius norm."""
     mu_1: float = 0.01
@@ -126,7 +126,7 @@ class ARMLOptions(ConditionedOptions):
     activation: Literal["none", "relu"] = "none"
     """Activation of the embedding of vectors; images have ReLU."""
     own_values: bool = False
-    """An embedding F of its own for what the soft clusters sum, Eq. (3)."""
+    """An embedding F of its own for the values that the soft clusters sum, Eq. (3)."""
     pictures: Literal["authors", "pooled"] = "authors"
     """Embedding of images: the authors' network, or filters pooled over the picture."""
     window: int = 3
@@ -158,7 +158,7 @@ class ARMLOptions(ConditionedOptions):
     def modulation(
         self, net: Network, code: int, problem: Problem, keys: dict[str, PRNGKeyArray]
     ) -> Modulate:
-        """What tailors the initialisation `net` by a code of `code` numbers."""
+        """The modulation of the initialisation `net` by a code of `code` numbers."""
         if self.gate == "templates":
             return templates(net, code, features=problem.features)
         if self.gate == "layers":

@@ -99,7 +99,7 @@ class BMAML(MetaLearner):
     particles: Particle
     """Stacked: each array has the particles as its first axis."""
     net: PyTree
-    """What the particles share: the base network without the weights that they have."""
+    """The part that the particles share: the base network without their own weights."""
     inner: GradientDescent
     """The rate, the follower's steps and how they are differentiated."""
     leader_steps: int = eqx.field(static=True)
@@ -224,7 +224,7 @@ class BMAMLOptions(InnerOptions):
     particles: int = 5
     """Initialisations, each meta-learned by itself."""
     acts: Literal["all", "head"] = "all"
-    """What the particles are: whole networks, or heads on a shared body (images)."""
+    """The kind of particles: whole networks, or heads on a shared body (images)."""
     leader_steps: int = 1
     """Steps on support and query set that the leader takes beyond the follower."""
     objective: Literal["chaser", "query"] = "chaser"

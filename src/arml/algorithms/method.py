@@ -60,7 +60,7 @@ class Method(Entry):
     inputs: tuple[int, ...] = (1, 3)
     """How many axes an input may have: 1 vectors, 2 the cells of tables, 3 pictures."""
     settings: Mapping[str, Changes] = field(default_factory=dict)
-    """What its experiments have otherwise than others', by a trait of the setting, such as
+    """Options of its experiments that differ from others', by a trait of the setting, such as
     `regression`, `images`, or the setting's name."""
     variants: Mapping[str, Variant] = field(default_factory=dict)
     """More recipes, by the second part of their names."""

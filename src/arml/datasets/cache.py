@@ -1,4 +1,4 @@
-"""Decoded images on disk: `<key>.npy`, and `<key>.json` that says what it holds.
+"""Decoded images on disk: `<key>.npy`, and `<key>.json` that describes them.
 
 The pixels are written first and the index, which holds their checksum and its own, last; each
 under another name and then renamed. So an interrupted write leaves nothing that is taken for whole.

@@ -1,8 +1,8 @@
 """The benchmarks' data sets: what each is, whose it is, and where it is to be had.
 
 A data set is one or more families of tasks. A family is made from archives that its publisher
-offers. What may not be passed on is never downloaded for the user, who must accept its terms where
-it is published; a copy of the user's own is taken as well as a download.
+offers. Data that may not be passed on are never downloaded for the user, who must accept their
+terms at the publisher. A copy of the user's own is taken as well as a download.
 """
 
 from dataclasses import dataclass

@@ -23,7 +23,7 @@ DEFAULT = Path(str(files("arml") / "data" / "extractors" / "starter-protonet.onn
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and deviation of ImageNet's channels, for pixels in [0, 1]."""
 SAW = "arml.saw"
-"""Key of a model's metadata that says what it was trained on."""
+"""Key of a model's metadata for the data that it was trained on."""
 BATCH = 32
 SIZE = 224
 TYPES: dict[str, type[np.generic]] = {
@@ -63,7 +63,7 @@ class Extractor:
     def __init__(
         self, model: Path | str, prepare: Preparation | None = None, *, saw: str | None = None
     ) -> None:
-        """**Raises** `ValueError` in one line for what is no such model, or without onnxruntime."""
+        """**Raises** `ValueError` in one line for another file, or without onnxruntime."""
         prepare = prepare or Preparation()
         path = Path(model)
         try:

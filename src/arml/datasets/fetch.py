@@ -38,7 +38,7 @@ def obtain(
 
     **Arguments**
 
-    - `given`: archives, or folders that hold archives or what they unpack to.
+    - `given`: archives, or folders that hold archives or their unpacked contents.
     - `alone`: what was given is for this origin, whatever its name.
     - `unverified`: take an archive of the user's with another checksum than the published one.
 
@@ -100,7 +100,7 @@ UNPACKED = {
     "fungi": ("fungi", "train.json"),
     "omniglot": ("omniglot", "images_background"),
 }
-"""The folder that an archive unpacks to, and what is in it."""
+"""The folder that an archive unpacks to, and its contents."""
 
 
 def _others(origin: Origin, given: Sequence[Path], alone: bool) -> list[Path]:
@@ -134,7 +134,7 @@ def _checked(
 
 
 def md5(path: Path, progress: Progress | None = None) -> str:
-    """The MD5 of a file: not a defence, but what the publishers state."""
+    """The MD5 of a file, because publishers state it. It is no defence."""
     digest = hashlib.md5(usedforsecurity=False)
     total, done = path.stat().st_size, 0
     with path.open("rb") as file:

@@ -80,7 +80,7 @@ def shown(family: str, through: str) -> str:
 
 
 def plan_of(job: Job, size: int) -> str:
-    """A digest of all that decides what is written."""
+    """A digest of all that the written files depend on."""
     states = [(str(p.absolute()), p.stat().st_size, p.stat().st_mtime_ns) for p in job.paths]
     splits = {family: about["split"] for family, about in job.about.items()}
     return checksum([states, job.arrays(), splits, list(job.filters), size, CHUNK])
@@ -130,7 +130,7 @@ def make(folder: Path, job: Job, size: int, plan: str, progress: Progress | None
     except RunError:
         raise  # the journal cannot be written: the same, said already
     except ValueError:
-        # The source is not what it should be: nothing that was made from it may stay.
+        # The source is wrong: nothing that was made from it may stay.
         for array in arrays.values():
             array.discard()
         journal.unlink(missing_ok=True)

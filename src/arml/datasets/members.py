@@ -1,6 +1,6 @@
 """The files of a folder, a tar (also compressed, also of tars) or a zip, one after the other.
 
-Nothing is ever extracted to the disk. What could harm the one who reads an archive is refused
+Nothing is ever extracted to the disk. An archive that could harm its reader is refused
 before it is read: names that lead outside, links, special files, members that are too large or
 that unpack to far more than they are.
 """
@@ -57,8 +57,8 @@ def open_members(path: Path, *, enter: Enter = everything) -> Iterator[Iterator[
     - `enter`: asked with the name of each tar within the tar or folder; its files are called
       `<name without .tar>/<their names>`.
 
-    **Raises** `ValueError` in one line for what is missing, unsafe, cut short or of another kind;
-    some of it only when the damaged place is reached.
+    **Raises** `ValueError` in one line for a file that is missing, unsafe, cut short or of another
+    kind; for some only when the damaged place is reached.
     """
     if path.is_dir():
         yield _of_folder(path, enter)
@@ -98,7 +98,7 @@ def _check_tar(path: Path, head: bytes) -> None:
 
 
 class _Watched:
-    """A file that counts what it unpacks: it never gives far more than was packed."""
+    """A file that counts the bytes that it unpacks: it never gives far more than were packed."""
 
     def __init__(self, file: Any, path: Path, packed: IO[bytes] | None = None) -> None:
         self.file, self.path, self.packed = file, path, packed

@@ -40,7 +40,7 @@ def prepare(
 
     **Arguments**
 
-    - `given`: the user's own archives or folders; what is lacking is downloaded if it may be.
+    - `given`: the user's own archives or folders; missing ones are downloaded if they may be.
     - `folder`: of the store; `$ARML_CACHE/data/<name>` if None.
     - `size`: pixels a side; the data set's own if None.
     - `split`: a file to use in place of the published split, or a folder with one an origin.
@@ -178,7 +178,7 @@ def _record(folder: Path, job: Job) -> Path:
 
 
 def _carry_out(folder: Path, jobs: Sequence[Job], size: int, progress: Progress | None) -> Json:
-    """Make every family's arrays; returns what the index says of them."""
+    """Make every family's arrays; returns their entries of the index."""
     index: Json = {}
     for job in jobs:
         plan = plan_of(job, size)

@@ -12,7 +12,7 @@ from arml.results.files import RunError, checksum
 
 
 def starter_features(progress: Progress | None = None) -> Path:
-    """The folder of the features, `$ARML_CACHE/features/starter-KEY`; what it lacks is made.
+    """The folder of the features, `$ARML_CACHE/features/starter-KEY`; missing files are made.
 
     The key is of the model and of the pictures, so that those of another version are others.
     Several processes may call it at once.

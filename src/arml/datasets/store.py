@@ -30,7 +30,7 @@ SAMPLE_BYTES = 2**16
 
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
+"""Called with the name of the work, how much of it is done, and how much there is."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class Array:
         os.fsync(self.file.fileno())
 
     def finish(self) -> Json:
-        """Give the file its name; returns what the index says of it."""
+        """Give the file its name; returns its entry of the index."""
         self.flush()
         self.file.seek(0)
         digest = hashlib.file_digest(self.file, "sha256").hexdigest()

@@ -2,7 +2,7 @@
 
 The vectors are float32 `[n, d]`, in order of class and then of picture. The index is written last:
 it has the classes, the counts, what the vectors were made of and by which model, a SHA-256 of them
-and one of itself. What is unfinished is `vectors.npy.part`, and is taken up where it ended.
+and one of itself. Unfinished work is in `vectors.npy.part`, and continues where it ended.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def opened(source: str) -> Iterator[list[Pictures]]:
     """The families of a source: a folder or zip with one folder for each class, or the word
     `starter` for the package's own pictures (`./starter` is a folder of that name).
 
-    **Raises** `ValueError` in one line for what is neither.
+    **Raises** `ValueError` in one line for any other folder.
     """
     if source == STARTER:
         families, split = load_starter()

@@ -24,7 +24,7 @@ FEW = -1e9
 
 
 class Remembered(NamedTuple):
-    """What queries need of the support set in one layer."""
+    """The part of the support set that queries need in one layer."""
 
     columns: Float[Array, "heads columns columns"]
     """The map of columns."""
@@ -66,7 +66,7 @@ class Layer(eqx.Module):
         """The cells after one layer, and what it remembers of them.
 
         `alike` is how alike the labels of two rows are, for rows of the support set; `support` is
-        what the layer remembers of it, for queries. `film` scales and shifts the small network's
+        the part of it that queries need. `film` scales and shifts the small network's
         input.
         """
         seen = there.astype(h.dtype)

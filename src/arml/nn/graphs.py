@@ -1,7 +1,7 @@
 """Graphs: relations between vertices, the learned meta-knowledge graph, and message passing.
 
 A task's prototypes are joined to the meta-knowledge graph in one super-graph; messages travel
-along its weighted edges; what arrives at the prototypes is what the task has read.
+along its weighted edges; the messages that arrive at the prototypes are the task's reading.
 """
 
 from collections.abc import Callable

@@ -11,7 +11,7 @@ from arml.nn.cells import Cells, Measure
 
 
 class Read(NamedTuple):
-    """What was made of a support set, and what queries need of it."""
+    """The parts of a support set that queries need."""
 
     measure: Measure
     cells: Cells

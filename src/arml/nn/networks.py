@@ -1,4 +1,4 @@
-"""Base networks: what a task adapts. Each maps a whole set of inputs to outputs, `[n, *features] ->
+"""Base networks, which tasks adapt. Each maps a whole set of inputs to outputs, `[n, *features] ->
 [n, outputs]`, and is a pytree whose arrays are its parameters: a body of blocks and a linear head.
 
 `net(x)` normalises, if it normalises at all, with the statistics of `x` itself. `net.given(x)`

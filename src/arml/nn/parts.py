@@ -21,7 +21,7 @@ Film = Callable[[Array], Array]
 
 
 class Plain(eqx.Module):
-    """A block that normalises with no statistics; `film`, if any, acts on what it returns."""
+    """A block that normalises with no statistics; `film`, if any, acts on its output."""
 
     block: Callable[[Array], Array]
     film: Film | None = None
@@ -32,7 +32,7 @@ class Plain(eqx.Module):
 
 
 class Filmed(eqx.Module):
-    """A block without a place of its own for `film`, which acts on what the block returns."""
+    """A block without a place of its own for `film`, which acts on the block's output."""
 
     block: Block
     film: Film
@@ -59,7 +59,7 @@ def network(
 
 def filmed(body: Body, films: Iterable[Film]) -> Body:
     """The body with a modulation in each block: before the activation where the block has a place
-    for it, and otherwise of what the block returns."""
+    for it, and otherwise of the block's output."""
 
     def one(block: PyTree, film: Film) -> Block:
         own = any(field.name == "film" for field in fields(block))

@@ -28,7 +28,7 @@ class Trace(NamedTuple):
     raw: Float[Array, " code"]
     """q, the code of the task before it reads; its reading a, where that is the code."""
     enriched: Float[Array, " code"] | None
-    """t, the code of what it read."""
+    """t, the code of its reading."""
     penalties: tuple[Float[Array, ""], Float[Array, ""] | float]
     """L_q and L_t; the prototypes' surprise at the vertices, where the reading is the code."""
 
@@ -36,7 +36,7 @@ class Trace(NamedTuple):
 class Relational(Encoder):
     """ARML's task encoder: embed, structure, read the meta-knowledge graph, summarise.
 
-    `sequence` chooses what the first autoencoder reads: the prototypes, or the samples. Without
+    `sequence` chooses the input of the first autoencoder: the prototypes, or the samples. Without
     autoencoders (`summarise` is None) the code is the reading itself, for templates: how much the
     task's prototypes read each vertex, on average. The vertices then stand where prototypes are.
     """

@@ -15,12 +15,12 @@ Summary = Callable[[Float[Array, "n features"]], tuple[Float[Array, " code"], Fl
 
 
 def mean_square(error: Float[Array, "n features"]) -> Float[Array, ""]:
-    """The mean over all entries: what the authors' code uses."""
+    """The mean over all entries, as in the authors' code."""
     return jnp.mean(jnp.square(error))
 
 
 def squared_frobenius(error: Float[Array, "n features"]) -> Float[Array, ""]:
-    """The squared Frobenius norm: what the paper's text says (n * features times as large)."""
+    """The squared Frobenius norm, as in the paper's text (n * features times as large)."""
     return jnp.sum(jnp.square(error))
 
 

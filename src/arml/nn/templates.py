@@ -52,7 +52,7 @@ class OwnLayers(eqx.Module):
     """Each vertex owns a linear layer for each block, from the task's own code to FiLM. The layers
     are blended as templates are: tau = sum_v a_v (W_v code + b_v), and tau scales and shifts.
 
-    What it is given is the reading a, and behind it the task's own code.
+    Its input is the reading a, followed by the task's own code.
     """
 
     weights: tuple[Float[Array, "vertices d _"], ...]

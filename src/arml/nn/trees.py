@@ -1,5 +1,5 @@
 """Trees of clusters: a task's code climbs from soft clusters to coarser ones and to one root, and
-what it gathers on the way says which kinds of tasks it belongs to."""
+the gathered features tell which kinds of tasks it belongs to."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -29,7 +29,7 @@ QUESTIONS: dict[str, tuple[str, bool, bool]] = {
 
 @dataclass(frozen=True)
 class ConflictOptions(EpisodeOptions):
-    """Image episodes from the starter pictures under conflicting questions: what is shown, or in
+    """Image episodes from the starter pictures under conflicting questions: the content, or in
     which style."""
 
     shots: int = 5

@@ -247,7 +247,7 @@ def tabulate(
 
 
 def device_room() -> int:
-    """Bytes of images that are put on a device; what is larger is streamed.
+    """Bytes of images that are put on a device; larger data are streamed.
 
     `$ARML_DEVICE_GIB` sets it. It is not part of an experiment, because it changes no task. The
     default is a quarter of an accelerator's memory, or 4 GiB in all for the cores of a CPU, each of

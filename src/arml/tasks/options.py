@@ -1,4 +1,4 @@
-"""The task distributions as data: what a configuration file holds, and how it becomes tasks."""
+"""The task distributions as data: the content of a configuration file, and its way to tasks."""
 
 import os
 import tempfile
@@ -23,7 +23,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Splits(NamedTuple):
-    """The tasks of the three splits, and what the data was."""
+    """The tasks of the three splits, and the identity of their data."""
 
     train: TaskDistribution
     validation: TaskDistribution

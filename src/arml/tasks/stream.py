@@ -63,7 +63,7 @@ class Pixels:
             self.late.discard(name)
 
     def take(self, index: Int[np.ndarray, "..."]) -> UInt8[np.ndarray, "... size size 3"]:
-        """`gather`, from what is prepared if it is; makes room for the next."""
+        """`gather`, from the prepared arrays if they are there; makes room for the next."""
         name = _name(index)
         with self.lock:
             images = self.ready.pop(name, None)
@@ -77,7 +77,7 @@ class Pixels:
         return self.take(np.asarray(index))
 
     def reset(self, parts: int = 1) -> None:
-        """Forget what is prepared; a batch will be asked for in so many parts."""
+        """Forget the prepared arrays; a batch will be asked for in so many parts."""
         with self.lock:
             self.ready.clear()
             self.late.clear()

@@ -4,7 +4,7 @@
 `images_box.txt` its box as left, top, right and bottom, counted from 1.
 
 **Differences.** HSML's preparation reads the box as x, y, width and height, and so keeps too much:
-here it is what the publisher says.
+here it is as the publisher says.
 """
 
 from collections import defaultdict
