@@ -263,6 +263,28 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     x = predictor.x
     np.testing.assert_allclose(again.predict_proba(x), predictor.predict_proba(x), rtol=1e-4)
 
+    # Labels of the queries, by a CSV file and by folders, say how good the predictions are.
+    table = tmp_path / "labels.csv"
+    table.write_text('label,"file"\n"b",a/0.png\nb,1.png\n')
+    page.set_input_files("#query-labels", str(table))
+    page.wait_for_selector("#pictures-status >> text=2 of 2 pictures have a label")
+    page.click("#predict")
+    page.wait_for_selector("#marks-table td")
+    marks = predictor.evaluate(np.stack([seen[path] for path in files]), ["b", "b"])
+    assert page.inner_text("#marks-said") == f"The labelled pictures: {marks}."
+    assert page.locator("#worst li").count() == len(marks.mistakes)
+    for _ in files:
+        page.locator("#queries li:nth-child(1) button").click()
+    page.set_input_files("#query-folder", str(own))
+    page.click("#predict")
+    page.wait_for_selector("#predictions .answer:nth-child(6)")
+    marks = predictor.evaluate(np.stack([*seen.values()]), [*"aaabbb"])
+    cells = page.locator("#marks-table td:not(:nth-child(2))").all_inner_texts()
+    assert [int(text or 0) for text in cells] == marks.confusion.ravel().tolist()
+    for _ in seen:
+        page.locator("#queries li:nth-child(1) button").click()
+    queries.set_input_files([str(path) for path in files])
+
     # A large picture is made small before it is sent, a GIF is read, and old answers go.
     large = np.kron(cv2.imread(str(files[0])), np.ones((60, 60, 1), np.uint8))
     assert cv2.imwrite(str(tmp_path / "large.png"), large)

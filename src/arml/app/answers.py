@@ -3,6 +3,7 @@
 import base64
 import io
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -10,10 +11,18 @@ import jax
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from arml.app.uploads import Limits, read_classes, read_pictures, read_points, read_queries
+from arml.app.uploads import (
+    Limits,
+    read_classes,
+    read_labels,
+    read_pictures,
+    read_points,
+    read_queries,
+)
 from arml.datasets.starter import load_starter
 from arml.explain.graph import default_threshold
 from arml.predict.learner import FewShotLearner
+from arml.predict.marks import Marks, places_of
 from arml.predict.pickling import packed
 from arml.predict.predictor import Predictor
 from arml.results.files import Json
@@ -21,6 +30,8 @@ from arml.results.folder import RunError
 
 GRID = 48
 """Points a side of a fitted surface."""
+MISTAKES = 12
+"""Mistakes that are shown."""
 EXAMPLE = {"classes": 3, "shots": 5, "queries": 2}
 
 
@@ -47,7 +58,8 @@ def classified(learner: FewShotLearner, content: object, limits: Limits) -> Json
 
     It holds `queries` (each with its `label`, the `probabilities` of the classes, and the picture
     as the learner `seen` it), `classes` (their pictures as seen, their `mean`, the `nearest` to the
-    prototype, and what the prototype `reading` is) and the `graph`.
+    prototype, and what the prototype `reading` is) and the `graph`. Where `labels` of queries came,
+    `marks` says how these were predicted.
 
     **Raises** `ValueError` in one line for what cannot be answered.
     """
@@ -61,8 +73,33 @@ def classified(learner: FewShotLearner, content: object, limits: Limits) -> Json
             for picture, label, row in zip(asked, best, chances, strict=True)
         ],
         "classes": _classes(predictor),
+        "marks": _marked(predictor.classes, chances, read_labels(content, len(chances))),
         "graph": knowledge_graph(learner),
         "temperature": learner.portable.temperature,
+    }
+
+
+def _marked(classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | None]) -> Json | None:
+    """How the queries with labels were predicted: what to say, the accuracy of each class, the
+    `confusion` matrix, and the `mistakes`, the surest first; None without labels."""
+    known = [place for place, label in enumerate(labels) if label is not None]
+    if not known:
+        return None
+    marks = Marks(classes, places_of([labels[place] for place in known], classes), chances[known])
+    accuracy = marks.by_class
+    return {
+        "said": str(marks),
+        "classes": [{"name": str(name), "accuracy": accuracy.get(name)} for name in classes],
+        "confusion": marks.confusion.tolist(),
+        "mistakes": [
+            {
+                "place": known[place],
+                "own": labels[known[place]],
+                "label": str(classes[marks.probabilities[place].argmax()]),
+                "share": float(marks.probabilities[place].max()),
+            }
+            for place in marks.mistakes[:MISTAKES].tolist()
+        ],
     }
 
 

@@ -115,6 +115,19 @@ def read_queries(content: object) -> list[Any]:
     return queries
 
 
+def read_labels(content: object, n: int) -> list[str | None]:
+    """The label of each of `n` queries, None where it is not known.
+
+    **Raises** `ValueError` for what are no such labels.
+    """
+    if not isinstance(content, dict) or content.get("labels") is None:
+        return [None] * n
+    labels = _list(content, "labels")
+    if len(labels) != n or not all(label is None or isinstance(label, str) for label in labels):
+        raise ValueError(f"expected {n} labels, texts or null, got others: send one for each query")
+    return labels
+
+
 def read_points(
     content: object, *, low: float, high: float, limits: Limits
 ) -> Float[np.ndarray, "n 3"]:

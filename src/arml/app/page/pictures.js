@@ -2,12 +2,12 @@
 import { ask, draw, make, say } from "./app.js";
 import { dropZone, keep, prepared } from "./files.js";
 import { drawGraph } from "./graph.js";
-
-const IMAGE = /^image\//;
+import { byFolder, fromTable } from "./labels.js";
 
 export function startPictures(about, limits) {
   const classes = [];
   const queries = { files: [] };
+  const labels = new WeakMap(); // of queries whose class is known
   const place = document.getElementById("classes");
   document.getElementById("pictures-about").textContent =
     `The learner is ${about.learner}: two classes or more, pictures seen at ${about.size} x ${about.size} ` +
@@ -56,21 +56,38 @@ export function startPictures(about, limits) {
   });
 
   document.getElementById("folder").addEventListener("change", (event) => {
-    const named = new Map();
-    for (const file of event.target.files) {
-      // chosen/class/.../picture.png
-      const parts = file.webkitRelativePath.split("/");
-      if (parts.length < 3 || !IMAGE.test(file.type)) continue;
-      named.set(parts[1], [...(named.get(parts[1]) ?? []), file]);
-    }
+    const found = [...byFolder(event.target.files)];
     event.target.value = "";
-    const found = [...named].sort();
     if (found.length < 2) {
       say("pictures-status", `expected a folder with two or more folders of pictures, one for each class, got ${found.length}`, true);
       return;
     }
     restart(found);
     say("pictures-status", "");
+  });
+
+  document.getElementById("query-folder").addEventListener("change", (event) => {
+    const found = byFolder(event.target.files);
+    event.target.value = "";
+    for (const [name, files] of found) {
+      for (const file of files) labels.set(file, name);
+      queries.add(files);
+    }
+    say("pictures-status", found.size ? "" : "expected a folder with folders of pictures that are named as the classes, got none", !found.size);
+  });
+  document.getElementById("query-labels").addEventListener("change", async (event) => {
+    const [file] = event.target.files;
+    try {
+      const known = fromTable(await file.text());
+      const found = queries.files.filter(({ name }) => known.has(name));
+      if (!found.length) throw new Error(`${file.name}: expected the names of pictures that were added to predict, got none: add the pictures first`);
+      for (const picture of found) labels.set(picture, known.get(picture.name));
+      stale();
+      say("pictures-status", `${found.length} of ${queries.files.length} pictures have a label.`);
+    } catch (error) {
+      say("pictures-status", error.message, true);
+    }
+    event.target.value = "";
   });
 
   document.getElementById("example-pictures").addEventListener("click", async () => {
@@ -112,7 +129,8 @@ export function startPictures(about, limits) {
   working("predict", "Learning … the first answer for a number of pictures takes some seconds.", "Answered", async () => {
     stale();
     const asked = [...queries.files];
-    show(await ask("classify", await content(asked)), asked);
+    const known = asked.map((file) => labels.get(file) ?? null);
+    show(await ask("classify", { ...(await content(asked)), labels: known }), asked);
   });
   working("check", "Predicting each picture of the classes from the others …", "Checked", async () => {
     const files = classes.flatMap((known) => known.files.map((file) => ({ file, name: known.name.value.trim() })));
@@ -127,6 +145,17 @@ export function startPictures(about, limits) {
 function asFile(text, name) {
   const bytes = Uint8Array.from(atob(text.split(",")[1]), (letter) => letter.charCodeAt(0));
   return new File([bytes], name, { type: "image/png" });
+}
+
+/** How labelled queries were predicted, and the surest mistakes. */
+function showMarks(marks, files) {
+  document.getElementById("marks").hidden = !marks;
+  if (!marks) return;
+  document.getElementById("marks-said").textContent = `The labelled pictures: ${marks.said}.`;
+  document.getElementById("marks-table").replaceChildren(confusion(marks));
+  document.getElementById("worst").replaceChildren(...marks.mistakes.map(({ place, own, label, share }) => make("li", {},
+    make("img", { src: URL.createObjectURL(files[place]), className: "seen", alt: files[place].name }),
+    ` ${files[place].name}: labelled ${own}, predicted as ${label} (${percent(share)})`)));
 }
 
 /** How well the pictures of the classes predict each other, and those that look odd. */
@@ -158,6 +187,7 @@ function show(answer, files) {
     keep("answers.csv", new Blob([[["file", "label", ...names], ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n"]));
   };
   document.getElementById("answer").hidden = false;
+  showMarks(answer.marks, files);
   document.getElementById("predictions").replaceChildren(
     ...answer.queries.map((query, i) => make("div", { className: "answer" },
       make("img", { src: query.seen, className: "seen", alt: files[i].name }),
