@@ -1,8 +1,9 @@
 """One outer step as it is now against what it was at an earlier commit, each side with its own
 sources and in its own process, in turns: `python before.py COMMIT [--cases NAME...]`.
 
-And the scoring of 1,000 test tasks by `arml evaluate`, from the start of its process to its end, of
-one run on pictures that is made first. Cases that are not run keep what is in the file.
+And commands that people wait for, from the start of the process to its end: `arml adapt` and
+`predict` of a few pictures, `evaluate` and `export` of a run on pictures that is made first. Cases
+that are not run keep what is in the file.
 """
 
 import json
@@ -15,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from common import HERE, Worker, arguments, duel, machine, spread, write
+from newcomer import draw
 
 CASES: dict[str, tuple[object, ...]] = {
     "MAML, 2-D": ("regression2d", "regression2d/maml", 50),
@@ -27,7 +29,22 @@ CASES: dict[str, tuple[object, ...]] = {
     "MAML, 84 px, 5-shot": ("conv4", 84, 5),
 }
 TASKS, TRAINED = 1000, 20
-EVALUATION = f"evaluation of {TASKS:,} tasks, 32 px"
+ADAPT = "adapt starter --support own --query more"
+WAITS: dict[str, tuple[str | None, str]] = {
+    f"evaluation of {TASKS:,} tasks, 32 px": (
+        "starter/maml",
+        f"evaluate RUN --tasks {TASKS} --out result.json",
+    ),
+    "arml evaluate, ProtoNet, 300 tasks": (
+        "starter/protonet",
+        "evaluate RUN --tasks 300 --out result.json",
+    ),
+    "arml export, ProtoNet": ("starter/protonet", "export RUN --out learner"),
+    "arml adapt starter, no check": (None, f"{ADAPT} --no-trust"),
+    "arml adapt starter, with its check": (None, ADAPT),
+    "arml predict": (None, "predict KEPT more"),
+}
+"""Commands that people wait for, and the recipe of the run that they are of, if any."""
 
 
 def git(*words: object) -> str:
@@ -40,23 +57,30 @@ def environment(tree: Path, **more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(tree / "src"), **more}
 
 
-def evaluations(trees: list[Path], scratch: Path, rounds: int) -> dict[str, Any]:
-    """Seconds of `arml evaluate` with the sources of each tree; programs are compiled before."""
-    run, sides = scratch / "run", [environment(t, ARML_CACHE=str(scratch / t.name)) for t in trees]
+def waited(name: str, trees: list[Path], scratch: Path, rounds: int) -> dict[str, Any]:
+    """Seconds of a command with the sources of each tree; programs are compiled before."""
+    sides = [environment(tree, ARML_CACHE=str(scratch / tree.name)) for tree in trees]
+    run, kept = scratch / "run", scratch / "kept"
 
     def arml(env: dict[str, str], *words: object) -> float:
         begun = time.perf_counter()
         command = [sys.executable, "-m", "arml", *map(str, words)]
-        subprocess.run(command, env=env, check=True, capture_output=True)
+        subprocess.run(command, env=env, cwd=scratch, check=True, capture_output=True)
         return time.perf_counter() - begun
 
-    few = ("--steps", TRAINED, "--validate-every", TRAINED, "--validation-tasks", 4)
+    recipe, command = WAITS[name]
     # By the older sources, for the newer can read them.
-    arml(sides[1], "train", "starter/maml", "--run", run, *few)
-    score = ("evaluate", run, "--tasks", TASKS, "--out", scratch / "result.json")
+    if recipe is not None:
+        few = ("--steps", TRAINED, "--validate-every", TRAINED, "--validation-tasks", 4)
+        arml(sides[1], "train", recipe, "--run", run, *few)
+    else:
+        draw(scratch)
+        given = ("--support", "own", "--save", kept, "--no-trust")
+        arml(sides[1], "adapt", "starter", *given)
+    words = [{"RUN": run, "KEPT": kept}.get(word, word) for word in command.split()]
     for env in sides:
-        arml(env, *score)
-    turns = [[arml(env, *score) for env in sides] for _ in range(rounds)]
+        arml(env, *words)
+    turns = [[arml(env, *words) for env in sides] for _ in range(rounds)]
     return {
         "ours_seconds": spread([now for now, _ in turns]),
         "theirs_seconds": spread([then for _, then in turns]),
@@ -68,15 +92,15 @@ def kept(names: list[str]) -> list[dict[str, Any]]:
     """What the file has of the other cases."""
     path = HERE / "results" / "before.json"
     results = json.loads(path.read_text(encoding="utf-8"))["results"] if path.exists() else []
-    return [r for r in results if r["case"] in {*CASES, EVALUATION} - {*names}]
+    return [r for r in results if r["case"] in {*CASES, *WAITS} - {*names}]
 
 
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("commit", help="the earlier one")
-    parser.add_argument("--cases", nargs="+", choices=[*CASES, EVALUATION], help="these only")
+    parser.add_argument("--cases", nargs="+", choices=[*CASES, *WAITS], help="these only")
     options = parser.parse_args()
-    names = options.cases or [*CASES, EVALUATION]
+    names = options.cases or [*CASES, *WAITS]
     before, results = machine(), kept(names)
     rounds, seconds = (3, 1.0) if options.quick else (7, 3.0)
     commits = {"now": git("rev-parse", "--short", "HEAD")}
@@ -86,8 +110,9 @@ def main() -> None:
         git("worktree", "add", "--detach", then, options.commit)
         try:
             for name in names:
-                if name == EVALUATION:
-                    result = evaluations([now, then], Path(folder), 2 if options.quick else 5)
+                if name in WAITS:
+                    with TemporaryDirectory() as scratch:
+                        result = waited(name, [now, then], Path(scratch), 2 if options.quick else 5)
                 else:
                     sides = [
                         Worker(

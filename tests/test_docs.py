@@ -25,7 +25,7 @@ import arml
 from arml.cli import dispatch, main
 from arml.datasets.starter import load_starter
 from arml.experiment.recipes import recipe
-from arml.predict.sharing import shipped
+from arml.predict.shared import shipped
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

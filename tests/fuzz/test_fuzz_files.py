@@ -11,7 +11,7 @@ import pytest
 
 import arml
 from arml.datasets.own import read_table
-from arml.predict.sharing import SHIPPED
+from arml.predict.shared import SHIPPED
 from arml.results.files import RunError, checksum, read_metrics
 from arml.results.scores import Scores, read_scores, write_scores
 from arml.training import checkpoint

@@ -29,6 +29,7 @@ from arml.results.files import write_text
 
 if TYPE_CHECKING:
     from arml.predict.predictor import Predictor
+    from arml.predict.quick import QuickPredictor
 
 MATTER = 8
 """Columns that are named as those that matter most."""
@@ -80,14 +81,13 @@ def adapt_command(arguments: Sequence[str]) -> int:
         if not path.exists():
             raise UsageError(f"expected files at {path}, found nothing: check the path")
     from arml.datasets.own import image_files, labelled_files, labelled_images, read_table
-    from arml.predict.learner import load
-    from arml.predict.sharing import locate
+    from arml.predict.shared import locate
 
     place, note = locate(options.learner)
     if note is not None:
         say(Console(stderr=True), note)
-    learner = load(place)
     table = options.support.suffix.lower() == ".csv"
+    learner = _learner(place, () if table else options.query, table)
     model = place if place.suffix == ".onnx" else options.model
     eye = None if table else eye_of(learner, model)
     if options.query and eye is not None:
@@ -170,17 +170,41 @@ def predict_command(arguments: Sequence[str]) -> int:
     for path in options.query:
         if not path.exists():
             raise UsageError(f"expected files at {path}, found nothing: check the path")
-    from arml.predict.learner import load_predictor
-
-    predictor = load_predictor(options.predictor)
     table = [path.suffix.lower() for path in options.query] == [".csv"]
+    predictor = _predictor(options.predictor, options.query, table)
     eye = None if table else eye_of(predictor, options.model)
     target = options.target or predictor.target
     _answer(predictor, eye, options.query, target, options.out)
     return 0
 
 
-def _checked(predictor: "Predictor", options: AdaptOptions, names: Sequence[str]) -> "Predictor":
+def _learner(place: Path, query: Sequence[Path], table: bool) -> Any:
+    """The learner, in NumPy if that answers sooner."""
+    from arml.predict.quick import few, quick_learner
+
+    quick = None if table or not few(query) else quick_learner(place)
+    if quick is not None:
+        return quick
+    from arml.predict.learner import load
+
+    return load(place)
+
+
+def _predictor(folder: Path, query: Sequence[Path], table: bool) -> "Predictor | QuickPredictor":
+    """The predictor, in NumPy if that answers sooner."""
+    from arml.predict.quick import few, quick_predictor
+
+    quick = None if table or not few(query) else quick_predictor(folder)
+    if quick is not None:
+        return quick
+    from arml.predict.learner import load_predictor
+
+    return load_predictor(folder)
+
+
+def _checked(
+    predictor: "Predictor | QuickPredictor", options: AdaptOptions, names: Sequence[str]
+) -> "Predictor | QuickPredictor":
     """The predictor with what the options ask for, or with what its own check favours."""
     from arml.predict.simple import WORDS
 
@@ -204,7 +228,7 @@ def _checked(predictor: "Predictor", options: AdaptOptions, names: Sequence[str]
     return predictor.using(trust.best)
 
 
-def _describe(predictor: "Predictor", console: Console) -> None:
+def _describe(predictor: "Predictor | QuickPredictor", console: Console) -> None:
     """Print the number of examples, and how far the examples are from meta-training."""
     classes = predictor.classes
     kind = f"{len(classes)} classes" if classes is not None else "regression"
@@ -223,7 +247,7 @@ def _describe(predictor: "Predictor", console: Console) -> None:
 
 
 def _answer(
-    predictor: "Predictor",
+    predictor: "Predictor | QuickPredictor",
     eye: Eye | None,
     query: Sequence[Path],
     target: str | None,
@@ -255,7 +279,7 @@ def _answer(
 
 
 def _queries(
-    predictor: "Predictor",
+    predictor: "Predictor | QuickPredictor",
     eye: Eye | None,
     query: Sequence[Path],
     target: str | None,

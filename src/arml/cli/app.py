@@ -87,7 +87,7 @@ def served(learner: Path | None) -> Any:
     from arml.app.answers import is_of_functions, is_of_pictures
     from arml.app.server import Served
     from arml.predict.learner import load
-    from arml.predict.sharing import shipped
+    from arml.predict.shared import shipped
 
     fits = {"pictures": is_of_pictures, "functions": is_of_functions}
     found: Json = {}

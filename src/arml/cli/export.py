@@ -78,7 +78,7 @@ def _learner(run: Path, out: Path, tasks: int) -> None:
 
 def _onnx(source: Path, file: Path, ways: int | None, model: Path | None) -> None:
     from arml.predict.learner import load, load_predictor
-    from arml.predict.sharing import SUPPORT, locate
+    from arml.predict.shared import SUPPORT, locate
 
     if (source / SUPPORT).is_file():
         load_predictor(source).to_onnx(file, model)

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from arml.core.learner import MetaLearner
 from arml.grow.growth import Growth
-from arml.predict.sharing import read_arrays, write_arrays
+from arml.results.arrays import read_arrays, write_arrays
 from arml.results.files import Json, read_json, write_json
 from arml.results.folder import RunError
 from arml.results.forms import Count, Digest, Text

@@ -17,7 +17,8 @@ from arml.experiment.folder import check_place
 from arml.experiment.options import absolute
 from arml.grow.growth import GrowthOptions, begun, grown
 from arml.grow.writing import Outcome, write_run
-from arml.predict.sharing import CONFIG, locate, read_learner
+from arml.predict.shared import CONFIG, locate
+from arml.predict.sharing import read_learner
 from arml.results.files import read_json
 from arml.results.folder import RunError
 from arml.results.intervals import Score, paired

@@ -6,7 +6,7 @@ refused in one line, before any work.
 
 import numpy as np
 
-from arml.core.episodes import Problem
+from arml.core.problem import Problem
 
 
 def checked_inputs(x: object, problem: Problem, what: str) -> np.ndarray:

@@ -21,7 +21,8 @@ from arml.predict.inference import inductive
 from arml.predict.onnx.whole import write_learner_file
 from arml.predict.pickling import packed, unpacked
 from arml.predict.predictor import Predictor, learned
-from arml.predict.sharing import WEIGHTS, locate, read_learner, read_predictor, write_learner
+from arml.predict.shared import WEIGHTS, locate
+from arml.predict.sharing import read_learner, read_predictor, write_learner
 
 
 class FewShotLearner(Holder):

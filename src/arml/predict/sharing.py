@@ -1,73 +1,34 @@
 """A learner to share: a folder of `config.json` and `weights.safetensors`, readable without running
-anybody's code, and without the data that it was trained on.
-
-`config.json` holds the format's version, what the learner is (its experiment and the kind of tasks
-that it was built for), and a checksum of itself and of the weights: what was altered or cut short
-is refused.
-
-The package carries such learners, which are found by name: `shipped`.
+anybody's code, and without the data that it was trained on. `shared` has its format.
 """
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
 
 import equinox as eqx
 import jax
-import msgspec
 import numpy as np
 
-from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
-from arml.core.novelty import Bound, Novelty
 from arml.experiment import Portable, from_json, problem_of, to_json
 from arml.experiment.building import initial
-from arml.predict.simple import Uses
-from arml.results.arrays import AGAIN, read_arrays, write_arrays
+from arml.predict.shared import (
+    CONFIG,
+    FORMAT,
+    SEEN,
+    SUPPORT,
+    WEIGHTS,
+    WHAT,
+    read_content,
+    read_novelty,
+    read_support,
+)
+from arml.results.arrays import read_arrays, write_arrays
 from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
-from arml.results.schema import read_as
 from arml.training.checkpoint import is_array, named
 from arml.training.provenance import provenance
-
-FORMAT = 1
-"""Version of the folder's format: a later one reads the earlier."""
-WHAT = "arml learner"
-CONFIG, WEIGHTS, SUPPORT = "config.json", "weights.safetensors", "support.safetensors"
-SEEN = "seen.safetensors"
-SHIPPED = Path(str(files("arml") / "data" / "learners"))
-
-
-def shipped() -> tuple[str, ...]:
-    """Names of the learners that the package carries."""
-    return tuple(sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}")))
-
-
-def locate(learner: Path | str) -> tuple[Path, str | None]:
-    """The folder of a learner or run that is named by its path, or by the name of one that the
-    package carries, and what to tell whoever named it. The file of an ONNX model is itself.
-
-    A folder here that holds a learner or a run goes before what the package carries.
-
-    **Raises** `RunError` with the names for a path where nothing is.
-    """
-    path, names = Path(learner), shipped()
-    if path.suffix == ".onnx" and path.is_file():
-        return path, None
-    if (path / CONFIG).is_file() or (path.is_dir() and str(path) not in names):
-        mine = str(path) in names
-        return path, f"using the folder {path}, not the learner that ships" if mine else None
-    if str(path) in names:
-        note = f"the folder {path} holds no learner: using the one that ships with arml"
-        return SHIPPED / path, note if path.is_dir() else None
-    raise RunError(
-        f"expected the folder of a run or of a shared learner, or one that ships "
-        f"({', '.join(names)}), found nothing at {path}: check the name, or train one with "
-        "`arml train`"
-    )
 
 
 def write_learner(
@@ -127,21 +88,8 @@ def read_learner(folder: Path | str) -> tuple[Portable, Json]:
     **Raises** `RunError` for a folder that is none, is of a later format, was altered or cut short.
     """
     folder = Path(folder)
-    content = read_json(folder / CONFIG)
-    stated = content.pop("sha256", None)
-    if content.get("what") != WHAT:
-        said = "expected a shared learner in {}, found none; name a folder that `arml export` wrote"
-        raise RunError(said.format(folder))
-    if not isinstance(content.get("format"), int) or content["format"] > FORMAT:
-        raise RunError(
-            f"{folder}: expected format {FORMAT} or earlier, got {content.get('format')}: use a "
-            "later version of arml"
-        )
-    if stated not in (checksum(content), _old_checksum(content)):
-        raise RunError(f"{folder / CONFIG} was altered or cut short: get the learner again")
+    known, content = read_content(folder)
     where = str(folder / CONFIG)
-    # The checksum says that it is as it was written, not that it means anything.
-    known: Content = read_as(Content, content, where, AGAIN)
     experiment = from_json(known.experiment, where)
     problem = problem_of(known.problem, f"{where}: problem")
     arrays = read_arrays(folder / WEIGHTS, known.weights_sha256)
@@ -158,7 +106,7 @@ def read_learner(folder: Path | str) -> tuple[Portable, Json]:
         known.temperature,
         trained=known.trained,
         inputs=known.inputs,
-        novelty=_novelty(folder, known.novelty),
+        novelty=read_novelty(folder, known.novelty),
     )
     return portable, content
 
@@ -179,90 +127,6 @@ def read_predictor(folder: Path) -> tuple[Portable, dict[str, np.ndarray], Json]
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
     x, y = read_support(folder, portable.problem, task)
     return portable, {"x": x, "y": y}, task
-
-
-Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
-
-
-class SeenSet(msgspec.Struct):
-    """The bounds of support sets of so many classes and examples of each."""
-
-    classes: Annotated[int, msgspec.Meta(gt=0)]
-    examples: Annotated[int, msgspec.Meta(gt=0)]
-    support: Positive
-    query: Positive
-
-
-class Seen(msgspec.Struct):
-    """The data that novelty is measured with."""
-
-    support: Positive
-    query: Positive | None
-    sha256: str
-    sets: list[SeenSet] = []
-
-
-class Learned(msgspec.Struct):
-    """The task of a predictor."""
-
-    classes: list[str | int | float | bool] | None
-    flat: bool
-    sha256: str
-    columns: list[str] | None = None
-    target: str | None = None
-    uses: Uses = "learner"
-    reader: dict[str, object] | None = None
-
-
-class Content(msgspec.Struct):
-    """`config.json`; files of older versions lack what has a default."""
-
-    experiment: Json
-    problem: Json
-    families: tuple[str, ...]
-    temperature: Positive
-    weights_sha256: str
-    trained: Json | None = None
-    inputs: Json | None = None
-    novelty: Seen | None = None
-    task: Learned | None = None
-
-
-def _novelty(folder: Path, stated: Seen | None) -> Novelty | None:
-    if stated is None:
-        return None
-    bank = read_arrays(folder / SEEN, stated.sha256).get("bank")
-    if bank is None or bank.ndim != 2 or not len(bank):
-        raise RunError(f"{folder / SEEN}: expected vectors as `bank`, got none: {AGAIN}")
-    sets = tuple(Bound(one.classes, one.examples, one.support, one.query) for one in stated.sets)
-    return Novelty(bank, stated.support, stated.query, sets)
-
-
-def read_support(folder: Path, problem: Problem, task: JsonView) -> tuple[np.ndarray, np.ndarray]:
-    """The support set of a predictor, of a `task` that `read_learner` has checked.
-
-    **Raises** `RunError` for what is no support set of such a task.
-    """
-    arrays = read_arrays(folder / SUPPORT, task["sha256"])
-    x, y, classes = arrays.get("x"), arrays.get("y"), task["classes"]
-    if (
-        x is None
-        or y is None
-        or x.shape[1:] != problem.features
-        or len(x) != len(y)
-        or not len(x)
-        or (classes is None) != (problem.kind == "regression")
-        or (classes is None and y.shape != (len(x), problem.outputs))
-        or (classes is not None and not (y.ndim == 1 and 0 <= y.min() <= y.max() < len(classes)))
-    ):
-        raise RunError(f"{folder / SUPPORT}: expected the examples of such a task: {AGAIN}")
-    return x, y
-
-
-def _old_checksum(content: JsonView) -> str:
-    """The checksum that version 0.1.0 wrote, of the same content with other separators."""
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], folder: Path) -> MetaLearner:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from arml.core.episodes import Problem
+from arml.core.problem import Problem
 from arml.predict.inputs import floats
 
 Uses = Literal["learner", "inputs", "edges"]

@@ -1,0 +1,178 @@
+"""Learners and predictors that need no JAX (`plain`), for commands that should answer at once.
+
+`quick_learner` and `quick_predictor` open what `arml.load` and `arml.load_predictor` open, and give
+None for what needs JAX. They have the part of those interfaces that the command line uses.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from arml.core.novelty import Novelty
+from arml.core.problem import Problem
+from arml.predict.inputs import checked_inputs, checked_labels, floats
+from arml.predict.plain import Plain, PlainTask, plain
+from arml.predict.shared import (
+    SUPPORT,
+    WEIGHTS,
+    Content,
+    read_content,
+    read_novelty,
+    read_support,
+)
+from arml.predict.simple import Uses, check_uses, choices, simple_function, softmax
+from arml.predict.trust import Trust, checked
+from arml.results.arrays import read_arrays
+from arml.results.files import Json
+
+
+class QuickPortable(NamedTuple):
+    """Facts about the learner, as in `arml.experiment.Portable`."""
+
+    families: tuple[str, ...]
+    temperature: float
+    novelty: Novelty | None
+    inputs: None = None
+
+
+class QuickLearner:
+    """A meta-trained learner in NumPy."""
+
+    def __init__(self, folder: Path, known: Content, learner: Plain, problem: Problem) -> None:
+        novelty = read_novelty(folder, known.novelty)
+        self.folder, self.plain, self.problem = folder, learner, problem
+        self.portable = QuickPortable(known.families, known.temperature, novelty)
+
+    def adapt(self, x: object, y: object) -> "QuickPredictor":
+        """Learn a task from its support set: as `FewShotLearner.adapt`."""
+        inputs = checked_inputs(x, self.problem, "support inputs")
+        classes, places = checked_labels(y, len(inputs))
+        return QuickPredictor(self, inputs, places, classes)
+
+
+class QuickPredictor:
+    """A learned task in NumPy."""
+
+    reader = None
+    columns: tuple[str, ...] | None = None
+    target: str | None = None
+
+    def __init__(
+        self,
+        learner: QuickLearner,
+        x: np.ndarray,
+        y: np.ndarray,
+        classes: np.ndarray,
+        uses: Uses = "learner",
+    ) -> None:
+        self.learner, self.x, self.y, self.classes, self.uses = learner, x, y, classes, uses
+        self.problem, self.portable = learner.problem, learner.portable
+        self._task: PlainTask | None = None
+        self._last: tuple[object, np.ndarray] | None = None
+
+    def _adapted(self) -> PlainTask:
+        if self._task is None:
+            self._task = self.learner.plain.adapt(floats(self.x), self.y)
+        return self._task
+
+    def _vectors(self, x: np.ndarray) -> Float[np.ndarray, "n d"]:
+        """The embedding, which probabilities and novelty share."""
+        if self._last is None or self._last[0] is not x:
+            self._last = x, self._adapted().vectors(floats(x))
+        return self._last[1]
+
+    def using(self, uses: Uses) -> "QuickPredictor":
+        """As `Predictor.using`."""
+        check_uses(uses, choices(self.problem))
+        return QuickPredictor(self.learner, self.x, self.y, self.classes, uses)
+
+    def predict_proba(self, x: object) -> Float[np.ndarray, "n classes"]:
+        """As `Predictor.predict_proba`."""
+        inputs = checked_inputs(x, self.problem, "queries")
+        if self.uses != "learner":
+            return softmax(simple_function(self.x, self.y, self.uses)(inputs))
+        logits = self._adapted().logits(self._vectors(inputs)).astype(np.float64)
+        return softmax(logits / self.portable.temperature)
+
+    def trust(self) -> Trust:
+        """As `Predictor.trust`."""
+
+        def predicted(kept: np.ndarray, out: np.ndarray, uses: Uses) -> np.ndarray:
+            other = QuickPredictor(self.learner, self.x[kept], self.y[kept], self.classes, uses)
+            return other.predict_proba(self.x[out])
+
+        return checked(predicted, self.y, self.classes, self.uses, choices(self.problem))
+
+    def novelty(self, x: object) -> Float[np.ndarray, " n"]:
+        """As `Predictor.novelty`."""
+        inputs = checked_inputs(x, self.problem, "queries")
+        known, bounds = self._known()
+        assert bounds[1] is not None
+        return known.distances(self._vectors(inputs)) / bounds[1]
+
+    def support_novelty(self) -> float:
+        """As `Predictor.support_novelty`."""
+        known, bounds = self._known()
+        return float(known.distances(self._vectors(self.x)).mean() / bounds[0])
+
+    def _known(self) -> tuple[Novelty, tuple[float, float | None]]:
+        known = self.portable.novelty
+        assert known is not None
+        return known, known.bounds(np.bincount(self.y))
+
+    def reading(self) -> None:
+        """It has no graph."""
+
+    def save(self, folder: Path) -> None:
+        """As `Predictor.save`, which this loads JAX for."""
+        from arml.predict.learner import load
+
+        learner = load(self.learner.folder)
+        learner.adapt(self.x, self.classes[self.y]).using(self.uses).save(folder)
+
+
+def quick_learner(folder: Path) -> QuickLearner | None:
+    """The learner in a folder; None for a run, and for one that needs JAX.
+
+    **Raises** `RunError` for a learner that was altered or cut short.
+    """
+    return _opened(folder)[0] if (folder / WEIGHTS).is_file() else None
+
+
+def quick_predictor(folder: Path) -> QuickPredictor | None:
+    """The predictor in a folder; None if it needs JAX. **Raises** as `quick_learner`."""
+    if not (folder / SUPPORT).is_file() or not (folder / WEIGHTS).is_file():
+        return None
+    learner, content = _opened(folder)
+    task = content.get("task")
+    if learner is None or task is None or task["classes"] is None or task.get("reader"):
+        return None
+    x, y = read_support(folder, learner.problem, task)
+    if {*y.tolist()} != {*range(len(task["classes"]))}:
+        return None
+    uses: Uses = task.get("uses", "learner")
+    return QuickPredictor(learner, x, y, np.asarray(task["classes"]), uses)
+
+
+def _opened(folder: Path) -> tuple[QuickLearner | None, Json]:
+    known, content = read_content(folder)
+    try:
+        problem = msgspec.convert(known.problem, Problem)
+    except msgspec.ValidationError:  # the whole reader says what is wrong
+        return None, content
+    if known.inputs is not None or problem.kind != "classification":
+        return None, content
+    weights = read_arrays(folder / WEIGHTS, known.weights_sha256)
+    learner = plain(known.experiment, problem, weights)
+    return (None if learner is None else QuickLearner(folder, known, learner, problem)), content
+
+
+def few(queries: Sequence[Path], most: int = 2_000) -> bool:
+    """Whether there are so few files that NumPy answers sooner than JAX starts."""
+    from arml.datasets.own import image_files
+
+    return not queries or len(image_files(queries)) <= most

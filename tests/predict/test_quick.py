@@ -1,0 +1,89 @@
+"""Learners in NumPy answer as the same learners in JAX, and load no JAX."""
+
+import dataclasses
+import subprocess
+import sys
+
+import cv2
+import numpy as np
+import pytest
+
+import arml
+from arml.datasets.starter import load_starter
+from arml.experiment import Portable, build
+from arml.nn.networks import Conv4Options
+from arml.predict.quick import few, quick_learner, quick_predictor
+from arml.predict.shared import SHIPPED
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def pictures(each: int) -> tuple[np.ndarray, list[str]]:
+    """Three test classes of icons."""
+    families, split = load_starter()
+    icons = next(family for family in families if family.name == "icons")
+    names = split["icons"]["test"][:3]
+    first = [icons.first[icons.classes.index(name)] for name in names]
+    x = np.concatenate([icons.images[i : i + each] for i in first])
+    return x, [name for name in names for _ in range(each)]
+
+
+def test_the_shipped_learner_answers_alike():
+    x, y = pictures(4)
+    support = np.arange(len(x)) % 4 < 2
+    few_shot = arml.load("starter").adapt(x[support], [*np.array(y)[support]])
+    quick = quick_learner(SHIPPED / "starter").adapt(x[support], [*np.array(y)[support]])
+    assert quick.classes.tolist() == few_shot.classes.tolist()
+    ours, theirs = quick.predict_proba(x[~support]), few_shot.predict_proba(x[~support])
+    np.testing.assert_allclose(ours, theirs, **CLOSE)
+    np.testing.assert_allclose(quick.novelty(x[~support]), few_shot.novelty(x[~support]), **CLOSE)
+    assert quick.support_novelty() == pytest.approx(few_shot.support_novelty(), rel=1e-4)
+    ours, theirs = quick.trust(), few_shot.trust()
+    np.testing.assert_allclose(ours.probabilities, theirs.probabilities, **CLOSE)
+    assert ours.others == theirs.others
+    assert str(ours) == str(theirs)
+
+
+@pytest.mark.parametrize("size", [16, 21])
+def test_any_scaled_protonet_on_pictures_answers_alike(size, tmp_path):
+    experiment = arml.recipe("starter/protonet")
+    experiment = dataclasses.replace(experiment, network=Conv4Options(filters=3))
+    problem = arml.Problem("classification", (size, size, 3), 4, 2, 2)
+    portable = Portable(experiment, build(experiment, problem), problem, ("noise",), 1.5)
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 255, (9, size, size, 3)).astype(np.uint8)
+    predictor = arml.FewShotLearner(portable).adapt(x[:6], [*"abcabc"])
+    predictor.save(tmp_path / "kept")
+    quick = quick_predictor(tmp_path / "kept")
+    assert quick.portable.temperature == 1.5
+    ours, theirs = quick.predict_proba(x), predictor.predict_proba(x)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["regression2d", "tables", "tables-regression"])
+def test_other_learners_are_left_to_jax(name):
+    assert quick_learner(SHIPPED / name) is None
+
+
+def test_the_command_line_loads_no_jax(tmp_path):
+    x, y = pictures(3)
+    for i, (picture, label) in enumerate(zip(x, y, strict=True)):
+        (tmp_path / "own" / label).mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(tmp_path / "own" / label / f"{i}.png"), picture)
+    own, kept = str(tmp_path / "own"), str(tmp_path / "kept")
+    arml.load("starter").adapt(x, y).save(kept)
+    for command in (
+        ["adapt", "starter", "--support", own, "--query", own, "--no-trust"],
+        ["predict", kept, own],
+    ):
+        code = f"""
+import sys
+from arml.cli import main
+assert main({command!r}) == 0
+assert "jax" not in sys.modules
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert len(done.stdout.splitlines()) == 10
+    assert few([tmp_path / "own"], 9)
+    assert not few([tmp_path / "own"], 8)
