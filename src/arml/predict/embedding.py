@@ -113,12 +113,16 @@ def measured_novelty(
     if not endless and not enough(len(known)):
         return None
     sets = []
-    for shape in SETS:
-        if shape[0] <= validation.problem.outputs and shape[1] <= validation.problem.shots:
+    problem, independent = validation.problem, tasks if endless else len(known)
+    for ways, shots in SETS:
+        # Sets of two classes give the bound of one class, too.
+        measurable = ways == 2 or enough(independent // (1 if endless else ways))
+        if measurable and ways <= problem.outputs and shots <= problem.shots:
+            shape = ways, shots
             found = set_vectors(
                 learner, validation, shape, split="validation", n=tasks, chunk=chunk
             )
-            sets += _bounds(novelty, shape, found, tasks if endless else len(known))
+            sets += _bounds(novelty, shape, found, independent)
     if endless:
         at = threshold(distances.mean(axis=1)), threshold(single)
     else:
