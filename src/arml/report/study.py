@@ -110,8 +110,10 @@ class StudyTable:
 
     @property
     def first(self) -> Result | None:
-        """Any result: what all share."""
-        return next((row.first for row in self.rows if row.first), None)
+        """A result that says what the rows share: the reference's, or any."""
+        known = self.row(self.reference)
+        rows = [known, *self.rows] if known else self.rows
+        return next((row.first for row in rows if row.first), None)
 
     def row(self, label: str) -> StudyRow | None:
         """The row of that label."""
