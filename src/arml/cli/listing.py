@@ -195,7 +195,7 @@ def _print_selected(console: Console, found: dict[str, list[Json]]) -> None:
     full = [i for i in range(4) if any(row[i] for row in rows)]
     _table(console, "", [[row[i] for i in full] for row in rows])
     for how in sorted({_how(r["measured"]) for r in recipes if "measured" in r}):
-        say(console, how)
+        say(console, f"{how}; minutes: the recipe's training on a CPU" if 2 in full else how)
     say(console, f"Train one: {recipes[0]['command']}")
 
 
@@ -215,5 +215,5 @@ def _how(known: Json) -> str:
     kind = "Accuracy" if known["metric"] == "accuracy" else "Mean squared error"
     return (
         f"{kind} on {known['tasks']:,} test tasks after {known['steps']:,} steps "
-        f"({known['protocol'].partition(', ')[0]}); minutes: the recipe's training on a CPU"
+        f"({known['protocol'].partition(', ')[0]})"
     )

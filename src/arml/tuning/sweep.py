@@ -1,6 +1,5 @@
-"""A sweep of an experiment's options: Optuna proposes values, `run` trains with them, and a trial
-that falls behind is stopped early. Every trial is scored on the same meta-validation tasks; test
-tasks are never drawn.
+"""A sweep of an experiment's options: Optuna proposes values, `run` trains with them, and trials
+that fall behind are stopped early. All trials have the same meta-validation tasks, never test ones.
 
 The folder holds `plan.json` (the search), `study.jsonl` (Optuna's own record), a run folder for
 each trial under `trials/`, and `best.json`. The same sweep in the same folder continues: a trial
