@@ -16,10 +16,8 @@ from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Conditioned
 from arml.nn.modulation import FiLM, Gate
 from arml.nn.networks import Linear, MLPOptions
+from small import KEY, REGRESSION, VECTORS, meta, predictions, task
 
-REGRESSION = Problem("regression", (2,), 1, 6, 4)
-VECTORS = Problem("classification", (3,), 2, 3, 2)
-KEY = jax.random.key(0)
 SMALL: dict[str, Any] = {"width": 8, "vertices": 3, "inner_steps": 1, "inner_rate": 0.05}
 
 
@@ -27,29 +25,6 @@ def learner(problem: Problem = REGRESSION, **options: Any) -> Conditioned:
     net = MLPOptions(hidden=(4,), init="he").build(problem, key=jax.random.key(1))
     built: Conditioned = ARMLOptions(**(SMALL | options)).build(net, problem, key=KEY)
     return built
-
-
-def task(problem: Problem = REGRESSION) -> Task:
-    rng = np.random.default_rng(0)
-
-    def examples(n: int) -> Examples:
-        x = jnp.asarray(rng.normal(size=(n, *problem.features)), jnp.float32)
-        if problem.kind == "classification":
-            return Examples(x, jnp.asarray(rng.permutation(np.arange(n) % problem.outputs)))
-        return Examples(x, jnp.asarray(rng.normal(size=(n, 1)), jnp.float32))
-
-    return Task(examples(problem.support), examples(problem.query), jnp.zeros((), jnp.int32))
-
-
-@eqx.filter_jit
-def predictions(learner: Any, task: Task) -> jax.Array:
-    return learner.adapt(task.support, key=KEY).predict(task.query.x)
-
-
-@eqx.filter_jit
-@eqx.filter_value_and_grad
-def meta(learner: Any, task: Task) -> jax.Array:
-    return learner.meta_loss(task, key=KEY)
 
 
 @eqx.filter_jit
@@ -166,7 +141,7 @@ def test_every_slot_and_ablation_learns(name):
 @pytest.mark.parametrize("sequence", ["prototypes", "labelled prototypes"])
 def test_class_prototypes_learn(sequence):
     options: dict[str, Any] = {"structure": "classes", "sequence": sequence, "summary": "mlp"}
-    check_learns(learner(VECTORS, **options), task(VECTORS))
+    check_learns(learner(VECTORS, **options), task(VECTORS, shuffled=True))
 
 
 def test_ablations_are_what_they_say():
@@ -212,7 +187,7 @@ def test_without_recurrence_the_order_of_the_samples_is_irrelevant(summary, same
 
 def test_class_prototypes_do_not_depend_on_the_order_of_the_samples():
     arml = learner(VECTORS, structure="classes")
-    x, y = task(VECTORS).support
+    x, y = task(VECTORS, shuffled=True).support
     order = np.argsort(np.asarray(y), kind="stable")
     code, _ = encode(arml, Examples(x, y))
     ordered, _ = encode(arml, Examples(x[order], y[order]))

@@ -10,15 +10,13 @@ import pytest
 
 from arml.algorithms.hsml import HSMLOptions, hsml
 from arml.algorithms.maml import MAMLOptions
-from arml.core.episodes import Examples, Problem, Task
+from arml.core.episodes import Examples, Problem
 from arml.core.learner import Conditioned
 from arml.nn.modulation import Gate
 from arml.nn.networks import Linear, MLPOptions
 from arml.nn.trees import ClusterTree, Distances, Scores, cluster_tree
+from small import KEY, REGRESSION, VECTORS, meta, predictions, task
 
-REGRESSION = Problem("regression", (2,), 1, 6, 4)
-VECTORS = Problem("classification", (3,), 2, 3, 2)
-KEY = jax.random.key(0)
 SMALL: dict[str, Any] = {"width": 5, "embedding": 4, "inner_steps": 1, "inner_rate": 0.05}
 TREES = [(3,), (4, 2), (3, 1), (4, 3, 2)]
 
@@ -27,29 +25,6 @@ def learner(problem: Problem = REGRESSION, **options: Any) -> Conditioned:
     net = MLPOptions(hidden=(4,), init="he").build(problem, key=jax.random.key(1))
     built: Conditioned = HSMLOptions(**(SMALL | options)).build(net, problem, key=KEY)
     return built
-
-
-def task(problem: Problem = REGRESSION) -> Task:
-    rng = np.random.default_rng(0)
-
-    def examples(n: int) -> Examples:
-        x = jnp.asarray(rng.normal(size=(n, *problem.features)), jnp.float32)
-        if problem.kind == "classification":
-            return Examples(x, jnp.asarray(np.arange(n) % problem.outputs, jnp.int32))
-        return Examples(x, jnp.asarray(rng.normal(size=(n, 1)), jnp.float32))
-
-    return Task(examples(problem.support), examples(problem.query), jnp.zeros((), jnp.int32))
-
-
-@eqx.filter_jit
-def predictions(learner: Any, task: Task) -> jax.Array:
-    return learner.adapt(task.support, key=KEY).predict(task.query.x)
-
-
-@eqx.filter_jit
-@eqx.filter_value_and_grad
-def meta(learner: Any, task: Task) -> jax.Array:
-    return learner.meta_loss(task, key=KEY)
 
 
 @eqx.filter_jit

@@ -10,16 +10,14 @@ import pytest
 
 from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.mumomaml import ImageEncoder, MUMOMAMLOptions, mumomaml
-from arml.core.episodes import Examples, Problem, Task
+from arml.core.episodes import Examples, Problem
 from arml.core.inner import adaptable
 from arml.core.learner import Conditioned
 from arml.nn.networks import Conv4Options, Linear, MLPOptions
 from arml.nn.summaries import BidirectionalLSTM, bidirectional_lstm
+from small import KEY, REGRESSION, VECTORS, meta, predictions, task
 
-REGRESSION = Problem("regression", (2,), 1, 6, 4)
-VECTORS = Problem("classification", (3,), 2, 3, 2)
 IMAGES = Problem("classification", (16, 16, 1), 2, 2, 1)
-KEY = jax.random.key(0)
 TINY = {"width": 4, "layers": 1, "filters": 2}
 SMALL: dict[str, Any] = {"inner_steps": 1, "inner_rate": 0.05, **TINY}
 KINDS = ("sigmoid", "film", "softmax")
@@ -30,29 +28,6 @@ def learner(problem: Problem = REGRESSION, **options: Any) -> Conditioned:
     net = network.build(problem, key=jax.random.key(1))
     built: Conditioned = MUMOMAMLOptions(**(SMALL | options)).build(net, problem, key=KEY)
     return built
-
-
-def task(problem: Problem = REGRESSION) -> Task:
-    rng = np.random.default_rng(0)
-
-    def examples(n: int) -> Examples:
-        x = jnp.asarray(rng.normal(size=(n, *problem.features)), jnp.float32)
-        if problem.kind == "classification":
-            return Examples(x, jnp.asarray(np.arange(n) % problem.outputs, jnp.int32))
-        return Examples(x, jnp.asarray(rng.normal(size=(n, 1)), jnp.float32))
-
-    return Task(examples(problem.support), examples(problem.query), jnp.zeros((), jnp.int32))
-
-
-@eqx.filter_jit
-def predictions(learner: Any, task: Task) -> jax.Array:
-    return learner.adapt(task.support, key=KEY).predict(task.query.x)
-
-
-@eqx.filter_jit
-@eqx.filter_value_and_grad
-def meta(learner: Any, task: Task) -> jax.Array:
-    return learner.meta_loss(task, key=KEY)
 
 
 @eqx.filter_jit
