@@ -134,12 +134,16 @@ def test_every_command_is_understood(page):
                 raise AssertionError(f"{page}: expected a command that can be checked: {program}")
 
 
-def carried_out(page: Path, **given: Any) -> dict[str, Any]:
+def carried_out(page: Path, less: dict[str, str] | None = None, **given: Any) -> dict[str, Any]:
     """Run a page's commands and its Python in their order, here, with small budgets.
 
-    **Returns** the names that the Python left; `given` are those that it starts with.
+    **Returns** the names that the Python left; `given` are those that it starts with, and `less`
+    replaces budgets of the Python.
     """
     text = page.read_text(encoding="utf-8")
+    for budget, small in (less or {}).items():
+        assert budget in text, f"{page}: no {budget}"
+        text = text.replace(budget, small)
     names: dict[str, Any] = {"__name__": page.stem, **given}
     for kind, block in re.findall(r"^```(sh|python)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
         if kind == "python":
@@ -161,9 +165,19 @@ def inside(folder: Path) -> Iterator[None]:
         yield
 
 
+FEW = {
+    "steps=200": "steps=10",
+    "n=100": "n=10",
+    "n=50": "n=10",
+    "steps=100, validate_every=100": "steps=4, interval=2, validate_every=4, validation_tasks=4, "
+    "checkpoint_every=4, batch=2",
+}
+"""Budgets of the researcher's page, and smaller ones: nothing is compiled otherwise."""
+
+
 def test_the_researchers_start_runs(tmp_path):
     with inside(tmp_path):
-        carried_out(ROOT / "docs" / "researcher.md")
+        carried_out(ROOT / "docs" / "researcher.md", FEW)
     assert (tmp_path / "runs" / "arml" / "config.json").exists()
 
 
@@ -269,11 +283,16 @@ def test_the_examples_of_the_reference_run(tmp_path, monkeypatch):
     public = [*arml.__all__, "FewShotClassifier", "FewShotRegressor"]
     assert {name for name in public if example(name)} <= set(EXAMPLES)
     code = "import jax\nimport jax.numpy as jnp\n\nimport arml\n\n"
-    (tmp_path / "reference.py").write_text(code + "\n".join(map(example, EXAMPLES)), "utf-8")
+    code += "\n".join(map(example, EXAMPLES))
+    # A quarter of the steps, and less: nothing is compiled otherwise.
+    for budget, less in (("=400", "=100"), ("=800", "=200"), ("=1_000", "=100")):
+        assert budget in code
+        code = code.replace(budget, less)
+    (tmp_path / "reference.py").write_text(code, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     with inside(tmp_path):
         reference = import_module("reference")
-    assert len(reference.fitted.history) == 8
+    assert len(reference.fitted.history) == 2
     assert reference.difference.mean < 0
 
 
