@@ -13,7 +13,7 @@ import jax
 import pytest
 from rich.console import Console
 
-from arml.cli import main, progress
+from arml.cli import main, progress, train
 from arml.cli.progress import Display, Quality, scoring
 from arml.cli.stopping import Stop
 from arml.cli.training_options import read_command
@@ -108,7 +108,7 @@ def test_progress_shows_compilation_and_names_the_score(monkeypatch):
     monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
     text = io.StringIO()
     display = Display(
-        Console(file=text, width=200), 20, quality=Quality("classification", 5), starting=60.0
+        Console(file=text, width=200), 20, quality=Quality("accuracy", 5), starting=60.0
     )
     assert display.phase == "loading"
     with display:
@@ -122,10 +122,13 @@ def test_progress_shows_compilation_and_names_the_score(monkeypatch):
     assert lines[0].startswith("compiling and making the first steps: 1 s of about 60 s")
     assert lines[-2].startswith("step 10 of 20: loss 1.5")
     assert "loss 1.25, accuracy 0.66 on validation tasks (chance 0.20), 0 s left" in lines[-1]
-    assert Quality("regression").said(1.25, 0.5) == "mean squared error 1.25 ± 0.5 on " + (
+    assert Quality("mse").said(1.25, 0.5) == "mean squared error 1.25 ± 0.5 on " + (
         "validation tasks"
     )
-    assert "accuracy not finite" in Quality("classification", 2).said(None)
+    assert "accuracy not finite" in Quality("accuracy", 2).said(None)
+    # What is predicted decides, not what the kind of tasks usually predicts.
+    for name, said in (("tables-regression/tables", "mean squared"), ("tables/tables", "accuracy")):
+        assert train._quality(recipe(name)).said(0.5).startswith(said)
 
 
 def test_scoring_reports_where_there_is_no_terminal(monkeypatch, capsys):

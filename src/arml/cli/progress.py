@@ -24,9 +24,9 @@ def duration(seconds: float) -> str:
 class Quality:
     """How a validation score is called: `accuracy 0.66 on validation tasks (chance 0.20)`."""
 
-    def __init__(self, kind: str, ways: int = 0) -> None:
-        self.name = "accuracy" if kind == "classification" else "mean squared error"
-        self.chance = f" (chance {1 / ways:.2f})" if kind == "classification" and ways else ""
+    def __init__(self, metric: str, ways: int = 0) -> None:
+        self.name = "accuracy" if metric == "accuracy" else "mean squared error"
+        self.chance = f" (chance {1 / ways:.2f})" if metric == "accuracy" and ways else ""
 
     def said(self, mean: float | None, half: float | None = None) -> str:
         """The score, with half of its 95% interval if given."""
@@ -54,7 +54,7 @@ class Display:
         starting: float = 0.0,
     ) -> None:
         self.console, self.steps = console, steps
-        self.quality = quality or Quality("regression")
+        self.quality = quality or Quality("mse")
         self.loss = self.validation = ""
         self.born = self.phased = time.monotonic()
         self.starting = starting

@@ -19,6 +19,7 @@ from arml.cli.waiting import expected, note, pace
 from arml.core.plugins import as_options
 from arml.experiment import TASKS, Experiment, run
 from arml.experiment.folder import check_claim, check_place
+from arml.experiment.parts import metric_of
 from arml.results.folder import load_run
 from arml.training import checkpoint
 from arml.training.devices import own_cores, sharing
@@ -30,8 +31,8 @@ messages in each step."""
 
 
 def _quality(experiment: Experiment) -> Quality:
-    usual = TASKS.of(experiment.tasks).problem
-    return Quality(usual.kind, getattr(experiment.tasks, "ways", usual.outputs))
+    usual, tasks = TASKS.of(experiment.tasks).problem, experiment.tasks
+    return Quality(metric_of(tasks), getattr(tasks, "ways", usual.outputs))
 
 
 def _warn_of_messages(experiment: Experiment) -> None:
