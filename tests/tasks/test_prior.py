@@ -38,6 +38,20 @@ def test_what_is_drawn_is_a_task(drawn):
             assert set(y_query) <= set(y[kept]), "a query of a class without an example"
 
 
+def test_the_values_of_a_category_exclude_each_other(drawn):
+    """Columns side by side of one category: a row has one of them, and gaps are of all."""
+    _, tasks = drawn
+    x = np.concatenate([tasks.support.x, tasks.query.x], axis=1)
+    rows = np.any(x[..., 1] > 0, axis=2, keepdims=True)
+    indicator, there = x[..., 2] > 0, x[..., 1] > 0
+    whole = np.all(~rows | (indicator & there), axis=1)  # columns without gaps
+    exclusive = 0
+    for table, columns, kept in zip(x[..., 0], whole, rows[..., 0], strict=True):
+        some = table[kept][:, columns]
+        exclusive += some.shape[1] > 1 and len(some) > 3 and bool(np.all(some.sum(axis=1) == 1))
+    assert exclusive >= 3
+
+
 def test_half_of_the_tasks_have_as_many_examples_of_each_class(drawn):
     kind, tasks = drawn
     if kind == "numbers":

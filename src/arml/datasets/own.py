@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,22 +97,33 @@ def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
 
     **Raises** `ValueError` in one line for a file that is no such table.
     """
-    lines, rows = _lines(path)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return cells_of(file, str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: expected a CSV file in UTF-8, got: {error}") from error
+
+
+def cells_of(
+    text: Iterable[str], where: str, *, delimiter: str = ","
+) -> tuple[dict[str, list[str]], list[int]]:
+    """The same of lines of text; `where` names them in errors."""
+    lines, rows = _rows(text, where, delimiter)
     if len(rows) < 2:
         raise ValueError(
-            f"{path}: expected a header and one or more rows, got {len(rows)} lines: add rows"
+            f"{where}: expected a header and one or more rows, got {len(rows)} lines: add rows"
         )
     header = [name.strip() for name in rows[0]]
     for name in header:
         if header.count(name) > 1:
             raise ValueError(
-                f"{path}: expected a name of its own for each column, got {name!r} twice: rename "
+                f"{where}: expected a name of its own for each column, got {name!r} twice: rename "
                 "or remove one"
             )
     for line, row in zip(lines[1:], rows[1:], strict=True):
         if len(row) != len(header):
             raise ValueError(
-                f"{path}: expected {len(header)} cells in each row, as in the "
+                f"{where}: expected {len(header)} cells in each row, as in the "
                 f"header, got {len(row)} in "
                 f"row {line}"
             )
@@ -140,17 +151,18 @@ def read_table(path: Path, *, target: str | None = None) -> Table:
     return Table(x, columns, labels, lines)
 
 
-def _lines(path: Path) -> tuple[list[int], list[list[str]]]:
+def _rows(
+    text: Iterable[str], where: str, delimiter: str
+) -> tuple[list[int], list[list[str]]]:
     """The rows of a CSV file that are not blank, and the lines at which they begin, from 1."""
     lines, rows, line = [], [], 1
+    reader = csv.reader(text, strict=True, delimiter=delimiter)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
-            for row in reader:
-                if any(cell.strip() for cell in row):
-                    lines.append(line)
-                    rows.append(row)
-                line = reader.line_num + 1
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: expected a CSV file in UTF-8, got: {error}") from error
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                lines.append(line)
+                rows.append(row)
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{where}: expected a CSV file in UTF-8, got: {error}") from error
     return lines, rows

@@ -2,9 +2,9 @@
 
 A few hidden causes pass through two layers of random functions. Columns are nodes of that network,
 so that they depend on each other and some repeat others; they are warped, scaled, rounded, cut into
-the indicators of categories, replaced by noise, and holed. The target comes from one of four
-mechanisms: clusters of the causes, another node of the network, random trees over the columns, or a
-linear function of them.
+the indicators of categories, replaced by noise, and holed. In some tables all functions are linear.
+The target comes from one of four mechanisms: clusters of the causes, another node of the network,
+random trees over the columns, or a linear function of them.
 
 [1] Hollmann, Müller, Eggensperger and Hutter, TabPFN: A Transformer That Solves Small Tabular
     Classification Problems in a Second, ICLR 2023: structural causal models as a prior over tables.
@@ -21,6 +21,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 MECHANISMS = ("clusters", "network", "trees", "linear")
 CAUSES, HIDDEN, DEPTH, TREES = 6, 10, 4, 3
+PLAIN = 0.4
+"""Share of tables whose functions are all linear: many real tables are nearly so."""
 NOISE = 0.15
 """The largest share of labels that are drawn anew."""
 
@@ -82,7 +84,7 @@ def _nodes(
     draws: Draws, rows: int, ways: int, classes: Int[Array, ""]
 ) -> tuple[Float[Array, "rows nodes"], Int[Array, " rows"]]:
     """Hidden causes and two layers of functions of them, standardised; and the cluster of a row."""
-    several = draws.uniform(6)
+    several = draws.uniform(7)
     # A cluster is a class or half of one; their centres may be near or far.
     halves = jnp.where(several[0] < 0.3, 2, 1)
     sizes = 0.5 * draws.normal(2 * ways)
@@ -110,6 +112,7 @@ def _nodes(
     causes = noise * jnp.exp(0.4 * spread) + distance * centres[group]
     first, second = draws.normal(CAUSES, HIDDEN), draws.normal(HIDDEN, HIDDEN)
     bias, which = draws.normal(2, HIDDEN), draws.uniform(2, HIDDEN)
+    which = jnp.where(several[6] < PLAIN, 0.0, which)  # the identity everywhere
     used = (active < 0.6) | (jnp.arange(CAUSES) < 2)
     causes = _standard(causes)
     level = 0.2 * several[2:4]
@@ -157,16 +160,24 @@ def _columns(
 ) -> tuple[Float[Array, "rows columns 3"], Float[Array, "rows columns"]]:
     """The table's cells, and the columns before they were warped and holed."""
     rows, known = nodes.shape
-    table = draws.uniform(8)
-    each = draws.uniform(10, columns)
+    table = draws.uniform(9)
+    each = draws.uniform(12, columns)
+    place = jnp.arange(columns)
+    category = each[6] < jnp.where(table[5] < 0.45, 0.0, table[5])
+    # Columns side by side may be the values of one category, of which each row has one.
+    first = jax.lax.cummax(jnp.where(each[10] < 0.6, 0, place))
+    category = category[first]
+    first = jnp.where(category, first, place)
     # Some tables show the causes, others what follows from them.
     source = jnp.floor(known * jnp.power(each[0], jnp.where(table[0] < 0.4, 2.0, 1.0))).astype(
         jnp.int32
-    )
+    )[first]
     clean = nodes[:, source]
     noise = draws.normal(rows, columns)
-    blurred = clean + noise * (0.5 * table[1] * each[1])
+    blur = jnp.where(table[8] < 0.3, 1.5, 0.5) * table[1]
+    blurred = clean + noise * (blur * each[1])
     irrelevant = each[2] < jnp.where(table[2] < 0.6, 0.0, 1.5 * (table[2] - 0.6))
+    irrelevant = irrelevant[first]
     blurred = jnp.where(irrelevant, noise, blurred)
     warp = jnp.floor(each[3] * jnp.where(table[3] < 0.5, 1.4, 4.0)).astype(jnp.int32)
     bounded = jnp.clip(blurred, -4, 4)
@@ -174,22 +185,26 @@ def _columns(
     value = jnp.take_along_axis(warped, warp[None, None], axis=0)[0]
     steps = jnp.floor(1 + 6 * each[4])
     value = jnp.where(each[5] < 0.5 * table[4], jnp.round(value * steps) / steps, value)
-    # A category is an interval of its node; neighbours are often categories of the same node.
-    category = each[6] < jnp.where(table[5] < 0.45, 0.0, table[5])
+    # A category that is alone is an interval of its node; others are shares of its rows.
     low = 1.2 * jnp.asarray(noise[0]) - 0.6
-    inside = (blurred > low) & (blurred < low + jnp.where(each[7] < 0.5, 9.0, 1.5))
+    alone = (blurred > low) & (blurred < low + jnp.where(each[7] < 0.5, 9.0, 1.5))
+    several = jnp.sum((first[:, None] == first) & (place < used), axis=1)
+    rank = jnp.argsort(jnp.argsort(blurred, axis=0), axis=0).astype(value.dtype)
+    share = jnp.power((rank + 0.5) / rows, jnp.exp(2 * each[11] - 1))
+    level = jnp.floor(several.astype(value.dtype) * share)[:, first].astype(jnp.int32)
+    inside = jnp.where(several > 1, level == place - first, alone)
     value = jnp.where(category, inside.astype(value.dtype), value)
     scale = jnp.where(category, 1.0, jnp.exp(2 * (each[8] - 0.5)))
     value = value * scale + jnp.where(category, 0.0, 4 * (each[9] - 0.5))
     rate = jnp.where(table[6] < 0.7, 0.0, 0.4 * table[7] * each[1])
-    present = draws.uniform(rows, columns) >= rate
-    present &= jnp.arange(columns) < used
+    present = (draws.uniform(rows, columns) >= rate)[:, first]
+    present &= place < used
     x = jnp.stack(
         [value, jnp.ones_like(value), jnp.broadcast_to(category.astype(value.dtype), value.shape)],
         axis=-1,
     )
     return jnp.where(present[..., None], x, 0.0), jnp.where(
-        irrelevant | (jnp.arange(columns) >= used), 0.0, clean
+        irrelevant | (place >= used), 0.0, clean
     )
 
 

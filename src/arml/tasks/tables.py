@@ -25,7 +25,7 @@ from arml.tasks.options import Progress, Splits, absolute_path
 from arml.tasks.prior import MECHANISMS, draw_rows
 from arml.tasks.shape import DataOptions, TaskOptions
 
-VERSION = 1
+VERSION = 2
 """Of the prior: another draws other tasks from the same key."""
 
 
@@ -141,7 +141,7 @@ class TablesOptions(TaskOptions, DataOptions):
     target. A sub-folder is one origin: its tables are of the same part of the split."""
     predict: Literal["classes", "numbers"] = "classes"
     """What is predicted."""
-    columns: int = 10
+    columns: int = 20
     """The most columns of a table; a category has one for each of its values."""
     ways: int = 10
     """The most classes of a task."""
