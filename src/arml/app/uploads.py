@@ -33,6 +33,10 @@ class Limits:
     """Pixels of one picture, which a small file can have many of."""
     points: int = 200
     """Points of a function."""
+    rows: int = 2_000
+    """Rows of a table, examples and queries together."""
+    columns: int = 200
+    """Columns of a table."""
 
 
 def read_pictures(

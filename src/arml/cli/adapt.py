@@ -131,10 +131,10 @@ def _finish(predictor: Any, options: AdaptOptions, eye: Eye | None, names: Seque
     _describe(predictor, Console(stderr=True))
     if predictor.classes is not None:
         predictor = _checked(predictor, options, names)
-        if options.matter and predictor.reader is not None:
-            drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
-            shown = ", ".join(f"{name} {drop:.2f}" for name, drop in drops[:MATTER])
-            say(Console(stderr=True), f"columns that matter (nats lost without each): {shown}")
+    if options.matter and predictor.reader is not None:
+        drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
+        shown = ", ".join(f"{name} {drop:.2f}" for name, drop in drops[:MATTER])
+        say(Console(stderr=True), f"columns that matter (nats lost without each): {shown}")
     if options.query:
         _answer(predictor, eye, options.query, options.target, options.out)
     if options.save is not None:

@@ -14,22 +14,28 @@ from tyro.conf import Positional
 
 from arml.cli.console import parse, say
 from arml.cli.errors import UsageError
-from arml.results.files import Json
 
-SHIPPED = {"pictures": "starter", "functions": "regression2d"}
-"""The learner of each tab if none is named; a tab without a learner is not shown."""
+SHIPPED = {
+    "pictures": "starter",
+    "functions": "regression2d",
+    "classes": "tables",
+    "numbers": "tables-regression",
+}
+"""The learners of the tabs if none is named (that of tables has two); a tab without a learner is
+not shown."""
 
 
 @dataclass(frozen=True)
 class AppOptions:
-    """Serve a page on this machine to try a learner: drop pictures, or draw a function's points.
+    """Serve a page on this machine to try a learner: drop pictures or a table, or draw a function's
+    points.
 
     The page's address contains a random token, and requests without it are refused. Nothing is
     stored, and no other machine is contacted. Ctrl-C stops it.
     """
 
     learner: Positional[Path | None] = None
-    """A run folder or a shared learner; the tab of the other kind has a learner of the package."""
+    """A run folder or a shared learner; the other tabs have learners of the package."""
     port: int = 0
     """Port to listen on; 0 picks a free one."""
     open: bool = False
@@ -80,28 +86,31 @@ def open_page(address: str) -> None:
 
 
 def served(learner: Path | None) -> Any:
-    """The page's two learners: the named one, and one of the package for the other tab.
+    """The page's learners: the named one, and those of the package for the other tabs.
 
     **Raises** `RunError` if there is no such learner, `ValueError` for one that no tab fits.
     """
     from arml.app.answers import is_of_functions, is_of_pictures
     from arml.app.server import Served
-    from arml.predict.learner import load
+    from arml.app.tables import KINDS, kind_of
+    from arml.predict.learner import FewShotLearner, load
     from arml.predict.shared import shipped
 
     fits = {"pictures": is_of_pictures, "functions": is_of_functions}
-    found: Json = {}
+    found: dict[str, FewShotLearner] = {}
     names: dict[str, str] = {}
     if learner is not None:
         named = load(learner)
         tabs = [tab for tab, fit in fits.items() if fit(named)]
+        tabs += [kind for kind in KINDS.values() if kind == kind_of(named)]
         if not tabs:
             raise UsageError(
-                f"expected a learner of pictures or of functions of two inputs, got {learner}, "
-                "which is neither: use `arml adapt`"
+                f"expected a learner of pictures, tables, or functions of two inputs, got "
+                f"{learner}, which is none: use `arml adapt`"
             )
         found[tabs[0]], names[tabs[0]] = named, learner.resolve().name
     for tab, name in SHIPPED.items():
         if tab not in found and name in shipped():
             found[tab], names[tab] = load(name), name
-    return Served(found.get("pictures"), found.get("functions"), names)
+    tables = {kind: found[kind] for kind in KINDS.values() if kind in found}
+    return Served(found.get("pictures"), found.get("functions"), names, tables=tables)

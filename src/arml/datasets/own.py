@@ -151,9 +151,7 @@ def read_table(path: Path, *, target: str | None = None) -> Table:
     return Table(x, columns, labels, lines)
 
 
-def _rows(
-    text: Iterable[str], where: str, delimiter: str
-) -> tuple[list[int], list[list[str]]]:
+def _rows(text: Iterable[str], where: str, delimiter: str) -> tuple[list[int], list[list[str]]]:
     """The rows of a CSV file that are not blank, and the lines at which they begin, from 1."""
     lines, rows, line = [], [], 1
     reader = csv.reader(text, strict=True, delimiter=delimiter)

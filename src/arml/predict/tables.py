@@ -103,49 +103,66 @@ class TablePredictor(Predictor):
 
         **Raises** `ValueError` as `predict`, for classes, and for a level that is no share.
         """
-        learner, support, read = self.portable.learner, self._support(), self._read(x)
-        if learner.spread(support) is None:
+        read = self._read(x)
+        if self.portable.learner.spread(self._support()) is None:
             return super().interval(read, level)
         if not 0 < level < 1:
             raise ValueError(f"expected a level between 0 and 1, got {level:g}: give 0.9, say")
-        centre, scale = by_chunks(lambda some: _spread(learner, support, some), read, 2).T
+        centre, scale = self._distributed(read)
         # Here, because SciPy takes a third of a second to load.
         from scipy.special import stdtrit
 
-        # What divides the logits of a classifier multiplies the scale of a regression.
-        half = float(stdtrit(FREEDOM, (1 + level) / 2)) * self.portable.temperature * scale
+        half = float(stdtrit(FREEDOM, (1 + level) / 2)) * scale
         low, high = centre - half, centre + half
         return (low, high) if self._flat else (low[:, None], high[:, None])
 
+    def _distributed(self, x: np.ndarray) -> Float[np.ndarray, "2 n"]:
+        """The centre and the scale of Student's t for each number."""
+        learner, support = self.portable.learner, self._support()
+        centre, scale = by_chunks(lambda some: _spread(learner, support, some), x, 2).T
+        # What divides the logits of a classifier multiplies the scale of a regression.
+        return np.stack([centre, self.portable.temperature * scale])
+
     def matter(self) -> dict[str, float]:
         """How much each column matters: by how many nats the mean log-probability of an example's
-        label falls, when the other examples predict it without that column.
+        label (or log-density of its number) falls, when the other examples predict it without that
+        column.
 
-        **Raises** `ValueError` for regression.
+        **Raises** `ValueError` for a regression that has no distribution.
         """
-        classes = self.classes
-        if classes is None:
-            raise ValueError("expected a classification task, got regression: use interval")
-        parts = [fold for fold in folds(self.y) if self._whole(fold)]
+        if self.classes is None and self.portable.learner.spread(self._support()) is None:
+            raise ValueError("expected a learner that gives distributions, got one of numbers")
+        every = self.y if self.classes is not None else np.zeros(len(self.y), int)
+        parts = [fold for fold in folds(every) if self._whole(fold)]
 
         def likely(hidden: str | None) -> float:
-            x = self.x.copy()
-            x[:, [owner == hidden for owner in self._owners()]] = 0
+            shown = [owner != hidden for owner in self._owners()]
+            x = np.where(np.asarray(shown)[:, None], self.x, 0)
             total = 0.0
             for fold in parts:
                 kept = np.setdiff1d(np.arange(len(x)), fold)
-                some = TablePredictor(
-                    self.portable, x[kept], self.y[kept], classes, False, self.reader
+                some = (x[kept], self.y[kept], self.classes, self._flat)
+                total += TablePredictor(self.portable, *some, self.reader)._likely(
+                    x[fold], self.y[fold]
                 )
-                chances = some.predict_proba(x[fold])[np.arange(len(fold)), self.y[fold]]
-                total += float(np.log(chances + 1e-9).sum())
             return total / max(sum(map(len, parts)), 1)
 
         usual = likely(None)
         return {name: usual - likely(name) for name in dict.fromkeys(self.reader.owners)}
 
+    def _likely(self, x: np.ndarray, y: np.ndarray) -> float:
+        """The sum of the log-probabilities of labels, or of the log-densities of numbers."""
+        if self.classes is not None:
+            return float(np.log(self.predict_proba(x)[np.arange(len(y)), y] + 1e-9).sum())
+        from scipy.stats import t as student
+
+        centre, scale = self._distributed(x)
+        return float(student.logpdf(y[:, 0], FREEDOM, centre, scale).sum())
+
     def _whole(self, fold: np.ndarray) -> bool:
         """Whether every class has an example outside of the fold."""
+        if self.classes is None:
+            return len(fold) < len(self.y) - 1
         kept = np.setdiff1d(np.arange(len(self.y)), fold)
         return len(np.unique(self.y[kept])) == len(np.unique(self.y))
 

@@ -1,6 +1,7 @@
-// The page: its tabs, and what both of them use.
+// The page: its tabs, and what all of them use.
 import { startPictures } from "./pictures.js";
 import { startFunctions } from "./functions.js";
+import { startTables } from "./tables.js";
 
 /** An element with properties and children; text is never read as HTML. */
 export function make(name, properties = {}, ...children) {
@@ -71,7 +72,8 @@ function startTabs(shown) {
 }
 
 const about = await ask("about");
-startTabs(["pictures", "functions"].filter((name) => name in about));
+startTabs(["pictures", "functions", "tables"].filter((name) => name in about));
 if (about.pictures) startPictures(about.pictures, about.limits);
 if (about.functions) startFunctions(about.functions, about.limits);
+if (about.tables) startTables(about.tables, about.limits);
 document.body.dataset.ready = "yes";

@@ -209,11 +209,12 @@ function show(answer, files) {
   document.getElementById("answer").scrollIntoView({ block: "nearest" });
 }
 
-function bar(name, probability) {
-  const filled = draw("rect", { width: 100 * probability, height: 10 });
+/** A name, a bar that fills a share of its width, and the share or another text. */
+export function bar(name, share, text = percent(share)) {
+  const filled = draw("rect", { width: 100 * share, height: 10 });
   return make("div", { className: "bar" }, make("span", { title: name }, name),
     draw("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, filled),
-    make("b", {}, percent(probability)));
+    make("b", {}, text));
 }
 
 function percent(probability) {

@@ -1,0 +1,138 @@
+// A table: its rows with a value in one column are the examples, the others are predicted.
+import { ask, make, say } from "./app.js";
+import { keep } from "./files.js";
+import { bar } from "./pictures.js";
+
+const WAIT = 400;  // milliseconds
+const SHOWN = 200;  // rows; the saved file has all
+const KINDS = { classes: "a class", numbers: "a number" };
+
+export function startTables(about, limits) {
+  const [text, target, kind] = ["text", "target", "kind"].map((name) => document.getElementById(`table-${name}`));
+  const buttons = ["predict", "check"].map((id) => document.getElementById(`table-${id}`));
+  let known = [], pending = null, timer = 0;
+  document.getElementById("tables-about").textContent =
+    `The learners are ${Object.values(about.learners).join(" and ")}: any columns of numbers, dates and categories, with ` +
+    `gaps; at most ${limits.rows.toLocaleString("en")} rows.`;
+  kind.replaceChildren(...Object.keys(about.learners).map((name) => make("option", { value: name }, KINDS[name])));
+
+  // What was answered is of another table now.
+  const stale = () => {
+    for (const id of ["answer", "matter"]) document.getElementById(`table-${id}`).hidden = true;
+  };
+  const enable = (ready) => {
+    for (const control of [target, kind, ...buttons]) control.disabled = !ready;
+  };
+  const count = () => {
+    stale();
+    const column = known.find(({ name }) => name === target.value);
+    const rows = text.dataset.rows - column.empty;
+    document.getElementById("table-count").textContent = `${rows} examples, ${column.empty} to predict`;
+  };
+  const choose = () => {
+    const suggested = known.find(({ name }) => name === target.value).kind;
+    if (suggested in about.learners) kind.value = suggested;
+    count();
+  };
+  target.addEventListener("change", choose);
+  kind.addEventListener("change", stale);
+
+  async function read() {
+    pending?.abort();
+    pending = new AbortController();
+    stale();
+    enable(false);
+    document.getElementById("table-count").textContent = "";
+    if (!text.value.trim()) return say("tables-status", "");
+    try {
+      const before = target.value;
+      const found = await ask("columns", { csv: text.value }, pending.signal);
+      known = found.columns;
+      text.dataset.rows = found.rows;
+      target.replaceChildren(...known.map(({ name }) => make("option", { value: name }, name)));
+      // The last column with an empty cell is likely to be meant.
+      const likely = known.findLast(({ empty }) => empty && empty < found.rows) ?? known.at(-1);
+      target.value = known.some(({ name }) => name === before) ? before : likely.name;
+      choose();
+      enable(true);
+      say("tables-status", "");
+    } catch (error) {
+      if (error.name !== "AbortError") say("tables-status", error.message, true);
+    }
+  }
+  const changed = () => {
+    clearTimeout(timer);
+    timer = setTimeout(read, WAIT);
+  };
+  const take = async (file) => {
+    target.replaceChildren();
+    text.value = await file.text();
+    await read();
+  };
+  text.addEventListener("input", changed);
+  document.getElementById("table-file").addEventListener("change", async (event) => {
+    const [file] = event.target.files;
+    if (file) await take(file);
+    event.target.value = "";
+  });
+  const place = document.getElementById("table-drop");
+  for (const name of ["dragenter", "dragover"])
+    place.addEventListener(name, (event) => {
+      event.preventDefault();
+      place.classList.add("over");
+    });
+  place.addEventListener("dragleave", () => place.classList.remove("over"));
+  place.addEventListener("drop", (event) => {
+    event.preventDefault();
+    place.classList.remove("over");
+    const [file] = event.dataTransfer.files;
+    if (file) take(file);
+    else {
+      text.value = event.dataTransfer.getData("text");
+      changed();
+    }
+  });
+  document.getElementById("example-table").addEventListener("click", async () => {
+    try {
+      await take(new Blob([(await ask("example-table")).csv]));
+    } catch (error) {
+      say("tables-status", error.message, true);
+    }
+  });
+
+  /** Run `work` on the answer when a button is pressed, once at a time, and say how long it took. */
+  const working = (id, path, doing, done, work) => document.getElementById(id).addEventListener("click", async () => {
+    enable(false);
+    say("tables-status", doing);
+    try {
+      const began = performance.now();
+      work(await ask(path, { csv: text.value, target: target.value, kind: kind.value }));
+      say("tables-status", `${done} in ${((performance.now() - began) / 1000).toFixed(1)} s.`);
+    } catch (error) {
+      say("tables-status", error.message, true);
+    } finally {
+      enable(true);
+    }
+  });
+  working("table-predict", "table", "Learning … the first answer for a size of table takes some seconds.", "Answered", show);
+  working("table-check", "matter", "Predicting each example from the others …", "Checked", showMatter);
+}
+
+function show({ header, rows, csv, said }) {
+  document.getElementById("table-answer").hidden = false;
+  const more = rows.length > SHOWN ? ` The first ${SHOWN} are shown; the saved file has all.` : "";
+  document.getElementById("table-said").textContent = said + more;
+  const line = (cells, name, more) => make("tr", {}, ...cells.map((cell) => make(name, more, cell)));
+  document.getElementById("table-rows").replaceChildren(make("table", {},
+    make("thead", {}, line(header, "th", { scope: "col" })),
+    make("tbody", {}, ...rows.slice(0, SHOWN).map((row) => line(row, "td", {})))));
+  document.getElementById("table-save").onclick = () => keep("answers.csv", new Blob([csv]));
+}
+
+function showMatter({ said, columns }) {
+  document.getElementById("table-matter").hidden = false;
+  document.getElementById("table-trust").textContent = said;
+  const most = Math.max(1e-9, ...columns.map(({ loss }) => loss));
+  document.getElementById("table-columns").replaceChildren(
+    ...columns.map(({ name, loss }) => bar(name, Math.max(0, loss / most), loss.toFixed(2))));
+}

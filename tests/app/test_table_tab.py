@@ -1,0 +1,172 @@
+"""The tab of tables: what it answers and refuses, and how it is used in a browser."""
+
+import csv
+import io
+import os
+import secrets
+import socket
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import chromium
+import npm
+from arml.algorithms.tables import TablesOptions
+from arml.app import server, tables
+from arml.app.uploads import Limits
+from arml.experiment import Portable, build
+from arml.experiment.recipes import recipe
+from arml.predict.learner import FewShotLearner
+
+LIMITS = Limits(rows=40, columns=6)
+
+
+def untrained(name: str) -> FewShotLearner:
+    """A small learner with its initial weights: how well it predicts does not matter here."""
+    experiment = replace(recipe(name), algorithm=TablesOptions(width=4, depth=1, heads=1))
+    problem = experiment.tasks.problem
+    return FewShotLearner(Portable(experiment, build(experiment, problem), problem, ("trees",)))
+
+
+@pytest.fixture(scope="module")
+def learners():
+    return {
+        "classes": untrained("tables/tables"),
+        "numbers": untrained("tables-regression/tables"),
+    }
+
+
+def asked(**changes):
+    return {**tables.example(0), "target": "tree", "kind": "classes", **changes}
+
+
+def test_rows_without_a_value_are_predicted_from_the_others(learners):
+    answer = tables.predicted(learners, asked(), LIMITS)
+    rows = list(csv.reader(io.StringIO(answer["csv"])))
+    assert rows == [answer["header"], *answer["rows"]]
+    assert answer["header"] == ["tree", "probability", "height", "leaf", "bark"]
+    cells = list(csv.reader(io.StringIO(asked()["csv"])))[1:]
+    examples, queries = cells[:15], cells[15:]
+    assert [row[2:] for row in answer["rows"]] == [row[:3] for row in queries]
+    names = ("height", "leaf", "bark")
+    x, more = ({n: [row[i] for row in p] for i, n in enumerate(names)} for p in (examples, queries))
+    predictor = learners["classes"].adapt(x, [row[3] for row in examples])
+    chances = predictor.predict_proba(more)
+    assert [row[0] for row in answer["rows"]] == predictor.predict(more).tolist()
+    found = [float(row[1]) for row in answer["rows"]]
+    np.testing.assert_allclose(found, chances.max(axis=1), atol=1e-4)
+    # A spreadsheet copies tabs; the order of rows is free.
+    first, *others = asked()["csv"].splitlines()
+    pasted = "\r\n".join([first, *others[15:], *others[:15]]).replace(",", "\t")
+    assert tables.predicted(learners, asked(csv=pasted), LIMITS)["rows"] == answer["rows"]
+
+
+def test_numbers_have_quantiles_and_columns_matter(learners):
+    lines = [f"{i},{(i * 7) % 5},{2 * i if i < 14 else ''}" for i in range(16)]
+    content = asked(csv="\n".join(["a,b,y", *lines]), target="y", kind="numbers")
+    found = tables.columns(content, LIMITS)
+    assert [column["kind"] for column in found["columns"]] == ["numbers", "classes", "numbers"]
+    assert [column["empty"] for column in found["columns"]] == [0, 0, 2]
+    answer = tables.predicted(learners, content, LIMITS)
+    assert answer["header"] == ["y", "10% quantile", "90% quantile", "a", "b"]
+    for row in answer["rows"]:
+        middle, low, high = map(float, row[:3])
+        assert low < middle < high
+    drops = {c["name"]: c["loss"] for c in tables.checked(learners, content, LIMITS)["columns"]}
+    assert drops["a"] > drops["b"]
+
+
+def test_refusals_are_one_line(learners):
+    for content, said in (
+        ([], "expected a table with a header"),
+        (asked(csv=" "), "expected a table with a header"),
+        (asked(csv="a,b\n1"), "expected 2 cells in each row"),
+        (asked(csv="a,b\n" + "1,2\n" * 41), "at most 40 rows, got 41"),
+        (asked(csv="a,b,c,d,e,f,g\n1,2,3,4,5,6,7"), "at most 6 columns"),
+        (asked(target="trees"), "expected a column to predict"),
+        (asked(kind="words"), "expected classes or numbers"),
+        (asked(kind="numbers"), "expected numbers in 'tree', got 'oak'"),
+        (asked(target="height"), "expected classes in 'height'"),
+        (asked(csv="a,tree\n1,\n2,oak"), "two or more rows with a value"),
+        (asked(csv="a,tree\n" + "1,oak\n2,elm\n" * 3), "expected rows to predict"),
+        (asked(csv="a,tree\n" + "x\0,oak\n" * 3), "expected"),
+    ):
+        with pytest.raises(ValueError, match=said) as refused:
+            tables.predicted(learners, content, LIMITS)
+        assert "\n" not in str(refused.value)
+
+
+def test_the_tab_in_a_browser(learners, tmp_path):
+    """With the keyboard alone, in a narrow window."""
+    names = dict.fromkeys(learners, "small")
+    served = server.Served(None, None, names, LIMITS, tables=learners)
+    token = secrets.token_urlsafe(8)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        running = server.server(served, token)
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+        thread.start()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/{token}/"
+        try:
+            with chromium.opened(address, width=390) as tab:
+                used(tab.page, learners, tmp_path)
+        finally:
+            running.should_exit = True
+            thread.join()
+    assert [text for text in tab.complaints if "400 (Bad Request)" not in text] == []
+    assert not [asked for asked in tab.asked if not asked.startswith((address, "blob:"))]
+
+
+def used(page, learners, tmp_path):
+    page.wait_for_selector("body[data-ready]")
+    assert page.locator("[role=tab]:visible").all_inner_texts() == ["A table"]
+    # A broken table is refused; then cells of a spreadsheet, and a prediction.
+    page.focus("#table-text")
+    page.keyboard.insert_text("a,a\n1,2")
+    page.wait_for_selector("#tables-status.bad >> text=a name of its own")
+    assert page.is_disabled("#table-predict")
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(tables.example(0)["csv"].replace(",", "\t"))
+    page.wait_for_selector("#table-count >> text=15 examples, 9 to predict")
+    assert page.input_value("#table-target") == "tree"
+    for _ in range(4):
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "table-kind"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#tables-status >> text=Answered in")
+    answer = tables.predicted(learners, asked(), LIMITS)
+    shown = page.locator("#table-rows td").all_inner_texts()
+    assert shown == [cell for row in answer["rows"] for cell in row]
+    with page.expect_download() as download:
+        page.click("#table-save")
+    assert download.value.path().read_text() == answer["csv"]
+    page.click("#table-check")
+    page.wait_for_selector("#tables-status >> text=Checked in")
+    drops = tables.checked(learners, asked(), LIMITS)
+    assert page.inner_text("#table-trust") == drops["said"]
+    assert page.locator("#table-columns .bar span").all_inner_texts() == [
+        column["name"] for column in drops["columns"]
+    ]
+    # It fits a phone and a screen, and is accessible.
+    page.route(
+        "**/axe.min.js",
+        lambda route: route.fulfill(path=str(npm.package("axe-core") / "axe.min.js")),
+    )
+    page.add_script_tag(url=f"{page.url}axe.min.js")
+    shots = Path(os.environ.get("ARML_SCREENSHOTS") or tmp_path)
+    for width in (1400, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.screenshot(path=str(shots / f"app-tables-{width}.png"), full_page=True)
+    found = page.evaluate("axe.run({preload: false})")["violations"]
+    assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == []
+    # Another column makes the old answers go; a file that is dropped replaces the table.
+    page.select_option("#table-target", "bark")
+    assert page.locator("#table-answer").is_hidden()
+    file = {"name": "own.csv", "mimeType": "text/csv", "buffer": b"b;c\n1;2\n3;\n5;9\n"}
+    page.set_input_files("#table-file", file)
+    page.wait_for_selector("#table-count >> text=2 examples, 1 to predict")
+    assert page.input_value("#table-target") == "c"
