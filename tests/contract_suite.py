@@ -4,6 +4,9 @@ An algorithm is tested by being registered; an exception is declared beside its 
 tests are collected by `test_contract_<kind>.py`, one file a kind, so that they run side by side.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +30,8 @@ class Kind(NamedTuple):
     cancelled: tuple[str, ...] = ()
     steps: int = 2
     """Inner steps."""
+    sizes: Mapping[str, int] = MappingProxyType({})
+    """Options of methods that make them smaller, and sooner compiled."""
 
 
 def blobs(features: tuple[int, ...], ways: int, shots: int, noise: float = 0.3) -> Blobs:
@@ -56,13 +61,19 @@ KINDS = {
         steps=1,
     ),
     # The last axis is a cell: its value, whether it is there, its kind.
-    "tables": Kind(blobs((6, 3), 3, 3, noise=1.0), CellsOptions(width=8)),
+    "tables": Kind(
+        blobs((6, 3), 3, 3, noise=1.0),
+        CellsOptions(width=8),
+        sizes=MappingProxyType({"width": 8, "depth": 1, "vertices": 3}),
+    ),
 }
 
 
 def make(name: str, kind: Kind) -> Case:
     problem = kind.tasks.problem
     options = ALGORITHMS[name].options(problem)
+    smaller = {k: v for k, v in kind.sizes.items() if hasattr(options, k)}
+    options = replace(options, **smaller)
 
     def build(key: PRNGKeyArray) -> MetaLearner:
         net_key, key = jax.random.split(key)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import arml
+from arml.cli import main
 from arml.predict.tables import TablePredictor
 
 RNG = np.random.default_rng(0)
@@ -44,6 +45,56 @@ def test_a_table_of_numbers_and_categories_with_gaps(predictor, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(table), chances)
 
 
+def test_a_csv_file_on_the_command_line(predictor, tmp_path, capsys):
+    table, y = rows(N, 0)
+    more, _ = rows(6, 1)
+
+    def written(name: str, columns: dict[str, list[object]]) -> str:
+        cells = zip(*columns.values(), strict=True)
+        lines = [",".join(columns), *(",".join(map(cell, row)) for row in cells)]
+        (tmp_path / name).write_text("\n".join(lines), encoding="utf-8")
+        return str(tmp_path / name)
+
+    support = written("trees.csv", {**table, "same": [1] * N, "tree": y})
+    query = written("more.csv", {"same": [1] * 6, **more})
+    words = ["adapt", "tables", "--support", support, "--target", "tree"]
+    saved, out = str(tmp_path / "saved"), str(tmp_path / "answers.csv")
+    assert main([*words, "--query", query, "--out", out, "--save", saved, "--matter"]) == 0
+    said = capsys.readouterr().err
+    assert f"learned from {N} examples (2 classes)" in said
+    assert "left out, because all rows have the same: same" in said
+    assert "read from the meta-knowledge graph: V" in said
+    assert "leave-one-out accuracy" in said
+    assert "columns that matter (nats lost without each)" in said
+    answers = (tmp_path / "answers.csv").read_text().splitlines()
+    assert answers[0] == "row,label,probability"
+    chances = predictor.predict_proba(more)
+    for i, answer in enumerate(answers[1:]):
+        best = chances[i].argmax()
+        assert answer == f"{i + 2},{predictor.classes[best]},{chances[i].max():.4f}"
+    assert main(["predict", saved, query]) == 0
+    assert capsys.readouterr().out.splitlines() == answers
+    # Refusals, in one line each.
+    unlabelled = written("gap.csv", {**table, "tree": [*y[:-1], ""]})
+    free = written("free.csv", {**table, "name": [f"no. {i}" for i in range(N)], "tree": y})
+    other = written("other.csv", {"height": [1], "noise": [2]})
+    for given, target, asked, expected in (
+        (unlabelled, "tree", query, f"got none in row {N + 1}"),
+        (free, "tree", query, "column 'name'"),
+        (support, "trees", query, "expected a column 'trees'"),
+        (support, "noise", query, "expected classes in 'noise'"),
+        (support, "tree", other, "expected a column 'bark'"),
+    ):
+        words = ["adapt", "tables", "--support", given, "--target", target, "--query", asked]
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert expected in " ".join(said.split())
+
+
+def cell(value: object) -> str:
+    return "" if value is None else str(value)
+
+
 def test_which_columns_matter(predictor):
     drops = predictor.matter()
     assert set(drops) == {"height", "bark", "noise"}
@@ -68,6 +119,9 @@ def test_a_regression_has_quantiles():
     assert np.all(wide[0] < narrow[0])
     assert np.all(narrow[1] < wide[1])
     assert np.mean((wide[0] < y[30:]) & (y[30:] < wide[1])) > 0.7
+    drops = found.matter()
+    assert max(drops, key=drops.get) == "0"
+    assert found.reading().sum() == pytest.approx(1, abs=1e-5)
 
 
 def test_refusals(predictor):
@@ -84,11 +138,12 @@ def test_refusals(predictor):
 def test_estimators_of_any_width():
     from arml import FewShotClassifier, FewShotRegressor
 
-    x = RNG.normal(size=(24, 7))
+    # Rows and columns are filled up to a few sizes; these are sizes of other tests.
+    x = RNG.normal(size=(30, 4))
     x[0, 0] = np.nan
     y = np.where(x[:, 1] > 0, "high", "low")
-    model = FewShotClassifier("tables").fit(x, y)
-    assert model.score(x, y) > 0.9
-    assert model.predict_proba(x).shape == (24, 2)
+    model = FewShotClassifier("tables").fit(x[:16], y[:16])
+    assert model.score(x[:16], y[:16]) > 0.9
+    assert model.predict_proba(x).shape == (30, 2)
     numbers = FewShotRegressor("tables").fit(x[:, 1:], x[:, 1])
     assert numbers.score(x[:, 1:], x[:, 1]) > 0.8

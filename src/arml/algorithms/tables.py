@@ -87,19 +87,29 @@ class Tables(MetaLearner):
     """Classes; 0 for regression."""
     loss: Loss = eqx.field(static=True)
 
-    def read(self, support: Examples) -> Read:
-        """From a support set to the kernel of its task."""
-        by = measure(support.x)
-        cells = by(support.x)
+    def reads(self, support: Examples) -> Float[Array, " vertices"]:
+        """How much the task of a support set reads each vertex; the sum is one."""
+        return self._described(support, measure(support.x)(support.x))[-1]
+
+    def _described(
+        self, support: Examples, cells: Cells
+    ) -> tuple[Array, Array, Array, Float[Array, " vertices"]]:
+        """The labels, how alike those of two rows are, each column in numbers, and the reading."""
         label = support.y
         if not self.ways:
             label = standard_targets(support.y[:, 0], cells.rows)[0]
         alike = (alike_classes if self.ways else alike_numbers)(label, cells.rows)
-        classes = self._classes(support.y, cells)
-        columns = described(cells, alike, classes)
+        columns = described(cells, alike, self._classes(support.y, cells))
         known = jnp.any(cells.there, axis=0)
         code = mean_of(self.code(columns), known)  # the task, as its columns describe it
-        reading = self.links(code)
+        return label, alike, columns, self.links(code)
+
+    def read(self, support: Examples) -> Read:
+        """From a support set to the kernel of its task."""
+        by = measure(support.x)
+        cells = by(support.x)
+        label, alike, columns, reading = self._described(support, cells)
+        known = jnp.any(cells.there, axis=0)
         films = jnp.einsum("v,vlfd->lfd", reading, self.scales)
         h = self._tokens(cells, columns, alike, label)
         remembered = []
@@ -108,17 +118,8 @@ class Tables(MetaLearner):
             remembered.append(own)
         tokens = standard(mean_of(h, cells.there[..., None]))
         weights = jnp.where(known, jnp.exp(self.weigh(tokens).T), 0.0) / count_of(known)
-        return Read(
-            by,
-            cells,
-            columns,
-            films,
-            remembered,
-            self._places(h, cells),
-            weights,
-            reading @ self.settings,
-            reading,
-        )
+        places, numbers = self._places(h, cells), reading @ self.settings
+        return Read(by, cells, columns, films, remembered, places, weights, numbers)
 
     def _classes(self, y: Array, cells: Cells) -> Float[Array, ""]:
         """How many classes the task has; 1 for regression."""

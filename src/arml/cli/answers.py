@@ -35,16 +35,16 @@ def labels_of(
 ) -> Iterator[list[Any]]:
     """The header and the rows of a classification's answers; there may be no `novelty`."""
     reading = predictor.reading()
-    read = None if reading is None else [vertices(row) for row in reading]
     # A row of the reading is a class only if the prototypes are the classes.
-    by_class = read is not None and len(read) == len(predictor.classes)
+    by_class = reading is not None and len(reading) == len(predictor.classes)
+    read = [vertices(row) for row in reading] if by_class else None
     more = [*(["vertices"] if read else []), *(["novelty"] if novelty else [])]
     yield ["row" if isinstance(names[0], int) else "file", "label", "probability", *more]
     for i, (name, chance) in enumerate(zip(names, chances, strict=True)):
         best = int(np.argmax(chance))
         row = [name, predictor.classes[best], f"{chance[best]:.4f}"]
-        if read is not None and reading is not None:
-            row.append(read[best] if by_class else vertices(reading.mean(axis=0)))
+        if read is not None:
+            row.append(read[best])
         if novelty:
             row.append(f"{novelty[i]:.2f}")
         yield row

@@ -22,7 +22,6 @@ class Read(NamedTuple):
     weights: Float[Array, "3 columns"]
     """w, v and u of Eq. (1)."""
     numbers: Float[Array, " numbers"]
-    reading: Float[Array, " vertices"]
 
 
 class Solved(NamedTuple):

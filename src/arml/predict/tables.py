@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from arml.algorithms.tables import Tables
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
@@ -50,6 +51,11 @@ def as_table(x: Any) -> Table:
     if not table or len({len(cells) for cells in table.values()}) != 1:
         raise ValueError("expected columns of one length, got none or several: check the table")
     return table
+
+
+@short
+def _reading(learner: Tables, support: Examples) -> Float[Array, " vertices"]:
+    return learner.reads(support)
 
 
 @short
@@ -97,6 +103,14 @@ class TablePredictor(Predictor):
     def add(self, x: Any, y: Any) -> Predictor:
         """Refused: what a column means is read from all rows, so adapt to all of them again."""
         raise ValueError("expected no rows to add to a table: adapt to all of its rows again")
+
+    def reading(self) -> Float[np.ndarray, "1 vertices"] | None:
+        """How much the task reads each vertex of the meta-knowledge graph, one row with sum one.
+        None for a learner without a graph."""
+        learner = self.portable.learner
+        if not isinstance(learner, Tables) or len(learner.vertices) < 2:
+            return None
+        return np.asarray(_reading(learner, self._support()))[None]
 
     def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The quantiles (1 - level) / 2 and (1 + level) / 2 of each predicted number.
