@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -119,7 +120,7 @@ def test_progress_shows_compilation_and_names_the_score(monkeypatch):
         time.sleep(0.05)
         display.watch(20, {"loss": 1.25, "validation": 0.66})
     lines = text.getvalue().splitlines()
-    assert lines[0].startswith("compiling and making the first steps: 1 s of about 60 s")
+    assert re.match("compiling and making the first steps: [01] s of about 60 s", lines[0])
     assert lines[-2].startswith("step 10 of 20: loss 1.5")
     assert "loss 1.25, accuracy 0.66 on validation tasks (chance 0.20), 0 s left" in lines[-1]
     assert Quality("mse").said(1.25, 0.5) == "mean squared error 1.25 ± 0.5 on " + (
@@ -152,7 +153,7 @@ def test_minutes_are_kept_or_refused_with_the_least(tmp_path, monkeypatch, capsy
     assert main([*given, "--minutes", "1", "--steps", "7"]) == 2
     assert "expected --minutes or --steps, got both" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-    options, experiment, (line,) = read_command([*given[1:], "--minutes", "2"])
+    options, experiment, (line,), _ = read_command([*given[1:], "--minutes", "2"])
     start, step = pace(experiment)
     assert start + experiment.steps * step == pytest.approx(120, rel=0.05)
     assert experiment.steps % experiment.interval == 0
