@@ -167,3 +167,10 @@ def test_what_a_folder_cannot_hold_is_refused_in_one_line(waves):
         OwnOptions("nowhere", "Nothing").build(Path("none"))
     with pytest.raises(ValueError, match=r"unknown option 'step': expected one of .*steps"):
         arml.run("maml", "none", tasks=waves.Waves(), step=4)
+
+
+@pytest.mark.parametrize("state", ["x", "5", '{"a": {"jax": [1, [2]], "dtype": "float32"}}'])
+def test_attributes_that_mean_nothing_are_refused_in_one_line(state):
+    with pytest.raises(ValueError, match="expected the attributes of tasks as JSON") as said:
+        OwnOptions("module", "Name", state).check()
+    assert "\n" not in str(said.value)

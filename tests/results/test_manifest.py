@@ -76,3 +76,23 @@ def test_a_damaged_manifest_is_refused(file, content):
 def test_the_manifest_is_json_that_others_can_read(file):
     content = json.loads((file.parent / MANIFEST).read_text())
     assert content["files"]["result.json"]["bytes"] == 14
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"about": np.array('{"names": 5}')}, "names: expected array, got int"),
+        ({"about": np.array('{"identity": "[1"}')}, "Expecting"),
+        ({"about": np.array("[" * 100_000)}, "recursion"),
+        ({"values": np.array(["a", "b"])}, "expected a score and a family for each task"),
+        ({"families": np.zeros(3, np.uint8)}, "expected a score and a family for each task"),
+    ],
+)
+def test_scores_that_say_something_else_are_refused(tmp_path, changed, said):
+    whole = {"values": np.ones(2, np.float32), "families": np.zeros(2, np.uint8)}
+    whole |= {"tasks": np.array("tasks"), "about": np.array("{}")}
+    np.savez(tmp_path / "scores.npz", **whole)
+    assert len(read_scores(tmp_path / "scores.npz")) == 2
+    np.savez(tmp_path / "scores.npz", **(whole | changed))
+    with pytest.raises(RunError, match=said):
+        read_scores(tmp_path / "scores.npz")

@@ -15,6 +15,7 @@ from arml.cli import main
 from arml.cli.options import flags, read
 from arml.experiment.recipes import RECIPES, recipe, reshaped
 from arml.nn.networks import MLPOptions
+from arml.results.files import RunError
 from arml.results.folder import write_json
 from arml.tuning.search import Dimension, chosen, dimension, usual
 from arml.tuning.sweep import Study, Sweep, tune
@@ -158,6 +159,15 @@ def test_a_trial_that_falls_behind_or_is_not_finite_is_ended(tmp_path):
         study.end(trial, End("complete"))
     assert study.report(study.next(10), 10, 2.0)
     assert not study.report(study.next(10), 10, 0.5)
+
+
+def test_a_damaged_record_of_optunas_is_named(tmp_path):
+    sweep = Sweep(TINY, (dimension("algorithm.inner_rate=0.001", TINY),))
+    Study(sweep, tmp_path).next(1)
+    record = tmp_path / "study.jsonl"
+    record.write_text(record.read_text().replace('"op_code"', '"op"'))
+    with pytest.raises(RunError, match=r"study\.jsonl: Optuna cannot read its record .KeyError"):
+        Study(sweep, tmp_path)
 
 
 @pytest.mark.slow

@@ -113,7 +113,6 @@ class Study:
         package = self.optuna = optuna()
         self.sweep, self.folder = sweep, folder
         journal = package.storages.journal
-        storage = package.storages.JournalStorage(journal.JournalFileBackend(str(folder / JOURNAL)))
         steps, every = sweep.experiment.steps, sweep.experiment.validate_every
         pruners = {
             "median": lambda: package.pruners.MedianPruner(n_warmup_steps=steps // 10),
@@ -126,9 +125,10 @@ class Study:
         falls = metric_of(sweep.experiment.tasks) == "mse"
         self.asked: dict[int, Any] = {}
         try:
+            record = journal.JournalFileBackend(str(folder / JOURNAL))
             self.study = package.create_study(
                 study_name="arml",
-                storage=storage,
+                storage=package.storages.JournalStorage(record),
                 direction="minimize" if falls else "maximize",
                 pruner=pruners[sweep.pruner](),
                 load_if_exists=True,
