@@ -3,12 +3,14 @@
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 
 import arml
+from arml.cli import main
 from arml.datasets.starter import load_starter
 from arml.experiment import Portable, build
 from arml.nn.networks import Conv4Options
@@ -87,3 +89,27 @@ assert "jax" not in sys.modules
         assert len(done.stdout.splitlines()) == 10
     assert few([tmp_path / "own"], 9)
     assert not few([tmp_path / "own"], 8)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (
+            "adapt starter --support t.csv --target b --query t.csv",
+            "because starter reads pictures",
+        ),
+        ("adapt tables --support own --target b --query own", "because tables reads tables"),
+        ("adapt starter --support own --query own --target b", "expected no --target"),
+        ("adapt starter --support own --query own --matter", "expected no --matter"),
+    ],
+)
+def test_tables_and_pictures_are_not_mistaken(command, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("a,b\n1,2\n3,4\n")
+    for name in "ab":
+        Path("own", name).mkdir(parents=True)
+        cv2.imwrite(f"own/{name}/0.png", np.zeros((8, 8, 3), np.uint8))
+    assert main(command.split()) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert len(said.splitlines()) == 1

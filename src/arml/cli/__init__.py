@@ -71,6 +71,11 @@ at once, also during imports and compilation: they write whole files, and while 
 listen themselves."""
 
 
+SMALL = ("adapt", "predict")
+"""Commands whose matrix products in NumPy are small: threads wait for each other longer than they
+work, above all where other programs run."""
+
+
 def _help() -> str:
     rows = "\n".join(f"  {name:10}{what}" for name, (_, what) in COMMANDS.items())
     return (
@@ -97,6 +102,9 @@ def dispatch(arguments: Sequence[str]) -> int:
         close = get_close_matches(name, COMMANDS, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise UsageError(f"unknown command {name!r}: expected one of {', '.join(COMMANDS)}{hint}")
+    if name in SMALL:
+        # Before NumPy is imported, which reads it then.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from arml.cli.environment import cores_as_devices, keep_compiled
 
     keep_compiled()

@@ -19,6 +19,7 @@ from arml.cli.inputs import (
     Eye,
     adapted_table,
     check_columns,
+    check_kind,
     eye_of,
     number,
     query_cells,
@@ -88,6 +89,10 @@ def adapt_command(arguments: Sequence[str]) -> int:
         say(Console(stderr=True), note)
     table = options.support.suffix.lower() == ".csv"
     learner = _learner(place, () if table else options.query, table)
+    check_kind(learner, table, f"{options.support}", options.learner.name)
+    if not table and (options.target is not None or options.matter):
+        given = "--target" if options.target is not None else "--matter"
+        raise UsageError(f"expected no {given}, because pictures have no columns: leave it out")
     model = place if place.suffix == ".onnx" else options.model
     eye = None if table else eye_of(learner, model)
     if options.query and eye is not None:
@@ -172,6 +177,7 @@ def predict_command(arguments: Sequence[str]) -> int:
             raise UsageError(f"expected files at {path}, found nothing: check the path")
     table = [path.suffix.lower() for path in options.query] == [".csv"]
     predictor = _predictor(options.predictor, options.query, table)
+    check_kind(predictor, table, ", ".join(map(str, options.query[:3])), options.predictor.name)
     eye = None if table else eye_of(predictor, options.model)
     target = options.target or predictor.target
     _answer(predictor, eye, options.query, target, options.out)

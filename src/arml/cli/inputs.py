@@ -32,6 +32,21 @@ def eye_of(owner: Any, model: Path | None) -> Eye | None:
     return Eye(extractor.size, extractor)
 
 
+def check_kind(owner: Any, table: bool, given: str, name: str) -> None:
+    """Raise `UsageError` for a table where pictures are read, or for anything else in its place."""
+    pictures = len(owner.problem.features) == 3 or owner.portable.inputs is not None
+    if pictures and table:
+        raise UsageError(
+            f"expected pictures, because {name} reads pictures, got the table {given}: name "
+            "folders or images, or use the learner tables"
+        )
+    if not pictures and not table:
+        raise UsageError(
+            f"expected one CSV file, because {name} reads tables, got {given}: name a CSV file, "
+            "or use the learner starter for pictures"
+        )
+
+
 def number(text: str, path: Path) -> float:
     from arml.datasets.own import NUMBER
 
