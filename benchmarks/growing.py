@@ -49,7 +49,7 @@ def build(way: Way, count: int, seed: int) -> MetaLearner:
     made = arml.recipe(f"regression2d/{name}")
     options = made.algorithm
     if way.method == "vertices":
-        options = replace(options, vertices=count)
+        options = replace(options, gate="weights", vertices=count)
     elif way.method == "hsml":
         options = replace(options, clusters=(count, 2))
     else:  # as steady and as free as the others are

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 from arml.cli import main
+from arml.grow import resuming
+from arml.results.folder import RunError
+from arml.tasks.options import StarterOptions
 
 SMALL = """--ways 2 --shots 1 --queries 2 --size 16 --filters 2 --batch 1 --steps 2 --interval 1
 --checkpoint-every 2 --validate-every 2 --validation-tasks 2"""
@@ -79,6 +82,35 @@ def test_a_run_grows_and_stays_as_it_was(place, capsys):
     assert list(json.loads(capsys.readouterr().out)["families"]) == ["birds", "cards"]
     assert grow(place, place / "run", out) == 2
     assert "expected an empty or new folder" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_goes_on_as_if_it_had_not(place, capsys, monkeypatch):
+    whole, out, keep = place / "whole", place / "again", resuming.write_json
+    assert grow(place, place / "run", whole) == 0
+
+    def stopped(file, held):
+        keep(file, held)
+        raise RunError("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resuming, "write_json", stopped)
+        assert grow(place, place / "run", out) == 2
+    capsys.readouterr()
+    assert grow(place, place / "run", out, "--replay", "0.1") == 2
+    assert "other options (replay 0.5 -> 0.1" in capsys.readouterr().err.replace("\n", " ")
+    assert grow(place, place / "run", out) == 0
+    assert "goes on where it was stopped" in capsys.readouterr().err
+    for name in ("growth.jsonl", "growth.json", "metrics.jsonl"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+    assert not (out / "growing").exists()
+
+
+def test_a_family_of_ones_own_may_have_the_name_of_a_starter_family(tmp_path):
+    pictures(tmp_path / "icons", 3)
+    options = StarterOptions(data=(str(tmp_path / "icons"),), ways=2, queries=2)
+    splits = options.build(tmp_path / "split.json")
+    assert splits.train.families == ("glyphs", "icons", "textures", "icons (own)")
+    assert list(json.loads((tmp_path / "split.json").read_text())["families"]) == ["icons (own)"]
 
 
 def test_an_exported_learner_needs_the_data_that_it_knows(place, capsys):

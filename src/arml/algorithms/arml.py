@@ -20,13 +20,14 @@ Differences
   the super-graph, and the first code q is made of the prototypes alone.
 - The number of soft clusters is not in the text; two, as in its figure and in the code.
 - Slots of ours: a head that starts from the task's prototypes (`arml.nn.heads`); vertices that own
-  templates (`arml.nn.templates`); and a reading of the network's own features, by how much of each
-  feature's variance lies between classes. `arml-templates` has all three. Its vertices start
-  together and follow the prototypes by soft k-means, so that they part where tasks differ.
+  templates (`arml.nn.templates`); and a reading of how the network's own features spread.
+  `arml-templates` has all three. Its vertices start together and follow the prototypes by soft
+  k-means, so that they part where tasks differ.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import jax
@@ -71,7 +72,7 @@ from arml.nn.summaries import (
     mlp_autoencoder,
     squared_frobenius,
 )
-from arml.nn.templates import own_layers, templates
+from arml.nn.templates import BestFit, own_layers, templates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +91,8 @@ class ARMLOptions(ConditionedOptions):
     """Edges between prototypes: learned relations, or none (III)."""
     vertices: int = 6
     """Vertices of the meta-knowledge graph; 0 removes the graph, and with it the links (IV)."""
+    grown: int = 0
+    """Of the vertices, those that were grown later and are read by fit (`arml.nn.templates`)."""
     propagation: Literal["gcn", "sage", "gat"] = "gcn"
     """Message passing on the super-graph."""
     normalise: Literal["row", "symmetric"] = "symmetric"
@@ -107,9 +110,10 @@ class ARMLOptions(ConditionedOptions):
     mu_2: float = 0.01
     """Weight of the first reconstruction, L_q; 0 for ablation V. With templates, of the prototypes'
     surprise at the vertices."""
-    gate: Literal["sigmoid", "tanh", "film", "templates", "layers"] = "sigmoid"
-    """Modulation of the initialisation; tanh is VIII, film is IX. With templates each vertex owns
-    a FiLM of all units, or a layer from the mean prototype to one, and there is no autoencoder."""
+    gate: Literal["sigmoid", "tanh", "film", "templates", "layers", "weights"] = "sigmoid"
+    """Modulation of the initialisation; tanh is VIII, film is IX. With templates each vertex owns a
+    FiLM of all units, with layers a layer from the mean prototype to one, with weights an offset of
+    every weight, too; and there is no autoencoder."""
     granularity: Literal["parameter", "filter", "unit"] = "parameter"
     """One gate a parameter, one shared within a filter (VII), or one a hidden unit, before its
     activation and not on weights: batch normalisation undoes what scales a filter."""
@@ -144,7 +148,7 @@ class ARMLOptions(ConditionedOptions):
         learned, head = self.headed(net, problem)
         code = self.vertices if self.owns else self.width * (2 if self.vertices else 1)
         modulate = self.modulation(learned, code, problem, keys)
-        code += self.width if self.gate == "layers" else 0
+        code += self.width if self.gate in LAYERS else 0
         return Conditioned(
             net=learned,
             encode=self.encoder(net, problem, keys),
@@ -153,6 +157,7 @@ class ARMLOptions(ConditionedOptions):
             loss=loss_of(problem),
             look=the_inputs if self.reads == "inputs" else BodyFeatures(),
             head=head,
+            choose=BestFit(jnp.zeros(self.grown, jnp.float32)) if self.grown else None,
         )
 
     def modulation(
@@ -161,9 +166,9 @@ class ARMLOptions(ConditionedOptions):
         """The modulation of the initialisation `net` by a code of `code` numbers."""
         if self.gate == "templates":
             return templates(net, code, features=problem.features)
-        if self.gate == "layers":
-            key, features = keys["gate"], problem.features
-            return own_layers(net, code, self.width, features=features, key=key)
+        if self.gate in LAYERS:
+            sizes, weights, key = (code, self.width), self.gate == "weights", keys["gate"]
+            return own_layers(net, *sizes, features=problem.features, offsets=weights, key=key)
         if self.granularity == "unit":
             act = {"sigmoid": sigmoid_gate, "tanh": tanh_gate, "film": film}[self.gate]
             scale, key, features = code**-0.5, keys["gate"], problem.features
@@ -183,16 +188,17 @@ class ARMLOptions(ConditionedOptions):
         at_least(self, ("vertices", "layers", "mu_1", "mu_2"), 0, most=1_000)
         at_least(self, ("vertices" if self.owns else "layers",), 1)
         at_least(self, ("gamma_r", "gamma_o", "gamma_s"), 0, strict=True)
-        if self.gate == "layers" and self.reads == "features":
+        at_least(self, ("grown",), 0, most=max(0, self.vertices - 1) if self.owns else 0)
+        if self.gate in LAYERS and self.reads == "features":
             raise ValueError("layers read the inputs, got reads features: use the gate templates")
 
     @property
     def owns(self) -> bool:
         """Whether a vertex owns what modulates the network."""
-        return self.gate in ("templates", "layers")
+        return self.gate in ("templates", *LAYERS)
 
     def check_problem(self, problem: Problem) -> None:
-        """Refuse options that cannot be built for `problem`."""
+        """Refuse options that do not suit `problem`."""
         if self.reads == "features":
             classes_only("reading the network's features", problem)
         if self.structure in ("classes", "spread") and problem.kind != "classification":
@@ -213,11 +219,11 @@ class ARMLOptions(ConditionedOptions):
 
     def encoder(self, net: Network, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
         """The task encoder."""
-        reads_features, reading_is_code = self.reads == "features", self.owns
+        reads_features = self.reads == "features"
         body = with_body(net, "reading features").body if reads_features else None
         width = self.width if body is None else prototypes.units(body, problem.features)
         error = {"mean": mean_square, "frobenius": squared_frobenius}[self.error]
-        summary = SUMMARIES[self.summary]
+        summarise = partial(SUMMARIES[self.summary], code=self.width, error=error)
         labels = problem.outputs if self.sequence == "labelled prototypes" else 0
         structures: dict[str, prototypes.Structure] = {
             "classes": prototypes.ClassMeans(problem.outputs),
@@ -227,27 +233,20 @@ class ARMLOptions(ConditionedOptions):
             "samples": prototypes.each_sample,
         }
         has_graph, key = self.vertices > 0, keys["embed"]
+        other = jax.random.fold_in(key, 1)
         return Relational(
             embed=the_inputs_themselves if reads_features else self.embedding(problem, key=key),
-            embed_values=(
-                self.embedding(problem, key=jax.random.fold_in(key, 1)) if self.own_values else None
-            ),
+            embed_values=self.embedding(problem, key=other) if self.own_values else None,
             structure=structures[self.structure],
             sequence=SEQUENCES[self.sequence],
-            summarise=(
-                None
-                if reading_is_code
-                else summary(width + labels, self.width, error=error, key=keys["summary"])
-            ),
+            summarise=None if self.owns else summarise(width + labels, key=keys["summary"]),
             graph=self.graph(width, keys) if has_graph else None,
             summarise_reading=(
-                summary(width, self.width, error=error, key=keys["reading"])
-                if has_graph and not reading_is_code
-                else None
+                summarise(width, key=keys["reading"]) if has_graph and not self.owns else None
             ),
             mu_1=self.mu_1,
             mu_2=self.mu_2,
-            own=self.gate == "layers",
+            own=self.gate in LAYERS,
         )
 
     def embedding(self, problem: Problem, *, key: PRNGKeyArray) -> Embed:
@@ -289,6 +288,7 @@ class ARMLOptions(ConditionedOptions):
         )
 
 
+LAYERS = ("layers", "weights")  # gates of a regression
 MESSAGES = {"authors": truncated_normal(1.0), "glorot": glorot}
 NORMALISATIONS = {"row": graphs.by_row, "symmetric": graphs.symmetric}
 SUMMARIES: dict[str, Callable[..., Summary]] = {"gru": gru_autoencoder, "mlp": mlp_autoencoder}

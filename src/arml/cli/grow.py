@@ -38,7 +38,7 @@ class GrowOptions:
     """Outer steps, instead of minutes."""
     replay: float = 0.5
     """Share of the training tasks that are of known families."""
-    tasks: int = 100
+    tasks: int = 200
     """Tasks of each family for each score."""
     json: bool = False
     """Print JSON: `before` and `after`, each from family to score on test tasks."""
@@ -63,11 +63,12 @@ def grow_command(arguments: Sequence[str]) -> int:
         tasks=options.tasks,
         say=lambda line: say(errors, line),
     )
+    part = "" if found.way == 1 else f" with {found.way:.0%} of the change of its weights"
     verdict = (
-        f"accepted; written to {options.out}"
+        f"accepted{part}; written to {options.out}"
         if found.accepted
-        else "not accepted: a new family does not gain, or a known one loses too much on held-out "
-        f"classes; the old learner is kept, and {options.out} has a copy"
+        else "not accepted: a new family does not gain, or a known one may lose too much on "
+        f"held-out classes; the old learner is kept, and {options.out} has a copy"
     )
     if options.json:
         print_json({"before": found.before, "after": found.after})

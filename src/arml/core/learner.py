@@ -198,9 +198,20 @@ class Conditioned(MetaLearner):
     loss: Loss = eqx.field(static=True)
     look: Callable[[PyTree, Examples], Examples] = the_inputs
     head: Head = the_learned_head
+    choose: "Choose | None" = None
+    """What makes another code of a task's code, by how well its adapted networks fit the support
+    set."""
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         code, penalty = self.encode(self.look(self.net, support))
+        if self.choose is not None:
+            code = self.choose(self, support, code)
+        return self.adapt_from(code, penalty, support)
+
+    def adapt_from(
+        self, code: Float[Array, " code"], penalty: Float[Array, ""] | float, support: Examples
+    ) -> Adapted:
+        """Learn ONE task from its support set, with this code."""
         start = self.head(self.modulate(self.net, code), support)
         adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
         return Adapted(adapted.given(support.x), penalty, adapted)
@@ -226,4 +237,11 @@ class Conditioned(MetaLearner):
         return None if read is None else lambda support: read(self.look(self.net, support))
 
     def coding(self) -> Callable[[Examples], Float[Array, " code"]]:
-        return lambda support: self.encode(self.look(self.net, support))[0]
+        def coded(support: Examples) -> Float[Array, " code"]:
+            code = self.encode(self.look(self.net, support))[0]
+            return code if self.choose is None else self.choose(self, support, code)
+
+        return coded
+
+
+Choose = Callable[[Conditioned, Examples, Float[Array, " code"]], Float[Array, " code"]]

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
@@ -27,6 +26,7 @@ from arml.core.learner import Conditioned
 from arml.core.losses import score_of
 from arml.explain.tasks import each_test_task
 from arml.nn.graphs import MetaKnowledgeGraph
+from arml.nn.templates import without_vertex
 from arml.report.statistics import Comparison, difference_of, holm
 from arml.results.files import Json, plain
 
@@ -56,9 +56,7 @@ def score_with(
     learner: Conditioned, task: Task, code: Float[Array, " code"], score: Score
 ) -> Float[Array, ""]:
     """The score on ONE task of the learner that is given `code` for it."""
-    told = eqx.tree_at(lambda m: m.encode, learner, lambda support: (code, 0.0))
-    # The key is not used: descent from a modulated initialisation draws nothing.
-    adapted = told.adapt(task.support, key=jax.random.key(0))
+    adapted = learner.adapt_from(code, 0.0, task.support)
     return score(adapted.predict(task.query.x), task.query.y)
 
 
@@ -81,6 +79,8 @@ def interventions(
 
     def coded(changed: MetaKnowledgeGraph, removed: int = -1) -> np.ndarray:
         given = eqx.tree_at(lambda m: m.encode.graph, learner, changed)
+        if removed >= 0 and learner.choose is not None:
+            given = without_vertex(learner, removed)
         found = np.asarray(look(code_of, given)[0])
         if removed >= 0 and encoder.code_is_reading:
             # The code begins with how much each vertex is read: what it owns weighs by that.

@@ -5,6 +5,7 @@ Squared errors have heavy tails, so losses are compared as logarithms, task by t
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from arml.core.learner import Conditioned, MetaLearner
 from arml.core.novelty import Novelty, threshold
 from arml.explain.interventions import interventions
 from arml.grow.streams import Mixture, uniform
-from arml.grow.vertices import own_vertices, signature
+from arml.grow.vertices import choices, own_vertices, signature
 from arml.report.statistics import LEVEL
 from arml.results.files import Json
 from arml.results.intervals import Score, paired
@@ -68,6 +69,32 @@ def excludes_zero(score: Score) -> bool:
     """Whether the interval lies above zero."""
     mean, half = score["mean"], score["ci95"]
     return mean is not None and half is not None and mean > half
+
+
+def safe(lost: Score, bound: float) -> bool:
+    """Whether the interval of a loss does not lie above the bound."""
+    mean, half = lost["mean"], lost["ci95"]
+    return mean is not None and half is not None and mean - half <= bound
+
+
+HANDICAPS = np.linspace(0, 3, 13)
+
+
+def handicap(learner: Conditioned, tasks: Sequence[TaskDistribution], *, n: int) -> float:
+    """The handicap of the newest vertex that lowers the mean loss of the families most, as a
+    product over families: each one's relative loss counts as much. `tasks` are training tasks of
+    each family, and the learner's newest vertex has none yet."""
+    totals = np.zeros(len(HANDICAPS))
+    for family in tasks:
+        chunk = min(n, at_once_by_default(family.problem))
+        found = list(looks(choices, learner, family, split="train", n=n, chunk=chunk))
+        misfits, losses = (np.concatenate(part) for part in zip(*found, strict=True))
+        others = misfits[:, :-1].min(axis=1)
+        other = losses[np.arange(n), misfits[:, :-1].argmin(axis=1)]
+        for i, more in enumerate(HANDICAPS):
+            chosen = np.where(misfits[:, -1] + more < others, losses[:, -1], other)
+            totals[i] += np.log(max(float(np.mean(chosen, dtype=np.float64)), LEAST))
+    return float(HANDICAPS[np.argmin(np.nan_to_num(totals, nan=np.inf))])
 
 
 def signatures(

@@ -13,6 +13,8 @@ from msgspec import Meta
 
 from arml.core.learner import MetaLearner
 from arml.grow.growth import Growth
+from arml.grow.vertices import grown_vertices
+from arml.nn.templates import BestFit
 from arml.results.arrays import read_arrays, write_arrays
 from arml.results.files import Json, read_json, write_json
 from arml.results.folder import RunError
@@ -56,6 +58,7 @@ class Kept(TypedDict):
     sha256: Digest
     growth: Numbers
     leaves: Annotated[int, Meta(ge=0, le=10_000)]
+    grown: Annotated[int, Meta(ge=0, le=10_000)]
     added: Annotated[int, Meta(ge=-1, le=2**53)]
     windows: list[float]
     models: list[Text]
@@ -83,6 +86,7 @@ def keep(folder: Path, place: Place) -> None:
             "sha256": digest,
             "growth": numbers,
             "leaves": place.leaves,
+            "grown": grown_vertices(growth.learner),
             "added": place.added,
             "windows": place.windows,
             "models": list(place.models),
@@ -107,7 +111,10 @@ def taken_up(folder: Path, start: Place, build: Any) -> Place:
         for name, value in held["growth"].items()
     }
     count = len(numbers["names"]) or held["leaves"]
-    learner = _filled(build(count), arrays, "")
+    blank = build(count)
+    if held["grown"]:
+        blank = replace(blank, choose=BestFit(jnp.zeros(held["grown"])))
+    learner = _filled(blank, arrays, "")
     models = {name: _filled(build(count), arrays, name) for name in held["models"]}
     growth = replace(start.growth, learner=learner, stages=held["stage"], **numbers)
     windows, found = tuple(held["windows"]), tuple(held["found"])

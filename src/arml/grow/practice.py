@@ -2,27 +2,37 @@
 
 The tasks of the learner get the new families beside those that it knows. It is trained on both for
 a few minutes (`grow.growth`), at a third of its outer rate. On held-out classes the new learner
-must be better on the new families, with an interval above zero, and must lose nothing that matters
-on any known family; otherwise the old learner is kept. The result is a run folder.
+must be better on the new families, with an interval above zero, and the interval of no known family
+may allow a loss that matters. If the learner fails there, its weights go a part of the way only,
+theta_old + a (theta_new - theta_old) for falling a [1]; if none of these passes, the old learner is
+kept. The result is a run folder.
+
+[1] Wortsman et al., Robust Fine-tuning of Zero-shot Models, CVPR 2022: between old and new weights
+    lies a model that keeps most of what both can do.
 """
 
+import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
 from arml.core.learner import MetaLearner
 from arml.experiment import Experiment, Portable, Run
-from arml.experiment.folder import check_place
+from arml.experiment.folder import check_place, differences
 from arml.experiment.options import absolute
+from arml.grow.accepting import WAYS, between, gain_of, refusals
 from arml.grow.growth import GrowthOptions, begun, grown
+from arml.grow.vertices import own_vertices
 from arml.grow.writing import Outcome, write_run
 from arml.predict.shared import CONFIG, locate
 from arml.predict.sharing import read_learner
-from arml.results.files import read_json
+from arml.results.files import Json, read_json, write_json
 from arml.results.folder import RunError
-from arml.results.intervals import Score, paired
+from arml.results.forms import Count
 from arml.results.lock import LOCK, alone
+from arml.results.schema import read_as
 from arml.results.scores import Scores
 from arml.tasks.mixture import Mixture, mixture, uniform
 from arml.tasks.options import Splits, splits_of
@@ -30,12 +40,18 @@ from arml.training.evaluate import Split, evaluate
 from arml.training.fit import fit
 
 SPLIT = "split.json"
+KEPT, PLAN = "growing", "plan.json"
+"""The folder that keeps the trainings until the learner is written, and what was asked."""
 RATE = 1 / 3
 """Of the outer rate that the learner was trained with: what it knows is not to be lost."""
-MATTERS = {"accuracy": 0.02, "mse": 0.10}
-"""A known family may lose so many points of accuracy, or so large a share of its error; more is
-refused if it is more than chance."""
 Say = Callable[[str], None]
+
+
+class Plan(TypedDict):
+    """The file of a run that was stopped."""
+
+    asked: Json
+    steps: Count
 
 
 def grow(
@@ -47,7 +63,7 @@ def grow(
     minutes: float = 5.0,
     steps: int | None = None,
     replay: float = 0.5,
-    tasks: int = 100,
+    tasks: int = 200,
     say: Say = lambda line: None,
 ) -> Outcome:
     """Grow a learner by families of one's own, and write it as the run folder `out`.
@@ -75,7 +91,23 @@ def grow(
     experiment = absolute(with_data(portable, data, known))
     experiment.tasks.check()
     check_place(folder)
-    if any(path.name not in (SPLIT, LOCK) for path in folder.glob("*")):
+    asked = {
+        "learner": str(place),
+        "data": [str(path) for path in getattr(experiment.tasks, "data", ())],
+        "minutes": None if steps else minutes,
+        "steps": steps,
+        "replay": replay,
+        "tasks": tasks,
+    }
+    kept = folder / KEPT
+    if (kept / PLAN).is_file():
+        plan = read_json(kept / PLAN)
+        read_as(Plan, plan, str(kept / PLAN), "name another folder")
+        begun_with = plan["asked"]
+        if begun_with != asked:
+            changes = "; ".join(differences(begun_with, asked))
+            raise RunError(f"{folder} was begun with other options ({changes}): name another")
+    elif any(path.name not in (SPLIT, LOCK, KEPT) for path in folder.glob("*")):
         raise RunError(f"expected an empty or new folder, got {folder}: name another")
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):
@@ -97,8 +129,14 @@ def grow(
             seed=experiment.seed,
             curve=False,
         )
-        if steps is None:
-            steps = _steps(portable.learner, train, options, minutes)
+        if (kept / PLAN).is_file():
+            steps = int(read_json(kept / PLAN)["steps"])
+            say("goes on where it was stopped")
+        else:
+            if steps is None:
+                steps = _steps(portable.learner, train, options, minutes)
+            kept.mkdir(exist_ok=True)
+            write_json(kept / PLAN, {"asked": asked, "steps": steps})
         say(f"known: {', '.join(portable.families)}; new: {', '.join(new)}")
         say(f"training: {steps:,} steps of {options.batch} tasks, {replay:.0%} of known families")
         growth = grown(
@@ -107,21 +145,32 @@ def grow(
             held,
             uniform(new),
             replace(options, steps=steps),
+            folder=kept,
         )
-        old, tried = (
-            _scores(m, held, tasks, "validation") for m in (portable.learner, growth.learner)
-        )
+        old = _scores(portable.learner, held, tasks, "validation")
         metric = old[new[0]].metric
-        gains = {name: gain_of(old[name], tried[name]) for name in held.families}
-        accepted = accepts(gains, new, metric, {name: one.mean for name, one in old.items()})
-        result = growth.learner if accepted else portable.learner
+        means = {name: one.mean for name, one in old.items()}
+        same = own_vertices(growth.learner) == own_vertices(portable.learner)
+        ways = WAYS if same else WAYS[:1]  # weights of a vertex that is new are not between any
+        for way in ways:
+            result = between(portable.learner, growth.learner, way)
+            tried = _scores(result, held, tasks, "validation")
+            gains = {name: gain_of(old[name], tried[name]) for name in held.families}
+            refused = refusals(gains, new, metric, means)
+            accepted = not refused
+            if accepted:
+                break
+            say(f"refused, {way:.0%} of the way from the old weights: {'; '.join(refused)}")
+        if not accepted:
+            result, way = portable.learner, 0.0
         before = {n: one.mean for n, one in _scores(portable.learner, test, tasks, "test").items()}
         after = before
         if accepted:
             after = {n: one.mean for n, one in _scores(result, test, tasks, "test").items()}
-        outcome = Outcome(before, after, accepted, gains, metric, growth.records, steps)
+        outcome = Outcome(before, after, accepted, gains, metric, growth.records, steps, way)
         seconds = time.monotonic() - begun_at
         write_run(folder, experiment, splits, result, outcome, len(growth.names), seconds)
+        shutil.rmtree(kept)
     return outcome
 
 
@@ -215,26 +264,3 @@ def _scores(learner: MetaLearner, tasks: Mixture, n: int, split: Split) -> dict[
         name: evaluate(learner, tasks.only(name), n, split=split, progress=False)
         for name in tasks.families
     }
-
-
-def gain_of(old: Scores, new: Scores) -> Score:
-    """The paired gain on the same tasks: above zero is better."""
-    a, b = (old, new) if old.metric == "mse" else (new, old)  # a lower error is better
-    return paired(a.values, b.values)
-
-
-def accepts(
-    gains: Mapping[str, Score], new: Sequence[str], metric: str, old: Mapping[str, float]
-) -> bool:
-    """Whether each new family gains, with an interval above zero, and no known family loses what
-    matters. `old` are the scores of the old learner."""
-    for name, score in gains.items():
-        mean, half = score["mean"], score["ci95"]
-        if mean is None or half is None:
-            return False
-        most = MATTERS[metric] * (abs(old[name]) if metric == "mse" else 1.0)
-        if name in new and mean <= half:
-            return False
-        if name not in new and mean < -most and mean + half < 0:
-            return False
-    return True

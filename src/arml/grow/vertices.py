@@ -1,9 +1,15 @@
 """Vertices that come and go: a vertex of ARML's graph with what it owns, or a leaf of HSML's tree.
 
-A new vertex stands where the new tasks' prototypes are, and owns the blend of what these tasks read
-before: until it is trained, they are modulated as they were.
+A new vertex owns a copy of what fresh tasks read best, and is then trained alone: the learner is
+cut down to one part, which all tasks read, and only what this part owns learns. So a new vertex
+cannot change what others own. A task reads a vertex that was grown where the adapted network of
+this vertex fits its support set best (`nn.templates.BestFit`).
+
+The parts of a learner are: the vertices that it began with, which are read by their places, as one
+part; and each vertex that was grown.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -12,10 +18,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.core.episodes import Task
-from arml.core.learner import Conditioned, MetaLearner
+from arml.core.episodes import Examples, Task
+from arml.core.learner import Adapted, Conditioned, Loss, MetaLearner
 from arml.nn.relational import Relational
-from arml.nn.templates import OwnLayers, Templates
+from arml.nn.templates import BestFit, OwnLayers, Templates, without_vertex
+
+__all__ = [
+    "Alone",
+    "alone",
+    "grown_vertices",
+    "own_vertices",
+    "parts",
+    "signature",
+    "with_leaf",
+    "with_owned",
+    "with_vertex",
+    "without_vertex",
+]
 
 
 def own_vertices(learner: MetaLearner) -> int | None:
@@ -23,6 +42,20 @@ def own_vertices(learner: MetaLearner) -> int | None:
     if isinstance(learner, Conditioned) and isinstance(learner.modulate, Templates | OwnLayers):
         return len(_graph(learner).vertices)
     return None
+
+
+def parts(learner: Conditioned) -> list[slice]:
+    """The vertices of each part."""
+    count, grown = len(_graph(learner).vertices), grown_vertices(learner)
+    old = [slice(0, count - grown)] if count > grown else []
+    return old + [slice(v, v + 1) for v in range(count - grown, count)]
+
+
+def grown_vertices(learner: MetaLearner) -> int:
+    """How many of its vertices were grown."""
+    if not isinstance(learner, Conditioned):
+        return 0
+    return learner.choose.grown if isinstance(learner.choose, BestFit) else 0
 
 
 def _graph(learner: Any) -> Any:
@@ -36,7 +69,8 @@ def signature(
     encode: Relational = learner.encode  # type: ignore[assignment]
     trace = encode.trace(learner.look(learner.net, task.support))
     assert encode.graph is not None
-    return jnp.mean(trace.prototypes, axis=0), trace.raw[: len(encode.graph.vertices)]
+    reading = learner.coding()(task.support)[: len(encode.graph.vertices)]
+    return jnp.mean(trace.prototypes, axis=0), reading
 
 
 def with_vertex(
@@ -49,7 +83,7 @@ def with_vertex(
     def grown(rows: Array) -> Array:
         return jnp.concatenate([rows, jnp.tensordot(weights, rows, 1)[None]])
 
-    return eqx.tree_at(
+    more = eqx.tree_at(
         lambda m: (_graph(m).vertices, m.modulate),
         learner,
         (
@@ -57,19 +91,65 @@ def with_vertex(
             jax.tree.map(grown, learner.modulate),
         ),
     )
+    before = learner.choose.handicaps if isinstance(learner.choose, BestFit) else jnp.zeros(0)
+    return replace(more, choose=BestFit(jnp.append(before, 0.0)))
 
 
-def without_vertex(learner: Conditioned, vertex: int) -> Conditioned:
-    """The learner without one vertex and what it owns."""
+def handicapped(learner: Conditioned, handicap: float) -> Conditioned:
+    """The learner, whose newest vertex has this handicap."""
+    assert isinstance(learner.choose, BestFit)
+    handicaps = learner.choose.handicaps.at[-1].set(handicap)
+    return replace(learner, choose=BestFit(handicaps))
 
-    def cut(rows: Array) -> Array:
-        return jnp.delete(rows, vertex, axis=0)
 
-    return eqx.tree_at(
+def choices(
+    learner: Conditioned, task: Task, key: PRNGKeyArray
+) -> tuple[Float[Array, " choices"], Float[Array, " choices"]]:
+    """The misfit of each choice of ONE task, and the query loss after it."""
+    assert isinstance(learner.choose, BestFit)
+    support = task.support
+    code = learner.encode(learner.look(learner.net, support))[0]
+    readings, misfits = learner.choose.misfits(learner, support, code)
+    own = code[readings.shape[1] :]
+
+    def loss(reading: Float[Array, " vertices"]) -> Float[Array, ""]:
+        adapted = learner.adapt_from(jnp.concatenate([reading, own]), 0.0, support)
+        return learner.loss(adapted.predict(task.query.x), task.query.y)
+
+    return misfits, jax.vmap(loss)(readings)
+
+
+class Alone(MetaLearner):
+    """One part of a learner, of which only what its vertices own is trained."""
+
+    learner: Conditioned
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        still: Conditioned = jax.tree.map(
+            lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a, self.learner
+        )
+        return replace(still, modulate=self.learner.modulate).adapt(support, key=key)
+
+
+def alone(learner: Conditioned, part: slice) -> Alone:
+    """The learner with the vertices of one part only."""
+    rows = (_graph(learner).vertices, learner.modulate)
+    cut: Conditioned = eqx.tree_at(
         lambda m: (_graph(m).vertices, m.modulate),
-        learner,
-        (cut(_graph(learner).vertices), jax.tree.map(cut, learner.modulate)),
+        replace(learner, choose=None),
+        jax.tree.map(lambda a: a[part], rows),
     )
+    return Alone(learner=cut, loss=learner.loss)
+
+
+def with_owned(learner: Conditioned, part: slice, trained: MetaLearner) -> Conditioned:
+    """The learner, whose vertices of a part own what they own in `trained`."""
+    assert isinstance(trained, Alone)
+    owned = jax.tree.map(
+        lambda rows, own: rows.at[part].set(own), learner.modulate, trained.learner.modulate
+    )
+    return replace(learner, modulate=owned)
 
 
 def with_leaf(learner: Conditioned, *, key: PRNGKeyArray) -> Conditioned:

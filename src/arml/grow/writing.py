@@ -10,6 +10,7 @@ from arml.core.learner import MetaLearner
 from arml.experiment import Experiment
 from arml.experiment.folder import claim
 from arml.experiment.running import Clocked, like
+from arml.grow.vertices import grown_vertices
 from arml.report.growth import write_growth
 from arml.results.files import Json, append_metric, write_json
 from arml.results.folder import RunError
@@ -35,6 +36,8 @@ class Outcome:
     records: tuple[Json, ...]
     steps: int
     """Outer steps of the training."""
+    way: float = 1.0
+    """How far its weights went from the old ones to the trained ones."""
 
 
 def write_run(
@@ -49,7 +52,7 @@ def write_run(
     """Write a learner that has grown, or was kept, as a run folder."""
     algorithm: Any = experiment.algorithm
     if outcome.accepted and vertices:
-        algorithm = replace(algorithm, vertices=vertices)
+        algorithm = replace(algorithm, vertices=vertices, grown=grown_vertices(learner))
     every = max(1, outcome.steps)
     whole = replace(
         experiment,
@@ -83,6 +86,7 @@ def write_run(
             "gains": outcome.gains,
             "metric": outcome.metric,
             "steps": outcome.steps,
+            "way": outcome.way,
         },
     )
     known = "accepted" if outcome.accepted else "not accepted: the old learner was kept"

@@ -17,10 +17,11 @@ from dataclasses import replace
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from arml.core.episodes import Examples
 from arml.core.inner import Shared
-from arml.core.learner import Network
+from arml.core.learner import Conditioned, Network
 from arml.nn.modulation import film
 from arml.nn.networks import BaseNetwork, Film, uniform
 from arml.nn.parts import filmed, widths, with_body
@@ -52,14 +53,24 @@ class OwnLayers(eqx.Module):
     """Each vertex owns a linear layer for each block, from the task's own code to FiLM. The layers
     are blended as templates are: tau = sum_v a_v (W_v code + b_v), and tau scales and shifts.
 
-    Its input is the reading a, followed by the task's own code.
+    Its input is the reading a, followed by the task's own code. With `offsets` a vertex
+    also owns a shift of every weight of the network, theta + sum_v a_v D_v: a mixture of
+    initialisations, as in [2], in one graph.
+
+    [2] Jerfel, Grant, Griffiths and Heller, Reconciling Meta-learning and Continual Learning with
+        Online Mixtures of Tasks, NeurIPS 2019.
     """
 
     weights: tuple[Float[Array, "vertices d _"], ...]
     biases: tuple[Float[Array, "vertices _"], ...]
+    offsets: PyTree = None
+    """The network's weights with an axis of vertices in front, all zero at first; or None."""
 
     def __call__(self, net: BaseNetwork, code: Float[Array, " both"]) -> BaseNetwork:
         reading, own = jnp.split(code, [len(self.biases[0])])
+        if self.offsets is not None:
+            shift = jax.tree.map(lambda rows: jnp.tensordot(reading, rows, 1), self.offsets)
+            net = eqx.apply_updates(net, shift)
         films = tuple(
             film(jnp.einsum("v,d,vdu->u", reading, own, weight) + reading @ bias)
             for weight, bias in zip(self.weights, self.biases, strict=True)
@@ -68,7 +79,13 @@ class OwnLayers(eqx.Module):
 
 
 def own_layers(
-    net: Network, vertices: int, code: int, *, features: tuple[int, ...], key: PRNGKeyArray
+    net: Network,
+    vertices: int,
+    code: int,
+    *,
+    features: tuple[int, ...],
+    offsets: bool = False,
+    key: PRNGKeyArray,
 ) -> OwnLayers:
     """The layers of `vertices` vertices from a code of `code` numbers; small, as those of
     `unit_modulation`."""
@@ -76,4 +93,95 @@ def own_layers(
     init, keys = uniform(code**-0.5), jax.random.split(key, len(units))
     weights = [init(k, (vertices, code, n), jnp.float32) for k, n in zip(keys, units, strict=True)]
     biases = tuple(jnp.zeros((vertices, n), jnp.float32) for n in units)
-    return OwnLayers(tuple(weights), biases)
+    zeros = jax.tree.map(
+        lambda a: jnp.zeros((vertices, *a.shape), a.dtype), eqx.filter(net, eqx.is_inexact_array)
+    )
+    return OwnLayers(tuple(weights), biases, zeros if offsets else None)
+
+
+class BestFit(eqx.Module):
+    """A task reads ONE of the vertices that were grown, or the others by their places: that whose
+    adapted network explains its support set best, as in a mixture of initialisations [2]. The last
+    `grown` vertices are the grown ones.
+
+    Where a vertex stands tells families apart only if their prototypes differ; how its network fits
+    the support set tells more, and costs some adaptations a vertex. In regression the misfit is the
+    product of two: of all examples after adaptation to all, and of the examples of each fold after
+    adaptation to the others, because a supple network fits whatever it is given. `handicaps` are
+    added to the logarithms of the grown vertices' misfits.
+    """
+
+    handicaps: Float[Array, " grown"]
+
+    @property
+    def grown(self) -> int:
+        """How many vertices were grown."""
+        return len(self.handicaps)
+
+    def readings(self, placed: Float[Array, " vertices"]) -> Float[Array, "choices vertices"]:
+        """The readings that a task may choose of."""
+        count = len(placed)
+        old = count - self.grown
+        ones = jnp.eye(count, dtype=placed.dtype)[old:]
+        if not old:
+            return ones
+        by_place = jnp.where(jnp.arange(count) < old, placed, 0)
+        return jnp.concatenate([(by_place / (jnp.sum(by_place) + 1e-30))[None], ones])
+
+    def misfits(
+        self, learner: Conditioned, support: Examples, code: Float[Array, " code"]
+    ) -> tuple[Float[Array, "choices vertices"], Float[Array, " choices"]]:
+        """The readings, and the logarithm of how badly each explains the support set."""
+        still: Conditioned = jax.tree.map(
+            lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a, learner
+        )
+        count = len(jax.tree.leaves(learner.modulate)[0])
+        readings = self.readings(jax.lax.stop_gradient(code[:count]))
+        n = len(support.x)
+        parts = next((k for k in (5, 4, 3, 2) if n % k == 0), 1)
+        folds = jnp.arange(n).reshape(-1, parts).T
+
+        def error(reading: Array, given: Examples, asked: Examples) -> Float[Array, ""]:
+            own = still.encode(still.look(still.net, given))[0][count:]
+            adapted = still.adapt_from(jnp.concatenate([reading, own]), 0.0, given)
+            return jnp.maximum(learner.loss(adapted.predict(asked.x), asked.y), 1e-12)
+
+        def misfit(reading: Float[Array, " vertices"]) -> Float[Array, ""]:
+            whole = jnp.log(error(reading, support, support))
+            if jnp.issubdtype(support.y.dtype, jnp.integer) or parts == 1:
+                return whole
+
+            def left_out(i: Array) -> Float[Array, ""]:
+                others = jnp.delete(folds, i, axis=0, assume_unique_indices=True).reshape(-1)
+                given, asked = (Examples(support.x[r], support.y[r]) for r in (others, folds[i]))
+                return error(reading, given, asked)
+
+            return whole + jnp.log(jnp.mean(jax.vmap(left_out)(jnp.arange(parts))))
+
+        found = jax.vmap(misfit)(readings)
+        return readings, found + jnp.zeros_like(found).at[-self.grown :].set(self.handicaps)
+
+    def __call__(
+        self, learner: Conditioned, support: Examples, code: Float[Array, " code"]
+    ) -> Float[Array, " code"]:
+        readings, misfits = self.misfits(learner, support, code)
+        return jnp.concatenate([readings[jnp.argmin(misfits)], code[readings.shape[1] :]])
+
+
+def without_vertex(learner: Conditioned, vertex: int) -> Conditioned:
+    """The learner without one vertex and what it owns."""
+    graph: PyTree = learner.encode
+
+    def cut(rows: Array) -> Array:
+        return jnp.delete(rows, vertex, axis=0)
+
+    count, choose = len(graph.graph.vertices), learner.choose
+    if isinstance(choose, BestFit) and vertex >= count - choose.grown:
+        left = jnp.delete(choose.handicaps, vertex - (count - choose.grown))
+        choose = BestFit(left) if len(left) else None
+    fewer = eqx.tree_at(
+        lambda m: (m.encode.graph.vertices, m.modulate),
+        learner,
+        (cut(graph.graph.vertices), jax.tree.map(cut, learner.modulate)),
+    )
+    return replace(fewer, choose=choose)

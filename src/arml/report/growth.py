@@ -20,6 +20,8 @@ DECISIONS = {
     "keep": "no vertex is proposed",
     "accept": "the vertex is accepted",
     "reject": "the vertex is rejected",
+    "keep stage": "the stage is kept",
+    "undo stage": "the stage is undone",
     "prune": "a vertex is removed",
     "trained": "trained",
 }
@@ -48,19 +50,31 @@ def decisions(records: Records) -> Table:
 def _because(record: JsonView) -> str:
     match record["decision"]:
         case "propose" | "keep":
-            highest = max(high for _, _, high in record["reference"].values())
             return (
                 f"median log loss of fresh tasks {record['fresh'][1]:.2f} (from "
-                f"{record['fresh'][0]:.2f}; known families reach {highest:.2f}), novelty "
+                f"{record['fresh'][0]:.2f}; the band of known families ends at "
+                f"{record['reference'][2]:.2f}), novelty "
                 f"{record['novelty']:.2f}"
             )
         case "accept" | "reject":
             gain = record["gain"]
             if gain["mean"] is None:
                 return "a loss is not finite"
+            against = "its rival" if record["against"] == "old" else "the learner before"
             return (
-                f"after {record['steps']:,} steps it lowers the log loss of held-out tasks by "
-                f"{gain['mean']:.3f} ± {gain['ci95']:.3f}"
+                f"after {record['steps']:,} steps the log loss of held-out tasks is lower than "
+                f"that of {against} by {gain['mean']:.3f} ± {gain['ci95']:.3f}"
+            )
+        case "keep stage" | "undo stage":
+            changes = {"the stage": record["gain"]} | {
+                name: {**lost, "mean": None if lost["mean"] is None else -lost["mean"]}
+                for name, lost in record["lost"].items()
+            }
+            return "fall of the log loss: " + ", ".join(
+                f"{name} not finite"
+                if one["mean"] is None
+                else f"{name} {one['mean']:+.3f} ± {one['ci95']:.3f}"
+                for name, one in changes.items()
             )
         case "prune":
             return "its removal hurts no family"

@@ -242,6 +242,8 @@ class StarterOptions(PictureOptions, DataOptions):
         if self.data:
             check, least = self.check_classes, self.shots + self.queries
             own = load_families(self.data, size=SIZE, least=least, check=check, progress=progress)
+        taken = {family.name for family in families}  # glyphs of one's own are another family
+        own = [replace(f, name=f"{f.name} (own)") if f.name in taken else f for f in own]
         families, known = [*families, *own], split.exists()
         parts = {**parts, **split_of(own, split, seed=0, least=self.ways)}
         sources = {family.name: family.digest for family in families}
