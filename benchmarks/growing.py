@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     ways = [way.name for way in WAYS]
     parser.add_argument("--ways", nargs="+", choices=ways, default=ways)
-    parser.add_argument("--steps", type=int, default=2_000, help="outer steps of a stage")
+    parser.add_argument("--steps", type=int, default=1_000, help="outer steps of a stage")
     parser.add_argument("--replay", type=float, default=0.5, help="share of replayed tasks")
     parser.add_argument("--held", type=int, default=200, help="held-out tasks of a decision")
     parser.add_argument("--tested", type=int, default=400, help="test tasks of a family")
