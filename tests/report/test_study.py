@@ -406,3 +406,19 @@ def test_a_browser_opens_it_without_complaint_and_the_graph_answers(page: Path) 
     assert tab.complaints == []
     assert [url for url in tab.asked if not url.startswith(("file:", "data:"))] == []
     assert len(FAMILIES) == 2
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_page_fits_and_all_its_links_lead_somewhere(page: Path, width: int) -> None:
+    with chromium.opened(page.resolve().as_uri(), width=width) as tab:
+        open_all = "document.querySelectorAll('details').forEach(one => one.open = true)"
+        for action in ("0", open_all):
+            tab.page.evaluate(action)
+            assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+        links = tab.page.eval_on_selector_all("a", "all => all.map(a => a.getAttribute('href'))")
+        assert len(links) >= 20
+        for link in links:
+            assert tab.page.locator(link).count() == 1
+        headings = tab.page.eval_on_selector_all("h2", "all => all.map(h => h.textContent)")
+        assert headings[0] == "The paper's claims"
+        assert tab.complaints == []
