@@ -223,14 +223,11 @@ def _checked(
         say(console, line)
     if trust.best == predictor.uses:
         return predictor
+    best = WORDS[trust.best]
     if options.uses != "auto":
-        say(console, f"{WORDS[trust.best]} is more accurate: --uses {trust.best}")
+        say(console, f"{best} is more accurate: --uses {trust.best}")
         return predictor
-    say(
-        console,
-        f"predicting with {WORDS[trust.best]}, the most accurate; --uses learner forces the "
-        "learner",
-    )
+    say(console, f"predicting with {best}, the most accurate; --uses learner forces the learner")
     return predictor.using(trust.best)
 
 
@@ -243,8 +240,7 @@ def _describe(predictor: "Predictor | QuickPredictor", console: Console) -> None
     if reading is not None:
         say(console, f"read from the meta-knowledge graph: {vertices(reading.mean(axis=0))}")
     if predictor.portable.novelty is not None:
-        novelty = predictor.support_novelty()
-        known = ", ".join(predictor.portable.families)
+        novelty, known = predictor.support_novelty(), ", ".join(predictor.portable.families)
         said = "these examples are unlike the learner's training data ({}); check the predictions"
         if novelty <= 1:
             said = "these examples are as near to the learner's training data ({}) as its own new "
