@@ -106,7 +106,8 @@ def main() -> None:
         adapt = [*arml, "adapt", "starter", "--support", "own", "--query", "more"]
         rows.append(timed("`arml adapt`: the first answer", *adapt, "--no-trust", cwd=here))
         kept = [*adapt, "--no-trust", "--save", "kept"]
-        rows.append(timed("the same again, compiled programs cached", *kept, cwd=here))
+        again = "the same again, and the predictor saved, which loads JAX"
+        rows.append(timed(again, *kept, cwd=here))
         rows.append(timed("with the leave-one-out check, first", *adapt, cwd=here))
         rows.append(timed("with the leave-one-out check, again", *adapt, cwd=here))
         predict = [*arml, "predict", "kept", "more"]

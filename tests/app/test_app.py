@@ -24,7 +24,7 @@ import arml
 import chromium
 import npm
 from arml.algorithms import ALGORITHMS
-from arml.app import server
+from arml.app import answers, server
 from arml.app.uploads import Limits
 from arml.cli import app as command
 from arml.cli import main
@@ -183,6 +183,26 @@ def test_examples_are_pictures_and_points(site):
     status, example = asked(site, f"/{site.token}/example-function")
     assert status == 200
     assert np.asarray(example["points"]).shape == (10, 3)
+
+
+def test_the_learner_that_ships_answers_as_its_predictor(tmp_path):
+    own, learner = draw(tmp_path / "own", each=3), arml.load("starter")
+    files = sorted(own.rglob("*.png"))
+    content = {
+        "classes": [
+            {"name": name, "pictures": [encoded(own / name / f"{i}.png") for i in range(3)]}
+            for name in "ab"
+        ],
+        "queries": [encoded(path) for path in files],
+        "labels": [path.parent.name for path in files],
+    }
+    answer = answers.classified(learner, content, Limits())
+    predictor, queries = answers._learned(learner, content, Limits(), asked=True)
+    chances = [query["probabilities"] for query in answer["queries"]]
+    np.testing.assert_allclose(chances, predictor.predict_proba(queries), rtol=1e-3, atol=1e-4)
+    assert answer["marks"]["said"] == str(predictor.evaluate(queries, content["labels"]))
+    with pytest.raises(ValueError, match=r"expected labels among the predictor's classes \(a, b\)"):
+        answers.classified(learner, {**content, "labels": ["c"] * 6}, Limits())
 
 
 @pytest.fixture

@@ -20,13 +20,17 @@ from arml.app.uploads import (
     read_queries,
 )
 from arml.datasets.starter import load_starter
+from arml.experiment import to_json
 from arml.explain.graph import default_threshold
 from arml.predict.learner import FewShotLearner
 from arml.predict.marks import Marks, places_of
 from arml.predict.pickling import packed
+from arml.predict.plain import plain
 from arml.predict.predictor import Predictor
+from arml.predict.quick import QuickLearner, QuickPortable, QuickPredictor
 from arml.results.files import Json
 from arml.results.folder import RunError
+from arml.training.checkpoint import named
 
 GRID = 48
 """Points a side of a fitted surface."""
@@ -64,7 +68,7 @@ def classified(learner: FewShotLearner, content: object, limits: Limits) -> Json
     **Raises** `ValueError` in one line for what cannot be answered.
     """
     predictor, asked = _learned(learner, content, limits, asked=True)
-    chances = predictor.predict_proba(asked)
+    chances = _quickly(predictor).predict_proba(asked)
     assert predictor.classes is not None
     best = predictor.classes[np.argmax(chances, axis=1)]
     return {
@@ -77,6 +81,18 @@ def classified(learner: FewShotLearner, content: object, limits: Limits) -> Json
         "graph": knowledge_graph(learner),
         "temperature": learner.portable.temperature,
     }
+
+
+def _quickly(predictor: Predictor) -> Predictor | QuickPredictor:
+    """The same in NumPy, if it can be: it compiles nothing for a new number of pictures."""
+    portable = predictor.portable
+    weights = {name: np.asarray(leaf) for name, leaf in named(portable.learner).items()}
+    learner = plain(to_json(portable.experiment), portable.problem, weights)
+    if learner is None or predictor.classes is None:
+        return predictor
+    facts = QuickPortable(portable.families, portable.temperature, portable.novelty)
+    quick = QuickLearner(learner, portable.problem, facts)
+    return QuickPredictor(quick, predictor.x, predictor.y, predictor.classes, predictor.uses)
 
 
 def _marked(classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | None]) -> Json | None:
@@ -123,7 +139,7 @@ def trusted(learner: FewShotLearner, content: object, limits: Limits) -> Json:
 
     **Raises** `ValueError` in one line for what cannot be answered.
     """
-    trust = _learned(learner, content, limits)[0].trust()
+    trust = _quickly(_learned(learner, content, limits)[0]).trust()
     chances = dict(zip(trust.checked.tolist(), trust.probabilities, strict=True))
     odd = [
         {

@@ -71,7 +71,7 @@ at once, also during imports and compilation: they write whole files, and while 
 listen themselves."""
 
 
-SMALL = ("adapt", "predict")
+SMALL = ("adapt", "predict", "app")
 """Commands whose matrix products in NumPy are small: threads wait for each other longer than they
 work, above all where other programs run."""
 

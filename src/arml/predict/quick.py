@@ -19,7 +19,6 @@ from arml.predict.plain import Plain, PlainTask, plain
 from arml.predict.shared import (
     SUPPORT,
     WEIGHTS,
-    Content,
     read_content,
     read_novelty,
     read_support,
@@ -42,10 +41,10 @@ class QuickPortable(NamedTuple):
 class QuickLearner:
     """A meta-trained learner in NumPy."""
 
-    def __init__(self, folder: Path, known: Content, learner: Plain, problem: Problem) -> None:
-        novelty = read_novelty(folder, known.novelty)
-        self.folder, self.plain, self.problem = folder, learner, problem
-        self.portable = QuickPortable(known.families, known.temperature, novelty)
+    def __init__(
+        self, learner: Plain, problem: Problem, portable: QuickPortable, folder: Path | None = None
+    ) -> None:
+        self.plain, self.problem, self.portable, self.folder = learner, problem, portable, folder
 
     def adapt(self, x: object, y: object) -> "QuickPredictor":
         """Learn a task from its support set: as `FewShotLearner.adapt`."""
@@ -131,6 +130,7 @@ class QuickPredictor:
         """As `Predictor.save`, which this loads JAX for."""
         from arml.predict.learner import load
 
+        assert self.learner.folder is not None
         learner = load(self.learner.folder)
         learner.adapt(self.x, self.classes[self.y]).using(self.uses).save(folder)
 
@@ -168,7 +168,11 @@ def _opened(folder: Path) -> tuple[QuickLearner | None, Json]:
         return None, content
     weights = read_arrays(folder / WEIGHTS, known.weights_sha256)
     learner = plain(known.experiment, problem, weights)
-    return (None if learner is None else QuickLearner(folder, known, learner, problem)), content
+    if learner is None:
+        return None, content
+    novelty = read_novelty(folder, known.novelty)
+    portable = QuickPortable(known.families, known.temperature, novelty)
+    return QuickLearner(learner, problem, portable, folder), content
 
 
 def few(queries: Sequence[Path], most: int = 2_000) -> bool:

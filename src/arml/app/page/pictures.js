@@ -126,7 +126,7 @@ export function startPictures(about, limits) {
       for (const button of buttons) button.disabled = false;
     }
   });
-  working("predict", "Learning … the first answer for a number of pictures takes some seconds.", "Answered", async () => {
+  working("predict", "Learning …", "Answered", async () => {
     stale();
     const asked = [...queries.files];
     const known = asked.map((file) => labels.get(file) ?? null);
