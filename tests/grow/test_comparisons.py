@@ -3,14 +3,17 @@
 from dataclasses import replace
 
 import jax
+import numpy as np
 import pytest
 
 import arml
 from arml.algorithms.arml_presets import with_templates
 from arml.grow import comparisons
 from arml.grow.comparisons import WAYS, met
-from arml.grow.growth import GrowthOptions
+from arml.grow.growth import GrowthOptions, begun
+from arml.grow.keeping import Place, keep, taken_up
 from arml.grow.streams import in_stages, kept, mixture
+from arml.grow.vertices import handicapped, with_vertex
 from arml.nn.networks import MLPOptions
 from arml.results.folder import RunError
 from arml.tasks.functions import functions_2d
@@ -70,3 +73,30 @@ def test_the_ways_differ_in_what_they_train_on():
     # The first stage is the same for both: there is nothing to replay.
     assert found["fine-tuning"][0]["scores"] == found["replay"][0]["scores"]
     assert found["fine-tuning"][1]["scores"] != found["replay"][1]["scores"]
+
+
+def test_hsml_dynamic_adds_leaves_between_stages(monkeypatch):
+    monkeypatch.setattr(comparisons, "RISE", 0.0)  # each window counts as a rise
+    made = arml.recipe("regression2d/hsml").algorithm
+
+    def hsml(count):
+        options = replace(made, clusters=(count, 2), width=4, inner_steps=1)
+        return arml.build(options, TASKS, network=NETWORK)
+
+    way = next(way for way in WAYS if way.name == "hsml-dynamic")
+    options = replace(OPTIONS, steps=4, tasks=4)
+    stages = in_stages(["line", "ripple", "line"])
+    found = met(way, hsml, stages, STREAM, STREAM, STREAM, options, tested=4)
+    # It has two leaves at first, and waits a stage between two leaves.
+    assert [record["vertices"] for record in found] == [2, 3, 3]
+
+
+def test_a_grown_vertex_is_kept(tmp_path):
+    start = Place(begun(build(1)), 1)
+    more = with_vertex(start.growth.learner, np.zeros(4), np.ones(1))
+    growth = replace(start.growth, learner=handicapped(more, 0.5), names=("V0", "V1"), stages=1)
+    keep(tmp_path, replace(start, growth=growth))
+    back = taken_up(tmp_path, start, build).growth
+    assert back.names == ("V0", "V1")
+    assert float(back.learner.choose.handicaps[0]) == 0.5
+    assert len(back.learner.encode.graph.vertices) == 2
