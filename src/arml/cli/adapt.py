@@ -3,7 +3,7 @@
 import csv
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +22,7 @@ from arml.cli.inputs import (
     check_kind,
     eye_of,
     number,
-    query_cells,
+    queries_of,
     query_table,
 )
 from arml.cli.marking import marks_of
@@ -257,7 +257,7 @@ def _answer(
 ) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names, batches = _queries(predictor, eye, query, target)
+    names, batches = queries_of(predictor, eye, query, target)
     marked: list[str] = []
     if predictor.classes is None:
         writer.writerows(numbers_of(predictor, names, batches))
@@ -278,22 +278,3 @@ def _answer(
         say(Console(stderr=True), f"written to {out}")
     for line in marked:
         say(Console(stderr=True), line)
-
-
-def _queries(
-    predictor: "Predictor | QuickPredictor",
-    eye: Eye | None,
-    query: Sequence[Path],
-    target: str | None,
-) -> tuple[Sequence[Any], Iterator[np.ndarray]]:
-    """The queries' names (files, or lines of the table), and their inputs in batches."""
-    from arml.datasets.own import decoded, image_files
-
-    if predictor.reader is not None:
-        cells, places = query_cells(query)
-        return places, iter([predictor.reader(cells, str(query[0]))])
-    if eye is None:
-        x, lines = query_table(query, target, predictor.columns)
-        return lines, iter([x])
-    files = image_files(query)
-    return files, (eye.read(some) for some in decoded(files, size=eye.size))

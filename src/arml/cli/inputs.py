@@ -1,6 +1,6 @@
 """Pictures and tables that `arml adapt` and `arml predict` read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,3 +142,22 @@ def query_cells(query: Sequence[Path]) -> tuple[dict[str, list[str]], list[int]]
     if len(query) != 1:
         raise UsageError(f"expected one CSV file as the query, got {len(query)} files: give one")
     return read_cells(query[0])
+
+
+def queries_of(
+    predictor: Any,
+    eye: Eye | None,
+    query: Sequence[Path],
+    target: str | None,
+) -> tuple[Sequence[Any], Iterator[np.ndarray]]:
+    """The queries' names (files, or lines of the table), and their inputs in batches."""
+    from arml.datasets.own import decoded, image_files
+
+    if predictor.reader is not None:
+        cells, places = query_cells(query)
+        return places, iter([predictor.reader(cells, str(query[0]))])
+    if eye is None:
+        x, lines = query_table(query, target, predictor.columns)
+        return lines, iter([x])
+    files = image_files(query)
+    return files, (eye.read(some) for some in decoded(files, size=eye.size))
