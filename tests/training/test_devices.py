@@ -208,7 +208,7 @@ def test_tasks_are_shared_out_evenly_or_not_at_all(tmp_path):
     [
         (("nowhere", 2, 0), "must be HOST:PORT"),
         (("host:1", None, None), "got None and None: give both"),
-        (("host:1", 2, 2), "from 0 to the former less 1, got 2 and 2"),
+        (("host:1", 2, 2), "from 0 to the number of processes less 1, got 2 of 2"),
         (("auto", None, None), "could not meet .*; start it under srun"),
     ],
 )

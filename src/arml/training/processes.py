@@ -39,10 +39,15 @@ def join(coordinator: str, processes: int | None, process: int | None) -> None:
                 f"coordinator must be HOST:PORT of process 0, or {AUTO}, got {coordinator!r}: "
                 "change it"
             )
-        if processes is None or process is None or not 0 <= process < processes:
+        if processes is None or process is None:
             raise ValueError(
-                "expected the number of processes and of this process, counted from 0, with a "
-                f"coordinator, got {processes} and {process}: give both"
+                "expected the number of processes and of this process with a coordinator, got "
+                f"{processes} and {process}: give both"
+            )
+        if not 0 <= process < processes:
+            raise ValueError(
+                "process must be from 0 to the number of processes less 1, got "
+                f"{process} of {processes}: change it"
             )
     try:
         jax.distributed.initialize(None if found else coordinator, processes, process)
