@@ -44,6 +44,7 @@ def meet(name, folder=None):
     )
 
 
+@pytest.mark.slow
 def test_a_stream_that_was_stopped_goes_on_as_if_it_had_not(tmp_path, monkeypatch):
     whole, keep = meet("own"), comparisons.keep
 
@@ -75,6 +76,7 @@ def test_the_ways_differ_in_what_they_train_on():
     assert found["fine-tuning"][1]["scores"] != found["replay"][1]["scores"]
 
 
+@pytest.mark.slow
 def test_hsml_dynamic_adds_leaves_between_stages(monkeypatch):
     monkeypatch.setattr(comparisons, "RISE", 0.0)  # each window counts as a rise
     made = arml.recipe("regression2d/hsml").algorithm

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import jax
+import pytest
 
 from arml.report.growth import decisions, reading_figure, write_growth
 
@@ -12,6 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "growing.md"
 BENCHMARKS = PAGE.parents[1] / "benchmarks"
 
 
+@pytest.mark.slow
 def test_the_tutorial_runs_and_is_drawn(tmp_path):
     (code,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.S | re.M)
     for budget, small in (("2_000", "10"), ("tasks=200", "tasks=10, batch=2"), ("n=200", "n=10")):

@@ -107,6 +107,7 @@ def test_a_stage_is_undone_if_a_known_family_loses(stages, monkeypatch):
     assert "undo stage" in [record["decision"] for record in after.records]
 
 
+@pytest.mark.slow
 def test_a_stage_that_was_stopped_goes_on_as_if_it_had_not(stages, tmp_path, monkeypatch):
     whole = stages[1]
     keep, kept = resuming.write_json, []
@@ -130,6 +131,7 @@ def test_a_stage_that_was_stopped_goes_on_as_if_it_had_not(stages, tmp_path, mon
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
+@pytest.mark.slow
 def test_the_same_options_give_the_same_learner(stages):
     again = grown(stages[0], STREAM, STREAM, {"ripple": 1.0}, OPTIONS)
     assert again.records == stages[1].records

@@ -126,6 +126,7 @@ def test_a_task_reads_what_explains_it_best(three, learner):
     assert float(read(barred, task, jax.random.key(0))[1][3]) == 0
 
 
+@pytest.mark.slow
 def test_an_intervention_takes_a_grown_vertex_out(three):
     """Its entry is the change of the error of the learner without it."""
     found = interventions(three, mixture(TASKS), n=6, chunk=6)["vertices"][3]["all"]
