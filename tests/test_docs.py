@@ -175,6 +175,7 @@ FEW = {
 """Budgets of the researcher's page, and smaller ones: nothing is compiled otherwise."""
 
 
+@pytest.mark.slow
 def test_the_researchers_start_runs(tmp_path):
     with inside(tmp_path):
         carried_out(ROOT / "docs" / "researcher.md", FEW)

@@ -65,6 +65,7 @@ def test_a_stream_that_was_stopped_goes_on_as_if_it_had_not(tmp_path, monkeypatc
         meet("own", folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_the_ways_differ_in_what_they_train_on():
     found = {name: meet(name) for name in ("fine-tuning", "replay", "joint")}
     assert [r["replayed"] for r in found["fine-tuning"]] == [0, 0]

@@ -84,6 +84,7 @@ def test_a_run_grows_and_stays_as_it_was(place, capsys):
     assert "expected an empty or new folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_as_if_it_had_not(place, capsys, monkeypatch):
     whole, out, keep = place / "whole", place / "again", resuming.write_json
     assert grow(place, place / "run", whole) == 0

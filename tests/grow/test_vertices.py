@@ -95,6 +95,7 @@ def three(learner):
     return eqx.tree_at(lambda m: m.modulate.biases[0], more, more.modulate.biases[0] + shift)
 
 
+@pytest.mark.slow
 def test_a_task_reads_what_explains_it_best(three, learner):
     """Another route: each choice as a learner of its own."""
     alones = [learner, alone(three, slice(2, 3)), alone(three, slice(3, 4))]
