@@ -40,6 +40,11 @@ export function dropZone(place, owner, text, changed) {
     input.value = "";
   });
   camera.addEventListener("click", () => takePictures((file) => owner.add([file])));
+  onDrop(place, (dropped) => owner.add([...dropped.files]));
+}
+
+/** Give `take` what is dropped on `place`, which shows that it takes it. */
+export function onDrop(place, take) {
   for (const name of ["dragenter", "dragover"])
     place.addEventListener(name, (event) => {
       event.preventDefault();
@@ -49,7 +54,7 @@ export function dropZone(place, owner, text, changed) {
   place.addEventListener("drop", (event) => {
     event.preventDefault();
     place.classList.remove("over");
-    owner.add([...event.dataTransfer.files]);
+    take(event.dataTransfer);
   });
 }
 

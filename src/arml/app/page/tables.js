@@ -1,6 +1,6 @@
 // A table: its rows with a value in one column are the examples, the others are predicted.
 import { ask, make, say } from "./app.js";
-import { keep } from "./files.js";
+import { keep, onDrop } from "./files.js";
 import { bar } from "./pictures.js";
 
 const WAIT = 400;  // milliseconds
@@ -75,20 +75,11 @@ export function startTables(about, limits) {
     if (file) await take(file);
     event.target.value = "";
   });
-  const place = document.getElementById("table-drop");
-  for (const name of ["dragenter", "dragover"])
-    place.addEventListener(name, (event) => {
-      event.preventDefault();
-      place.classList.add("over");
-    });
-  place.addEventListener("dragleave", () => place.classList.remove("over"));
-  place.addEventListener("drop", (event) => {
-    event.preventDefault();
-    place.classList.remove("over");
-    const [file] = event.dataTransfer.files;
+  onDrop(document.getElementById("table-drop"), (dropped) => {
+    const [file] = dropped.files;
     if (file) take(file);
     else {
-      text.value = event.dataTransfer.getData("text");
+      text.value = dropped.getData("text");
       changed();
     }
   });
