@@ -27,25 +27,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import sklearn.datasets
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import (
-    GradientBoostingClassifier,
-    GradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
-from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-from sklearn.linear_model import LogisticRegressionCV, RidgeCV
-from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.svm import SVC
 
 import arml
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.datasets.columns import missing, reader
 from arml.results.files import write_json
+from table_opponents import opponents, regressors
 from table_origins import DIABETES, KEEL, PYDATASET
 
 PLACE = Path(__file__).with_name("table_origins.json")
@@ -157,33 +145,6 @@ def _read(read: Any, cells: dict[str, list[str]]) -> np.ndarray:
     return x
 
 
-def opponents(shots: int) -> dict[str, Any]:
-    folds = min(shots, 5)
-    grid = {"C": [0.1, 1, 10, 100], "gamma": ["scale", 0.01, 0.1]}
-    return {
-        "logistic regression": LogisticRegressionCV(
-            Cs=10, cv=folds, max_iter=500, use_legacy_attributes=False
-        ),
-        "LDA": LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
-        "Gaussian process": GaussianProcessClassifier(ConstantKernel(1.0) * RBF(3.0)),
-        "k-NN": KNeighborsClassifier(min(shots, 5)),
-        "random forest": RandomForestClassifier(200, random_state=0),
-        "gradient boosting": GradientBoostingClassifier(n_estimators=50, random_state=0),
-        # Its kernel and penalty by inner cross-validation; it gives no probabilities.
-        "SVM, tuned": GridSearchCV(SVC(random_state=0), grid, cv=folds),
-    }
-
-
-def regressors(n: int) -> dict[str, Any]:
-    kernel = ConstantKernel(1.0) * RBF(3.0) + WhiteKernel(0.1)
-    return {
-        "ridge": RidgeCV(np.logspace(-3, 3, 13)),
-        "Gaussian process": GaussianProcessRegressor(kernel, normalize_y=True),
-        "random forest": RandomForestRegressor(200, random_state=0),
-        "gradient boosting": GradientBoostingRegressor(n_estimators=50, random_state=0),
-    }
-
-
 def _some(methods: dict[str, Any], only: list[str] | None) -> dict[str, Any]:
     return {name: m for name, m in methods.items() if only is None or name in only}
 
@@ -262,11 +223,11 @@ def measured(names: dict[str, Learned], one: Any, only: list[str] | None) -> dic
     seconds."""
     from scipy.special import stdtrit
 
-    size, _, x, y, query, y_query = one
+    _, _, x, y, query, y_query = one
     found = {}
     kept = x[..., 1].any(axis=(0,))
     base = np.sqrt(np.mean((y_query - y.mean()) ** 2)) + 1e-9
-    for name, method in {**names, **_some(regressors(size), only)}.items():
+    for name, method in {**names, **_some(regressors(), only)}.items():
         begun, covered = time.perf_counter(), float("nan")
         if isinstance(method, Learned):
             centre, scale = method.numbers(x, y, query).T
