@@ -309,7 +309,7 @@ def test_the_report_shows_what_was_explained(run, files, tmp_path):
     assert len(re.findall("<img ", page)) == 5
     assert "The meta-knowledge graph" in page
     assert f"({TASKS} tasks in all)" in page
-    assert "read nothing into them" in page
+    assert "so they have no meaning" in page
 
 
 def test_images_are_explained_by_class(tmp_path, monkeypatch):

@@ -88,7 +88,7 @@ def test_a_predictor_is_evaluated_and_reported(place, capsys):
         == 0
     )
     assert main(["predict", kept, more]) == 0
-    assert "the queries' folders are named as the classes: accuracy" in capsys.readouterr().err
+    assert "the queries' folders have the names of the classes: accuracy" in capsys.readouterr().err
 
 
 def test_what_was_evaluated_before_is_not_shown_of_another_predictor(place, capsys):

@@ -200,7 +200,7 @@ def test_the_readme_is_redrawn_between_its_markers_only(
     readme.write_text(f"before\n{tables.BEGIN}\nold\n{tables.END}\nafter\n")
     command = [str(readme), str(results)]
     assert tables.main([*command, "--check"]) == 1
-    assert "stale; run `python -m arml.report.tables" in capsys.readouterr().err
+    assert "out of date; run `python -m arml.report.tables" in capsys.readouterr().err
     assert "old" in readme.read_text()
     assert tables.main(command) == 0
     text = readme.read_text()
@@ -432,7 +432,7 @@ def test_a_page_of_a_run_without_a_score_says_what_to_run_first(tmp_path: Path) 
 def test_the_page_says_who_won_and_what_the_graph_means(tmp_path: Path) -> None:
     maml = make_run(tmp_path / "maml", seed=1)
     arml = make_run(tmp_path / "arml", "regression2d/arml")
-    for reach, said in ((True, "would change by 12.5%"), (False, "read nothing into them")):
+    for reach, said in ((True, "would change by 12.5%"), (False, "so they have no meaning")):
         links = {"vertex_links_reach_tasks": reach, "vertex_links_effect": 0.125}
         write_json(arml / "explain" / "explain.json", {**explanation(), **links})
         write_page([maml, arml], tmp_path / "report.html")

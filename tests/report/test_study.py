@@ -304,7 +304,7 @@ def test_the_documents_claims_are_those_of_the_files(study: Path, tmp_path: Path
     drawn = (f"<!-- {name}:begin --> old <!-- {name}:end -->" for name in blocks)
     document.write_text(f"before {' '.join(drawn)}")
     assert verdicts.main([str(document), str(study), "--check"]) == 1
-    assert "is stale; run" in capsys.readouterr().err
+    assert "are out of date; run" in capsys.readouterr().err
     assert verdicts.main([str(document), str(study)]) == 0
     text = document.read_text()
     assert text.startswith("before")

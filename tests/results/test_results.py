@@ -106,7 +106,7 @@ def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path, kind: str) -> Non
     else:
         place.mkdir()
     before = place.stat().st_mode
-    with pytest.raises(RunError, match="no file that can be replaced") as error:
+    with pytest.raises(RunError, match="which cannot be replaced by a file") as error:
         write_json(place, {"a": 1})
     assert one_line(error)
     assert place.stat().st_mode == before

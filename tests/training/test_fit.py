@@ -161,7 +161,7 @@ def test_scores_know_their_tasks_and_compare(fitted):
 
 def test_scores_on_other_tasks_are_not_compared(fitted):
     scores = arml.evaluate(fitted, TASKS, 4)
-    with pytest.raises(ValueError, match="expected scores of as many tasks, got 4 and 6"):
+    with pytest.raises(ValueError, match="expected scores of equally many tasks, got 4 and 6"):
         arml.compare(scores, arml.evaluate(fitted, TASKS, 6))
     with pytest.raises(ValueError, match="differ in their split: test and validation"):
         arml.compare(scores, arml.evaluate(fitted, TASKS, 4, split="validation"))

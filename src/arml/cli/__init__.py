@@ -67,13 +67,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 UNWOUND = ("app", "data", "features")
 """Commands that unwind after Ctrl-C, because they may have temporary files. Ctrl-C ends all others
-at once, also during imports and compilation: they write whole files, and while they train they
-listen themselves."""
+at once, also during imports and compilation: they write files atomically, and handle Ctrl-C
+themselves while they train."""
 
 
 SMALL = ("adapt", "predict", "app")
-"""Commands whose matrix products in NumPy are small: threads wait for each other longer than they
-work, above all where other programs run."""
+"""Commands whose matrix products in NumPy are small. Several threads would wait for each other
+longer than they work, above all if other programs run."""
 
 
 def _help() -> str:
@@ -103,7 +103,7 @@ def dispatch(arguments: Sequence[str]) -> int:
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise UsageError(f"unknown command {name!r}: expected one of {', '.join(COMMANDS)}{hint}")
     if name in SMALL:
-        # Before NumPy is imported, which reads it then.
+        # Now, because NumPy reads it when it is imported.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from arml.cli.environment import cores_as_devices, keep_compiled
 

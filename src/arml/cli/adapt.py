@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from arml.predict.quick import QuickPredictor
 
 MATTER = 8
-"""Columns that are named as those that matter most."""
+"""How many columns are named as the ones that matter most."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,15 @@ class AdaptOptions:
     save: Path | None = None
     """Save the predictor in this folder, for `arml predict`."""
     matter: bool = False
-    """Say which columns of a table matter: how much worse the examples are predicted without each.
-    It needs a learner of tables, and adapts once more for each example and column."""
+    """Print which columns of a table matter: how much worse the examples are predicted without
+    each. It needs a learner of tables, and adapts once more for each example and column."""
     trust: bool = True
     """Predict each example from the others and report how well that works. It takes one adaptation
     for each example, or ten if there are many."""
     uses: Literal["auto", "learner", "inputs", "edges"] = "auto"
-    """What predicts classes: the learner, logistic regression on the inputs (pixels) or on the
-    edges of pictures. `auto` takes the most accurate by that check, and the learner without it."""
+    """What predicts classes: the learner, or logistic regression on the inputs (pixels) or on the
+    edges of pictures. `auto` takes the one that --trust finds most accurate, and with --no-trust
+    the learner."""
 
 
 def adapt_command(arguments: Sequence[str]) -> int:
@@ -243,8 +244,8 @@ def _describe(predictor: "Predictor | QuickPredictor", console: Console) -> None
         novelty, known = predictor.support_novelty(), ", ".join(predictor.portable.families)
         said = "these examples are unlike the learner's training data ({}); check the predictions"
         if novelty <= 1:
-            said = "these examples are as near to the learner's training data ({}) as its own new "
-            said += "tasks are; this does not assure correct predictions"
+            said = "these examples are as near to the learner's training data ({}) as new tasks of "
+            said += "the same families; this does not guarantee correct predictions"
         say(console, f"novelty {novelty:.2f}: {said.format(known)}")
 
 

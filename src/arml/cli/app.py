@@ -74,8 +74,9 @@ def app_command(arguments: Sequence[str]) -> int:
 
 
 def open_page(address: str) -> None:
-    """Open the page in the browser, by a file that only this user can read: an argument of the
-    browser's own process could be read, with its token, by everybody on this machine."""
+    """Open the page in the browser, by a file that only this user can read. Everybody on this
+    machine can read the arguments of the browser's process, so the address with its token must not
+    be one of them."""
     with tempfile.NamedTemporaryFile("w", suffix=".html", delete=False) as file:
         file.write(f'<meta http-equiv="refresh" content="0; url={address}">')
     path = Path(file.name)

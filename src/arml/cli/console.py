@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def say(console: Console, text: str) -> None:
-    """Print plain text, unwrapped: paths and commands must survive copying."""
+    """Print plain text without line breaks of our own, so that paths and commands can be copied."""
     console.print(Text(text), soft_wrap=True)
 
 
@@ -101,7 +101,7 @@ class TensorBoard:
 
     def __call__(self, step: int, record: Mapping[str, float | None]) -> None:
         if self.writer is None:
-            # Events of an earlier, killed process after this step are written again.
+            # A killed process may have written events after this step: they are replaced.
             self.writer = self.make(str(self.folder), purge_step=step + 1 if step else None)
         for name, value in record.items():
             if value is not None:

@@ -11,7 +11,7 @@ from arml.datasets.cache import default_folder
 from arml.results.machine import cores
 
 LARGEST = 2**30
-"""Bytes that are cached."""
+"""Bytes of the cache, at most."""
 SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",

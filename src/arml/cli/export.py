@@ -16,9 +16,9 @@ class ExportOptions:
     """Write a run's learner as a folder to share, or a predictor as an ONNX file or a page.
 
     --out writes a run's learner: weights, configuration and checksums, no data. Probabilities are
-    calibrated and novelty is measured on validation tasks first. --onnx writes what `arml adapt
-    --save` kept as one file that runs without JAX, or a metric learner as a whole. --html writes a
-    folder with a page, such a file and its runtime: it works offline.
+    calibrated and novelty is measured on validation tasks first. --onnx writes a predictor that
+    `arml adapt --save` saved, or a whole metric learner, as one file that runs without JAX. --html
+    writes a folder with a page, such a file and its runtime: it works offline.
     """
 
     source: Positional[Path]
@@ -37,7 +37,8 @@ class ExportOptions:
     runtime: Path = Path("node_modules/onnxruntime-web/dist")
     """Folder dist of the npm package onnxruntime-web, for --html."""
     ways: int | None = None
-    """Most classes of a metric learner's ONNX file; by default as many as it was trained on."""
+    """The largest number of classes of a metric learner's ONNX file; that of its training if not
+    given."""
 
 
 def export_command(arguments: Sequence[str]) -> int:
@@ -88,7 +89,7 @@ def _onnx(source: Path, file: Path, ways: int | None, model: Path | None) -> Non
         if learner.portable.inputs is not None:
             say(
                 Console(stderr=True),
-                "this file reads vectors: run the frozen model before it. A predictor that `arml "
-                "adapt --save` kept is written with its model inside, and reads pictures",
+                "this file reads vectors: run the frozen model before it. The file of a predictor "
+                "that `arml adapt --save` saved has the model inside, and reads pictures",
             )
     say(Console(), f"written to {file} ({file.stat().st_size / 1000:.0f} kB)")

@@ -40,7 +40,7 @@ class FeaturesOptions:
     raw: bool = False
     """Do not scale the vectors to length one."""
     saw: str | None = None
-    """The training data of the model, for the record: classes among them are no fair test."""
+    """The training data of the model, for the record: a test on classes among them is not fair."""
 
 
 def features_command(arguments: Sequence[str]) -> int:

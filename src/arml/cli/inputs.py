@@ -33,7 +33,8 @@ def eye_of(owner: Any, model: Path | None) -> Eye | None:
 
 
 def check_kind(owner: Any, table: bool, given: str, name: str) -> None:
-    """Raise `UsageError` for a table where pictures are read, or for anything else in its place."""
+    """Raise `UsageError` if a learner of pictures is given a table, or a learner of tables anything
+    else."""
     pictures = len(owner.problem.features) == 3 or owner.portable.inputs is not None
     if pictures and table:
         raise UsageError(

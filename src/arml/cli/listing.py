@@ -61,7 +61,7 @@ def catalogue() -> dict[str, list[Json]]:
     from arml.experiment.settings import PROBLEMS
 
     scores = measured()
-    # Others' parts are found with their plug-ins only; their tasks are listed as settings.
+    # A command with parts of a plug-in needs the plug-in. Its tasks are listed as settings.
     plugins = "".join(f" {shlex.quote(word)}" for word in as_options())
     recipes = []
     for name, recipe in RECIPES.items():

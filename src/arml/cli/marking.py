@@ -1,4 +1,4 @@
-"""How labelled queries were predicted, in the terminal: `arml evaluate` of a predictor."""
+"""`arml evaluate` of a predictor: the predictions of labelled queries, in the terminal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,14 +26,14 @@ ROWS = 20
 
 
 def marks_of(files: Sequence[Path], chances: np.ndarray, classes: np.ndarray) -> list[str]:
-    """A line about queries that lie in folders named as the classes; nothing of others."""
+    """Lines about queries that lie in folders with the names of the classes; none about others."""
     labels = [Path(file).parent.name for file in files]
     if not {*labels} <= {str(label) for label in classes}:
         return []
     from arml.predict.marks import Marks, places_of
 
     first, *rest = Marks(classes, places_of(labels, classes), chances).lines([*map(str, files)])
-    return [f"the queries' folders are named as the classes: {first}", *rest]
+    return [f"the queries' folders have the names of the classes: {first}", *rest]
 
 
 def evaluate_predictor(
@@ -130,8 +130,8 @@ def _show(console: Console, content: Json) -> None:
     if "mse" in content:
         say(
             console,
-            f"mean squared error {content['mse']:.4g} on {content['n']} rows; the mean of the "
-            f"targets as every answer would have {content['variance']:.4g}",
+            f"mean squared error {content['mse']:.4g} on {content['n']} rows; if every answer were "
+            f"the mean of the targets, it would be {content['variance']:.4g}",
         )
         return
     from arml.report.marks import by_class, confusion, summary

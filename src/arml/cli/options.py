@@ -1,8 +1,7 @@
-"""The options of a recipe's experiment as options of a command, and back.
+"""Converts an experiment to the options of a command, and back.
 
-An option of a part is spelled as tyro spells it, `--algorithm.inner-rate`. The part may be left out
-where no other part has an option of that name: `--inner-rate`. `--network NAME` chooses another
-network.
+An option of a part is spelled as in tyro, `--algorithm.inner-rate`. The part may be left out if no
+other part has an option of that name: `--inner-rate`. `--network NAME` chooses another network.
 """
 
 import dataclasses
@@ -26,7 +25,7 @@ SHOWN = ("run", "trials", "search", "data", "minutes", "seeds", "steps", "batch"
 def read(
     experiment: Experiment, fields: Sequence[Field], about: str, words: Sequence[str], *, prog: str
 ) -> tuple[Any, Experiment]:
-    """The options of a command, and the recipe's experiment with the options that are given.
+    """The options of a command, and the recipe's experiment changed by the given options.
 
     The defaults of the algorithm are those for tasks of the given ways, shots and queries.
 

@@ -22,7 +22,7 @@ def duration(seconds: float) -> str:
 
 
 class Quality:
-    """How a validation score is called: `accuracy 0.66 on validation tasks (chance 0.20)`."""
+    """A validation score as text: `accuracy 0.66 on validation tasks (chance 0.20)`."""
 
     def __init__(self, metric: str, ways: int = 0) -> None:
         self.name = "accuracy" if metric == "accuracy" else "mean squared error"
@@ -92,7 +92,7 @@ class Display:
                 self._show_start()
 
     def _show_start(self) -> None:
-        """Until the first steps are done."""
+        """Show the time until the first steps are done."""
         took = time.monotonic() - self.phased
         if self.phase == "loading":
             self.bar.update(self.task, said=duration(took))
@@ -111,14 +111,14 @@ class Display:
         self._say(text)
 
     def _say(self, text: str, *, always: bool = False) -> None:
-        """A plain line where there is no terminal, ten seconds after the last one at least."""
+        """Print a plain line if there is no terminal, at least ten seconds after the last one."""
         now = time.monotonic()
         if self.bar.disable and (always or now - self.spoken > PLAIN_SECONDS):
             self.spoken = now
             self.console.print(text, highlight=False, soft_wrap=True)
 
     def reading(self, what: str, done: int, total: int) -> None:
-        """Images are being decoded."""
+        """Show that images are decoded."""
         self.phase = f"reading {what}"
         said = f"{done:,}/{total:,}"
         self.bar.update(
@@ -127,7 +127,7 @@ class Display:
         self._say(f"reading {what}: {said}")
 
     def watch(self, step: int, record: Mapping[str, float | None]) -> None:
-        """Step `step` is done."""
+        """Show that step `step` is done."""
         now = time.monotonic()
         self.reached = step
         if not record:

@@ -143,7 +143,7 @@ def _rows(tables: Sequence[Table], rows: tuple[str, ...]) -> list[Table]:
 
 
 def _check_stores(work: Sequence[Unit]) -> None:
-    """Refuse before any work if a data set is missing."""
+    """Raise `UsageError` before any work if a data set is missing."""
     stores = dict.fromkeys(u["experiment"]["tasks"].get("store") for u in work)
     missing = []
     for store in filter(None, stores):
@@ -207,7 +207,7 @@ def _finish(console: Console, out: Path, options: ReproduceOptions) -> int:
     files = write_study(out)
     if options.export is not None:
         export(out, options.export)
-        # Whoever gets the copy has runs in the folder that a study has by default.
+        # On another machine the runs are in the default folder.
         write_study(options.export, _default(load_study(options.export).scale))
         say(console, f"copied to {options.export}")
     say(console, f"the page is {files[0]}")
@@ -221,8 +221,8 @@ def _time(seconds: float) -> str:
 
 
 class Overview:
-    """The runs in hand, done and failed, and the time left: live on a terminal, and a line for each
-    event elsewhere."""
+    """Shows the running, finished and failed runs and the time left: live on a terminal, and a line
+    for each event elsewhere."""
 
     def __init__(self, console: Console, workers: int) -> None:
         self.console, self.workers = console, workers

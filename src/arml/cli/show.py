@@ -28,9 +28,9 @@ class EvaluateOptions:
     Score a saved predictor on labelled queries: the classes, the confusions, the worst mistakes.
 
     The scores on test tasks with the training's inner steps are also written to DIR/result.json,
-    and those of single tasks to DIR/scores.npz, unless --against or --out is given; of pictures,
-    which classes are hard to DIR/classes.json, which `arml report` shows. --against reads scores
-    instead of scoring the runs again. The published tables use 4,000 tasks.
+    and those of single tasks to DIR/scores.npz, unless --against or --out is given. For pictures,
+    DIR/classes.json has the hard classes, which `arml report` shows. --against reads scores instead
+    of scoring the runs again. The published tables use 4,000 tasks.
     """
 
     folder: Positional[Path]
@@ -74,7 +74,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
         for folder in (options.folder, options.against):
             if folder is None:
                 continue
-            # To compare, what was scored before is as good.
+            # A comparison can use the scores of an earlier call.
             found = kept(folder, **asked) if options.against is not None else None
             if found is None:
                 found = evaluate_run(folder, **asked, devices=own_cores(), watch=watch)
@@ -125,7 +125,8 @@ def _predictor(options: EvaluateOptions) -> int:
 
 
 def _rows(scored: Sequence[Any]) -> list[Any]:
-    """A row for each scored run; runs of one recipe also bear their seed, or else their folder."""
+    """A row for each scored run. If several have one recipe, their names also have the seed, or
+    else the folder."""
     from arml.report.rows import make_rows
 
     rows = [row for one in scored for row in make_rows([one.result])]

@@ -1,4 +1,4 @@
-"""Ctrl-C that is answered at once, and a command that ends without losing its work."""
+"""Ctrl-C: a command answers at once, and ends without losing its work."""
 
 import contextlib
 import os

@@ -90,7 +90,8 @@ def train_command(arguments: Sequence[str]) -> int:
         return 0
     devices = options.devices
     if not devices:
-        # With others, all must have as many; and the steps of small networks take milliseconds.
+        # The processes of a run must have equally many, and steps of small networks take
+        # milliseconds.
         several = alone() and not experiment.scan
         devices = sharing(experiment.batch, experiment.chunk, own_cores()) if several else 1
     if not alone() and leads():
@@ -103,7 +104,7 @@ def train_command(arguments: Sequence[str]) -> int:
     )
 
     def idle() -> str:
-        # Only compilation would be lost, and it cannot be interrupted otherwise.
+        # Only compilation is lost, and it cannot be interrupted in another way.
         if not alone() or display.phase not in ("loading", "compiling"):
             return ""
         saved = f"the run is saved at step {display.reached:,}"

@@ -30,7 +30,7 @@ FIELDS: tuple[Field, ...] = (
         "minutes",
         Annotated[
             float | None,
-            arg(help="Train for as many steps as take about so long: a recipe on one CPU core."),
+            arg(help="Train for about this time; the steps of a recipe are for one CPU core."),
         ],
         None,
     ),
@@ -38,7 +38,7 @@ FIELDS: tuple[Field, ...] = (
         "seeds",
         Annotated[
             int,
-            arg(help="Train so many seeds side by side, in the folders RUN/seed-0, RUN/seed-1 ..."),
+            arg(help="Train this many seeds side by side, in RUN/seed-0, RUN/seed-1 and so on."),
         ],
         1,
     ),
@@ -74,7 +74,7 @@ FIELDS: tuple[Field, ...] = (
 )
 """The options that are not part of the experiment: where and how it is run."""
 RACE = 3.0
-"""Minutes of training below which there is no race: it takes one of them for itself."""
+"""There is no race in a training of fewer minutes, because a race takes about one minute of it."""
 LEAST = 100
 """Steps of the shortest training that --minutes makes."""
 
@@ -111,9 +111,9 @@ class Chosen(NamedTuple):
     lines: list[str]
     """A line for each choice."""
     timed: bool
-    """Whether its steps take the minutes that were asked for."""
+    """Whether its steps already fit the given minutes."""
     begun: "Begun | None" = None
-    """Its first steps, which it took in the race."""
+    """The first steps, which it made in the race."""
 
 
 def chosen(words: Sequence[str], data: Sequence[str]) -> Chosen:
@@ -147,8 +147,8 @@ def chosen(words: Sequence[str], data: Sequence[str]) -> Chosen:
 
 
 def _winner(choice: "Choice", folder: Path, minutes: float, *, paced: bool, devices: int) -> Chosen:
-    """The best of the entrants of a short race, with as many steps as fit in the minutes; of a run
-    that is resumed, the one that it has."""
+    """The winner of a short race, with as many steps as fit in the minutes. A run that is resumed
+    keeps its method."""
     from arml.experiment import race
     from arml.training.devices import own_cores, sharing
 
@@ -168,7 +168,7 @@ def _winner(choice: "Choice", folder: Path, minutes: float, *, paced: bool, devi
         say(console, f"race: none in less than {RACE:g} min")
         made = race.paced(first, ends=ends, devices=devices)
         lines = [
-            f"method {made.recipe}: the likeliest to be good in few steps; to choose yourself, "
+            f"method {made.recipe}: usually the best after few steps; to choose yourself, "
             "`arml train RECIPE`",
             f"steps {made.steps:,}: at the pace of the first ones; --steps or --minutes change it",
         ]
@@ -199,9 +199,9 @@ def _winner(choice: "Choice", folder: Path, minutes: float, *, paced: bool, devi
 
 
 def within(experiment: Experiment, minutes: float) -> tuple[Experiment, str]:
-    """The experiment with as many steps as take so long on one CPU core, and a line about it.
+    """The experiment with the steps that one CPU core makes in these minutes, and a line about it.
 
-    **Raises** `UsageError` if that is too short for `LEAST` steps.
+    **Raises** `UsageError` if the time is too short for `LEAST` steps.
     """
     start, step = pace(experiment)
     every = experiment.interval

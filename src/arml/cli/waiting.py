@@ -1,4 +1,4 @@
-"""How long the first steps of a run take, as earlier runs of the same options took."""
+"""How long the first steps of a run take, estimated from earlier runs with the same options."""
 
 import contextlib
 from dataclasses import replace
@@ -37,8 +37,8 @@ def _key(experiment: Experiment, devices: int) -> str:
 
 
 def expected(experiment: Experiment, devices: int = 1) -> float:
-    """Seconds from the start of compilation to the end of the first interval of steps: as long as
-    the last time, or else by a table."""
+    """Seconds from the start of compilation to the end of the first interval of steps: the time of
+    the last such run, or else an estimate."""
     known = _known().get(_key(experiment, devices))
     if known is not None:
         return float(known)

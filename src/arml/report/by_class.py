@@ -59,5 +59,5 @@ def by_class_blocks(found: ByClass) -> list[Block]:
             }
             for one in found.mistakes
         ]
-        blocks += [heading("The worst mistakes, the surest first"), gallery(cards)]
+        blocks += [heading("The worst mistakes, the most confident first"), gallery(cards)]
     return blocks

@@ -1,4 +1,4 @@
-"""Charts that a page draws itself, so that they fit every screen: where their parts stand.
+"""Charts that the page draws itself, so that they fit every screen: the positions of their parts.
 
 A *forest* has a row for each method: its mean, interval and the paper's figure on one scale.
 *Curves* are small multiples: a panel for each method, all on the same axes. `templates/blocks.html`
@@ -32,7 +32,8 @@ def ticks(low: float, high: float, *, logarithmic: bool, most: int = 5) -> list[
 
 
 class Scale:
-    """Numbers to places between `start` and `end`; logarithmic where they span much."""
+    """Maps numbers to positions between `start` and `end`. Errors that span more than a factor of
+    four have a logarithmic scale."""
 
     def __init__(self, values: Sequence[float], start: float, end: float, *, mse: bool) -> None:
         known = [v for v in values if math.isfinite(v) and (v > 0 or not mse)] or [1.0]
@@ -45,7 +46,7 @@ class Scale:
         self.start, self.end, self.mse = start, end, mse
 
     def at(self, value: float) -> float:
-        """The place of a number, within the ends."""
+        """The position of a number, within the ends."""
         value = min(max(value, self.low), self.high)
         if self.logarithmic:
             share = math.log(value / self.low) / math.log(self.high / self.low)
@@ -54,15 +55,15 @@ class Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self, most: int = 5) -> list[Json]:
-        """Places and texts of round numbers."""
+        """Positions and texts of round numbers."""
         found = ticks(self.low, self.high, logarithmic=self.logarithmic, most=most)
         text = (lambda v: f"{v:g}") if self.mse else (lambda v: f"{100 * v:g}%")
         return [{"at": self.at(value), "text": text(float(f"{value:.6g}"))} for value in found]
 
 
 def forest(rows: Sequence[JsonView], metric: str, caption: str) -> Json:
-    """A block of rows with `label`, `mean`, `ci95`, `paper` (as measured: shares, not percentages)
-    and `kind`."""
+    """A block of rows with `label`, `mean`, `ci95`, `paper` and `kind`. All accuracies are shares,
+    not percentages."""
     mse = metric == "mse"
     known: list[float] = []
     for row in rows:
@@ -103,15 +104,15 @@ def validation(run: Run) -> np.ndarray:
 def curves(
     named: Mapping[str, Sequence[Run]], reference: str, metric: str, caption: str
 ) -> Json | None:
-    """A panel for each name with a line for each of its runs, the reference behind all; None where
-    there is nothing to draw."""
+    """A panel for each name with a line for each of its runs, and the reference behind each; None
+    if there is nothing to draw."""
     series = {name: [validation(run) for run in runs] for name, runs in named.items()}
     series = {name: [s for s in some if len(s)] for name, some in series.items()}
     series = {name: some for name, some in series.items() if some}
     if not series:
         return None
     whole = np.concatenate([s for some in series.values() for s in some])
-    # A spike is cut off: the scale is that of nearly all scores.
+    # The scale fits 98% of the scores, so spikes are cut off.
     span = np.quantile(whole[:, 1], [0.0, 0.98]).tolist()
     y = Scale(span, 114.0, 6.0, mse=metric == "mse")
     last = float(whole[:, 0].max())

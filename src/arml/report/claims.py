@@ -1,14 +1,14 @@
 """The paper's claims, each judged from the files of a study, and never by hand.
 
-A claim that one method is better than another *holds* where the difference goes its way and is more
-than chance over training runs and tasks (`statistics.compare`), after Holm's correction for all
-claims of its group that the same table decides. It *does not hold* where the difference is more
-than chance and goes the other way. In all other cases the data *cannot tell*: the difference may be
-chance, a run failed, there are too few runs (then the figures are an indication, of these trained
-learners alone), nothing has run yet, or the table's data is not here. A claim that more is no
-better is tested in the same way against the smallest gain that matters.
+A claim that one method is better than another *holds* if the difference has the claimed sign and is
+significant over training runs and tasks (`statistics.compare`), after Holm's correction for all
+claims of its group that the same table decides. It *does not hold* if the difference is significant
+and has the other sign. In all other cases the data *cannot tell*: the difference may be chance, a
+run failed, there are too few runs (then the figures are an indication, about these trained learners
+alone), nothing has run yet, or the data of the table is missing. A claim that more is no better is
+tested in the same way against the smallest gain that matters.
 
-Claims about our own preset are no claims of the paper: they are a section of their own.
+Claims about our own preset are not claims of the paper. They have a section of their own.
 
 [1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020.
 """
@@ -33,8 +33,13 @@ SEVERAL = {
     NOT_YET: "not yet run",
     CANNOT: "for lack of the data",
 }
-"""Why the data cannot tell, of several claims."""
-"""Why the data cannot tell."""
+"""The reasons why data cannot tell, in a sentence about several claims."""
+TITLES = {
+    HOLDS: "Claims that hold",
+    FAILS: "Claims that do not hold",
+    UNCLEAR: "Claims that these data cannot decide",
+}
+"""The heading of each group of verdicts."""
 MARGIN_ACCURACY, MARGIN_ERROR = 0.01, 0.05
 """A gain of less than a point of accuracy, or a twentieth of the error, does not matter."""
 PAPER, OURS = "ARML, paper's text", "ARML, ours"
@@ -124,7 +129,7 @@ def _claims() -> list[Claim]:
     found = []
     for arml, name in ((PAPER, "ARML (the paper's text)"), (OURS, "Our preset of ARML")):
         for row, other in _others():
-            # Where the paper has a table without that row, ours is an extension, and no claim.
+            # If the paper's table lacks this row, ours is an extension and decides no claim.
             tables = tuple(t for t in (*MAIN, *REAL) if row in (rows_of(t) or [row]))
             text = f"{name} is better than {other}"
             found.append(Claim(f"{name} against other methods", text, tables, arml, other))
@@ -154,8 +159,8 @@ CLAIMS = tuple(_claims())
 
 
 def judge(study: Study, claims: Iterable[Claim] = CLAIMS) -> list[Verdict]:
-    """Every claim by every table that could tell, in order. The claims of one group that one table
-    decides are one family of Holm's."""
+    """Every claim by every table that could decide it, in order. Holm's correction is over the
+    claims of one group that one table decides."""
     families: dict[tuple[str, str], list[Verdict]] = {}
     ordered = []
     for claim in claims:
@@ -178,8 +183,8 @@ def judge(study: Study, claims: Iterable[Claim] = CLAIMS) -> list[Verdict]:
 
 
 def _look(study: Study, claim: Claim, name: str) -> Verdict:
-    """The difference `better - worse`, tested against nothing or the margin; or why there is
-    none."""
+    """The comparison `better - worse`, tested against zero or the margin; or the reason why there
+    is none."""
     table = study.table(name)
     better, worse = (table.row(claim.better), table.row(claim.worse)) if table else (None, None)
     if table is None or better is None or worse is None or not better.any or not worse.any:
@@ -191,8 +196,8 @@ def _look(study: Study, claim: Claim, name: str) -> Verdict:
 
 
 def _margin(claim: Claim, table: StudyTable) -> float:
-    """The difference `better - worse` that the claim is tested against: none, or, where it is no
-    gain that is claimed, the smallest that matters."""
+    """The difference `better - worse` that the claim is tested against: zero, or the smallest gain
+    that matters if the claim is that there is no gain."""
     first, reference = table.first, table.row(claim.better)
     if not claim.equal or first is None or reference is None:
         return 0.0
@@ -216,7 +221,7 @@ def _decide(claim: Claim, table: StudyTable, found: Comparison) -> Verdict:
         return verdict(UNCLEAR, FAILED)
     if found.mean is None:
         return verdict(UNCLEAR, CHANCE)
-    # By how much `better` is ahead of what the claim asks for, whichever way the metric goes.
+    # How far `better` is ahead of the margin; positive for a better score of either metric.
     ahead = (found.mean - _margin(claim, table)) * (1 if accuracy else -1)
     if min(found.runs) < SEEDS:
         if found.ci95 is None or abs(ahead) <= found.ci95:
@@ -229,7 +234,7 @@ def _decide(claim: Claim, table: StudyTable, found: Comparison) -> Verdict:
 
 
 def counted(verdicts: Iterable[Verdict]) -> str:
-    """How many there are of each, as a sentence."""
+    """The number of verdicts of each kind, as a sentence."""
     verdicts = list(verdicts)
     kinds = Counter(verdict.verdict for verdict in verdicts)
     whys = Counter(verdict.why for verdict in verdicts)

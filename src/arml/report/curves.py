@@ -33,20 +33,20 @@ def _number(value: object) -> float:
 def _binned(series: np.ndarray) -> np.ndarray:
     """Means of consecutive records, so that the trend can be seen through the noise of batches."""
     size = max(1, ceil(len(series) / BINS))
-    # A rest that fills no bin would be noisier than the other points.
+    # An incomplete last bin would be noisier than the other points.
     whole = series[: len(series) // size * size]
     return whole.reshape(-1, size, series.shape[1]).mean(1)
 
 
 def learning_metric(run: Run) -> str:
-    """The metric of a run's validation scores, as far as its files say it."""
+    """The metric of a run's validation scores; `mse` if the run has no result."""
     return run.result["metric"] if run.result else "mse"
 
 
 @styled
 def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
-    """The training loss, averaged within bins, beside the validation score with its 95% interval;
-    the score alone where no run has its losses, as in folders that `arml reproduce --export` wrote.
+    """The training loss, averaged within bins, beside the validation score with its 95% interval.
+    There is only the score if no run has its losses, as in folders of `arml reproduce --export`.
 
     Runs of one recipe share a colour and a line style. Mean squared errors have a logarithmic
     axis. `metric` defaults to that of the first run; all runs must share it.
@@ -76,7 +76,7 @@ def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
         )
         low, high = score - half, score + half
         if metric == "mse":
-            # An interval may reach below zero, where a logarithmic axis has no place for it.
+            # An interval may reach below zero, which a logarithmic axis cannot show.
             low = np.maximum(low, score / 10)
         validation.fill_between(step, low, high, color=style["color"], alpha=0.15, linewidth=0)
     name = "mean squared error" if metric == "mse" else "accuracy"
@@ -110,7 +110,7 @@ def _scale(axes: Axes, *, logarithmic: bool) -> None:
     values = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in axes.get_lines()])
     positive = values[values > 0]
     ratio = positive.max() / positive.min() if len(positive) else 1.0
-    # Within less than an octave a logarithmic axis would have no round number to show.
+    # Within a factor of two a logarithmic axis would have no round number to show.
     if logarithmic and ratio > 2:
         axes.set_yscale("log")
         subs = (1.0, 2.0, 5.0) if ratio > 8 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)

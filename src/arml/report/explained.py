@@ -22,7 +22,7 @@ Captioned = tuple[str, Figure, str, str]
 
 
 def graph_like(explain: JsonView) -> bool:
-    """Whether it is about a meta-knowledge graph; older files are about nothing else."""
+    """Whether the explanation is of a meta-knowledge graph, as in all files without a kind."""
     return explain.get("kind", "graph") == "graph"
 
 
@@ -36,7 +36,8 @@ def captioned(explain: JsonView) -> list[Captioned]:
 
 
 def alike(explain: JsonView) -> bool:
-    """Whether all tasks read the vertices with the same weights: the embedding tells none apart."""
+    """Whether all tasks read the vertices with the same weights, so that the embedding does not
+    distinguish them."""
     averages = list(explain["average"].values())
     first = np.asarray(averages[0]["mean"], float)
     return explain["tasks"] > 1 and all(
@@ -48,7 +49,9 @@ def alike(explain: JsonView) -> bool:
 def strongest(explain: JsonView) -> str:
     """The figures' content in words: the vertex that each family reads most."""
     if alike(explain):
-        return "All tasks read the vertices alike: this learner's embedding tells none apart"
+        return (
+            "All tasks read the vertices alike: this learner's embedding does not tell them apart"
+        )
     said = []
     for family, average in explain["average"].items():
         totals = [sum(column) for column in zip(*average["mean"], strict=True)]
@@ -57,7 +60,7 @@ def strongest(explain: JsonView) -> str:
 
 
 def _reach(explain: JsonView) -> str:
-    """Whether the links between vertices mean anything to a task, in words."""
+    """Whether the links between vertices influence a task, in words."""
     if explain.get("vertex_links_reach_tasks", True):
         effect = explain.get("vertex_links_effect")
         if not isinstance(effect, int | float):
@@ -65,7 +68,7 @@ def _reach(explain: JsonView) -> str:
         return f" Without these links, what the prototypes read would change by {effect:.1%}."
     return (
         " With this run's wiring these links influence no task, and training had no reason to "
-        "shape them: read nothing into them. What each family reads (left) is unaffected."
+        "shape them, so they have no meaning. The reading of each family (left) is unaffected."
     )
 
 
@@ -86,7 +89,7 @@ def _graph(explain: JsonView) -> list[Captioned]:
             f"Heat maps of the average prototype-to-vertex links by family. {words}",
             "The same by prototype (row): mean and standard deviation of the links over a family's "
             f"tasks ({explain['tasks']:,} tasks in all). A large deviation means that tasks of the "
-            "family differ in what they read.",
+            "family read different vertices.",
         ),
         (
             "links",
@@ -150,8 +153,8 @@ def _masks(explain: JsonView) -> Captioned:
 
 
 def explorer(run: Run, explain: JsonView) -> list[Block]:
-    """The meta-knowledge graph as a drawing whose vertices can be chosen: by the pointer, by Tab
-    and the arrow keys. Without scripts, and on paper, all vertices are told about."""
+    """The meta-knowledge graph as a drawing whose vertices can be chosen by the pointer, or by Tab
+    and the arrow keys. Without scripts, and on paper, the page describes all vertices."""
     count = int(explain["vertices"])
     links = np.asarray(explain["vertex_links"], float)
     links = (links + links.T) / 2

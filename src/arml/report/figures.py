@@ -25,7 +25,7 @@ from arml.results.folder import RunError
 __all__ = ["average_heat_maps", "graph", "heat_maps", "knowledge_graph", "learning_curves", "save"]
 
 LEAST_RANGE = 0.2
-"""Differences between link weights are not blown up beyond this range."""
+"""The colour scale of the links spans at least this range, so that small differences look small."""
 
 
 def _matrix(value: object, name: str, columns: int) -> np.ndarray:
@@ -113,7 +113,7 @@ def _panels(
     title: str,
     deviations: Mapping[str, np.ndarray] | None = None,
 ) -> Figure:
-    """A grid of heat maps with one colour scale, a family each."""
+    """A grid of heat maps, one for each family, with one colour scale."""
     vertices = _vertices(explain)
     tallest = max(len(matrix) for matrix in values.values())
     rows = ceil(len(values) / min(4, max(1, 26 // vertices)))
@@ -218,7 +218,7 @@ def _reading(explain: JsonView) -> np.ndarray:
 def knowledge_graph(explain: JsonView) -> Figure:
     """How much each family reads each vertex, beside the links between the vertices.
 
-    Links below the threshold are left out; a vertex is the larger, the more it is read.
+    Links below the threshold are left out. A vertex that is read more is drawn larger.
 
     **Raises:** `RunError` if a field is missing or has another shape.
     """
@@ -238,7 +238,7 @@ def knowledge_graph(explain: JsonView) -> Figure:
     table.set_box_aspect(min(count / vertices, height / left))
     _draw_graph(figure, axes, net, _number(explain, "threshold"))
     if not explain.get("vertex_links_reach_tasks", True):
-        axes.set_xlabel("These links influence no task:\nread nothing into them.")
+        axes.set_xlabel("These links influence no task:\nthey have no meaning.")
     for part in (table, axes):
         part.set_anchor("N")
     return figure
@@ -252,7 +252,7 @@ def _draw_graph(figure: Figure, axes: Axes, net: nx.Graph, threshold: float) -> 
     weights = np.array([net.edges[edge]["weight"] for edge in net.edges])
     axes.set_title(f"Links of weight {threshold:.2f} or more", loc="left")
     if len(weights):
-        # From a tint that can be seen on white, since the weakest link shown is still a link.
+        # The palest tint can be seen on white, because the weakest link shown is still a link.
         scale = LinearSegmentedColormap.from_list("links", BLUES(np.linspace(0.35, 1.0, 32)))
         top = float(weights.max())
         # Weights that hardly differ are drawn as hardly different.

@@ -52,22 +52,22 @@ NOTES = (
     "same tasks has a smaller interval, which `arml evaluate DIR --against DIR2` gives.",
 )
 PAPER_NOTE = (
-    "The column of the paper is what Yao et al. (ICLR 2020) print for 10-shot 2-D regression, with "
-    "their own tasks and their 95% interval. It was not measured here."
+    "The column of the paper has the figures of Yao et al. (ICLR 2020) for 10-shot 2-D regression, "
+    "with their own tasks and their 95% interval. They were not measured here."
 )
 FLOOR_NOTE = (
     "The Bayes-optimal predictor knows the families and their priors; no learner can be expected "
     "to have a lower error."
 )
 CALIBRATION_NOTE = (
-    "The calibration error is the mean gap between how sure a prediction was and how often such "
-    "predictions were right, in 15 bins; in brackets, after dividing the logits by one temperature "
-    "that was set on validation tasks."
+    "The calibration error is the mean gap between the probability of a prediction and the share "
+    "of such predictions that were right, in 15 bins. The second number is the error after the "
+    "logits were divided by one temperature, which was set on validation tasks."
 )
 GRAPH_NOTE = (
     "ARML turns the support examples of a task into a few prototypes, and every prototype reads "
     "from a graph of vertices that all tasks share. Families that read the same vertices share "
-    "what was learned; families that read different ones are kept apart."
+    "knowledge; families that read different vertices are kept apart."
 )
 
 
@@ -155,7 +155,7 @@ def _predictor(folder: Path, place: int) -> Section:
             }
             for one in marked.mistakes
         ]
-        blocks += [heading("The worst mistakes, the surest first"), gallery(cards)]
+        blocks += [heading("The worst mistakes, the most confident first"), gallery(cards)]
     return Section(f"predictor-{place}", f"Predictor {folder.name}", blocks, folder.name)
 
 

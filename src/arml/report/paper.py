@@ -51,8 +51,8 @@ def titles() -> dict[str, str]:
 def reported_by_family(table: str, row: str) -> dict[str, Reported]:
     """The paper's figures in one row of one of its tables, by family (`all` where it has none).
 
-    Empty where the paper has no such table or row. Tables are named as in `paper.json`; what
-    `ablations-art-multi` has is 5-way 5-shot.
+    Empty if the paper has no such table or row. Tables are named as in `paper.json`;
+    `ablations-art-multi` is 5-way 5-shot.
     """
     return {name: Reported(*pair) for name, pair in _tables().get(table, {}).get(row, {}).items()}
 
@@ -63,8 +63,8 @@ def rows_of(table: str) -> list[str]:
 
 
 def overall(table: str, row: str) -> Reported | None:
-    """The paper's figure over all families: printed, or else the mean of what it prints of each
-    family, which has no interval."""
+    """The paper's figure over all families, or else the mean of its figures of each family, which
+    has no interval."""
     found = reported_by_family(table, row)
     if "all" in found:
         return found["all"]
@@ -73,7 +73,6 @@ def overall(table: str, row: str) -> Reported | None:
 
 
 def reported(recipe: str) -> Reported | None:
-    """The paper's figure for a recipe; None where the paper has none: another method, a variant of
-    one, or another problem."""
+    """The paper's figure for a recipe; None if the paper lacks this method, variant or problem."""
     place = _paper()["recipes"].get(recipe)
     return None if place is None else overall(*place)

@@ -1,4 +1,4 @@
-"""How often the rules of verdicts find a difference where there is none, as a table."""
+"""A table: how often a rule for verdicts finds a difference although there is none."""
 
 from typing import TypedDict
 
@@ -31,7 +31,7 @@ class Rates(TypedDict):
 
 
 def rates(study: Study) -> str:
-    """How often rules find a difference where there is none, as `benchmarks/verdicts.py` found."""
+    """The rates of false positives, which `benchmarks/verdicts.py` found by simulation."""
     path = study.folder / RATES
     if not path.is_file():
         return "*Not simulated.*"

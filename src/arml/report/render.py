@@ -1,7 +1,7 @@
-"""A report as one HTML file: its content is data, its looks are in `templates/`.
+"""A report as one HTML file: its content is data, and its style is in `templates/`.
 
-The file needs no network and no other file, so it can be mailed, archived and printed. Its policy
-forbids anything from elsewhere and every script but its own; all text is escaped.
+The file needs no network and no other file, so it can be mailed, archived and printed. Its security
+policy allows no other source and no script but its own. All text is escaped.
 """
 
 from base64 import b64encode
@@ -41,7 +41,7 @@ class Report:
     lead: list[str]
     sections: list[Section]
     scripted: bool = field(default=False)
-    """Whether its tables sort and its graphs answer."""
+    """Whether its tables can be sorted and its graphs explored."""
 
 
 @cache
@@ -66,7 +66,7 @@ def html(report: Report) -> str:
         environment.get_template("report.html")
         .render(
             report=report,
-            # Both are files of ours, and the only text that is not escaped.
+            # Both are our own files, and the only text that is not escaped.
             style=Markup(style),
             script=Markup(script),
             script_hash=b64encode(sha256(script.encode()).digest()).decode(),

@@ -117,9 +117,9 @@ def _by_options(runs: Sequence[Result]) -> list[list[Result]]:
 def make_rows(results: Iterable[Result | Path]) -> list[Row]:
     """Group results (or paths of `result.json`) by recipe over seeds, worst mean first.
 
-    Results of one recipe are one row only if they share all that a score depends on: split,
-    metric, protocol, tasks, families, steps, inner steps, size and options. An older result, which
-    does not say its options, joins the others if these are all alike.
+    Results of one recipe are one row only if they share everything that a score depends on: split,
+    metric, protocol, tasks, families, steps, inner steps, size and options. An older result without
+    its options joins the others if the others have the same options.
 
     **Raises:** `RunError` for a damaged file, or two results of the same seed in one row.
     """
@@ -159,9 +159,8 @@ def _options(value: object, name: str = "") -> dict[str, str]:
 
 
 def told_apart(runs: Sequence[Run]) -> list[Run]:
-    """The runs; where runs of one recipe had different options, these are added to its name.
-
-    So such runs are not averaged as if they were seeds of one experiment.
+    """The runs. If runs of one recipe have different options, these are added to the name, so that
+    such runs are not averaged as if they were seeds of one experiment.
     """
     options = [_options(run.config.get("experiment", {})) for run in runs]
     named = []

@@ -15,8 +15,8 @@ and (mean difference) / sqrt(V) has a t distribution with Satterthwaite's degree
 Welch's test over the means of the runs, with the sampling of tasks as a third component. It counts
 (run x task) twice, so V is a little too large, never too small. Two other ways were simulated
 (`benchmarks/verdicts.py`): Welch's test alone ignores that other tasks would give another
-difference, and a hierarchical bootstrap is far too sure with three runs, because it draws from them
-with a variance that is (S - 1) / S of theirs.
+difference, and a hierarchical bootstrap is far too certain with three runs, because the variance of
+what it draws is (S - 1) / S of the runs' variance.
 
 The variance of runs cannot be estimated from one run. A comparison with fewer than `SEEDS` runs of
 a method has an interval over tasks, which is about these trained learners, and no p-value [1].
@@ -51,14 +51,14 @@ class Comparison:
     ci95: float | None
     """Half-width of the 95% interval: over runs and tasks, or over tasks if there is no p."""
     p: float | None
-    """Two-sided, of no difference."""
+    """The two-sided p-value of no difference."""
     adjusted: float | None
-    """The same after Holm's correction for all comparisons of its family."""
+    """The p-value after Holm's correction for all comparisons of its family."""
     tasks: int
     runs: tuple[int, int] = (1, 1)
-    """How many finished runs of a and of b it is made of."""
+    """The numbers of finished runs of a and of b."""
     failed: tuple[int, int] = (0, 0)
-    """How many others of each failed or have a score that is not finite."""
+    """The numbers of their runs that failed or have a score that is not finite."""
     error: float | None = None
     """The standard error of the mean."""
     degrees: float = math.inf
@@ -66,7 +66,7 @@ class Comparison:
 
     @property
     def counts(self) -> bool:
-        """Whether it is more than chance."""
+        """Whether the difference is significant."""
         return self.mean is not None and self.adjusted is not None and self.adjusted < LEVEL
 
     def tested(self, value: float) -> "Comparison":
@@ -86,9 +86,9 @@ def compare(
     """Compare two methods by the scores of their runs, Eq. (1).
 
     `failed` is how many runs of each have no scores; runs with a score that is not finite are added
-    to them. If any run failed there is no p-value: what is left of a method would be chosen by its
-    success. `same_runs` says that both are scores of the same trained learners, whose differences
-    are then taken run by run.
+    to them. If any run failed there is no p-value, because the remaining runs were selected by
+    their success. `same_runs` means that both are scores of the same trained learners, whose
+    differences are then taken run by run.
 
     **Raises** `RunError` if they were not scored on the same tasks.
     """
@@ -126,7 +126,7 @@ def compare(
 
 
 def _over_runs(found: Comparison, means: Sequence[np.ndarray]) -> Comparison:
-    """The comparison with its interval and p over the runs, whose means are given, and tasks."""
+    """The comparison with its interval and p over tasks and over runs, whose means are given."""
     assert found.mean is not None
     assert found.error is not None
     parts = [(float(m.var(ddof=1)) / len(m), len(m) - 1) for m in means]
@@ -142,9 +142,9 @@ def _over_runs(found: Comparison, means: Sequence[np.ndarray]) -> Comparison:
 
 
 def _p(mean: float, error: float, degrees: float) -> float:
-    """Two-sided: how likely so large a mean is where there is none."""
+    """The two-sided p-value of a mean if the true mean is zero."""
     if error == 0.0:
-        # Every score is the same: equal, or different for certain.
+        # Every difference is the same: the two are equal, or certainly different.
         return 1.0 if mean == 0.0 else 0.0
     ratio = abs(mean) / error
     if math.isinf(degrees):
@@ -153,8 +153,8 @@ def _p(mean: float, error: float, degrees: float) -> float:
 
 
 def difference_of(differences: np.ndarray) -> Comparison:
-    """The comparison that the differences of single tasks come to, over tasks alone: it is about
-    two trained learners. Not adjusted yet."""
+    """The comparison over tasks alone, from the differences of single tasks. It is about two
+    trained learners, and its p-value is not adjusted yet."""
     n = len(differences)
     if not n or not np.isfinite(differences).all():
         return Comparison(None, None, None, None, n)
@@ -166,7 +166,7 @@ def difference_of(differences: np.ndarray) -> Comparison:
 
 
 def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons with p-values adjusted for their number [3]; one without stays without."""
+    """The comparisons with p-values adjusted for their number [3]; those without p do not count."""
     known = sorted((c.p, i) for i, c in enumerate(comparisons) if c.p is not None)
     adjusted, highest = {}, 0.0
     for rank, (p, i) in enumerate(known):

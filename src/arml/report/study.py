@@ -1,9 +1,8 @@
-"""A study, as `arml reproduce` leaves it in a folder: its tables, read back with all their runs,
-and what is written about them.
+"""A study, which `arml reproduce` keeps in a folder: its tables with the results of all runs.
 
-The folder holds `study.json` (which tables, which rows), `runs/` (ordinary run folders with the
-scores of single tasks beside each result) and what is written about them. A run that is missing or
-has failed leaves its place empty, and the page says so.
+The folder holds `study.json` (the tables and their rows), `runs/` (ordinary run folders with the
+scores of single tasks beside each result) and the page. The place of a run that is missing or has
+failed is empty, and the page says so.
 """
 
 import math
@@ -61,12 +60,12 @@ class StudyRow:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Those that are there."""
+        """The seeds that have a result."""
         return tuple(sorted(self.results))
 
     @property
     def mean(self) -> float | None:
-        """Over tasks and seeds; None while there is none, or one is not finite."""
+        """The mean over tasks and seeds; None if there is no result, or one is not finite."""
         means = [result["score"]["mean"] for result in self.results.values()]
         known = [mean for mean in means if mean is not None]
         return fmean(known) if known and len(known) == len(means) else None
@@ -110,7 +109,7 @@ class StudyTable:
 
     @property
     def first(self) -> Result | None:
-        """A result that says what the rows share: the reference's, or any."""
+        """A result with the facts that the rows share: that of the reference, or any other."""
         known = self.row(self.reference)
         rows = [known, *self.rows] if known else self.rows
         return next((row.first for row in rows if row.first), None)
@@ -182,7 +181,7 @@ def _table(folder: Path, name: str, entry: Json) -> StudyTable:
 
 
 def compared(a: StudyRow, b: StudyRow) -> Comparison:
-    """`a - b`, over runs and tasks. Runs that failed are counted, not left out."""
+    """The comparison `a - b` over runs and tasks. Runs that failed are counted, not left out."""
     failed = (len(a.failures), len(b.failures))
     return compare(a.scores, b.scores, failed=failed, same_runs=a.run == b.run)
 
@@ -194,7 +193,7 @@ def _row(folder: Path, entry: Json) -> StudyRow:
         run = folder / "runs" / entry["run"] / f"seed-{seed}"
         # Without the scores of single tasks a result cannot be compared: it is still to be scored.
         result, single = run / f"result{end}.json", run / f"scores{end}.npz"
-        check_sealed(result)  # also one that is gone
+        check_sealed(result)  # it may be gone
         check_sealed(single)
         if result.is_file() and single.is_file():
             results[seed] = read_result(result)
@@ -216,7 +215,7 @@ def _row(folder: Path, entry: Json) -> StudyRow:
 
 
 KEPT = ("config.json", "result*.json", "scores*.npz", "failure.json", "explain/*.json")
-"""The small files of a run, which all tables and claims are drawn from."""
+"""The small files of a run, from which all tables and claims are drawn."""
 
 
 def export(folder: Path, out: Path) -> None:

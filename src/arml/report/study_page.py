@@ -1,8 +1,8 @@
-"""The page of a study: what the differences say about the paper's claims, every table beside the
-paper's figures, learning curves, and the learned structures to explore.
+"""The page of a study: the verdicts on the paper's claims, every table beside the paper's figures,
+learning curves, and the learned structures to explore.
 
-It needs no network and no other file. Beside it are the verdicts (`claims.json`) and the numbers of
-the tables (`tables.json`).
+It needs no network and no other file. The verdicts (`claims.json`) and the numbers of the tables
+(`tables.json`) are written beside it.
 """
 
 import re
@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arml.report import charts, wording
-from arml.report.claims import CANNOT, FAILS, HOLDS, NOT_YET, UNCLEAR, Verdict, counted, judge
+from arml.report.claims import (
+    CANNOT,
+    FAILS,
+    HOLDS,
+    NOT_YET,
+    TITLES,
+    UNCLEAR,
+    Verdict,
+    counted,
+    judge,
+)
 from arml.report.explained import captioned, explorer, graph_like
 from arml.report.paper import titles
 from arml.report.render import (
@@ -35,7 +45,7 @@ from arml.results.files import Json
 from arml.results.folder import FORMAT, Run, recipe_of, write_json, write_text
 
 NOTES = [
-    "Every row of a table is scored on the same test tasks, which no choice was made on. A task "
+    "Every row of a table is scored on the same test tasks. No choice was made on them. A task "
     "gives one score.",
     "± of a score is the 95% interval over test tasks of the scores averaged over seeds "
     "(1.96 s / √n). It says what other tasks would change. SD over seeds is the standard deviation "
@@ -46,18 +56,18 @@ NOTES = [
     "Holm's method for all differences of the table. With fewer runs the interval is over tasks "
     "alone: it is about these trained learners, and no more than an indication of what other "
     "training runs would give.",
-    "A run that failed counts: a row with one is never called better or worse.",
-    "The paper's figures are printed there, for its own tasks, and were not measured here. Where "
-    "it prints families only, their mean is shown, without an interval.",
+    "A run that failed counts: a row with a failed run is never called better or worse.",
+    "The paper's figures are copied from the paper: they are for its own tasks and were not "
+    "measured here. If it has figures of families only, their mean is shown, without an interval.",
     "The Bayes-optimal predictor knows the families and their priors: no learner can be expected "
     "to have a lower error.",
 ]
-GROUPS = {
-    HOLDS: ("What holds", "claims hold", "good"),
-    FAILS: ("What does not hold", "do not hold", "bad"),
-    UNCLEAR: ("What these data cannot tell", "these data cannot tell", ""),
+CARDS = {
+    HOLDS: ("claims hold", "good"),
+    FAILS: ("do not hold", "bad"),
+    UNCLEAR: ("these data cannot decide", ""),
 }
-"""The heading of each group of verdicts, the words of its card, and how that looks."""
+"""The words on the card of each group of verdicts, and its style."""
 
 
 def write_study(folder: Path, named: Path | None = None) -> list[Path]:
@@ -85,11 +95,11 @@ def study_report(study: Study, verdicts: Sequence[Verdict], named: Path) -> Repo
     ]
     if smoke:
         lead.append(
-            "These are twenty steps of tiny networks: they show that it works, and nothing else."
+            "These are twenty steps of tiny networks: they show only that everything works."
         )
     findings = [
         Section("findings", "The paper's claims", _findings(verdicts, ours=False), "Findings"),
-        Section("ours", "Our own preset: no claim of the paper", _findings(verdicts, ours=True)),
+        Section("ours", "Our own preset, not in the paper", _findings(verdicts, ours=True)),
     ]
     covered = {table.paper_table for table in study.tables if table.first}
     unrun = [
@@ -113,7 +123,7 @@ def _findings(verdicts: Sequence[Verdict], *, ours: bool) -> list[Block]:
     known = [v for v in own if v.why not in (NOT_YET, CANNOT)]
     prefix = "ours" if ours else "paper"
     cards, blocks = [], []
-    for kind, (title, words, style) in GROUPS.items():
+    for kind, (words, style) in CARDS.items():
         some = [v for v in known if v.verdict == kind]
         to = f"{prefix}-{kind.replace(' ', '-')}"
         cards.append({"count": len(some), "text": words, "kind": style, "to": to})
@@ -122,7 +132,7 @@ def _findings(verdicts: Sequence[Verdict], *, ours: bool) -> list[Block]:
             shown = [details("Each claim and table", [table_block(_matrix(some))]), *_missing(own)]
         elif some:
             shown = [items([f"{v.claim.text} (`{v.table}`): {v.said}" for v in some])]
-        blocks += [heading(title, to), *shown]
+        blocks += [heading(TITLES[kind], to), *shown]
     return [{"macro": "cards", "cards": cards}, text(counted(own), "soft"), *blocks]
 
 
@@ -134,7 +144,7 @@ def _matrix(verdicts: Sequence[Verdict]) -> Table:
         found = {v.table: v for v in verdicts if v.claim.text == claim}
         lines.append(Line(claim, tuple(_unclear(found.get(name)) for name in names)))
     columns = (Column("Claim"), *(Column(name) for name in names))
-    return Table("What these data cannot tell", columns, tuple(lines), kind="claims")
+    return Table(TITLES[UNCLEAR], columns, tuple(lines), kind="claims")
 
 
 def _unclear(found: Verdict | None) -> Cell:
@@ -269,11 +279,11 @@ def _structures(study: Study) -> list[Block]:
             if run.explain:
                 explained.setdefault(str(run.folder), run)
     blocks: list[Block] = []
-    # What can be explored comes first.
+    # Graphs come first, because they can be explored.
     for run in sorted(explained.values(), key=lambda run: not graph_like(run.explain or {})):
         assert run.explain is not None
         graph = graph_like(run.explain)
-        # The explorer shows the graph; the tasks' means say more than one task of each family.
+        # The explorer has the graph, and the means over tasks make the example superfluous.
         parts = [
             one for one in captioned(run.explain) if one[0] not in ("knowledge-graph", "links")
         ]

@@ -1,5 +1,5 @@
-"""The tables of a study: each row beside the paper's figure and its difference from the reference,
-and what the paper has where nothing was run."""
+"""The tables of a study: each row with the paper's figure and its difference from the reference,
+and the paper's tables for which nothing was run."""
 
 from arml.report import wording
 from arml.report.paper import names, overall, reported_by_family, rows_of, titles
@@ -11,7 +11,7 @@ NEEDS = "needs the data"
 
 
 def caption(table: StudyTable) -> str:
-    """What the rows share. The table must have a result."""
+    """The facts that the rows share. The table must have a result."""
     first = table.first
     assert first is not None
     direction = "lower is better" if first["metric"] == "mse" else "higher is better"
@@ -82,7 +82,7 @@ def _difference(table: StudyTable, row: StudyRow, metric: str) -> list[Cell]:
 
 
 def seeds(row: StudyRow, metric: str) -> str:
-    """The standard deviation over seeds, and how many there are."""
+    """The standard deviation over seeds, and their number."""
     count, failed = len(row.seeds), len(row.failures)
     to_come = len(row.planned) - count - failed
     said = f"{count} of {len(row.planned)}" if to_come else f"{count}"

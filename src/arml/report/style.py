@@ -1,4 +1,4 @@
-"""How every figure looks, and how one is written to a file.
+"""The style of every figure, and how a figure is written to a file.
 
 Colours are safe for colour-blind readers: a single-hue scale, and Okabe and Ito's palette with a
 line style for each colour. The same numbers give the same SVG, byte for byte.
@@ -28,7 +28,7 @@ STYLE: Any = {
     "axes.labelcolor": "#222222",
     "xtick.color": "#444444",
     "ytick.color": "#444444",
-    # A data set's name may hold a dollar sign.
+    # The name of a data set may contain a dollar sign.
     "text.parse_math": False,
     "svg.hashsalt": "arml",
     # Text as text, not as outlines: it can be searched and edited, and takes less room.
@@ -67,7 +67,7 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 def render(figure: Figure, kind: str) -> bytes:
     """The figure as a file of `kind` "svg" or "png" (200 dots an inch)."""
     if figure.get_layout_engine() is not None:
-        # A second pass of the layout would move things a little, and the files would differ.
+        # A second pass of the layout would move parts a little, and the files would differ.
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
     buffer = io.BytesIO()
@@ -77,7 +77,7 @@ def render(figure: Figure, kind: str) -> bytes:
 
 
 def _slim(svg: bytes) -> bytes:
-    """An SVG without indentation, turns by nothing and more than hundredths of a point."""
+    """An SVG without indentation and rotations by zero, with two decimals for each number."""
     svg = re.sub(rb">\s+<", b"><", svg)
     svg = re.sub(rb' transform="rotate\(-0 [^"]*"', b"", svg)
     decimals = re.compile(rb"\d+\.\d{3,}")

@@ -1,7 +1,7 @@
 """One table, three renderers: Markdown, the terminal, and HTML (`templates/blocks.html`).
 
-A cell is text with an optional second line, and what to sort by. Nothing here knows the meaning of
-the numbers.
+A cell is text with an optional second line, and a value to sort by. Nothing here knows the meaning
+of the numbers.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ class Cell:
     small: str = ""
     """A second line, smaller."""
     kind: str = ""
-    """How it looks on a page: the name of a style."""
+    """The name of its style on a page."""
     value: float | str | None = None
     """The value that it is sorted by."""
 
@@ -31,7 +31,7 @@ class Column:
     title: str
     small: str = ""
     brief: bool = False
-    """Markdown leaves the second lines of its cells out."""
+    """Whether Markdown leaves out the second lines of its cells."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Line:
     note: str = ""
     kind: str = ""
     code: bool = False
-    """The name is something to type."""
+    """Whether the name is a word to type."""
     link: str = ""
 
 

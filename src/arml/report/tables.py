@@ -1,7 +1,7 @@
 """Tables of results, drawn from result files and never typed.
 
 `python -m arml.report.tables README.md results/` redraws the tables between the two markers of a
-document; `--check` only says whether they are up to date.
+document; `--check` only reports whether they are up to date.
 """
 
 import argparse
@@ -25,7 +25,7 @@ BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 METRIC_NAMES = {"mse": "MSE", "accuracy": "Accuracy"}
 
 DIVERGENCE = "divergence.json"
-"""The file of a folder of results that says which trainings kept a finite loss."""
+"""The file in a folder of results that lists the trainings whose loss became infinite."""
 NOTE = (
     "± is the 95% interval over test tasks (1.96 s / √n, averaged over seeds); "
     "SD over seeds is the standard deviation of the runs' means."
@@ -37,7 +37,7 @@ Divergences = Mapping[str, str]
 
 
 def divergences(folder: Path) -> Divergences:
-    """What the folder's `divergence.json` says; nothing without one.
+    """The content of the folder's `divergence.json` in words; empty without the file.
 
     **Raises:** `RunError` for a damaged file.
     """
@@ -104,7 +104,7 @@ def calibrates(rows: Iterable[Row]) -> bool:
 
 
 def labels(rows: Sequence[Row]) -> list[str]:
-    """Names for the rows: the recipe; where it is there twice, its steps, or else its options."""
+    """Names for the rows: the recipe, with its steps or its options if it occurs more than once."""
     names = [row.recipe for row in rows]
     result = []
     for row in rows:
@@ -133,7 +133,7 @@ def caption(rows: Sequence[Row]) -> str:
 
 
 def table_of(rows: Sequence[Row], diverged: Divergences = MappingProxyType({})) -> Table:
-    """The rows of one section, what one compares first."""
+    """The rows of one section; the columns to compare come first."""
     counted = [diverged.get(row.recipe) for row in rows]
     metric, families = rows[0].metric, list(rows[0].families)
     printed, known = any(row.paper for row in rows), calibrates(rows)
@@ -184,15 +184,15 @@ def markdown(rows: Sequence[Row], diverged: Divergences = MappingProxyType({})) 
 
 
 def machines(rows: Sequence[Row]) -> str:
-    """Where the rows were trained; where they were scored, if a row does not say the former."""
+    """The devices that trained the rows; those that scored them, if a row lacks the former."""
     known = all(row.trained_on for row in rows)
     devices = {d for row in rows for d in (row.trained_on if known else row.devices)}
     return f"{'Trained' if known else 'Scored'} on: {', '.join(sorted(devices))}"
 
 
 def readme_table(results_dir: Path | str) -> str:
-    """The tables of every `result.json` under a folder, as Markdown; those of a study (`arml
-    reproduce`) have a page of their own, and are left out.
+    """The tables of every `result.json` under a folder, as Markdown, without those of a study
+    (`arml reproduce`), which has a page of its own.
 
     **Raises:** `RunError` if there is no such folder, or for a damaged file.
     """
@@ -210,7 +210,7 @@ def readme_table(results_dir: Path | str) -> str:
 
 
 def terminal_table(rows: Sequence[Row]) -> Grid:
-    """Rows as a table for the terminal, one recipe a column; of several problems, one each."""
+    """Rows as a table for the terminal, one recipe a column; a table for each problem."""
     tables = [terminal(table_of(some)) for some in sections(rows)]
     if len(tables) == 1:
         return tables[0]
@@ -221,7 +221,7 @@ def terminal_table(rows: Sequence[Row]) -> Grid:
 
 
 def replace_block(text: str, block: str, markers: tuple[str, str] = (BEGIN, END)) -> str:
-    """`text` with what is between the two markers replaced.
+    """`text` with the part between the two markers replaced by `block`.
 
     **Raises:** `RunError` unless both markers are there once, in order.
     """
@@ -238,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m arml.report.tables", description=main.__doc__)
     parser.add_argument("readme", type=Path, help="a Markdown file with the two markers")
     parser.add_argument("results", type=Path, help="a folder with result.json files below it")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if out of date")
     options = parser.parse_args(arguments)
     try:
         redraw(
@@ -256,14 +256,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def redraw(document: Path, change: Callable[[str], str], command: str, *, check: bool) -> None:
     """Change a document, or with `check` only compare.
 
-    **Raises:** `RunError` if it is not there, or if it is stale.
+    **Raises:** `RunError` if it is missing, or with `check` out of date.
     """
     if not document.is_file():
         raise RunError(f"expected a file {document}, found none; check its name")
     old = document.read_text(encoding="utf-8")
     new = change(old)
     if check and new != old:
-        raise RunError(f"what is drawn in {document} is stale; run `{command}`")
+        raise RunError(f"the tables in {document} are out of date; run `{command}`")
     if new != old:
         write_text(document, new)
 

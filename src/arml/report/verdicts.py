@@ -1,9 +1,9 @@
 """The paper's claims and the tables behind them in a document, drawn from a study's files and never
 typed.
 
-`python -m arml.report.verdicts docs/reproduce.md results/laptop` redraws what is between
-the markers of the document; `--check` only says whether it is up to date. A study that is not
-there yet leaves every claim untested.
+`python -m arml.report.verdicts docs/reproduce.md results/laptop` redraws the text between the
+markers of the document; `--check` only reports whether it is up to date. Without a study, every
+claim is untested.
 """
 
 import argparse
@@ -15,10 +15,8 @@ from arml.report import wording
 from arml.report.claims import (
     CANNOT,
     CHANCE,
-    FAILS,
-    HOLDS,
     NOT_YET,
-    UNCLEAR,
+    TITLES,
     Verdict,
     counted,
     judge,
@@ -32,12 +30,6 @@ from arml.report.tables import redraw, replace_block
 from arml.results.folder import RunError, read_json
 from arml.results.forms import ADVICE, check_explained
 
-HEADINGS = {
-    HOLDS: "What holds",
-    FAILS: "What does not hold",
-    UNCLEAR: "What these data cannot tell",
-}
-
 
 def claims(study: Study) -> str:
     """The paper's claims in three groups under their counts, then those about our own preset."""
@@ -45,11 +37,11 @@ def claims(study: Study) -> str:
     lines = []
     for ours, title in (
         (False, "The paper's claims"),
-        (True, "Our own preset, no claim of the paper"),
+        (True, "Our own preset, not in the paper"),
     ):
         own = [v for v in verdicts if v.claim.ours is ours]
         lines += [f"### {title}", "", counted(own), ""]
-        for kind, heading in HEADINGS.items():
+        for kind, heading in TITLES.items():
             some = [v for v in own if v.verdict == kind and v.said]
             lines += [f"#### {heading}", ""]
             lines += [_verdicts(some) if some else "*None.*", ""]
@@ -134,7 +126,7 @@ BLOCKS: dict[str, Callable[[Study], str]] = {
     "rates": rates,
     "interventions": interventions,
 }
-"""What a document may have between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
+"""The texts that a document may have between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
 
 
 def redrawn(text: str, study: Study) -> str:

@@ -1,6 +1,6 @@
-"""The ARML paper as one command: every table as data, carried out by worker processes, resumably.
+"""All tables of the ARML paper by one command, which can be stopped and resumed.
 
-`tables` says what the rows are, `scales` how much of each is done, `unit` carries one row and seed
-out, `crew` spreads the units over processes. A unit is plain JSON, so that another way to spread
-them needs nothing of this but `unit.carry_out`.
+`tables` defines the rows and `scales` their budgets. `unit` carries out one row with one seed, and
+`crew` distributes the units over processes. A unit is plain JSON, so another scheduler needs only
+`unit.carry_out`.
 """

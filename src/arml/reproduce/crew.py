@@ -13,7 +13,7 @@ from arml.results.workers import Hire, carry_out, processes
 
 @dataclass
 class Progress:
-    """How far a study is, for the overview: all of it may be read at any time."""
+    """The progress of a study, for the overview. It may be read at any time."""
 
     units: Sequence[Unit]
     begun: float = field(default_factory=time.monotonic)
@@ -26,10 +26,10 @@ class Progress:
     """By worker: `unit`, `phase`, `done`, `total`, `since`."""
     planned: float = 0.0
     spent: float = 0.0
-    """Seconds that the finished units were estimated to take, and took."""
+    """Seconds that the finished units took; `planned` is the estimate for them."""
 
     def left(self, workers: int) -> float:
-        """Seconds to go, by the plan, corrected by the times of the finished units."""
+        """The remaining seconds: the estimate, corrected by the times of the finished units."""
         over = {*self.done, *self.failed}
         total: float = sum(u["seconds"] for u in self.units if u["folder"] not in over)
         for at in self.running.values():
@@ -50,9 +50,9 @@ def carry_out_all(
 ) -> Progress:
     """Carry out the units that are not done yet.
 
-    A unit that fails is noted in `failure.json` of its folder, and the others go on. Once `stop` is
-    true, the units in hand are saved, and the same call continues from there. `hire` makes another
-    kind of worker than a process (`cluster.hire`).
+    A unit that fails is noted in `failure.json` of its folder, and the others go on. When `stop`
+    returns true, the running units are saved, and the same call continues from there. `hire` makes
+    another kind of worker than a process (`cluster.hire`).
     """
     progress = Progress(units)
 

@@ -18,17 +18,18 @@ class Place(NamedTuple):
     """One of `settings.PROBLEMS`."""
     title: str
     shots: int | None = None
-    """Of images; None where the problem fixes them."""
+    """Of images; None if the problem fixes them."""
     steps: int | None = None
-    """Where they are not the recipe's."""
+    """Outer steps; None for those of the recipe."""
     store: bool = False
     """Whether it needs a data set that `arml data` prepares."""
     traits: tuple[str, ...] = ()
-    """More traits of the setting than its own, which methods may have settings for."""
+    """Further traits of the setting: methods may have options for each trait."""
 
     @property
     def kind(self) -> str:
-        """How methods name its table: its data set, or `benchmarks` for the two of the paper."""
+        """The name of its table in the entries of methods: its data set, or `benchmarks` for the
+        two of the paper."""
         return "benchmarks" if self.problem.endswith("-multi") else self.problem
 
 
@@ -64,8 +65,8 @@ def experiment(place: str, algorithm: str, scale: Scale, *, side: bool = False) 
 
 
 def frozen(place: str) -> Experiment:
-    """The nearest class mean of the package's pictures, by the features of the model that ships:
-    no step is made, so that no scale has a budget for it."""
+    """The nearest class mean of the package's pictures, in the features of the model that ships. It
+    makes no step, so it needs no budget."""
     shots = PLACES[place].shots
     assert shots is not None
     tasks = VectorsOptions(data=("starter",), shots=shots)
@@ -75,7 +76,7 @@ def frozen(place: str) -> Experiment:
 
 
 def varied(base: Experiment, name: str, **options: object) -> Experiment:
-    """The same experiment with other options of its algorithm, as a run of its own name."""
+    """The same experiment with other options of its algorithm, and with a name of its own."""
     algorithm = replace(base.algorithm, **options)
     if algorithm == base.algorithm:
         return base

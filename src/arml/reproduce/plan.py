@@ -146,7 +146,7 @@ def is_done(unit: Unit, out: Path) -> bool:
 
 
 def record(tables: Iterable[Table], scale: str, out: Path) -> None:
-    """Record the tables of the folder, beside those of earlier calls.
+    """Add the tables to the folder's `study.json`, which keeps those of earlier calls.
 
     **Raises** `RunError` for a folder that holds a study of another scale.
     """

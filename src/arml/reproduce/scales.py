@@ -20,12 +20,12 @@ class Scale:
     name: str
     about: str
     budget: Budget
-    """Called with an experiment of the paper and whether it is of a side table; returns the one to
-    run."""
+    """Called with an experiment of the paper, and whether it belongs to a side table. Returns the
+    experiment to run."""
     tables: tuple[str, ...]
     """In the order in which they are run."""
     seeds: int
-    """Of experiments on vectors."""
+    """Seeds of experiments on vectors."""
     image_seeds: int
     repeated_seeds: int
     """Seeds of the rows on images that are trained again, for the spread over seeds."""
@@ -50,8 +50,9 @@ def whole(experiment: Experiment, side: bool) -> Experiment:
 
 
 def hours(experiment: Experiment, side: bool) -> Experiment:
-    """Main tables of 2-D regression in full, side tables in a seventh of it; images briefly, with
-    as many steps for every method: 400 at one shot, and 200 at more, whose steps take longer."""
+    """The main tables of 2-D regression have all steps, and its side tables a seventh of them. On
+    images all methods have the same few steps: 400 at one shot, and 200 at more shots, where a step
+    takes longer."""
     if metric_of(experiment.tasks) == "mse":
         return replace(experiment, steps=10_000) if side else experiment
     steps = 400 if shape_of(experiment.tasks).shots == 1 else 200
@@ -65,7 +66,7 @@ TINY_NETWORK: JsonView = {"hidden": (8,), "filters": 2}
 
 
 def _small(options: Part, sizes: JsonView) -> Part:
-    """The options with these sizes, as far as it has them."""
+    """The options with those of the sizes that they have."""
     known = {field.name for field in fields(options)}
     # Some rows compare numbers of layers of message passing.
     keep = {"layers"} if "propagation" in known else set()

@@ -1,10 +1,10 @@
-"""The paper's tables and the ones beyond it, a function a table and an entry a row.
+"""The paper's tables and further ones: a function for each kind of table.
 
 [1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020.
 
-Differences: the starter sets that the package carries stand in for Plain-Multi (three families) and
-Art-Multi (nine), so that every table can be run anywhere. Ablations and the tables beyond the paper
-vary the method whose entry names the kind `side`: ARML as the paper's text has it.
+Differences: the starter sets of the package stand in for Plain-Multi (three families) and Art-Multi
+(nine), so that every table can be run anywhere. Ablations and the further tables vary the method
+whose entry names the kind `side`: ARML as in the paper's text.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,11 +28,12 @@ REPEATED = "repeated"
 """Methods whose training on the starter pictures at 1 shot is repeated: those of the paper's main
 claim, and the simplest method that the paper does not mention."""
 SLOW = 0.015
-"""Seconds of a step of 2-D regression from which one training has to do: 18 minutes for 70,000."""
+"""A method whose step of 2-D regression takes more seconds than this is trained once on a laptop:
+70,000 such steps take 18 minutes."""
 
 
 def compared(kind: str) -> list[str]:
-    """The methods whose entries name that kind of table: those of the paper in its order, then the
+    """The methods whose entries name this kind of table: those of the paper in its order, then the
     others."""
     rows = list(names())
     found = [(name, known) for name, known in ALGORITHMS.items() if kind in known.compared.split()]
@@ -71,7 +72,7 @@ def build(
 def main(place: str, scale: Scale) -> Table:
     """The paper's comparison of methods at a place."""
     algorithms = compared("smoke" if scale.name == "smoke" else PLACES[place].kind)
-    # The three slow ones would take three quarters of the table's time.
+    # The slow methods would take three quarters of the table's time.
     few = [name for name in algorithms if scale.name == "laptop" and _trained_once(name)]
     seeds = dict.fromkeys(few, 1)
     if place == "starter-1shot":
@@ -132,7 +133,7 @@ def vertices(place: str, scale: Scale) -> Table:
 
 
 def structure(place: str, scale: Scale) -> Table:
-    """HSML's tree against ARML's graph: the same runs as in the main table, looked into."""
+    """HSML's tree against ARML's graph, in the runs of the main table."""
     rows = [method(place, a, scale) for a in compared("structure")]
     about = "HSML's tree of clusters against ARML's graph; the page draws both structures."
     title = f"Tree or graph: {PLACES[place].title}"
@@ -143,7 +144,7 @@ INERT = "row-normalised, 1 layer (edges inert)"
 
 
 def edges(place: str, scale: Scale) -> Table:
-    """Whether the links between vertices carry anything: layers and normalisation."""
+    """Whether the links between vertices matter, by numbers of layers and normalisations."""
     base = experiment(place, subject(), scale, side=True)
     rows = []
     for normalise, layers in [(n, k) for n in ("row", "symmetric") for k in (1, 2, 3)]:
@@ -191,7 +192,8 @@ def mu(place: str, scale: Scale) -> Table:
 
 
 def order(place: str, scale: Scale) -> Table:
-    """The same runs with the encoder's input in reverse order: a set has none."""
+    """The same runs with the encoder's input in reverse order. A set has no order, so an encoder of
+    sets must not notice it."""
     first = subject()
     algorithms = sorted(compared("order"), key=lambda name: name != first)
     if scale.name == "smoke":
@@ -240,13 +242,13 @@ FAMILIES: dict[str, Callable[[str, Scale], Table]] = {
     "order": order,
     "normalisation": normalisation,
 }
-"""Kinds of tables beside the main ones; a table's name is its kind's and its place's."""
+"""The kinds of side tables. The name of a table is its kind and its place, `edges-regression2d`."""
 
 
 def table(name: str, scale: Scale) -> Table:
     """The table of that name.
 
-    **Raises** `ValueError` with those that the scale has for another.
+    **Raises** `ValueError` for an unknown name, with the names that the scale has.
     """
     if name not in scale.tables:
         close = get_close_matches(name, scale.tables, 1, 0.4)

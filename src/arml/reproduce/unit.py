@@ -45,7 +45,7 @@ def carry_out(unit: Unit, out: Path, *, watch: Watch, stop: Callable[[], bool]) 
 
     `stop` is asked between two intervals of training and between two chunks of scoring.
 
-    **Returns** whether it is finished; if not, the same call continues from there.
+    **Returns** whether the unit is finished. If not, the same call continues from there.
 
     **Raises** `ValueError` or `RunError` in one line, as `run`, `score` and `explain` do.
     """
@@ -54,7 +54,7 @@ def carry_out(unit: Unit, out: Path, *, watch: Watch, stop: Callable[[], bool]) 
         if is_done(unit, out):
             return True
         experiment = from_json(unit["experiment"], unit["folder"])
-        # A finished run may have been put here: it must be this one.
+        # Somebody may have copied a finished run here: it must be of this experiment.
         check_claim(experiment, folder)
         steps = experiment.steps
         if checkpoint.latest(folder / "checkpoints") != steps:
@@ -78,7 +78,7 @@ def carry_out(unit: Unit, out: Path, *, watch: Watch, stop: Callable[[], bool]) 
 
 
 class _Stopped(Exception):
-    """Scoring was asked to end; it begins anew the next time."""
+    """Scoring was stopped. The next call scores from the first task."""
 
 
 def _score(unit: Unit, out: Path, watch: Watch, stop: Callable[[], bool]) -> None:
@@ -95,5 +95,5 @@ def _score(unit: Unit, out: Path, watch: Watch, stop: Callable[[], bool]) -> Non
         found = evaluate_run(folder, tasks=unit["tasks"], change=VARIANTS[scored], watch=watched)
         end = suffix(scored)
         write_scores(folder / f"scores{end}.npz", found.scores)
-        # Last: a result says that the scores are there.
+        # Last, because a result means that the scores are there.
         write_result(folder / f"result{end}.json", found.result)

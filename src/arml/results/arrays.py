@@ -15,7 +15,7 @@ AGAIN = "get the learner again"
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Write arrays as safetensors, atomically; returns their SHA-256."""
+    """Write arrays as safetensors, atomically; returns the file's SHA-256."""
     from safetensors.numpy import save
 
     # Not `ascontiguousarray`, which gives a scalar an axis.
@@ -27,18 +27,16 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
     """Arrays that `write_arrays` wrote.
 
-    **Raises** `RunError` if the file is missing, or not the one that the checksum is of.
+    **Raises** `RunError` if the file is missing, damaged, or has another checksum.
     """
     from safetensors.numpy import load
 
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise RunError(
-            f"could not read {path}: {error.strerror or error}; get the learner again"
-        ) from error
+        raise RunError(f"could not read {path}: {error.strerror or error}; {AGAIN}") from error
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise RunError(f"{path} was altered or cut short: get the learner again")
+        raise RunError(f"{path} was altered or cut short: {AGAIN}")
     try:
         return dict(load(data))
     except Exception as error:  # safetensors' own type, and NumPy's
@@ -46,12 +44,12 @@ def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
 
 
 MOST = 2**28
-"""Bytes of the arrays of an archive of NumPy's."""
+"""Bytes of one array in a NumPy archive, at most."""
 
 
 def check_sizes(content: io.BytesIO) -> None:
-    """Refuse an archive whose arrays claim to be larger than their bytes: NumPy would make room for
-    what they claim."""
+    """Raise `ValueError` if an array of a NumPy archive claims to be larger than its bytes: NumPy
+    would allocate the memory that it claims."""
     with zipfile.ZipFile(content) as archive:
         for member in archive.infolist():
             with archive.open(member) as file:

@@ -33,7 +33,7 @@ class Pair(msgspec.Struct):
 
 class ByClass(msgspec.Struct):
     """The content of `classes.json`: the hardest classes, the most frequent confusions and the
-    surest mistakes first."""
+    most confident mistakes come first."""
 
     split: str
     step: int

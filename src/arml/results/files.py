@@ -61,16 +61,16 @@ def _cannot_write(path: Path, error: OSError) -> RunError:
 
 
 def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file under another name beside it, to the disk, and only then rename it: the old file
-    is replaced as a whole or stays.
+    """Write a temporary file beside `path`, flush it to the disk, and rename it: the old file is
+    replaced as a whole, or it stays.
 
     **Raises:** `OSError`.
     """
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "a device or another special file"
-        raise OSError(errno.EINVAL, f"it is {kind}, and no file that can be replaced")
-    # In the same folder, because a rename is atomic only within one file system; and not by
-    # `tempfile`, whose files are for one user only: a cache or a split may be shared.
+        raise OSError(errno.EINVAL, f"it is {kind}, which cannot be replaced by a file")
+    # In the same folder, because a rename is atomic only within one file system. Files of
+    # `tempfile` can be read by one user only, and a cache or a split may be shared.
     temporary = path.with_name(f".{path.name[:64]}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:
@@ -88,7 +88,7 @@ def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 def write_bytes(path: Path | str, data: bytes) -> None:
     """Write a whole file atomically, making its folder if need be.
 
-    **Raises:** `RunError` if it cannot be written; then the old file, if any, is as it was.
+    **Raises:** `RunError` if it cannot be written; the old file, if there is one, is unchanged.
     """
     path = Path(path)
     try:
@@ -99,13 +99,14 @@ def write_bytes(path: Path | str, data: bytes) -> None:
 
 
 def checksum(content: object) -> str:
-    """SHA-256 of a JSON value, whatever the order of its keys."""
+    """SHA-256 of a JSON value; the order of its keys does not matter."""
     text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename outlast a power cut, where the system can (Windows cannot open a folder)."""
+    """Make sure that a rename survives a power cut, where the system allows it: Windows cannot open
+    a folder."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -172,10 +173,10 @@ def read_json(path: Path | str) -> Json:
 def append_metric(path: Path | str, record: JsonView) -> None:
     """Add one record to `metrics.jsonl`: one write of a whole line.
 
-    A last line that a killed process left torn is cut off first, and a line that does not fit on
-    the disk is taken back.
+    If a killed process left its last line incomplete, that line is removed first. A line that does
+    not fit on the disk is removed again.
 
-    **Raises:** `RunError` if it cannot be written; the records before it are as they were.
+    **Raises:** `RunError` if it cannot be written; the records before it are unchanged.
     """
     path = Path(path)
     line = (json.dumps(plain(record), allow_nan=False) + "\n").encode()
@@ -203,8 +204,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _metric_lines(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
-    """The whole lines of the file, each with its record."""
-    # What follows the last line end is torn: its process was killed, or is still writing.
+    """The complete lines of the file, each with its record."""
+    # A last line without an end is incomplete: its process was killed, or is still writing.
     lines = _read_bytes(path).split(b"\n")[:-1] if path.exists() else []
     records = []
     for number, line in enumerate(lines, start=1):
@@ -224,7 +225,8 @@ def _metric_lines(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
 
 
 def read_metrics(path: Path | str) -> list[Json]:
-    """The records of `metrics.jsonl` in order; a torn last line is left out, no file is no records.
+    """The records of `metrics.jsonl` in order, without an incomplete last line; none if there is no
+    file.
 
     **Raises:** `RunError` for a damaged line before the last.
     """

@@ -1,9 +1,10 @@
 """The run folder: the files that a run writes, and their readers.
 
-`config.json` says what was run, `metrics.jsonl` how it went (one JSON object a line), `result.json`
-how it scored, `explain/explain.json` what its graph looks like. Every file is UTF-8 JSON that any
-program can read; a number that is not finite is `null`, which the tables show as "not finite" and
-the curves as a gap. Nothing here needs JAX, so that a report is quick to make.
+`config.json` holds the experiment, `metrics.jsonl` the losses and validation scores of the training
+(one JSON object a line), `result.json` the test score, and `explain/explain.json` the numbers of
+the figures of the learner's inside. Every file is UTF-8 JSON that any program can read. A number
+that is not finite is `null`; tables show it as "not finite" and curves as a gap. Nothing here needs
+JAX, so that a report is quick to make.
 """
 
 import json
@@ -64,9 +65,9 @@ FORMAT = 1
 
 
 class Calibration(TypedDict):
-    """How far the probabilities of a classifier are from its accuracy: the expected calibration
-    error, in [0, 1], of its logits as they are and divided by the temperature that was set on
-    `tasks` validation tasks. Null when not finite, or not set: the validation tasks' own score."""
+    """The expected calibration error of a classifier, in [0, 1]: with its logits as they are, and
+    with its logits divided by the temperature, which was set on `tasks` validation tasks. A number
+    is null if it is not finite, or not known: a score on validation tasks has no temperature."""
 
     error: float | None
     temperature: float | None
@@ -78,9 +79,9 @@ class Result(TypedDict):
     """`result.json`. `seconds` is the training time; `floor` the best score that is possible.
 
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
-    `options` is the same for runs that differ in nothing but their seed; `inputs` is the frozen
-    model of frozen features, and the data of its training. `calibration` is
-    there for classification. Older files lack these.
+    `options` is the same for runs that differ only in their seed. `inputs` names the frozen model
+    that made the features, and its training data. `calibration` exists for classification only.
+    Older files lack these fields.
     """
 
     format: int

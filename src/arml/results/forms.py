@@ -1,8 +1,8 @@
-"""The forms of the JSON that runs, studies and explanations are kept in, as msgspec verifies them
-when a file is read: further fields of a file stay as they are.
+"""The types of the JSON files of runs, studies and explanations. msgspec checks a file against them
+when it is read; a file may have more fields.
 
-Types say what they can; `check_explained` compares the sizes within an explanation, because figures
-are drawn from its rows and columns.
+`check_explained` also compares the sizes within an explanation, because figures are drawn from its
+rows and columns.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ from arml.results.schema import matching, read_as
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
-"""For numbers that are drawn: sums of these are finite."""
+"""A number in a figure: sums of such numbers are finite."""
 Share = Annotated[float, Meta(ge=0, le=1.001)]
-"""From 0 to 1, to rounding."""
+"""From 0 to 1, with a tolerance for rounding."""
 Text = Annotated[str, Meta(max_length=10_000)]
 Digest = Annotated[str, matching("^[0-9a-f]{64}$", "a SHA-256")]
 FileName = Annotated[str, matching(r"^[^/\\\x00]+$", "the name of a file", 255)]
@@ -42,7 +42,7 @@ class Manifest(TypedDict):
 
 
 class Configuration(TypedDict):
-    """`config.json` of a run, but for its experiment, which `experiment.from_json` reads."""
+    """`config.json` of a run. `experiment.from_json` checks the experiment in it."""
 
     recipe: NotRequired[Text]
     experiment: NotRequired[Json]
@@ -89,7 +89,7 @@ class Failure(TypedDict):
 
 
 class Effect(TypedDict):
-    """The cost of an intervention for the tasks of a family, or all."""
+    """The cost of an intervention for the tasks of a family, or for all tasks."""
 
     mean: Number | None
     ci95: Number | None
@@ -103,7 +103,7 @@ class Effect(TypedDict):
 
 
 class Interventions(TypedDict):
-    """What `explain.interventions` found."""
+    """The results of `explain.interventions`."""
 
     tasks: Positive
     metric: Literal["mse", "accuracy"]
@@ -113,7 +113,7 @@ class Interventions(TypedDict):
 
 
 class Near(TypedDict):
-    """A picture that reads a vertex much."""
+    """A picture that reads a vertex strongly."""
 
     family: Text
     link: Number
@@ -146,28 +146,28 @@ Matrix = list[list[Number]]
 
 
 class Rows(TypedDict):
-    """Averages over the tasks of a family, of rows."""
+    """Mean and standard deviation of a table of numbers over the tasks of a family."""
 
     mean: list[list[Share]]
     sd: list[list[Share]]
 
 
 class Values(TypedDict):
-    """The same of single values."""
+    """Mean and standard deviation of a list of numbers over the tasks of a family."""
 
     mean: list[Share]
     sd: list[Share]
 
 
 class Explained(TypedDict):
-    """`explain.json`, of every kind."""
+    """The fields that every kind of `explain.json` has."""
 
     families: list[Text]
     tasks: Positive
 
 
 class Graph(Explained):
-    """ARML's."""
+    """`explain.json` of ARML."""
 
     vertices: Annotated[int, Meta(ge=1, le=10_000)]
     prototype_names: list[Text]
@@ -182,14 +182,14 @@ class Graph(Explained):
 
 
 class Tree(Explained):
-    """HSML's."""
+    """`explain.json` of HSML."""
 
     average: dict[str, Values]
     flows: list[list[list[Share]]]
 
 
 class Codes(Explained):
-    """MUMOMAML's."""
+    """`explain.json` of MUMOMAML."""
 
     points: list[tuple[Number, Number, Count]]
     variance: tuple[Share, Share]
@@ -198,7 +198,7 @@ class Codes(Explained):
 
 
 class Layer(TypedDict):
-    """The masks of one layer."""
+    """The masks of one layer of MT-Net."""
 
     name: Text
     mean: Share
@@ -206,7 +206,7 @@ class Layer(TypedDict):
 
 
 class Masks(Explained):
-    """MT-Net's."""
+    """`explain.json` of MT-Net."""
 
     layers: list[Layer]
 
@@ -215,10 +215,10 @@ ADVICE = "restore the file, or make it again with `arml explain`"
 
 
 def check_explained(value: JsonView, path: Path) -> None:
-    """Refuse an explanation from which no figure can be drawn. One of a user's own kind is checked
-    for nothing but its families and tasks.
+    """Check that figures can be drawn from an explanation. Of a user's own kind, only the families
+    and the number of tasks are checked.
 
-    **Raises** `RunError` in one line.
+    **Raises** `RunError` in one line if they cannot.
     """
     kind = value.get("kind", "graph")
     known: dict[Any, tuple[Any, Callable[[Any], Any]]] = {

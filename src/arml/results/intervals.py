@@ -1,4 +1,4 @@
-"""One score a task, made a mean with its interval over tasks."""
+"""The mean of one score a task, with its interval over tasks."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""One process at a time in a folder, by a lock that the system takes back when its process dies."""
+"""A lock that lets one process at a time work in a folder; the system releases the lock when the
+process dies."""
 
 import contextlib
 import os
@@ -10,8 +11,8 @@ from filelock import FileLock, Timeout
 from arml.results.files import RunError
 
 LOCK = ".lock"
-"""The file that is locked. It stays when the lock is given back, for only the lock counts, unless
-the folder holds nothing else."""
+"""The file that is locked. It stays after the lock is released, unless the folder holds nothing
+else."""
 
 
 class Hold:
@@ -21,9 +22,9 @@ class Hold:
         self.folder, self._file = folder, _identity(folder / LOCK)
 
     def check(self) -> None:
-        """Refuse to go on where the folder was deleted or replaced while it was held.
+        """Check that the folder was not deleted or replaced while it was held.
 
-        **Raises** `RunError`.
+        **Raises** `RunError` if it was.
         """
         if _identity(self.folder / LOCK) != self._file:
             raise RunError(
@@ -63,7 +64,7 @@ def alone(folder: Path) -> Iterator[Hold]:
     finally:
         with contextlib.suppress(OSError):
             if [path.name for path in folder.iterdir()] == [LOCK]:
-                # Who waits for a file that is gone begins again with a new one.
+                # A process that waits for the deleted file starts again with a new one.
                 (folder / LOCK).unlink()
                 folder.rmdir()
         lock.release()

@@ -1,9 +1,8 @@
 """Digests of the files that a run writes beside its checkpoints, in one `manifest.json` a folder.
 
-The writer seals a file once it is whole; the code that draws a page or a table checks it. Files
-that only grow (`metrics.jsonl`) are sealed up to their length at that moment: lines that are added
-later are no change. A folder of an older version has no manifest, and files that were never sealed
-are accepted.
+The writer seals a file when it is complete; the code that draws a page or a table checks it. Files
+that only grow (`metrics.jsonl`) are sealed up to their length at that moment, so lines may be added
+later. A folder of an older version has no manifest, and files that were never sealed are accepted.
 """
 
 import hashlib
@@ -22,11 +21,11 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 LOCK = ".manifest.lock"
 UNSEALED = ("config.json", "failure.json")
-"""Files that are written before a run and replaced while it is tried again."""
+"""Files that are replaced when a run is tried again, so that they are not sealed."""
 
 
 def seal(folder: Path, *names: str, **more: object) -> None:
-    """Note the digests of files that have just been written in `folder`, and `more` values."""
+    """Note the digests of files that were just written in `folder`, and `more` values."""
 
     def add(files: Json) -> None:
         for name in names:
@@ -66,9 +65,9 @@ def noted(folder: Path, name: str) -> Any:
 
 
 def check_sealed(path: Path | str) -> None:
-    """Refuse a file that has changed since it was sealed, or is gone.
+    """Check that a file that was sealed is still there and unchanged.
 
-    **Raises** `RunError`.
+    **Raises** `RunError` if it is not.
     """
     path = Path(path)
     known = _read(path.parent).get("files", {}).get(path.name)
@@ -81,13 +80,13 @@ def check_sealed(path: Path | str) -> None:
         return
     what = "is gone" if found < 0 else "has changed"
     raise RunError(
-        f"{path} {what} since it was written (the SHA-256 in {MANIFEST} is of other content): "
+        f"{path} {what} since it was written (its SHA-256 is not the one in {MANIFEST}): "
         f"restore it, make it again, or delete {path.parent / MANIFEST} to use it as it is"
     )
 
 
 def _edit(folder: Path, change: Callable[[Json], object], more: Json) -> None:
-    # A run may be scored while it is trained on.
+    # A run may be scored while its training goes on.
     with FileLock(folder / LOCK, timeout=60):
         content = {"format": FORMAT, "files": {}, **_read(folder), **more}
         change(content["files"])

@@ -1,4 +1,4 @@
-"""How a predictor's labelled queries were predicted, kept in its folder for the report."""
+"""The predictions of labelled queries, kept in the predictor's folder for the report."""
 
 import base64
 from pathlib import Path
@@ -48,8 +48,8 @@ class Marked(msgspec.Struct):
 def read_marks(folder: Path) -> Marked:
     """The marks of a predictor.
 
-    **Raises** `RunError` if there are none, they are damaged, of a regression, or of a predictor
-    that was saved there before.
+    **Raises** `RunError` if there are none, or if they are damaged, those of a regression, or those
+    of another predictor that was saved in this folder before.
     """
     path = folder / KEPT
     advice = f"run `arml evaluate {folder} --query LABELLED` first"

@@ -17,7 +17,7 @@ Made = TypeVar("Made")
 
 
 def read_as(kind: object, value: object, where: str, advice: str) -> Any:
-    """`value`, as JSON holds it, as a `kind`: any type that msgspec knows.
+    """Convert a JSON value to the type `kind`, which may be any type that msgspec knows.
 
     **Raises** `RunError` in one line that begins with `where` and ends with `advice`.
     """
@@ -28,7 +28,7 @@ def read_as(kind: object, value: object, where: str, advice: str) -> Any:
 
 
 def read_options(kind: type[Made], value: JsonView, where: str, advice: str) -> Made:
-    """A dataclass of options from a JSON object with some of its fields, no others.
+    """Make a dataclass of options from a JSON object, which has some of its fields and no others.
 
     **Raises** `RunError` as `read_as`.
     """
@@ -40,10 +40,10 @@ def read_options(kind: type[Made], value: JsonView, where: str, advice: str) -> 
 
 @functools.cache
 def _struct(kind: Any) -> type[msgspec.Struct]:
-    """A type of msgspec's with the fields of a dataclass, which refuses others."""
+    """A msgspec type with the fields of a dataclass; it refuses other fields."""
     fields: list[tuple[str, object] | tuple[str, object, None]] = []
     for field in dataclasses.fields(kind):
-        # What has been made already, such as the parts of an experiment, has a type that passes.
+        # Values that are objects already, such as the parts of an experiment, are not checked.
         own = Any if isinstance(field.type, type) and _is_made(field.type) else field.type
         needed = field.default is field.default_factory is dataclasses.MISSING
         fields.append((field.name, own) if needed else (field.name, own, None))
@@ -65,7 +65,7 @@ def matching(pattern: str, words: str, longest: int = 1000) -> msgspec.Meta:
 
 
 def _said(error: BaseException) -> str:
-    """msgspec's message as ours: ``Expected `int`, got `str` - at `$.hidden[0]` ``."""
+    """msgspec's message in our words; it says ``Expected `int`, got `str` - at `$.hidden[0]` ``."""
     text = str(error).replace("`", "")
     found = re.fullmatch(r"(.*?)(?: - at \$\.?(.*))?", text, re.DOTALL)
     assert found is not None

@@ -31,7 +31,7 @@ def pairing(identity: str, split: str) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scores:
-    """One score for each task, accuracy in [0, 1] or mean squared error, and which tasks they are.
+    """One score for each task, accuracy in [0, 1] or mean squared error, and the tasks' identity.
 
     `len(scores)` is the number of tasks.
     """
@@ -41,7 +41,7 @@ class Scores:
     families: np.ndarray
     """`[n]` integers: the place of each task's family in `names`."""
     tasks: str = ""
-    """The same for scores that are paired; empty where it is not known."""
+    """Equal for scores on the same tasks; empty if it is not known."""
     names: tuple[str, ...] = ()
     """The families."""
     metric: str = ""
@@ -79,7 +79,7 @@ class Scores:
         return _number(self.score["ci95"])
 
     def by_family(self) -> dict[str, Score]:
-        """The same of each family: `{"mean", "ci95", "n"}`."""
+        """Mean, interval and number of tasks of each family: `{"mean", "ci95", "n"}`."""
         found: dict[str, Score] = self.summary()["families"]
         return found
 
@@ -116,7 +116,7 @@ def _number(value: float | None) -> float:
 
 
 class About(TypedDict, total=False):
-    """What scores say of themselves."""
+    """The description of scores in their file."""
 
     names: tuple[str, ...]
     metric: str
@@ -160,12 +160,12 @@ class Difference:
     ci95: float
     """The half-width of its 95% interval over tasks."""
     p: float
-    """Two-sided, of no difference, by the normal approximation: below 0.05 exactly if the interval
-    excludes zero."""
+    """The two-sided p-value of no difference, by the normal approximation. It is below 0.05 exactly
+    if the interval excludes zero."""
     n: int
     metric: str
     families: dict[str, Score]
-    """The same by family."""
+    """The mean difference of each family that has tasks."""
 
     def by_family(self) -> dict[str, Score]:
         """The mean difference of each family that has tasks: `{"mean", "ci95", "n"}`."""
@@ -206,7 +206,7 @@ def _p(mean: float, half: float) -> float:
     if math.isnan(mean) or math.isnan(half):
         return math.nan
     if half == 0:
-        # The same difference on every task: equal, or different for certain.
+        # Every task has the same difference: the two are equal, or certainly different.
         return 1.0 if mean == 0 else 0.0
     return math.erfc(1.96 * abs(mean) / half / math.sqrt(2))
 
@@ -220,8 +220,8 @@ def _check_paired(a: Scores, b: Scores) -> None:
         raise ValueError(f"the scores differ in their {what}: {one} and {other}; {advice}")
     if len(a) != len(b):
         raise ValueError(
-            f"expected scores of as many tasks, got {len(a)} and {len(b)}; {advice}: score again, "
-            "or take scores.first(n)"
+            f"expected scores of equally many tasks, got {len(a)} and {len(b)}; {advice}: score "
+            "again, or take scores.first(n)"
         )
 
 
@@ -264,7 +264,7 @@ def write_scores(path: Path | str, scores: Scores) -> None:
 
 
 def read_scores(path: Path | str) -> Scores:
-    """Read a file of `write_scores`, or version 0.1.0, which wrote the first three fields alone.
+    """Read a file that `write_scores` wrote; that of version 0.1.0 has only the first three fields.
 
     **Raises:** `RunError` if it is absent or damaged.
     """

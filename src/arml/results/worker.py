@@ -59,7 +59,7 @@ def serve(carry: Carry, source: TextIO, target: TextIO) -> None:
     inbox = Inbox(source)
 
     def send(message: Message) -> None:
-        # The parent may have been killed: the job in hand is saved nevertheless.
+        # The parent may have been killed: the job in hand is saved anyway.
         with contextlib.suppress(OSError):
             target.write(json.dumps(message) + "\n")
             target.flush()

@@ -24,20 +24,20 @@ add up over a night."""
 PATIENCE = 600.0
 """Seconds that a worker has to save its job and end, once it is asked to; then it is killed."""
 TRIES = 2
-"""How often a job is tried whose process dies."""
+"""How often a job is tried if its process dies."""
 
 
 @runtime_checkable
 class Worker(Protocol):
-    """Carries out one job at a time, and puts `(worker, message)` on the queue it was made with;
-    `(worker, None)` says that it has ended."""
+    """Carries out one job at a time, and puts `(worker, message)` on the queue that it was made
+    with. `(worker, None)` means that it has ended."""
 
     index: int
     born: float
     """When it was made, by `time.monotonic`."""
 
     def give(self, job: Message) -> None:
-        """Hand it a job."""
+        """Give it a job."""
 
     def dismiss(self) -> None:
         """Ask it to save its job and end."""
@@ -118,7 +118,7 @@ def processes(function: str, folder: Path, workers: int) -> Hire:
 
 
 def shares(workers: int) -> list[str]:
-    """The cores of each worker, as `0,1`; empty where the system does not say which there are."""
+    """The cores of each worker, as `0,1`; empty if the system does not list the cores."""
     if not hasattr(os, "sched_getaffinity"):
         return [""] * workers
     cores = sorted(os.sched_getaffinity(0))
@@ -128,7 +128,7 @@ def shares(workers: int) -> list[str]:
 
 
 def accelerators(workers: int) -> list[str]:
-    """The accelerator of each worker where `$CUDA_VISIBLE_DEVICES` names several; else empty."""
+    """The accelerator of each worker, if `$CUDA_VISIBLE_DEVICES` names several; else empty."""
     named = [d for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
     return [named[i % len(named)] if len(named) > 1 else "" for i in range(workers)]
 
@@ -214,7 +214,7 @@ def carry_out(
                     tries[index] += 1
                     start(index, in_hand[index])
                 elif stop() or index in leaving:
-                    # Its process ended because it was asked to: perhaps before it read the job.
+                    # It was asked to end, and may not have read the job.
                     end(index, {"end": "stopped"})
                 else:
                     end(index, {"end": "failed", "error": how})
