@@ -1,166 +1,181 @@
-"""Families that arrive one after another: growing against other ways, on 2-D regression.
+"""Families that arrive one after another: growing against other ways.
 
-`results/growing.json` has a record for each order, seed and way after each stage: R[stage, family]
-on test tasks, vertices, training tasks, and the decisions of growing. The same command goes on
-where it stopped; what is finished is not run again. `--table` prints the measures.
+Streams of 2-D regression, or of the starter pictures and their blurred and pencil versions
+(`--pictures`). `results/growing.json` (`growing-pictures.json`) has a record for each order, seed
+and way after each stage: R[stage, family] on test tasks, vertices, training tasks, and the
+decisions of growing. The same command goes on where it stopped; what is finished is not run again.
+`--table` prints the measures. A study's folder that has the file shows it on its page.
 """
 
 import argparse
-import json
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 import arml
 from arml.core.learner import MetaLearner
+from arml.experiment import Experiment
 from arml.grow.comparisons import WAYS, Way, met
 from arml.grow.growth import GrowthOptions
-from arml.grow.measures import (
-    backward_transfer,
-    final_mean,
-    first_stages,
-    forgetting,
-    tasks_to,
-)
 from arml.grow.streams import in_stages, kept, mixture
+from arml.report.growth_study import growing_table
+from arml.report.table import markdown
 from arml.results.files import write_json
-from arml.tasks.functions import FAMILIES, functions_2d
+from arml.results.growth import read_growing
+from arml.tasks.functions import FAMILIES
+from arml.tasks.options import FunctionsOptions, StarterOptions, TasksOptions, splits_of
 from common import HERE, machine
 
-RESULTS = HERE / "results" / "growing.json"
-ORDERS: dict[str, tuple[str, ...]] = {
-    "as listed": FAMILIES,
-    "reversed": FAMILIES[::-1],
-    "mixed": ("quadratic", "ripple", "line", "quadratic surface", "sinusoid", "cubic"),
-    "A-B-A": ("line", "sinusoid", "line"),
-}
-KEEP = 200
-"""Tasks of each family in the memory."""
+ART = tuple(
+    f"{name}{end}" for end in ("", "-blur", "-pencil") for name in ("glyphs", "icons", "textures")
+)
 
 
-def build(way: Way, count: int, seed: int) -> MetaLearner:
-    """A fresh learner with so many vertices or leaves."""
-    tasks = functions_2d()
-    name = {"vertices": "arml-templates", "maml": "maml", "hsml": "hsml"}[way.method]
-    made = arml.recipe(f"regression2d/{name}")
-    options = made.algorithm
-    if way.method == "vertices":
-        options = replace(options, gate="weights", vertices=count)
-    elif way.method == "hsml":
-        options = replace(options, clusters=(count, 2))
-    else:  # as steady and as free as the others are
+@dataclass(frozen=True)
+class Setting:
+    """Tasks, and the streams of their families."""
+
+    recipes: str
+    tasks: TasksOptions
+    orders: dict[str, tuple[str, ...]]
+    metric: str
+    file: str
+    change: Callable[[Experiment], Experiment]
+    """Further options of a method."""
+    keep: int
+    """Tasks of each family in the memory."""
+
+
+def functions(made: Experiment) -> Experiment:
+    """All ways with as steady an outer optimiser, and MAML with rates as free as the others'."""
+    options: Any = made.algorithm
+    if made.recipe.endswith("/maml"):
         options = replace(options, inner_rate=0.01, learn_rates=True, inner_bound=100.0)
-    return arml.build(options, tasks, seed=seed, network=made.network)
+    if made.recipe.endswith("/arml-templates"):
+        options = replace(options, gate="weights")
+    return replace(made, algorithm=options, outer=arml.OuterOptions(clip=10.0, rates_factor=0.1))
 
 
-def measured(way: Way, order: tuple[str, ...], seed: int, given: argparse.Namespace) -> list[Any]:
+SETTINGS = {
+    "functions": Setting(
+        "regression2d",
+        FunctionsOptions(),
+        {
+            "as listed": FAMILIES,
+            "reversed": FAMILIES[::-1],
+            "mixed": ("quadratic", "ripple", "line", "quadratic surface", "sinusoid", "cubic"),
+            "A-B-A": ("line", "sinusoid", "line"),
+        },
+        "mse",
+        "growing.json",
+        functions,
+        200,
+    ),
+    "pictures": Setting(
+        "starter-art",
+        # A task reads vertices by how its classes spread, which takes more than one shot.
+        StarterOptions(art=True, shots=5, queries=10),
+        {"as listed": ART, "reversed": ART[::-1], "A-B-A": (ART[0], ART[2], ART[0])},
+        "accuracy",
+        "growing-pictures.json",
+        lambda made: made,
+        30,
+    ),
+}
+
+
+def recipe_of(setting: Setting, way: Way, count: int) -> Experiment:
+    """The recipe of a way's method with so many vertices or leaves."""
+    made = setting.change(arml.recipe(f"{setting.recipes}/{way.method}"))
+    options: Any = made.algorithm
+    if way.grows == "leaves":
+        options = replace(options, clusters=(count, 2))
+    elif hasattr(options, "vertices"):
+        options = replace(options, vertices=count)
+    return replace(made, algorithm=options, tasks=setting.tasks)
+
+
+def measured(
+    setting: Setting, way: Way, order: tuple[str, ...], seed: int, given: argparse.Namespace
+) -> list[Any]:
     """The records of one way on one stream."""
-    tasks = mixture(functions_2d())
+    train, held, test = (mixture(part) for part in splits_of(setting.tasks)[:3])
+    made = recipe_of(setting, way, 1)
     options = GrowthOptions(
         steps=given.steps,
         replay=given.replay,
         tasks=given.held,
-        outer=arml.OuterOptions(clip=10.0, rates_factor=0.1),
+        batch=made.batch,
+        outer=made.outer,
         seed=seed,
     )
-    memory = kept(tasks, KEEP, key=jax.random.key(1_000 + seed))
+
+    def build(count: int) -> MetaLearner:
+        own = recipe_of(setting, way, count)
+        return arml.build(own.algorithm, train, seed=seed, network=own.network)
+
     return met(
         way,
-        lambda count: build(way, count, seed),
+        build,
         in_stages(order),
-        tasks,
-        tasks,
-        tasks,
+        train,
+        held,
+        test,
         options,
-        memory=memory,
+        memory=kept(train, setting.keep, key=jax.random.key(1_000 + seed)),
         tested=given.tested,
         folder=given.runs / f"{'-'.join(order)}-{seed}-{way.name}" if given.runs else None,
+        say=lambda line: print(line, flush=True) if given.verbose else None,
     )
-
-
-def table(rows: Mapping[str, Any]) -> str:
-    """The measures of each row, and those of joint training beside them."""
-    lines = [
-        "| order, seed | way | final MSE | forgetting | backward transfer | vertices "
-        "| training tasks | replayed | tasks to 90% of joint (stages) |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row in rows.values():
-        records = row["stages"]
-        families = list(records[0]["scores"])
-        r = np.array([[record["scores"][f] for f in families] for record in records])
-        first = first_stages([list(record["stage"]) for record in records], families)
-        bound = rows.get(f"{row['order']}/{row['seed']}/joint")
-        reached = []
-        for stage, record in enumerate(records):
-            if bound is None or len(record["stage"]) > 1:
-                continue
-            (family,) = record["stage"]
-            score = bound["stages"][stage]["scores"][family]
-            curve = record["curve"]
-            reached.append(
-                tasks_to([c["tasks"] for c in curve], [c["score"] for c in curve], score, "mse")
-            )
-        told = [n for n in reached if n is not None]
-        median = f"{np.median(told):,.0f} ({len(told)} of {len(reached)})" if told else "never"
-        whole = sum(record["tasks"] for record in records)
-        again = sum(record["replayed"] for record in records)
-        lines.append(
-            f"| {row['order']}, {row['seed']} | {row['way']} | {final_mean(r):.3f} "
-            f"| {forgetting(r, first, 'mse'):+.0%} | {backward_transfer(r, first, 'mse'):+.3f} "
-            f"| {records[-1]['vertices']} | {whole:,} | {again:,} "
-            f"| {'-' if row['way'] in ALL_SO_FAR else median} |"
-        )
-    return "\n".join(lines)
-
-
-ALL_SO_FAR = {way.name for way in WAYS if way.tasks == "all"}
-"""Their validation scores are those of all families so far, not of the new one."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--orders", nargs="+", choices=ORDERS, default=list(ORDERS))
+    parser.add_argument("--pictures", action="store_true", help="the starter pictures")
+    parser.add_argument("--orders", nargs="+", help="all of them if not given")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    ways = [way.name for way in WAYS]
-    parser.add_argument("--ways", nargs="+", choices=ways, default=ways)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--steps", type=int, default=1_000, help="outer steps of a stage")
     parser.add_argument("--replay", type=float, default=0.5, help="share of replayed tasks")
     parser.add_argument("--held", type=int, default=200, help="held-out tasks of a decision")
     parser.add_argument("--tested", type=int, default=400, help="test tasks of a family")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--runs", type=Path, help="folder that keeps each stage of each stream")
     parser.add_argument("--table", action="store_true", help="print the measures and end")
+    parser.add_argument("--verbose", action="store_true", help="print each stage")
     given = parser.parse_args()
-    found: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
+    setting = SETTINGS["pictures" if given.pictures else "functions"]
+    orders = given.orders or list(setting.orders)
+    if odd := [name for name in orders if name not in setting.orders]:
+        parser.error(f"expected orders of {', '.join(setting.orders)}, got {odd[0]!r}")
+    out = given.out or HERE / "results" / setting.file
+    found = read_growing(out) if out.exists() else {}
     rows: dict[str, Any] = found.get("rows", {})
     if given.table:
-        print(table(rows))
+        print(markdown(growing_table(found)))
         return
     protocol = {
         "steps": given.steps,
         "replay": given.replay,
-        "kept": KEEP,
+        "kept": setting.keep,
         "held": given.held,
         "tested": given.tested,
     }
     if found and found["protocol"] != protocol:
-        raise SystemExit(f"{given.out} has other options: {found['protocol']}; name another --out")
+        raise SystemExit(f"{out} has other options: {found['protocol']}; name another --out")
     for seed in given.seeds:
-        for order in given.orders:
+        for order in orders:
             for name in given.ways:
                 key = f"{order}/{seed}/{name}"
                 if key in rows:
                     continue
-                way = next(way for way in WAYS if way.name == name)
-                stages = measured(way, ORDERS[order], seed, given)
+                stages = measured(setting, WAYS[name], setting.orders[order], seed, given)
                 rows[key] = {"order": order, "seed": seed, "way": name, "stages": stages}
-                given.out.parent.mkdir(exist_ok=True)
-                write_json(given.out, {"protocol": protocol, "machine": machine(), "rows": rows})
+                value = {"protocol": protocol, "metric": setting.metric, "machine": machine()}
+                write_json(out, {**value, "rows": rows})
                 print(key, {f: round(s, 3) for f, s in stages[-1]["scores"].items()}, flush=True)
 
 

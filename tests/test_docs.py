@@ -100,6 +100,7 @@ def _only_parsed(monkeypatch):
     monkeypatch.setattr(
         import_module("arml.cli.training_options"), "chosen", lambda rest, data: own
     )
+    monkeypatch.setattr(import_module("arml.cli.streaming"), "suited", lambda rest, data: own[:2])
 
 
 @pytest.mark.usefixtures("_only_parsed", "alone")

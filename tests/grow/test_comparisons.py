@@ -37,10 +37,18 @@ def build(count):
 
 
 def meet(name, folder=None):
-    way = next(way for way in WAYS if way.name == name)
     memory = kept(STREAM, 3, key=jax.random.key(0))
     return met(
-        way, build, STAGES, STREAM, STREAM, STREAM, OPTIONS, memory=memory, tested=10, folder=folder
+        WAYS[name],
+        build,
+        STAGES,
+        STREAM,
+        STREAM,
+        STREAM,
+        OPTIONS,
+        memory=memory,
+        tested=10,
+        folder=folder,
     )
 
 
@@ -86,10 +94,9 @@ def test_hsml_dynamic_adds_leaves_between_stages(monkeypatch):
         options = replace(made, clusters=(count, 2), width=4, inner_steps=1)
         return arml.build(options, TASKS, network=NETWORK)
 
-    way = next(way for way in WAYS if way.name == "hsml-dynamic")
     options = replace(OPTIONS, steps=4, tasks=4)
     stages = in_stages(["line", "ripple", "line"])
-    found = met(way, hsml, stages, STREAM, STREAM, STREAM, options, tested=4)
+    found = met(WAYS["hsml-dynamic"], hsml, stages, STREAM, STREAM, STREAM, options, tested=4)
     # It has two leaves at first, and waits a stage between two leaves.
     assert [record["vertices"] for record in found] == [2, 3, 3]
 

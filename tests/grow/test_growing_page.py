@@ -7,7 +7,14 @@ from pathlib import Path
 import jax
 import pytest
 
+from arml.grow.comparisons import WAYS
 from arml.report.growth import decisions, reading_figure, write_growth
+from arml.report.growth_study import OF_ALL, growing_sections, growing_table
+from arml.report.measures import tasks_to_bound
+from arml.report.render import Report, html
+from arml.report.table import markdown
+from arml.results.folder import RunError
+from arml.results.growth import read_growing
 
 PAGE = Path(__file__).parents[2] / "docs" / "growing.md"
 BENCHMARKS = PAGE.parents[1] / "benchmarks"
@@ -35,9 +42,37 @@ def test_the_tutorial_runs_and_is_drawn(tmp_path):
     assert "The graph through time" in page.read_text(encoding="utf-8")
 
 
-def test_the_table_is_that_of_the_file(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import growing
+def test_the_table_is_that_of_the_file():
+    study = read_growing(BENCHMARKS / "results" / "growing.json")
+    assert markdown(growing_table(study)) in PAGE.read_text(encoding="utf-8")
 
-    rows = json.loads(growing.RESULTS.read_text(encoding="utf-8"))["rows"]
-    assert growing.table(rows) in PAGE.read_text(encoding="utf-8")
+
+def test_a_study_shows_how_learners_grew(tmp_path):
+    assert growing_sections(tmp_path / "growing.json") == []
+    study = json.loads((BENCHMARKS / "results" / "growing.json").read_text(encoding="utf-8"))
+    study["rows"] = {key: row for key, row in study["rows"].items() if row["order"] == "A-B-A"}
+    (tmp_path / "growing.json").write_text(json.dumps(study))
+    (section,) = growing_sections(tmp_path / "growing.json")
+    page = html(Report("A study", [], [section]))
+    assert "A-B-A: replay" in page
+    assert "How it grew: A-B-A, seed 0" in page
+    assert {way.name for way in WAYS.values() if way.tasks == "all"} == {*OF_ALL}
+
+
+def test_a_damaged_study_is_refused_in_one_line(tmp_path):
+    study = json.loads((BENCHMARKS / "results" / "growing.json").read_text(encoding="utf-8"))
+    row = study["rows"]["A-B-A/0/growing"]
+    for damage in ({"seed": "0"}, {"stages": []}, {"stages": [{**row["stages"][0], "scores": {}}]}):
+        study["rows"] = {"one": {**row, **damage}}
+        (tmp_path / "growing.json").write_text(json.dumps(study))
+        with pytest.raises(RunError, match=r"growing\.json"):
+            growing_sections(tmp_path / "growing.json")
+
+
+def test_tasks_count_only_if_the_whole_learner_reaches_the_bound():
+    curve = [{"tasks": 10, "score": 2.0}, {"tasks": 20, "score": 1.0}, {"tasks": 30, "score": 0.9}]
+    # The loser of a trial took five tasks.
+    stage = {"stage": {"a": 1.0}, "scores": {"a": 1.1}, "curve": curve, "tasks": 35}
+    bound = [{"scores": {"a": 1.0}}]
+    assert tasks_to_bound([stage], bound, "mse") == [25]
+    assert tasks_to_bound([{**stage, "scores": {"a": 1.2}}], bound, "mse") == [None]

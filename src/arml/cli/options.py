@@ -18,7 +18,10 @@ from arml.experiment.recipes import RECIPES, reshaped
 Field = tuple[str, Any] | tuple[str, Any, Any]
 """The name of an option, its annotated type, and its default if it has one."""
 
-SHOWN = ("run", "trials", "search", "data", "minutes", "seeds", "steps", "batch", "seed")
+SHOWN = (
+    *("run", "trials", "search", "data", "minutes", "seeds", "steps", "batch", "seed"),
+    *("order", "drift", "replay", "keep", "held"),
+)
 """The options that `--help` describes; `--help-all` describes all of them."""
 
 

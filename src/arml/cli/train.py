@@ -48,6 +48,10 @@ def _warn_of_messages(experiment: Experiment) -> None:
 
 def train_command(arguments: Sequence[str]) -> int:
     """Meta-train a recipe in a folder; the same command again resumes"""
+    if "--stream" in arguments:
+        from arml.cli.streaming import stream_command
+
+        return stream_command([word for word in arguments if word != "--stream"])
     asked = read_command(arguments)
     if asked is None:
         return 0

@@ -80,6 +80,7 @@ LEAST = 100
 
 TRAIN_HELP = """usage: arml train RECIPE --run DIR [OPTIONS]
        arml train --data FOLDER... --run DIR [--minutes MINUTES] [OPTIONS]
+       arml train [RECIPE] --stream --run DIR [--data FOLDER...] [OPTIONS]
 
 Meta-train a recipe in a folder; the same command again resumes.
 
@@ -89,10 +90,12 @@ Meta-train a recipe in a folder; the same command again resumes.
                     each class, or folders that `arml features` wrote: the best of a few methods in
                     a short race is trained, with options that suit the data. The command prints
                     each choice; every option can be given.
+  --stream          families arrive one after another, in the order of --order: the learner grows
+                    and keeps what it knows; `arml train RECIPE --stream --help` shows the options
 """
 
 
-def _values(words: Sequence[str], option: str) -> list[str]:
+def values_of(words: Sequence[str], option: str) -> list[str]:
     """The values of an option of the tasks: the words up to the next option."""
     for i, word in enumerate(words):
         name, equals, value = word.partition("=")
@@ -120,23 +123,23 @@ def chosen(words: Sequence[str], data: Sequence[str]) -> Chosen:
     """An experiment that suits the data: of several methods, the one that wins a short race."""
     from arml.experiment.choose import CHOSEN, MINUTES, choose
 
-    given = " ".join(_values(words, "minutes")) or MINUTES
+    given = " ".join(values_of(words, "minutes")) or MINUTES
     try:
         minutes = float(given)
     except ValueError:
         raise UsageError(f"expected --minutes as a number, got {given!r}") from None
     fixed = {}
     for name in CHOSEN:
-        value = " ".join(_values(words, name))
+        value = " ".join(values_of(words, name))
         # Other words are refused when all options are read.
         if value.isdecimal():
             fixed[name] = int(value)
     choice = choose(data, fixed=fixed, minutes=minutes)
-    folder = " ".join(_values(words, "run"))
+    folder = " ".join(values_of(words, "run"))
     if not folder or {"-h", "--help", "--help-all", "--coordinator"} & {*words}:
         lines = [*choice.why, *([choice.pace] if choice.pace else [])]
         return Chosen(choice.experiment, lines, bool(choice.pace))
-    devices = " ".join(_values(words, "devices"))
+    devices = " ".join(values_of(words, "devices"))
     return _winner(
         choice,
         Path(folder),
@@ -237,7 +240,7 @@ def read_command(arguments: Sequence[str]) -> Command | None:
     """
     rest = list(arguments)
     place, begun = recipe_at(rest), None
-    if place is None and (data := _values(rest, "data")):
+    if place is None and (data := values_of(rest, "data")):
         experiment, lines, timed, begun = chosen(rest, data)
     elif place is None:
         if {"-h", "--help"} & {*rest}:
@@ -254,7 +257,7 @@ def read_command(arguments: Sequence[str]) -> Command | None:
     prog = f"arml train {experiment.recipe}"
     options, experiment = read(experiment, FIELDS, about, rest, prog=prog)
     if options.minutes is not None:
-        if _values(rest, "steps"):
+        if values_of(rest, "steps"):
             raise UsageError("expected --minutes or --steps, got both: leave one out")
         if not timed:
             experiment, line = within(experiment, options.minutes)

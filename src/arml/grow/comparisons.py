@@ -19,6 +19,8 @@ a window is a fifth of a stage and the wait a stage, losses are those of held-ou
 families so far, and a leaf is added between two stages.
 """
 
+import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,13 +33,16 @@ from arml.core.episodes import Task
 from arml.core.learner import Conditioned, MetaLearner
 from arml.grow.growth import GrowthOptions, begun, grown
 from arml.grow.keeping import Place, keep, taken_up
+from arml.grow.stage import Shown
 from arml.grow.streams import Mixture, Stage, uniform
 from arml.grow.vertices import with_leaf
 from arml.results.files import Json
 from arml.training.evaluate import evaluate
+from arml.training.fit import Moment
 
 Build = Callable[[int], MetaLearner]
 """A fresh learner with so many vertices (or leaves)."""
+Say = Callable[[str], None]
 WINDOW, RISE = 2, 1.25
 """Validation scores of a window (ten are taken in a stage), and the rise that adds a leaf."""
 
@@ -48,9 +53,10 @@ class Way:
 
     name: str
     about: str
-    method: Literal["vertices", "maml", "hsml"] = "vertices"
-    capacity: Literal["one", "final"] = "one"
-    """Vertices at the start: one, or as many as there are families."""
+    method: str = "arml-templates"
+    """The method whose learner meets the stream, by the name of its entry."""
+    first: int | None = 1
+    """Vertices or leaves at the start; None for as many as there are families."""
     tasks: Literal["stage", "replay", "all"] = "replay"
     """What a stage trains on."""
     start: Literal["before", "fresh"] = "before"
@@ -60,28 +66,33 @@ class Way:
     grows: Literal["", "vertices", "leaves"] = ""
 
 
-WAYS = (
-    Way("growing", "vertices are proposed, accepted and pruned", grows="vertices"),
-    Way("fine-tuning", "the stage's tasks only", tasks="stage"),
-    Way("replay", "kept tasks of known families too"),
-    Way("final capacity", "replay, with a vertex a family from the start", capacity="final"),
-    Way(
-        "joint",
-        "from scratch on all so far: the bound",
-        capacity="final",
-        tasks="all",
-        start="fresh",
-    ),
-    Way("own", "one model a family, told which", tasks="stage", start="fresh", apart=True),
-    Way("ftml", "MAML on all so far", method="maml", tasks="all"),
-    Way(
-        "hsml-dynamic",
-        "HSML on all so far, leaves are added",
-        method="hsml",
-        tasks="all",
-        grows="leaves",
-    ),
-)
+WAYS = {
+    way.name: way
+    for way in (
+        Way("growing", "vertices are proposed, accepted and pruned", grows="vertices"),
+        Way("fine-tuning", "the stage's tasks only", tasks="stage"),
+        Way("replay", "kept tasks of known families too"),
+        Way("final capacity", "replay, with a vertex a family from the start", first=None),
+        Way(
+            "joint",
+            "from scratch on all so far: the bound",
+            first=None,
+            tasks="all",
+            start="fresh",
+        ),
+        Way("own", "one model a family, told which", tasks="stage", start="fresh", apart=True),
+        Way("ftml", "MAML on all so far", method="maml", tasks="all"),
+        Way(
+            "hsml-dynamic",
+            "HSML on all so far, leaves are added",
+            method="hsml",
+            first=2,  # as in the authors' regression
+            tasks="all",
+            grows="leaves",
+        ),
+    )
+}
+"""By name."""
 
 
 def met(
@@ -96,6 +107,8 @@ def met(
     memory: Task | None = None,
     tested: int = 300,
     folder: Path | None = None,
+    after: Callable[[Place], None] = lambda place: None,
+    say: Say = lambda line: None,
 ) -> list[Json]:
     """Meet a stream, and score all families on `tested` test tasks each after every stage.
 
@@ -104,18 +117,30 @@ def met(
     - `build`: a fresh learner of the way's method.
 
     - `folder`: keeps where the stream is; the same call goes on there.
+    - `after`: called with the place after each stage, and with that at which the stream goes on.
+    - `say`: gets a line of progress now and then.
 
     **Returns** a record for each stage: `scores` by family, `curve` (the stage's validation score
     by training tasks), `vertices`, `tasks`, `replayed`, and for `growing` its `decisions`.
     """
     families = tuple(dict.fromkeys(name for stage in stages for name in stage))
-    # HSML starts with two leaves, as the authors' regression does.
-    leaves = 2 if way.method == "hsml" else len(families) if way.capacity == "final" else 1
+    leaves = len(families) if way.first is None else way.first
     place = Place(begun(build(leaves)), leaves)
     if folder is not None:
         place = taken_up(folder, place, build)
-    for stage in stages[place.growth.stages :]:
-        place = _next(way, build, place, stage, train, held, options, memory)
+        if place.growth.stages:
+            after(place)
+    for index, stage in list(enumerate(stages))[place.growth.stages :]:
+        where = f"stage {index + 1} of {len(stages)}, {' and '.join(stage)}"
+        inside = None if folder is None else folder / f"training-{index}"
+        say(where)
+        begun_at = time.monotonic()
+
+        def shown(name: str, moment: Moment, where: str = where) -> None:
+            loss = moment.record["loss"]
+            say(f"{where}, {name}: step {moment.step:,}, loss {loss:.3g}")
+
+        place = _next(way, build, place, stage, train, held, options, memory, inside, shown)
         growth = place.growth
         learners = {name: place.models.get(name, growth.learner) for name in families}
         records = [r for r in growth.records if r["stage"] == growth.stages - 1]
@@ -126,14 +151,18 @@ def met(
                 for name, learner in learners.items()
             },
             "curve": records[-1]["curve"],
-            "vertices": place.leaves if way.method == "hsml" else len(growth.names),
+            "vertices": place.leaves if way.grows == "leaves" else len(growth.names),
             "tasks": records[-1]["tasks"],
             "replayed": records[-1]["replayed"],
             **({"decisions": records} if way.grows == "vertices" else {}),
         }
-        place = replace(place, found=(*place.found, record))
+        seconds = place.seconds + time.monotonic() - begun_at
+        place = replace(place, found=(*place.found, record), seconds=seconds)
         if folder is not None:
             keep(folder, place)
+            for done in folder.glob("training-*"):
+                shutil.rmtree(done)
+        after(place)
     return list(place.found)
 
 
@@ -146,6 +175,8 @@ def _next(
     held: Mixture,
     options: GrowthOptions,
     memory: Task | None,
+    folder: Path | None,
+    shown: Shown,
 ) -> Place:
     """Where a way is after one stage more."""
     growth, index = place.growth, place.growth.stages
@@ -160,9 +191,8 @@ def _next(
         known = tuple(dict.fromkeys((*growth.known, *stage)))
         if way.start == "fresh":
             plan = replace(plan, steps=options.steps * (index + 1))
-        growth = grown(replace(growth, known=()), train, held, uniform(known), plan)
-    else:
-        growth = grown(growth, train, held, stage, plan, memory=memory)
+        growth, stage, memory = replace(growth, known=()), uniform(known), None
+    growth = grown(growth, train, held, stage, plan, memory=memory, folder=folder, shown=shown)
     place = replace(place, growth=growth)
     if way.apart:
         new = {name: growth.learner for name in stage if name not in place.models}

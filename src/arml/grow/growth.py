@@ -25,7 +25,7 @@ from arml.core.episodes import Task
 from arml.core.learner import Conditioned, MetaLearner
 from arml.grow.judging import signatures, unneeded
 from arml.grow.options import Growth, GrowthOptions, begun
-from arml.grow.stage import Runs, vertex_stage
+from arml.grow.stage import Runs, Shown, vertex_stage
 from arml.grow.streams import Mixture, Stage
 from arml.grow.vertices import own_vertices, without_vertex
 from arml.results.files import Json
@@ -42,6 +42,7 @@ def grown(
     *,
     memory: Task | None = None,
     folder: Path | None = None,
+    shown: Shown = lambda name, moment: None,
 ) -> Growth:
     """The learner after one stage.
 
@@ -51,6 +52,7 @@ def grown(
     - `folder`: keeps the trainings of this stage; the same call goes on there.
     - `memory`: kept tasks of each family (`streams.kept`), of which those of known families are
       replayed. If None, replayed tasks are drawn anew from `train`.
+    - `shown`: called with the name of each training and its moments.
     """
     options.check()
     records: list[Json] = []
@@ -60,7 +62,7 @@ def grown(
 
     learner, names, made = before.learner, before.names, before.made
     seed = options.seed * 1_000 + before.stages
-    run = Runs(options, seed, train, held, stage, memory, before.known, folder)
+    run = Runs(options, seed, train, held, stage, memory, before.known, folder, shown)
     if own_vertices(learner) is None or not before.known or not options.grow:
         done = run.all(learner, before.known)
     else:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import equinox as eqx
 import jax
@@ -38,6 +38,8 @@ class Place:
     """The model of each family, where each has its own."""
     found: tuple[dict[str, Any], ...] = ()
     """The records of the stages."""
+    seconds: float = 0.0
+    """What the stages took."""
 
 
 class Numbers(TypedDict):
@@ -63,6 +65,7 @@ class Kept(TypedDict):
     windows: list[float]
     models: list[Text]
     found: list[Json]
+    seconds: NotRequired[Annotated[float, Meta(ge=0, le=1e12)]]
 
 
 def keep(folder: Path, place: Place) -> None:
@@ -91,6 +94,7 @@ def keep(folder: Path, place: Place) -> None:
             "windows": place.windows,
             "models": list(place.models),
             "found": place.found,
+            "seconds": place.seconds,
         },
     )
     (folder / f"stage-{stage - 1}.safetensors").unlink(missing_ok=True)
@@ -118,7 +122,8 @@ def taken_up(folder: Path, start: Place, build: Any) -> Place:
     models = {name: _filled(build(count), arrays, name) for name in held["models"]}
     growth = replace(start.growth, learner=learner, stages=held["stage"], **numbers)
     windows, found = tuple(held["windows"]), tuple(held["found"])
-    return Place(growth, held["leaves"], held["added"], windows, models, found)
+    seconds = held.get("seconds", 0.0)
+    return Place(growth, held["leaves"], held["added"], windows, models, found, seconds)
 
 
 def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], name: str) -> MetaLearner:

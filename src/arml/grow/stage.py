@@ -25,10 +25,12 @@ from arml.grow.resuming import resumed
 from arml.grow.streams import Mixture, Stage, replay, with_replay
 from arml.grow.vertices import alone, handicapped, own_vertices, parts, with_owned, with_vertex
 from arml.results.intervals import Score
-from arml.training.fit import Callback, Fitted, fit
+from arml.training.fit import Callback, Fitted, Moment, fit
 from arml.training.options import FitOptions
 
 Note = Callable[..., None]
+Shown = Callable[[str, Moment], None]
+"""Called with the name of a training and with each of its moments."""
 History = tuple[dict[str, float | int | None], ...]
 
 
@@ -57,6 +59,7 @@ class Runs:
     """The known families."""
     folder: Path | None
     """Keeps each training, so that a stage that was stopped goes on."""
+    shown: Shown = lambda name, moment: None
 
     @property
     def every(self) -> int:
@@ -110,7 +113,7 @@ class Runs:
                 validate_every=every,
                 validation=self.held.of(self.stage) if self.options.curve else None,
                 validation_tasks=options.validation_tasks,
-                callbacks=callbacks,
+                callbacks=[*callbacks, lambda moment: self.shown(name, moment)],
                 progress=False,
             )
 

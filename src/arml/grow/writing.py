@@ -14,6 +14,7 @@ from arml.grow.vertices import grown_vertices
 from arml.report.growth import write_growth
 from arml.results.files import Json, append_metric, write_json
 from arml.results.folder import RunError
+from arml.results.growth import write_lines
 from arml.results.intervals import Score
 from arml.tasks.options import Splits
 from arml.training import checkpoint
@@ -75,26 +76,24 @@ def write_run(
         if record["decision"] == "trained":
             for step, loss in record["losses"]:
                 append_metric(folder / "metrics.jsonl", {"step": step, "loss": loss})
-    for record in outcome.records:
-        append_metric(folder / "growth.jsonl", record)
-    write_json(
-        folder / "growth.json",
-        {
-            "before": outcome.before,
-            "after": outcome.after,
-            "accepted": outcome.accepted,
-            "gains": outcome.gains,
-            "metric": outcome.metric,
-            "steps": outcome.steps,
-            "way": outcome.way,
-        },
-    )
+    write_lines(folder / "growth.jsonl", outcome.records)
+    found = {
+        "before": outcome.before,
+        "after": outcome.after,
+        "accepted": outcome.accepted,
+        "gains": outcome.gains,
+        "metric": outcome.metric,
+        "steps": outcome.steps,
+        "way": outcome.way,
+    }
+    write_json(folder / "growth.json", found)
     known = "accepted" if outcome.accepted else "not accepted: the old learner was kept"
     write_growth(
         outcome.records,
         folder / "growth.html",
         title=f"{experiment.recipe}, grown",
         lead=f"A learner was taught new families. The result was {known}.",
+        outcome=found,
     )
     state = start(learner, whole.outer.build(whole.steps))
     checkpoint.save(folder / "checkpoints", whole.steps, Clocked(state, np.asarray(seconds)))

@@ -1,4 +1,4 @@
-"""How a learner grew: its decisions as a table, and the graph through time."""
+"""How a learner grew: its scores by stage, its decisions, and the graph through time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,14 +7,22 @@ import numpy as np
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from arml.report.measures import Stream, measured
 from arml.report.render import Block, Report, Section, figure, html, text
 from arml.report.render import table as table_block
 from arml.report.style import BLUES, styled
 from arml.report.table import Cell, Column, Line, Table
-from arml.results.files import JsonView
+from arml.report.tables import METRIC_NAMES, number
+from arml.results.files import Json, JsonView
 from arml.results.folder import write_text
+from arml.results.growth import read_grown, read_growth
+from arml.results.scores import said
 
 Records = Sequence[JsonView]
+MEASURES = (
+    "Forgetting is the mean share of its best score that a family has lost since. Backward "
+    "transfer is the mean gain of a family from the stage in which it came to the last one."
+)
 DECISIONS = {
     "propose": "a vertex is proposed",
     "keep": "no vertex is proposed",
@@ -25,6 +33,50 @@ DECISIONS = {
     "prune": "a vertex is removed",
     "trained": "trained",
 }
+
+
+def stages_of(records: Records) -> list[Json]:
+    """The record of each stage that was scored, as `measures.measured` takes it."""
+    return [{**one, "stage": one["shares"]} for one in records if one["decision"] == "scored"]
+
+
+def scores(stages: Sequence[JsonView], metric: str) -> Table:
+    """R[stage, family]: a row for each stage, a column for each family."""
+    stream = measured(stages, metric)
+    lines = []
+    for i, record in enumerate(stages):
+        cells = [
+            Cell(number(record["scores"][name], metric), kind="" if first <= i else "soft")
+            for name, first in zip(stream.families, stream.first, strict=True)
+        ]
+        mean = Cell(_shown(stream.r[i, stream.first <= i].mean(), metric))
+        came = ", ".join(f"{name} {share:.0%}" for name, share in record["stage"].items())
+        name = came if len(record["stage"]) > 1 else next(iter(record["stage"]))
+        lines.append(Line(f"{i + 1}: {name}", (*cells, mean, Cell(f"{record['vertices']}"))))
+    columns = ("stage", *stream.families, "mean so far", "vertices")
+    return Table(
+        "Scores by stage",
+        tuple(map(Column, columns)),
+        tuple(lines),
+        f"{METRIC_NAMES[metric]} on test tasks of each family after each stage; "
+        "grey where the family has not come yet.",
+    )
+
+
+def _shown(value: float, metric: str) -> str:
+    return number(value if np.isfinite(value) else None, metric)
+
+
+def summary(stream: Stream, metric: str) -> str:
+    """The measures of a stream in a sentence or two."""
+    forgot = f"{stream.forgetting:+.0%}" if np.isfinite(stream.forgetting) else "none to measure"
+    back = stream.backward_transfer
+    transfer = f"{back:+.3f}" if np.isfinite(back) else "none to measure"
+    return (
+        f"Final mean {_shown(stream.final_mean, metric)}, forgetting {forgot}, backward transfer "
+        f"{transfer}; vertices {stream.vertices}, {stream.tasks:,} training tasks, of which "
+        f"{stream.replayed:,} were replayed."
+    )
 
 
 def decisions(records: Records) -> Table:
@@ -39,7 +91,7 @@ def decisions(records: Records) -> Table:
                 (
                     Cell(DECISIONS[record["decision"]]),
                     Cell(str(record.get("vertex", ""))),
-                    Cell(_because(record)),
+                    Cell(because(record)),
                 ),
             )
         )
@@ -47,39 +99,43 @@ def decisions(records: Records) -> Table:
     return Table("Decisions", columns, tuple(lines))
 
 
-def _because(record: JsonView) -> str:
+def because(record: JsonView) -> str:
+    """The numbers of a decision in words."""
     match record["decision"]:
         case "propose" | "keep":
             return (
-                f"median log loss of fresh tasks {record['fresh'][1]:.2f} (from "
-                f"{record['fresh'][0]:.2f}; the band of known families ends at "
-                f"{record['reference'][2]:.2f}), novelty "
-                f"{record['novelty']:.2f}"
+                f"median log loss of fresh tasks {_number(record['fresh'][1])} (from "
+                f"{_number(record['fresh'][0])}; the band of known families ends at "
+                f"{_number(record['reference'][2])}), novelty {_number(record['novelty'])}"
             )
         case "accept" | "reject":
-            gain = record["gain"]
-            if gain["mean"] is None:
-                return "a loss is not finite"
             against = "its rival" if record["against"] == "old" else "the learner before"
             return (
                 f"after {record['steps']:,} steps the log loss of held-out tasks is lower than "
-                f"that of {against} by {gain['mean']:.3f} ± {gain['ci95']:.3f}"
+                f"that of {against} by {_score(record['gain'])}"
             )
         case "keep stage" | "undo stage":
             changes = {"the stage": record["gain"]} | {
                 name: {**lost, "mean": None if lost["mean"] is None else -lost["mean"]}
                 for name, lost in record["lost"].items()
             }
-            return "fall of the log loss: " + ", ".join(
-                f"{name} not finite"
-                if one["mean"] is None
-                else f"{name} {one['mean']:+.3f} ± {one['ci95']:.3f}"
-                for name, one in changes.items()
-            )
+            told = (f"{name} {_score(one, '+')}" for name, one in changes.items())
+            return f"fall of the log loss: {', '.join(told)}"
         case "prune":
             return "its removal hurts no family"
     shares = ", ".join(f"{name} {share:.0%}" for name, share in record["stage_shares"].items())
     return f"{record['tasks']:,} tasks, {record['replayed']:,} replayed; the stage: {shares}"
+
+
+def _number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.2f}"
+
+
+def _score(score: JsonView, sign: str = "") -> str:
+    mean, half = score["mean"], score["ci95"]
+    if mean is None:
+        return "a number that is not finite"
+    return f"{mean:{sign}.3f}" + ("" if half is None else f" ± {half:.3f}")
 
 
 @styled
@@ -111,9 +167,42 @@ def reading_figure(records: Records) -> Figure | None:
     return drawn
 
 
-def growth_blocks(records: Records) -> list[Block]:
-    """The decisions, and the graph through time."""
-    found = [table_block(decisions(records))]
+def before_after(outcome: JsonView) -> Table:
+    """The scores of each family before and after `arml grow`."""
+    metric = outcome["metric"]
+    lines = []
+    for name, before in outcome["before"].items():
+        gain = outcome["gains"][name]
+        told = "not finite" if gain["mean"] is None else said(metric, gain, sign="+")
+        scores = (number(before, metric), number(outcome["after"][name], metric), told)
+        lines.append(Line(name, tuple(map(Cell, scores))))
+    headings = ("family", "before", "after", "gain on held-out classes ± 95%")
+    caption = f"{METRIC_NAMES[metric]} on test tasks of each family before and after."
+    return Table("Before and after", tuple(map(Column, headings)), tuple(lines), caption)
+
+
+def growth_of(folder: Path) -> list[Block]:
+    """The growth of the learner of a run folder.
+
+    **Raises** `RunError` for a damaged file.
+    """
+    outcome = folder / "growth.json"
+    return growth_blocks(
+        read_growth(folder / "growth.jsonl"), read_grown(outcome) if outcome.exists() else None
+    )
+
+
+def growth_blocks(records: Records, outcome: JsonView | None = None) -> list[Block]:
+    """The scores by stage or before and after, the decisions, and the graph through time."""
+    found = [] if outcome is None else [table_block(before_after(outcome))]
+    if stages := stages_of(records):
+        metric = stages[0]["metric"]
+        found += [
+            text(summary(measured(stages, metric), metric), "lead"),
+            table_block(scores(stages, metric)),
+            text(MEASURES, "soft"),
+        ]
+    found.append(table_block(decisions(records)))
     drawn = reading_figure(records)
     if drawn is not None:
         last = [record for record in records if record["decision"] == "read"][-1]
@@ -133,7 +222,9 @@ def growth_blocks(records: Records) -> list[Block]:
     return found
 
 
-def write_growth(records: Records, out: Path, *, title: str, lead: str) -> None:
+def write_growth(
+    records: Records, out: Path, *, title: str, lead: str, outcome: JsonView | None = None
+) -> None:
     """Write the page of a learner's growth as one self-contained HTML file, atomically."""
-    section = Section("decisions", "How it grew", growth_blocks(records), "Growth")
+    section = Section("decisions", "How it grew", growth_blocks(records, outcome), "Growth")
     write_text(out, html(Report(title, [text(lead)["text"]], [section])))

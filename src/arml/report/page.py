@@ -9,7 +9,7 @@ from arml.report import marks
 from arml.report.by_class import by_class_blocks
 from arml.report.explained import captioned, graph_like, strongest
 from arml.report.figures import learning_curves
-from arml.report.growth import growth_blocks
+from arml.report.growth import growth_of
 from arml.report.render import (
     Block,
     Report,
@@ -27,7 +27,7 @@ from arml.report.render import table as table_block
 from arml.report.rows import Row, make_rows, sections, told_apart
 from arml.report.tables import calibrates, duration, floors, interval, labels, number, table_of
 from arml.results.by_class import read_by_class
-from arml.results.files import Json, read_metrics
+from arml.results.files import Json
 from arml.results.folder import Result, Run, RunError, load_run, recipe_of, write_text
 from arml.results.marks import read_marks
 
@@ -216,7 +216,7 @@ def _runs_report(runs: Sequence[Path]) -> Report:
         if (run.folder / "growth.jsonl").exists()
         for block in (
             heading(f"`{_name(run)}`"),
-            *growth_blocks(read_metrics(run.folder / "growth.jsonl")),
+            *growth_of(run.folder),
         )
     ]
     return Report(

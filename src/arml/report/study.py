@@ -226,6 +226,8 @@ def export(folder: Path, out: Path) -> None:
     """
     try:
         _copy(folder / "study.json", out / "study.json")
+        if (folder / "growing.json").is_file():
+            _copy(folder / "growing.json", out / "growing.json")
         # A run that failed at once has no configuration, and counts.
         found = (folder / "runs").rglob("*")
         names = ("config.json", "failure.json")

@@ -23,6 +23,7 @@ from arml.report.claims import (
     judge,
 )
 from arml.report.explained import captioned, explorer, graph_like
+from arml.report.growth_study import growing_sections
 from arml.report.paper import titles
 from arml.report.render import (
     Block,
@@ -110,6 +111,7 @@ def study_report(study: Study, verdicts: Sequence[Verdict], named: Path) -> Repo
     sections = [
         *([] if smoke else findings),
         *(Section(table.name, table.title, _table(study, table, named)) for table in study.tables),
+        *growing_sections(study.folder / "growing.json"),
         Section("structures", "What was learned inside", _structures(study), "Inside"),
         Section("reading", "How to read the numbers", [items(NOTES)]),
         *unrun,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from arml.grow.measures import (
+from arml.report.measures import (
     backward_transfer,
     final_mean,
     first_stages,

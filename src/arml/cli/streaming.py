@@ -1,0 +1,153 @@
+"""`arml train --stream`: a learner is trained on families that arrive one after another."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import arg
+
+from arml.cli.console import print_json, say
+from arml.cli.errors import UsageError
+from arml.cli.options import Field, read, recipe_at
+from arml.cli.progress import PLAIN_SECONDS, duration
+from arml.cli.training_options import values_of
+from arml.core.plugins import as_options
+from arml.experiment import Experiment
+from arml.experiment.recipes import recipe
+
+FIELDS: tuple[Field, ...] = (
+    ("run", Annotated[Path, arg(help="Folder of the run; an unfinished one is resumed.")]),
+    (
+        "order",
+        Annotated[
+            tuple[str, ...],
+            arg(
+                help="The families in the order in which they arrive; one may come back. All of "
+                "them if not given."
+            ),
+        ],
+        (),
+    ),
+    (
+        "drift",
+        Annotated[
+            int,
+            arg(
+                help="Stages between two families, in which the next one gains share; 0 for sudden "
+                "changes."
+            ),
+        ],
+        0,
+    ),
+    (
+        "replay",
+        Annotated[float, arg(help="Share of the training tasks that are of known families.")],
+        0.5,
+    ),
+    (
+        "keep",
+        Annotated[
+            int,
+            arg(help="Tasks of each family that are kept for replay; 0 draws replayed tasks anew."),
+        ],
+        100,
+    ),
+    (
+        "held",
+        Annotated[
+            int,
+            arg(help="Held-out tasks of each family for a decision, and test tasks for a score."),
+        ],
+        200,
+    ),
+    (
+        "json",
+        Annotated[bool, arg(help="Print JSON: the measures, and the scores of each stage.")],
+        False,
+    ),
+)
+GROWS = "arml-templates"
+"""The method for one's own data: its vertices own templates, so it grows."""
+
+
+def stream_command(arguments: Sequence[str]) -> int:
+    """Meta-train on families that arrive one after another; the same command again resumes."""
+    words = list(arguments)
+    experiment, lines = _experiment(words)
+    about = (
+        f"Meta-train the recipe {experiment.recipe} on families that arrive one after another; "
+        "--steps are those of the whole stream. The same command again resumes."
+    )
+    prog = f"arml train {experiment.recipe} --stream"
+    options, experiment = read(experiment, FIELDS, about, words, prog=prog)
+    from arml.grow.streaming import StreamOptions, train_stream
+    from arml.report.growth import scores, summary
+    from arml.report.measures import measured
+    from arml.report.table import terminal
+
+    console = Console(stderr=options.json)
+    for line in lines:
+        say(console, line)
+    found = train_stream(
+        experiment,
+        options.run,
+        StreamOptions(options.order, options.drift, options.replay, options.keep, options.held),
+        say=_Said(console),
+    )
+    stream = measured(found.stages, found.metric)
+    if options.json:
+        stages = [{"stage": one["stage"], "scores": one["scores"]} for one in found.stages]
+        print_json({"metric": found.metric, **stream.plain(), "stages": stages})
+        return 0
+    console.print(terminal(scores(found.stages, found.metric)))
+    say(console, summary(stream, found.metric))
+    say(console, f"the decisions are in {options.run / 'growth.html'}")
+    say(console, f"next: {shlex.join(['arml', 'evaluate', str(options.run), *as_options()])}")
+    return 0
+
+
+def _experiment(words: list[str]) -> tuple[Experiment, list[str]]:
+    """The experiment that the words ask for, and lines about what was chosen; a recipe is taken
+    out of the words."""
+    place = recipe_at(words)
+    if place is not None:
+        return recipe(words.pop(place)), []
+    data = values_of(words, "data")
+    if not data:
+        raise UsageError(
+            "expected a recipe or --data, got none: `arml train RECIPE --stream --run DIR`, or "
+            "`arml train --stream --data FOLDER... --run DIR` for your own pictures"
+        )
+    return suited(words, data)
+
+
+def suited(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[str]]:
+    """The experiment of the method that grows, with options that suit one's own data."""
+    from arml.experiment.choose import CHOSEN, choose
+
+    fixed = {}
+    for name in CHOSEN:
+        value = " ".join(values_of(words, name))
+        if value.isdecimal():
+            fixed[name] = int(value)
+    choice = choose(data, fixed=fixed)
+    made = next(one for one in choice.entrants if one.recipe.endswith(f"/{GROWS}"))
+    return made, [*choice.why, *([choice.pace] if choice.pace else [])]
+
+
+class _Said:
+    """Prints lines of progress: steps every ten seconds at most, other lines always."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.born = console, time.monotonic()
+        self.last = self.born
+
+    def __call__(self, line: str) -> None:
+        now = time.monotonic()
+        if ": step " in line and now - self.last < PLAIN_SECONDS:
+            return
+        self.last = now
+        say(self.console, f"{line} ({duration(now - self.born)})")
