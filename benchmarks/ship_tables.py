@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--regression", action="store_true")
     parser.add_argument("--tables", type=int, default=0, help="only so many tables")
     options = parser.parse_args()
-    found = calibrated(Learned(options.run), options.regression, options.tables)
+    found = calibrated(Learned.load(options.run), options.regression, options.tables)
     print("temperature", found)
     portable = arml.load(options.run).portable
     write_learner(dataclasses.replace(portable, temperature=found), options.folder)

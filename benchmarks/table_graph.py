@@ -43,7 +43,7 @@ def with_reading(learner: Tables, reading: np.ndarray) -> Tables:
 
 def main() -> None:
     name, out = sys.argv[1:]
-    learned = Learned(name)
+    learned = Learned.load(name)
     learner = learned.learner
     found = []
     for origin in json.loads(PLACE.read_text())["classification"]["development"]:

@@ -15,7 +15,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.svm import SVC
+from sklearn.svm import SVC, SVR
 
 
 def opponents(shots: int) -> dict[str, Any]:
@@ -39,9 +39,12 @@ def opponents(shots: int) -> dict[str, Any]:
 def regressors() -> dict[str, Any]:
     """Of numbers."""
     kernel = ConstantKernel(1.0) * RBF(3.0) + WhiteKernel(0.1)
+    grid = {"C": [0.1, 1, 10, 100], "gamma": ["scale", 0.01, 0.1]}
+    error = "neg_mean_squared_error"
     return {
         "ridge": RidgeCV(np.logspace(-3, 3, 13)),
         "Gaussian process": GaussianProcessRegressor(kernel, normalize_y=True),
         "random forest": RandomForestRegressor(200, random_state=0),
         "gradient boosting": GradientBoostingRegressor(n_estimators=50, random_state=0),
+        "SVM, tuned": GridSearchCV(SVR(), grid, scoring=error, cv=5),
     }

@@ -32,6 +32,8 @@ import arml
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.datasets.columns import missing, reader
+from arml.predict.tables import widening
+from arml.predict.trust import folds
 from arml.results.files import write_json
 from table_opponents import opponents, regressors
 from table_origins import DIABETES, KEEL, PYDATASET
@@ -152,9 +154,14 @@ def _some(methods: dict[str, Any], only: list[str] | None) -> dict[str, Any]:
 class Learned:
     """A learner of tables. Sizes are rounded up, so that few programs are compiled."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, learner: Any, temperature: float = 1.0) -> None:
+        self.learner, self.temperature = learner, temperature
+
+    @classmethod
+    def load(cls, name: str) -> "Learned":
+        """The learner that `arml.load` finds by this name."""
         portable = arml.load(name).portable
-        self.learner, self.temperature = portable.learner, portable.temperature
+        return cls(portable.learner, portable.temperature)
 
     def sized(self, x: np.ndarray, y: np.ndarray) -> Examples:
         rows = next(n for n in (16, 32, 64, 128, 256) if n >= len(x))
@@ -175,6 +182,15 @@ class Learned:
         full = np.pad(query, ((0, QUERIES - len(query)), (0, 0), (0, 0)))
         found = np.asarray(_spread(self.learner, support, jnp.asarray(full)))[: len(query)]
         return found * [1, self.temperature]
+
+    def distances(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Of each example from what the others predict for it, in scales."""
+        found = []
+        for fold in folds(np.zeros(len(y), int)):
+            kept = np.setdiff1d(np.arange(len(y)), fold)
+            centre, scale = self.numbers(x[kept], y[kept], x[fold]).T
+            found.append(np.abs(y[fold] - centre) / scale)
+        return np.concatenate(found)
 
 
 @short
@@ -221,8 +237,6 @@ def scored(names: dict[str, Learned], one: Any, only: list[str] | None) -> dict[
 def measured(names: dict[str, Learned], one: Any, only: list[str] | None) -> dict[str, list[float]]:
     """Of each method on a regression: RMSE over that of the mean, coverage of the 80% interval,
     seconds."""
-    from scipy.special import stdtrit
-
     _, _, x, y, query, y_query = one
     found = {}
     kept = x[..., 1].any(axis=(0,))
@@ -231,7 +245,7 @@ def measured(names: dict[str, Learned], one: Any, only: list[str] | None) -> dic
         begun, covered = time.perf_counter(), float("nan")
         if isinstance(method, Learned):
             centre, scale = method.numbers(x, y, query).T
-            half = stdtrit(4, 0.9) * scale
+            half = widening(method.distances(x, y), 0.8) * scale
         else:
             flat_x, flat_q = x[:, kept, 0].astype(float), query[:, kept, 0].astype(float)
             method.fit(flat_x, y)
@@ -262,7 +276,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     kind = "regression" if options.regression else "classification"
     origins = json.loads(PLACE.read_text())[kind][options.part]
-    names = {name: Learned(name) for name in options.learners}
+    names = {name: Learned.load(name) for name in options.learners}
     done = json.loads(options.out.read_text()) if options.out.exists() else {"tasks": []}
     known = {row["table"] for row in done["tasks"]}
     for origin in origins[: options.tables or None]:

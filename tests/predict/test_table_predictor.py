@@ -1,11 +1,14 @@
 """The learners of tables that ship, as a user meets them."""
 
+import math
+
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 import arml
 from arml.cli import main
-from arml.predict.tables import TablePredictor
+from arml.predict.tables import TablePredictor, widening
 
 RNG = np.random.default_rng(0)
 N = 16
@@ -122,6 +125,19 @@ def test_a_regression_has_quantiles():
     drops = found.matter()
     assert max(drops, key=drops.get) == "0"
     assert found.reading().sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_an_interval_holds_the_share_of_new_targets_that_it_states():
+    """For examples and queries drawn alike, the rank among n + 1 distances is uniform."""
+    level, n = 0.8, 24
+    held = [RNG.standard_cauchy() <= widening(RNG.standard_cauchy(n), level) for _ in range(20_000)]
+    assert np.mean(held) == pytest.approx(math.ceil(level * (n + 1)) / (n + 1), abs=0.01)
+
+
+def test_few_examples_get_the_wider_of_their_distances_and_the_distribution():
+    assert widening(np.array([0.1, 0.2]), 0.9) == pytest.approx(stdtrit(4, 0.95))
+    assert widening(np.array([0.1, 9.0]), 0.9) == 9
+    assert widening(np.zeros(0), 0.9) == pytest.approx(stdtrit(4, 0.95))
 
 
 def test_refusals(predictor):
