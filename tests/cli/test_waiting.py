@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib import import_module
 
 import jax
 import pytest
 from rich.console import Console
 
+import arml.cli as cli
 from arml.cli import main, progress, train
 from arml.cli.progress import Display, Quality, scoring
 from arml.cli.stopping import Stop
@@ -73,10 +75,24 @@ sys.exit(program())
     assert process.stdout.readline() == "ready\n"
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1].strip()
+    said = process.communicate(timeout=60)[1].replace("arml: loading ...\n", "").strip()
     assert (process.returncode, said) == (130, "arml: interrupted") or (
         process.returncode == 2 and said.startswith("arml: error: expected a folder")
     )
+
+
+def test_a_command_that_loads_slowly_says_so(monkeypatch, capfd):
+    def slowly(module):
+        time.sleep(1.5)
+        return import_module(module)
+
+    monkeypatch.setattr(cli, "import_module", slowly)
+    assert main(["train", "regression2d/maml", "--run", ""]) == 2
+    said = capfd.readouterr().err.splitlines()
+    assert said[0] == "arml: loading ..."
+    assert len(said) == 2
+    assert main(["predict"]) == 2  # its answer is one line
+    assert len(capfd.readouterr().err.splitlines()) == 1
 
 
 def test_the_first_signal_asks_and_the_handlers_are_restored(capfd):

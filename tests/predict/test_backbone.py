@@ -1,6 +1,7 @@
 """A pretrained photo model as the eye: a residual network of the shape that torchvision's
 `resnet18` is exported in, narrow and with random weights."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -11,8 +12,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import arml
+from arml.app import answers
+from arml.app.server import about
+from arml.app.uploads import Limits
+from arml.cli import app as command
 from arml.cli import main
 from arml.datasets.extractor import Extractor
+from arml.datasets.own import decoded
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
 SIZE, WIDTH = 32, 4
@@ -127,6 +133,42 @@ def test_a_model_alone_learns_predicts_and_is_exported_as_one_file(place, capsys
     (got,) = whole.run(None, {"pictures": small[:5]})
     np.testing.assert_allclose(got, predictor.predict_proba(eye(small[:5])), atol=1e-4)
     assert json.loads(whole.get_modelmeta().custom_metadata_map["classes"]) == ["a", "b", "c"]
+
+
+def test_the_page_answers_by_the_model(place):
+    served = command.served(place / "eye.onnx")
+    assert about(served)["pictures"] == {
+        "learner": "eye.onnx",
+        "size": SIZE,
+        "model": "eye.onnx",
+        "families": ("nothing",),
+    }
+
+    def sent(paths: list[Path]) -> list[str]:
+        return [base64.b64encode(path.read_bytes()).decode() for path in paths]
+
+    own = {name: sorted((place / "own" / name).glob("*.png")) for name in "abc"}
+    queries = sorted((place / "more").rglob("*.png"))
+    classes = [{"name": name, "pictures": sent(paths)} for name, paths in own.items()]
+    content = {"classes": classes, "queries": sent(queries)}
+    given = served.pictures, content, Limits(), served.eye
+    answer = answers.classified(*given)
+    files = [path for paths in own.values() for path in paths]
+    (small, more) = (next(decoded(some, size=SIZE)) for some in (files, queries))
+    eye = Extractor(place / "eye.onnx")
+    predictor = arml.load(place / "eye.onnx").adapt(eye(small), list("aabbcc"))
+    got = [query["probabilities"] for query in answer["queries"]]
+    np.testing.assert_allclose(got, predictor.predict_proba(eye(more)), rtol=1e-5)
+    assert answer["classes"][1]["seen"] == [answers.as_png(picture) for picture in small[2:4]]
+    assert answers.trusted(*given)["said"] == str(predictor.trust())
+    assert base64.b64decode(answers.kept(*given)["zip"]).startswith(b"PK")
+    # A learner on the model's vectors needs the model, too.
+    arml.load(place / "eye.onnx").save(place / "learner")
+    with pytest.raises(ValueError, match=r"expected the model eye\.onnx .*: give it with --model"):
+        command.served(place / "learner")
+    assert command.served(place / "learner", place / "eye.onnx").eye.size == SIZE
+    with pytest.raises(ValueError, match="expected no --model, because this learner reads pixels"):
+        command.served(Path("starter"), place / "eye.onnx")
 
 
 def test_features_of_the_model_are_learned_from(place, capsys, monkeypatch):

@@ -105,6 +105,36 @@ def test_what_was_evaluated_before_is_not_shown_of_another_predictor(place, caps
     assert "among the predictor's classes (green, red), got 'blue'" in capsys.readouterr().err
 
 
+def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_path, capsys):
+    trees = {"oak": (25, "rough"), "birch": (12, "smooth")}
+    rows = [f"{trees[k][0] + i % 3},{trees[k][1]},{k}" for i in range(4) for k in trees]
+    (tmp_path / "trees.csv").write_text("\n".join(["height;bark;tree", *rows]).replace(",", ";"))
+    kept, table = str(tmp_path / "kept"), str(tmp_path / "trees.csv")
+    assert main(["adapt", "tables", "--support", table, "--target", "tree", "--save", kept]) == 0
+    assert main(["evaluate", kept, "--query", table, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    predictor = arml.load_predictor(kept)
+    guesses = predictor.predict(predictor.reader({"height": ["25"], "bark": ["rough"]}))
+    assert guesses.tolist() == ["oak"]
+    assert (found["n"], found["accuracy"]) == (8, 1)
+    for given, said in (
+        (["--tasks", "10"], "expected no --tasks for"),
+        (["--split", "validation"], "because --split is for runs, and this is a predictor"),
+        (["--query", str(tmp_path / "none")], "expected labelled queries at"),
+        (["--query", str(tmp_path)], "expected one CSV file, because kept reads tables"),
+        (["--query", table, "--target", "bark"], "expected a column 'bark', as in the examples"),
+        (["--query", table, "--target", "leaf"], "expected a column 'leaf' with the answers"),
+    ):
+        assert main(["evaluate", kept, *given]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+    assert main(["evaluate", "starter"]) == 2
+    assert "got the learner starter: `arml adapt starter --support" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path), "--query", table]) == 2
+    assert "because --query is for predictors, and this is none" in capsys.readouterr().err
+
+
 def test_a_table_of_numbers_has_an_error(tmp_path, capsys):
     rows = ["x1,x2,height", *(f"{i},{i % 3},{i + 1}" for i in range(5))]
     (tmp_path / "points.csv").write_text("\n".join(rows))

@@ -231,7 +231,7 @@ def test_pictures_on_the_command_line(images, own, tmp_path, capsys):
     assert main([*given[:4], "--query", str(tmp_path / "none")]) == 2
     assert "found nothing: check the path" in capsys.readouterr().err
     assert main(["predict", str(images[1]), str(one)]) == 2
-    assert "a learner without a task" in capsys.readouterr().err
+    assert "which knows none of your classes: `arml adapt" in capsys.readouterr().err
 
 
 def test_tables_on_the_command_line(functions, tmp_path, capsys):

@@ -16,6 +16,7 @@ from arml.experiment import Portable, build
 from arml.nn.networks import Conv4Options
 from arml.predict.quick import few, quick_learner, quick_predictor
 from arml.predict.shared import SHIPPED
+from arml.results.files import read_json
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -62,6 +63,27 @@ def test_any_scaled_protonet_on_pictures_answers_alike(size, tmp_path):
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
+def test_a_predictor_is_saved_as_jax_saves_it(tmp_path):
+    x, y = pictures(3)
+    for name, learner in (
+        ("theirs", arml.load("starter")),
+        ("ours", quick_learner(SHIPPED / "starter")),
+    ):
+        learner.adapt(x, y).using("edges").save(tmp_path / name)
+    for name in ("weights", "support", "seen"):
+        ours, theirs = (tmp_path / who / f"{name}.safetensors" for who in ("ours", "theirs"))
+        assert ours.read_bytes() == theirs.read_bytes()
+    ours, theirs = (read_json(tmp_path / who / "config.json") for who in ("ours", "theirs"))
+    assert ours["made"].keys() == theirs["made"].keys()
+    unlike = {"made": 0, "sha256": 0}
+    assert {**ours, **unlike} == {**theirs, **unlike}
+    again = arml.load_predictor(tmp_path / "ours")
+    quick = quick_predictor(tmp_path / "ours")
+    np.testing.assert_allclose(quick.predict_proba(x), again.predict_proba(x), **CLOSE)
+    with pytest.raises(ValueError, match="expected an empty or new folder"):
+        quick_learner(SHIPPED / "starter").adapt(x, y).save(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["regression2d", "tables", "tables-regression"])
 def test_other_learners_are_left_to_jax(name):
     assert quick_learner(SHIPPED / name) is None
@@ -73,9 +95,8 @@ def test_the_command_line_loads_no_jax(tmp_path):
         (tmp_path / "own" / label).mkdir(parents=True, exist_ok=True)
         cv2.imwrite(str(tmp_path / "own" / label / f"{i}.png"), picture)
     own, kept = str(tmp_path / "own"), str(tmp_path / "kept")
-    arml.load("starter").adapt(x, y).save(kept)
     for command in (
-        ["adapt", "starter", "--support", own, "--query", own, "--no-trust"],
+        ["adapt", "starter", "--support", own, "--query", own, "--no-trust", "--save", kept],
         ["predict", kept, own],
     ):
         code = f"""

@@ -1,27 +1,20 @@
-"""The content of the page: predictions, prototypes, the vertices that were read, surfaces."""
+"""The answers about pictures: predictions, prototypes, the vertices that were read."""
 
 import base64
 import io
 import zipfile
 from collections.abc import Sequence
-from pathlib import Path
+from typing import NamedTuple
 
 import cv2
-import jax
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import UInt8
 
-from arml.app.uploads import (
-    Limits,
-    read_classes,
-    read_labels,
-    read_pictures,
-    read_points,
-    read_queries,
-)
+from arml.app.uploads import Limits, read_classes, read_labels, read_pictures, read_queries
 from arml.datasets.starter import load_starter
 from arml.experiment import to_json
 from arml.explain.graph import default_threshold
+from arml.predict.eye import Eye, eye_of
 from arml.predict.learner import FewShotLearner
 from arml.predict.marks import Marks, places_of
 from arml.predict.pickling import packed
@@ -32,33 +25,34 @@ from arml.results.files import Json
 from arml.results.folder import RunError
 from arml.training.checkpoint import named
 
-GRID = 48
-"""Points a side of a fitted surface."""
 MISTAKES = 12
 """Mistakes that are shown."""
 EXAMPLE = {"classes": 3, "shots": 5, "queries": 2}
 
 
 def is_of_pictures(learner: FewShotLearner) -> bool:
-    """Whether it sorts pictures into classes."""
+    """Whether it sorts pictures into classes, by their pixels or by a frozen model's vectors."""
     problem = learner.problem
-    return problem.kind == "classification" and len(problem.features) == 3
+    pictures = len(problem.features) == 3 or learner.portable.inputs is not None
+    return problem.kind == "classification" and pictures
 
 
-def _span(learner: FewShotLearner) -> tuple[float, float] | None:
-    """The known range of the inputs; tasks of one's own may not say it."""
-    found: tuple[float, float] | None = getattr(learner.portable.experiment.tasks, "span", None)
-    return found
+class Learned(NamedTuple):
+    """A task that was learned from labelled pictures."""
+
+    predictor: Predictor
+    seen: UInt8[np.ndarray, "n size size 3"]
+    """The labelled pictures, as the learner or its frozen model sees them."""
+    asked: UInt8[np.ndarray, "m size size 3"]
+    """The queries."""
+    inputs: np.ndarray
+    """The queries as the learner's inputs."""
 
 
-def is_of_functions(learner: FewShotLearner) -> bool:
-    """Whether it fits functions of two inputs in a known range."""
-    known = _span(learner) is not None
-    return known and learner.problem.features == (2,)
-
-
-def classified(learner: FewShotLearner, content: object, limits: Limits) -> Json:
-    """The answer to labelled pictures and queries.
+def classified(
+    learner: FewShotLearner, content: object, limits: Limits, eye: Eye | None = None
+) -> Json:
+    """The answer to labelled pictures and queries; `eye` is the learner's, if it is at hand.
 
     It holds `queries` (each with its `label`, the `probabilities` of the classes, and the picture
     as the learner `seen` it), `classes` (their pictures as seen, their `mean`, the `nearest` to the
@@ -67,8 +61,9 @@ def classified(learner: FewShotLearner, content: object, limits: Limits) -> Json
 
     **Raises** `ValueError` in one line for what cannot be answered.
     """
-    predictor, asked = _learned(learner, content, limits, asked=True)
-    chances = _quickly(predictor).predict_proba(asked)
+    learned = _learned(learner, content, limits, eye, asked=True)
+    predictor, asked = learned.predictor, learned.asked
+    chances = _quickly(predictor).predict_proba(learned.inputs)
     assert predictor.classes is not None
     best = predictor.classes[np.argmax(chances, axis=1)]
     return {
@@ -76,7 +71,7 @@ def classified(learner: FewShotLearner, content: object, limits: Limits) -> Json
             {"seen": as_png(picture), "label": str(label), "probabilities": row.tolist()}
             for picture, label, row in zip(asked, best, chances, strict=True)
         ],
-        "classes": _classes(predictor),
+        "classes": _classes(predictor, learned.seen),
         "marks": _marked(predictor.classes, chances, read_labels(content, len(chances))),
         "graph": knowledge_graph(learner),
         "temperature": learner.portable.temperature,
@@ -120,26 +115,34 @@ def _marked(classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | Non
 
 
 def _learned(
-    learner: FewShotLearner, content: object, limits: Limits, *, asked: bool = False
-) -> tuple[Predictor, UInt8[np.ndarray, "n size size 3"]]:
-    """The predictor of labelled pictures, and the queries as the learner sees them, if any are
-    `asked`."""
-    size = learner.problem.features[0]
+    learner: FewShotLearner,
+    content: object,
+    limits: Limits,
+    eye: Eye | None = None,
+    *,
+    asked: bool = False,
+) -> Learned:
+    """The predictor of labelled pictures, and the queries if any are `asked`."""
+    eye = eye or eye_of(learner)
+    assert eye is not None
     labels, texts, names = read_classes(content)
     queries = read_queries(content) if asked else []
     names += [f"query {i}" for i in range(1, len(queries) + 1)]
-    pictures = read_pictures(texts + queries, names, size=size, limits=limits)
-    return learner.adapt(pictures[: len(labels)], labels), pictures[len(labels) :]
+    pictures = read_pictures(texts + queries, names, size=eye.size, limits=limits)
+    n, inputs = len(labels), eye.read(pictures)
+    return Learned(learner.adapt(inputs[:n], labels), pictures[:n], pictures[n:], inputs[n:])
 
 
-def trusted(learner: FewShotLearner, content: object, limits: Limits) -> Json:
+def trusted(
+    learner: FewShotLearner, content: object, limits: Limits, eye: Eye | None = None
+) -> Json:
     """How well labelled pictures predict each other: what to say, the `classes` that could be
     checked with their accuracy, the `confusion` matrix, and the `odd` ones, each with its `place`
     in the order sent, the other `label` that is predicted, and the `share` of it.
 
     **Raises** `ValueError` in one line for what cannot be answered.
     """
-    trust = _quickly(_learned(learner, content, limits)[0]).trust()
+    trust = _quickly(_learned(learner, content, limits, eye).predictor).trust()
     chances = dict(zip(trust.checked.tolist(), trust.probabilities, strict=True))
     odd = [
         {
@@ -159,12 +162,12 @@ def trusted(learner: FewShotLearner, content: object, limits: Limits) -> Json:
     }
 
 
-def kept(learner: FewShotLearner, content: object, limits: Limits) -> Json:
+def kept(learner: FewShotLearner, content: object, limits: Limits, eye: Eye | None = None) -> Json:
     """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads.
 
     **Raises** `ValueError` in one line for what cannot be answered.
     """
-    predictor, _ = _learned(learner, content, limits)
+    predictor = _learned(learner, content, limits, eye).predictor
     packet = io.BytesIO()
     with zipfile.ZipFile(packet, "w") as archive:
         for name, data in packed(predictor.save).items():
@@ -172,8 +175,8 @@ def kept(learner: FewShotLearner, content: object, limits: Limits) -> Json:
     return {"zip": base64.b64encode(packet.getvalue()).decode()}
 
 
-def _classes(predictor: Predictor) -> list[Json]:
-    """Each class: its pictures as the learner sees them, its prototype, and its reading."""
+def _classes(predictor: Predictor, seen: UInt8[np.ndarray, "n size size 3"]) -> list[Json]:
+    """Each class: its pictures as they are `seen`, its prototype, and its reading."""
     assert predictor.classes is not None
     trace, encoder = predictor.trace(), predictor.portable.learner.encoder()
     by_class = encoder is not None and encoder.by_class()
@@ -182,8 +185,8 @@ def _classes(predictor: Predictor) -> list[Json]:
         own = np.flatnonzero(predictor.y == i)
         about: Json = {
             "name": str(name),
-            "seen": [as_png(picture) for picture in predictor.x[own]],
-            "mean": as_png(np.rint(predictor.x[own].mean(axis=0)).astype(np.uint8)),
+            "seen": [as_png(picture) for picture in seen[own]],
+            "mean": as_png(np.rint(seen[own].mean(axis=0)).astype(np.uint8)),
         }
         if trace is not None and by_class:
             away = np.asarray(trace.embeddings)[own] - np.asarray(trace.prototypes)[i]
@@ -206,54 +209,6 @@ def knowledge_graph(learner: FewShotLearner) -> Json | None:
     links = np.asarray(found, np.float64)
     links = (links + links.T) / 2
     return {"links": links.tolist(), "threshold": default_threshold(links)}
-
-
-def surface(learner: FewShotLearner, content: object, limits: Limits) -> Json:
-    """The surface that is fitted to points.
-
-    It holds the heights on a `grid` of equal steps from `low` to `high` (a row has one x2), the
-    `fitted` heights at the points, what the task's prototypes `reading` is, and the `graph`.
-
-    **Raises** `ValueError` in one line for what are no points.
-    """
-    low, high = span(learner)
-    points = read_points(content, low=low, high=high, limits=limits)
-    predictor = learner.adapt(points[:, :2], points[:, 2])
-    heights = predictor.predict(np.concatenate([grid(low, high), points[:, :2]]))
-    if not np.all(np.isfinite(heights)):
-        raise ValueError("expected finite heights, got some that are not: points lie too high")
-    reading = predictor.reading()
-    return {
-        "low": low,
-        "high": high,
-        "grid": heights[: GRID**2].reshape(GRID, GRID).tolist(),
-        "fitted": heights[GRID**2 :].tolist(),
-        "reading": None if reading is None else reading.tolist(),
-        "graph": knowledge_graph(learner),
-    }
-
-
-def grid(low: float, high: float) -> Float[np.ndarray, "n 2"]:
-    """The inputs (x1, x2) at which a surface is shown; x1 runs first."""
-    steps = np.linspace(low, high, GRID, dtype=np.float32)
-    x2, x1 = np.meshgrid(steps, steps, indexing="ij")
-    return np.stack([x1.ravel(), x2.ravel()], axis=1)
-
-
-def span(learner: FewShotLearner) -> tuple[float, float]:
-    """The range of the inputs that the learner was trained on."""
-    span = _span(learner)
-    assert span is not None
-    return span
-
-
-def example_function(learner: FewShotLearner, seed: int) -> Json:
-    """The support points of a task like those that the learner was trained on, and its family."""
-    tasks = learner.portable.experiment.tasks
-    drawn = tasks.build(Path()).test  # drawn, not read: no split is there
-    task = drawn.sample(jax.random.key(seed))
-    points = np.concatenate([task.support.x, task.support.y], axis=1).astype(np.float64)
-    return {"points": np.round(points, 3).tolist(), "family": drawn.families[int(task.family)]}
 
 
 def example_pictures(learner: FewShotLearner, seed: int) -> Json:

@@ -33,8 +33,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from arml.app import answers
+from arml.app.functions import example_function, span, surface
 from arml.app.tables import Kind, checked, columns, example, predicted
 from arml.app.uploads import Limits
+from arml.predict.eye import Eye
 from arml.predict.learner import FewShotLearner
 from arml.results.files import Json
 from arml.results.folder import RunError
@@ -66,6 +68,8 @@ class Served:
     limits: Limits = field(default_factory=Limits)
     tables: Mapping[Kind, FewShotLearner] = field(default_factory=dict)
     """The learners of tables; without any there is no tab."""
+    eye: Eye | None = None
+    """How pictures become the inputs of their learner; None if these are its pixels."""
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One answer at a time: two would only take each other's cores."""
 
@@ -146,16 +150,17 @@ def _answering(
 
 def _routes(served: Served) -> list[Route]:
     limits, pictures, functions = served.limits, served.pictures, served.functions
+    eye = served.eye
     routes = [Route("/about", lambda request: JSONResponse(about(served)))]
     asked: dict[str, tuple[str, Callable[[Any], Json]]] = {}
     if pictures is not None:
-        asked["/classify"] = ("POST", lambda c: answers.classified(pictures, c, limits))
-        asked["/trust"] = ("POST", lambda c: answers.trusted(pictures, c, limits))
-        asked["/keep"] = ("POST", lambda c: answers.kept(pictures, c, limits))
+        asked["/classify"] = ("POST", lambda c: answers.classified(pictures, c, limits, eye))
+        asked["/trust"] = ("POST", lambda c: answers.trusted(pictures, c, limits, eye))
+        asked["/keep"] = ("POST", lambda c: answers.kept(pictures, c, limits, eye))
         asked["/example-pictures"] = ("GET", lambda s: answers.example_pictures(pictures, s))
     if functions is not None:
-        asked["/surface"] = ("POST", lambda c: answers.surface(functions, c, limits))
-        asked["/example-function"] = ("GET", lambda s: answers.example_function(functions, s))
+        asked["/surface"] = ("POST", lambda c: surface(functions, c, limits))
+        asked["/example-function"] = ("GET", lambda s: example_function(functions, s))
     if served.tables:
         read = served.tables
         asked["/columns"] = ("POST", lambda c: columns(c, limits))
@@ -176,15 +181,16 @@ def about(served: Served) -> Json:
     """Facts that the page needs when it starts."""
     found: Json = {"limits": vars(served.limits)}
     if served.pictures is not None:
-        problem = served.pictures.problem
+        portable = served.pictures.portable
+        size = served.eye.size if served.eye is not None else portable.problem.features[0]
         found["pictures"] = {
             "learner": served.names["pictures"],
-            "ways": problem.outputs,
-            "size": problem.features[0],
-            "families": served.pictures.portable.families,
+            "size": size,
+            "model": None if portable.inputs is None else portable.inputs["model"],
+            "families": portable.families,
         }
     if served.functions is not None:
-        low, high = answers.span(served.functions)
+        low, high = span(served.functions)
         found["functions"] = {"learner": served.names["functions"], "low": low, "high": high}
     if served.tables:
         found["tables"] = {"learners": {kind: served.names[kind] for kind in served.tables}}

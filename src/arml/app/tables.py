@@ -21,8 +21,6 @@ LEVEL = 0.8
 """Of the intervals of numbers."""
 FEW = 10
 """A column of numbers with more different values is taken for one of numbers."""
-DELIMITERS = ",;\t"
-"""Spreadsheets copy cells with tabs between them."""
 
 
 def kind_of(learner: FewShotLearner) -> Kind | None:
@@ -122,8 +120,7 @@ def _cells(content: object, limits: Limits) -> tuple[dict[str, list[str]], int]:
     if not isinstance(text, str) or not text.strip():
         raise ValueError("expected a table with a header, got none: paste or drop one")
     text = text.lstrip("\ufeff \r\n")
-    delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
-    cells, places = cells_of(io.StringIO(text, newline=""), "the table", delimiter=delimiter)
+    cells, places = cells_of(text, "the table")
     for name, most in (("rows", limits.rows), ("columns", limits.columns)):
         n = len(places) if name == "rows" else len(cells)
         if n > most:

@@ -2,9 +2,11 @@
 
 import os
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -71,6 +73,10 @@ at once, also during imports and compilation: they write files atomically, and h
 themselves while they train."""
 
 
+LONG = ("train", "tune", "evaluate", "grow", "reproduce")
+"""Commands that take minutes, so that a line says from the start that they are at work."""
+
+
 SMALL = ("adapt", "predict", "app")
 """Commands whose matrix products in NumPy are small. Several threads would wait for each other
 longer than they work, above all if other programs run."""
@@ -112,10 +118,23 @@ def dispatch(arguments: Sequence[str]) -> int:
     module, _, function = COMMANDS[name][0].partition(":")
     with Stop(idle=lambda: "interrupted").listening():
         # An interrupt inside an import would be lost, or leave half a module.
-        command: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
+        with _telling() if name in LONG else nullcontext():
+            command: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
         if name not in UNWOUND:
             return command(rest)
     return command(rest)
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Tell that the program loads, if that takes more than a second."""
+    later = threading.Timer(1, print, ["arml: loading ..."], {"file": sys.stderr, "flush": True})
+    later.daemon = True
+    later.start()
+    try:
+        yield
+    finally:
+        later.cancel()
 
 
 def without_plugins(arguments: Sequence[str]) -> list[str]:

@@ -16,16 +16,15 @@ from arml.cli.answers import labels_of, numbers_of, vertices
 from arml.cli.console import parse, say
 from arml.cli.errors import UsageError
 from arml.cli.inputs import (
-    Eye,
     adapted_table,
     check_columns,
     check_kind,
-    eye_of,
     number,
     queries_of,
     query_table,
 )
 from arml.cli.marking import marks_of
+from arml.predict.eye import Eye, eye_of
 from arml.results.files import write_text
 
 if TYPE_CHECKING:
@@ -176,8 +175,10 @@ def predict_command(arguments: Sequence[str]) -> int:
     for path in options.query:
         if not path.exists():
             raise UsageError(f"expected files at {path}, found nothing: check the path")
+    from arml.predict.quick import opened_predictor
+
     table = [path.suffix.lower() for path in options.query] == [".csv"]
-    predictor = _predictor(options.predictor, options.query, table)
+    predictor = opened_predictor(options.predictor, options.query, table=table)
     check_kind(predictor, table, ", ".join(map(str, options.query[:3])), options.predictor.name)
     eye = None if table else eye_of(predictor, options.model)
     target = options.target or predictor.target
@@ -195,18 +196,6 @@ def _learner(place: Path, query: Sequence[Path], table: bool) -> Any:
     from arml.predict.learner import load
 
     return load(place)
-
-
-def _predictor(folder: Path, query: Sequence[Path], table: bool) -> "Predictor | QuickPredictor":
-    """The predictor, in NumPy if that answers sooner."""
-    from arml.predict.quick import few, quick_predictor
-
-    quick = None if table or not few(query) else quick_predictor(folder)
-    if quick is not None:
-        return quick
-    from arml.predict.learner import load_predictor
-
-    return load_predictor(folder)
 
 
 def _checked(

@@ -35,7 +35,10 @@ class AppOptions:
     """
 
     learner: Positional[Path | None] = None
-    """A run folder or a shared learner; the other tabs have learners of the package."""
+    """A run folder, a shared learner, or an ONNX model of pictures; the other tabs use learners of
+    the package."""
+    model: Path | None = None
+    """The ONNX model that computed the features, if the learner uses another than the default."""
     port: int = 0
     """Port to listen on; 0 picks a free one."""
     open: bool = False
@@ -63,7 +66,7 @@ def app_command(arguments: Sequence[str]) -> int:
             open_page(address)
 
     try:
-        serve(served(options.learner), port=options.port, ready=ready)
+        serve(served(options.learner, options.model), port=options.port, ready=ready)
     except KeyboardInterrupt:
         say(console, "stopped")
     except OSError as error:
@@ -86,32 +89,45 @@ def open_page(address: str) -> None:
     webbrowser.open(path.as_uri())
 
 
-def served(learner: Path | None) -> Any:
+def served(learner: Path | None, model: Path | None = None) -> Any:
     """The page's learners: the named one, and those of the package for the other tabs.
+
+    **Arguments**
+
+    - `model`: the frozen model of a learner on features, if it is not the one that ships.
 
     **Raises** `RunError` if there is no such learner, `ValueError` for one that no tab fits.
     """
-    from arml.app.answers import is_of_functions, is_of_pictures
+    from arml.app.answers import is_of_pictures
+    from arml.app.functions import is_of_functions
     from arml.app.server import Served
     from arml.app.tables import KINDS, kind_of
+    from arml.predict.eye import eye_of
     from arml.predict.learner import FewShotLearner, load
     from arml.predict.shared import shipped
 
     fits = {"pictures": is_of_pictures, "functions": is_of_functions}
     found: dict[str, FewShotLearner] = {}
     names: dict[str, str] = {}
+    if learner is None and model is not None:
+        raise UsageError(
+            "expected a learner before --model, got none: arml app LEARNER --model ..."
+        )
     if learner is not None:
         named = load(learner)
         tabs = [tab for tab, fit in fits.items() if fit(named)]
         tabs += [kind for kind in KINDS.values() if kind == kind_of(named)]
         if not tabs:
+            described = " x ".join(map(str, named.problem.features)) + " numbers"
             raise UsageError(
                 f"expected a learner of pictures, tables, or functions of two inputs, got "
-                f"{learner}, which is none: use `arml adapt`"
+                f"{learner}, which reads {described}: use `arml adapt`"
             )
         found[tabs[0]], names[tabs[0]] = named, learner.resolve().name
+        model = learner if learner.suffix == ".onnx" else model
     for tab, name in SHIPPED.items():
         if tab not in found and name in shipped():
             found[tab], names[tab] = load(name), name
     tables = {kind: found[kind] for kind in KINDS.values() if kind in found}
-    return Served(found.get("pictures"), found.get("functions"), names, tables=tables)
+    eye = eye_of(found["pictures"], model) if "pictures" in found else None
+    return Served(found.get("pictures"), found.get("functions"), names, tables=tables, eye=eye)

@@ -1,35 +1,13 @@
 """Pictures and tables that `arml adapt` and `arml predict` read."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from arml.cli.errors import UsageError
-
-
-class Eye(NamedTuple):
-    """How pictures become the inputs of a learner."""
-
-    size: int
-    """Pixels a side."""
-    read: Callable[[np.ndarray], np.ndarray]
-    """Converts pixels to its inputs."""
-
-
-def eye_of(owner: Any, model: Path | None) -> Eye | None:
-    """How pictures become the inputs of a learner or predictor; None if it is one of tables."""
-    if len(owner.problem.features) == 3:
-        if model is not None:
-            raise UsageError("expected no --model, because this learner reads pixels: leave it out")
-        return Eye(owner.problem.features[0], lambda pixels: pixels)
-    if owner.portable.inputs is None:
-        return None
-    from arml.datasets.extractor import remade
-
-    extractor = remade(owner.portable.inputs, model)
-    return Eye(extractor.size, extractor)
+from arml.predict.eye import Eye
 
 
 def check_kind(owner: Any, table: bool, given: str, name: str) -> None:

@@ -11,13 +11,15 @@ from rich.text import Text
 
 from arml.cli.console import print_json, say
 from arml.cli.errors import UsageError
-from arml.cli.inputs import eye_of, in_order, number
+from arml.cli.inputs import check_kind, in_order, number
+from arml.predict.eye import eye_of
 from arml.report.table import Table
 from arml.results.files import Json
 from arml.results.marks import thumbnail
 
 if TYPE_CHECKING:
     from arml.predict.predictor import Predictor
+    from arml.predict.quick import QuickPredictor
 
 PICTURES = 24
 """Mistakes that are kept with their pictures."""
@@ -46,15 +48,16 @@ def evaluate_predictor(
     json: bool,
 ) -> int:
     """Score a saved predictor on labelled queries, and keep what `arml report` shows."""
-    from arml.predict.learner import load_predictor
+    from arml.predict.quick import opened_predictor
     from arml.results.files import read_json, write_json
     from arml.results.marks import KEPT, WHAT
 
-    predictor = load_predictor(folder)
-    if query.suffix.lower() == ".csv":
-        found = _table(predictor, query, target)
-    else:
-        found = _pictures(predictor, query, model)
+    if not query.exists():
+        raise UsageError(f"expected labelled queries at {query}, found nothing: check the path")
+    table = query.suffix.lower() == ".csv"
+    predictor = opened_predictor(folder, () if table else (query,), table=table)
+    check_kind(predictor, table, str(query), folder.name)
+    found = _table(predictor, query, target) if table else _pictures(predictor, query, model)
     made = read_json(folder / "config.json")["sha256"]
     content = {"what": WHAT, "predictor": made, "query": query.name, **found}
     out = out or folder / KEPT
@@ -70,39 +73,42 @@ def evaluate_predictor(
     return 0
 
 
-def _pictures(predictor: "Predictor", query: Path, model: Path | None) -> Json:
+def _pictures(predictor: "Predictor | QuickPredictor", query: Path, model: Path | None) -> Json:
     """The marks of labelled pictures, and the worst mistakes with their pictures."""
     from arml.datasets.own import labelled_files, labelled_images
 
     eye = eye_of(predictor, model)
-    if eye is None:
-        raise UsageError(f"expected a CSV file for a predictor of tables, got {query}: name one")
+    assert eye is not None  # `check_kind` was called
     pixels, labels = labelled_images(query, size=eye.size)
     return _marks(predictor, eye.read(pixels), labels, labelled_files(query), pixels)
 
 
-def _table(predictor: "Predictor", query: Path, target: str | None) -> Json:
+def _table(predictor: "Predictor | QuickPredictor", query: Path, target: str | None) -> Json:
     """The marks of the rows of a table, or the error of a regression."""
-    from arml.datasets.own import read_table
+    from arml.datasets.own import read_cells, read_table
 
     target = target or predictor.target
-    table = read_table(query, target=target)
-    if table.target is None:
+    cells, lines = read_cells(query)
+    if target not in cells:
         raise ValueError(
-            f"{query}: expected a column {target!r} with the answers, got "
-            f"{', '.join(table.columns)}: name the column with --target"
+            f"{query}: expected a column {target!r} with the answers, got {', '.join(cells)}: name "
+            "the column with --target"
         )
-    x = in_order(table.x, table.columns, predictor.columns, query)
-    names = [f"row {line}" for line in table.lines]
+    answers = [text.strip() for text in cells.pop(target)]
+    if predictor.reader is not None:
+        x = predictor.reader(cells, str(query))
+    else:
+        table = read_table(query, target=target)
+        x = in_order(table.x, table.columns, predictor.columns, query)
     if predictor.classes is not None:
-        return _marks(predictor, x, table.target, names, None)
-    y = np.array([number(text, query) for text in table.target])
+        return _marks(predictor, x, answers, [f"row {line}" for line in lines], None)
+    y = np.array([number(text, query) for text in answers])
     errors = np.square(np.asarray(predictor.predict(x)).reshape(len(y)) - y)
     return {"n": len(y), "mse": float(errors.mean()), "variance": float(y.var())}
 
 
 def _marks(
-    predictor: "Predictor",
+    predictor: "Predictor | QuickPredictor",
     x: np.ndarray,
     labels: Sequence[str],
     names: Sequence[str],

@@ -91,7 +91,7 @@ class Display:
             if self.phase in ("loading", "compiling"):
                 self._show_start()
 
-    def _show_start(self) -> None:
+    def _show_start(self, *, always: bool = False) -> None:
         """Show the time until the first steps are done."""
         took = time.monotonic() - self.phased
         if self.phase == "loading":
@@ -108,7 +108,7 @@ class Display:
             completed=min(took, 0.99 * self.starting),
             said=f"{duration(took)}{expected}{late}",
         )
-        self._say(text)
+        self._say(text, always=always)
 
     def _say(self, text: str, *, always: bool = False) -> None:
         """Print a plain line if there is no terminal, at least ten seconds after the last one."""
@@ -135,6 +135,7 @@ class Display:
             self.phase, self.phased = "compiling", now
             if step:
                 self.bar.console.print(f"resuming at step {step:,}", highlight=False)
+            self._show_start(always=True)
             return
         if "loss" in record:
             self.loss = f"loss {_number(record['loss'])}"

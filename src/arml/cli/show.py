@@ -18,6 +18,8 @@ from arml.results.files import Json
 if TYPE_CHECKING:
     from arml.results.by_class import ByClass
 
+TASKS = 1_000
+"""Tasks that a run is scored on."""
 HARDEST = 5
 """Classes, and confusions, that are named in the terminal."""
 
@@ -42,14 +44,14 @@ class EvaluateOptions:
     """For a predictor of tables: the column with the answers; as in `arml adapt` if not given."""
     model: Path | None = None
     """For a predictor of features: the ONNX model, if it is not the default."""
-    tasks: int = 1000
-    """Tasks to score; they are the same for every run."""
+    tasks: int | None = None
+    """For a run: tasks to score, 1,000 if not given; they are the same for every run."""
     split: Literal["test", "validation"] = "test"
-    """Which tasks."""
+    """For a run: which tasks."""
     steps: int | None = None
-    """Inner steps at test; those of the training if not given."""
+    """For a run: inner steps at test; those of the training if not given."""
     against: Path | None = None
-    """Another run: print the difference, task by task, between the two."""
+    """For a run: another run; print the difference, task by task, between the two."""
     json: bool = False
     """Print JSON."""
     out: Path | None = None
@@ -59,8 +61,22 @@ class EvaluateOptions:
 def evaluate_command(arguments: Sequence[str]) -> int:
     """Score a run on new tasks, or a predictor on labelled queries"""
     options = parse(EvaluateOptions, arguments, prog="arml evaluate")
-    if options.query is not None or (options.folder / "support.safetensors").is_file():
+    # Before JAX is imported, which takes a second or two.
+    from arml.predict.shared import SUPPORT, is_learner
+    from arml.results.folder import read_config
+
+    if (options.folder / SUPPORT).is_file():
         return _predictor(options)
+    if is_learner(options.folder):
+        raise UsageError(
+            f"expected a run or a predictor, got the learner {options.folder}: `arml adapt "
+            f"{options.folder} --support EXAMPLES --save FOLDER` makes a predictor of it, and says "
+            "how well it predicts your examples"
+        )
+    _refuse(options, ("query", "target", "model"), "predictors, and this is none")
+    for folder in (options.folder, options.against):
+        if folder is not None:
+            read_config(folder)
     from arml.experiment.scoring import evaluate_run, keep, kept
     from arml.report.tables import terminal_table
     from arml.results.folder import write_json
@@ -68,7 +84,8 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     from arml.training.devices import own_cores
 
     console = Console()
-    asked: Json = {"tasks": options.tasks, "split": options.split, "steps": options.steps}
+    tasks = TASKS if options.tasks is None else options.tasks
+    asked: Json = {"tasks": tasks, "split": options.split, "steps": options.steps}
     scored = []
     with scoring() as watch:
         for folder in (options.folder, options.against):
@@ -106,7 +123,18 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _refuse(options: EvaluateOptions, names: Sequence[str], owners: str) -> None:
+    """Raise `UsageError` for the first of these options that was given; they are for `owners`."""
+    for name in names:
+        if getattr(options, name) != getattr(EvaluateOptions, name):
+            raise UsageError(
+                f"expected no --{name} for {options.folder}, because --{name} is for {owners}: "
+                "leave it out"
+            )
+
+
 def _predictor(options: EvaluateOptions) -> int:
+    _refuse(options, ("tasks", "split", "steps", "against"), "runs, and this is a predictor")
     if options.query is None:
         raise UsageError(
             "expected --query with labelled queries for a predictor, got none: name a folder or "

@@ -1,6 +1,7 @@
 """A user's own few examples: labelled pictures or a table, and the queries to predict."""
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from arml.datasets.decode import decode, quiet
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
+DELIMITERS = ",;\t"
+"""Between the cells: spreadsheets copy tabs, and save semicolons where a comma is decimal."""
 
 
 class Table(NamedTuple):
@@ -93,22 +96,23 @@ def decoded(files: Sequence[Path], *, size: int, chunk: int = 256) -> Iterator[n
 
 
 def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
-    """The cells of a CSV file with a header, by column, and the line at which each row begins.
+    """The cells of a CSV file with a header, by column, and the line at which each row begins. The
+    delimiter is the comma, semicolon or tab that is most frequent in the header.
 
     **Raises** `ValueError` in one line for a file that is no such table.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            return cells_of(file, str(path))
+            text = file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: expected a CSV file in UTF-8, got: {error}") from error
+    return cells_of(text, str(path))
 
 
-def cells_of(
-    text: Iterable[str], where: str, *, delimiter: str = ","
-) -> tuple[dict[str, list[str]], list[int]]:
-    """The same of lines of text; `where` names them in errors."""
-    lines, rows = _rows(text, where, delimiter)
+def cells_of(text: str, where: str) -> tuple[dict[str, list[str]], list[int]]:
+    """The same of a text; `where` names it in errors."""
+    delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
+    lines, rows = _rows(io.StringIO(text, newline=""), where, delimiter)
     if len(rows) < 2:
         raise ValueError(
             f"{where}: expected a header and one or more rows, got {len(rows)} lines: add rows"

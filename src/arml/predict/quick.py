@@ -6,7 +6,7 @@ None for what needs JAX. They have the part of those interfaces that the command
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,18 +15,25 @@ from jaxtyping import Float
 from arml.core.novelty import Novelty
 from arml.core.problem import Problem
 from arml.predict.inputs import checked_inputs, checked_labels, floats
+from arml.predict.marks import Marks, places_of
 from arml.predict.plain import Plain, PlainTask, plain
 from arml.predict.shared import (
     SUPPORT,
     WEIGHTS,
+    check_predictor,
     read_content,
     read_novelty,
     read_support,
+    write_folder,
 )
 from arml.predict.simple import Uses, check_uses, choices, simple_function, softmax
 from arml.predict.trust import Trust, checked
 from arml.results.arrays import read_arrays
 from arml.results.files import Json
+from arml.training.provenance import provenance_without_jax
+
+if TYPE_CHECKING:
+    from arml.predict.predictor import Predictor
 
 
 class QuickPortable(NamedTuple):
@@ -97,6 +104,10 @@ class QuickPredictor:
         logits = self._adapted().logits(self._vectors(inputs)).astype(np.float64)
         return softmax(logits / self.portable.temperature)
 
+    def evaluate(self, x: object, y: object) -> Marks:
+        """As `Predictor.evaluate`."""
+        return Marks(self.classes, places_of(y, self.classes), self.predict_proba(x))
+
     def trust(self) -> Trust:
         """As `Predictor.trust`."""
 
@@ -127,12 +138,16 @@ class QuickPredictor:
         """It has no graph."""
 
     def save(self, folder: Path) -> None:
-        """As `Predictor.save`, which this loads JAX for."""
-        from arml.predict.learner import load
-
+        """As `Predictor.save`."""
         assert self.learner.folder is not None
-        learner = load(self.learner.folder)
-        learner.adapt(self.x, self.classes[self.y]).using(self.uses).save(folder)
+        known, content = read_content(self.learner.folder)
+        weights = read_arrays(self.learner.folder / WEIGHTS, known.weights_sha256)
+        content.pop("task", None)
+        facts = {**content, "made": provenance_without_jax()}
+        task = {"classes": self.classes.tolist(), "flat": False, "uses": self.uses}
+        task |= dict.fromkeys(("columns", "target", "reader"))
+        support = {"x": self.x, "y": self.y}
+        write_folder(folder, facts, weights, self.portable.novelty, support=support, task=task)
 
 
 def quick_learner(folder: Path) -> QuickLearner | None:
@@ -180,3 +195,19 @@ def few(queries: Sequence[Path], most: int = 2_000) -> bool:
     from arml.datasets.own import image_files
 
     return not queries or len(image_files(queries)) <= most
+
+
+def opened_predictor(
+    folder: Path, queries: Sequence[Path], *, table: bool
+) -> "Predictor | QuickPredictor":
+    """The predictor in a folder: in NumPy, if that answers such queries sooner.
+
+    **Raises** `RunError` as `arml.load_predictor`.
+    """
+    check_predictor(folder)
+    quick = None if table else quick_predictor(folder)
+    if quick is not None and few(queries):
+        return quick
+    from arml.predict.learner import load_predictor
+
+    return load_predictor(folder)

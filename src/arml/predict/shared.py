@@ -9,6 +9,7 @@ The package carries such learners, which are found by name: `shipped`.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -19,8 +20,8 @@ import numpy as np
 from arml.core.novelty import Bound, Novelty
 from arml.core.problem import Problem
 from arml.predict.simple import Uses
-from arml.results.arrays import AGAIN, read_arrays
-from arml.results.files import Json, JsonView, RunError, checksum, read_json
+from arml.results.arrays import AGAIN, read_arrays, write_arrays
+from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
 from arml.results.schema import read_as
 
 FORMAT = 1
@@ -57,6 +58,29 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
         f"expected the folder of a run or of a shared learner, or one that ships "
         f"({', '.join(names)}), found nothing at {path}: check the name, or train one with "
         "`arml train`"
+    )
+
+
+def is_learner(path: Path) -> bool:
+    """Whether it is a learner that has learned no task: one that ships, a folder, an ONNX model."""
+    if (path / CONFIG).is_file():
+        return (path / WEIGHTS).is_file() and not (path / SUPPORT).is_file()
+    return str(path) in shipped() or path.suffix == ".onnx"
+
+
+def check_predictor(path: Path) -> None:
+    """Raise `RunError` for what is no folder of a predictor."""
+    if (path / SUPPORT).is_file():
+        return
+    if is_learner(path):
+        raise RunError(
+            f"expected a predictor, got the learner {path}, which knows none of your classes: "
+            f"`arml adapt {path} --support EXAMPLES --save FOLDER` makes a predictor of it"
+        )
+    found = "another folder" if path.is_dir() else "nothing there"
+    raise RunError(
+        f"expected the folder of a predictor, got {path}, {found}: `arml adapt LEARNER --support "
+        "EXAMPLES --save FOLDER` makes one"
     )
 
 
@@ -105,6 +129,43 @@ class Content(msgspec.Struct):
     inputs: Json | None = None
     novelty: Seen | None = None
     task: Learned | None = None
+
+
+def write_folder(
+    folder: Path,
+    facts: JsonView,
+    weights: Mapping[str, np.ndarray],
+    novelty: Novelty | None,
+    *,
+    support: Mapping[str, np.ndarray] | None = None,
+    task: JsonView | None = None,
+) -> None:
+    """Write a learner; with `support` and `task`, a predictor: the examples that it adapted to.
+
+    **Arguments**
+
+    - `facts`: the entries of `config.json` that are not about the other files.
+
+    **Raises** `RunError` if it cannot be written, or if the folder holds something else.
+    """
+    if folder.is_dir() and any(folder.iterdir()):
+        known = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
+        if known.get("what") != WHAT or (known.get("task") is None) != (task is None):
+            raise RunError(
+                f"expected an empty or new folder, got {folder}, which is not empty: name another"
+            )
+    written = write_arrays(folder / WEIGHTS, weights)
+    seen, adapted = None, {}
+    if support is not None:
+        adapted = {"task": {**(task or {}), "sha256": write_arrays(folder / SUPPORT, support)}}
+    if novelty is not None:
+        bank = write_arrays(folder / SEEN, {"bank": novelty.bank})
+        sets = [one._asdict() for one in novelty.sets]
+        seen = {"support": novelty.support, "query": novelty.query, "sha256": bank, "sets": sets}
+    stated = {**facts, "what": WHAT, "weights_sha256": written, "novelty": seen, **adapted}
+    content = json.loads(json.dumps(stated))
+    # Last: without it the folder is no learner, so one that is half written is never read.
+    write_json(folder / CONFIG, {**content, "sha256": checksum(content)})
 
 
 def read_novelty(folder: Path, stated: Seen | None) -> Novelty | None:

@@ -3,7 +3,6 @@ anybody's code, and without the data that it was trained on. `shared` has its fo
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,16 +16,16 @@ from arml.experiment.building import initial
 from arml.predict.shared import (
     CONFIG,
     FORMAT,
-    SEEN,
     SUPPORT,
     WEIGHTS,
-    WHAT,
+    check_predictor,
     read_content,
     read_novelty,
     read_support,
+    write_folder,
 )
-from arml.results.arrays import read_arrays, write_arrays
-from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
+from arml.results.arrays import read_arrays
+from arml.results.files import Json, JsonView, RunError
 from arml.training.checkpoint import is_array, named
 from arml.training.provenance import provenance
 
@@ -42,44 +41,21 @@ def write_learner(
 
     **Raises** `RunError` if it cannot be written, or if the folder holds something else.
     """
-    folder = Path(folder)
-    if folder.is_dir() and any(folder.iterdir()):
-        known = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
-        if known.get("what") != WHAT or (known.get("task") is None) != (task is None):
-            raise RunError(
-                f"expected an empty or new folder, got {folder}, which is not empty: name another"
-            )
     arrays = {name: np.asarray(leaf) for name, leaf in named(portable.learner).items()}
-    weights = write_arrays(folder / WEIGHTS, arrays)
-    adapted = {}
-    if support is not None:
-        adapted = {"task": {**(task or {}), "sha256": write_arrays(folder / SUPPORT, support)}}
-    seen = None
-    if portable.novelty is not None:
-        novelty = portable.novelty
-        bank = write_arrays(folder / SEEN, {"bank": novelty.bank})
-        sets = [one._asdict() for one in novelty.sets]
-        seen = {"support": novelty.support, "query": novelty.query, "sha256": bank, "sets": sets}
     experiment = to_json(portable.experiment)
-    # Where the data lay is nobody's business, and nobody else's path.
+    # Paths of the training data are removed: they mean nothing on another machine.
     experiment["tasks"].pop("data", None)
-    content = {
+    facts = {
         "format": FORMAT,
-        "what": WHAT,
         "experiment": experiment,
         "problem": dataclasses.asdict(portable.problem),
         "families": portable.families,
         "temperature": portable.temperature,
-        "novelty": seen,
-        "weights_sha256": weights,
         "inputs": portable.inputs,
         "trained": portable.trained,
         "made": provenance(),
-        **adapted,
     }
-    content = json.loads(json.dumps(content))
-    # Last: without it the folder is no learner, so one that is half written is never read.
-    write_json(folder / CONFIG, {**content, "sha256": checksum(content)})
+    write_folder(Path(folder), facts, arrays, portable.novelty, support=support, task=task)
 
 
 def read_learner(folder: Path | str) -> tuple[Portable, Json]:
@@ -116,11 +92,7 @@ def read_predictor(folder: Path) -> tuple[Portable, dict[str, np.ndarray], Json]
 
     **Raises** `RunError` as `read_learner`, and for a learner without a task.
     """
-    if not (folder / SUPPORT).exists():
-        found = "a learner without a task" if (folder / WEIGHTS).exists() else "none"
-        raise RunError(
-            f"expected a saved predictor in {folder}, found {found}: `arml adapt --save` makes one"
-        )
+    check_predictor(folder)
     portable, content = read_learner(folder)
     task = content.get("task")
     if task is None:

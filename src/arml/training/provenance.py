@@ -5,8 +5,6 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-import jax
-
 from arml.results.files import Json
 from arml.results.machine import cores
 
@@ -14,9 +12,16 @@ from arml.results.machine import cores
 def provenance(devices: int = 1) -> Json:
     """All of it, as plain data: `commit`, `versions` and `device`, with how many of it there were
     where there were several. Those of a CPU are its cores, which `device` counts."""
+    import jax
+
     count = jax.process_count() if jax.default_backend() == "cpu" else devices
     several = f"{count} × " if count > 1 else ""
     return {"commit": commit(), "versions": versions(), "device": several + device()}
+
+
+def provenance_without_jax() -> Json:
+    """The same for a program that computes in NumPy: importing JAX takes more than a second."""
+    return {"commit": commit(), "versions": versions(), "device": host()}
 
 
 def versions() -> dict[str, str]:
@@ -28,10 +33,16 @@ def versions() -> dict[str, str]:
 
 def device() -> str:
     """The accelerator, if any, and the processor with its usable cores."""
-    here = cores()
-    host = f"{_processor()}, {here} core{'s' if here != 1 else ''}"
+    import jax
+
     first = jax.devices()[0]
-    return host if first.platform == "cpu" else f"{first.device_kind} ({host})"
+    return host() if first.platform == "cpu" else f"{first.device_kind} ({host()})"
+
+
+def host() -> str:
+    """The processor with its usable cores."""
+    here = cores()
+    return f"{_processor()}, {here} core{'s' if here != 1 else ''}"
 
 
 def _processor() -> str:

@@ -9,9 +9,10 @@ export function startPictures(about, limits) {
   const queries = { files: [] };
   const labels = new WeakMap(); // of queries whose class is known
   const place = document.getElementById("classes");
+  const by = about.model && about.model !== about.learner ? ` by the frozen model ${about.model}` : "";
   document.getElementById("pictures-about").textContent =
-    `The learner is ${about.learner}: two classes or more, pictures seen at ${about.size} x ${about.size} ` +
-    `pixels, meta-trained on ${about.families.join(", ")}.`;
+    `The learner is ${about.learner}. It takes two classes or more, sees each picture${by} at ${about.size} x ${about.size} ` +
+    `pixels, and was trained on ${about.families.join(", ")}.`;
 
   // What was answered is of other pictures now.
   const stale = () => {
@@ -104,7 +105,7 @@ export function startPictures(about, limits) {
   });
 
   // Larger pictures are made small here: the learner sees few pixels of them.
-  const side = 8 * about.size;
+  const side = Math.min(8 * about.size, Math.max(256, 2 * about.size));
   const content = async (asked) => {
     const encoded = (files) => Promise.all(files.map((file) => prepared(file, side)));
     const content = { classes: [], queries: await encoded(asked) };
