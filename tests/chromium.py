@@ -31,7 +31,12 @@ class Tab(NamedTuple):
 
 @contextmanager
 def opened(
-    address: str, *, width: int = 1000, height: int = 900, more: tuple[str, ...] = ()
+    address: str,
+    *,
+    width: int = 1000,
+    height: int = 900,
+    touch: bool = False,
+    more: tuple[str, ...] = (),
 ) -> Iterator[Tab]:
     """The page at an address, in a browser that ends with the block; `more` are its arguments."""
     if FOUND is None:
@@ -42,7 +47,7 @@ def opened(
     complaints: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=FOUND, args=[*QUIET, *more])
-        page = browser.new_page(viewport={"width": width, "height": height})
+        page = browser.new_page(viewport={"width": width, "height": height}, has_touch=touch)
         page.set_default_timeout(60_000)
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: complaints.append(str(error)))

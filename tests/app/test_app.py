@@ -4,17 +4,14 @@ import base64
 import contextlib
 import http.client
 import json
-import os
 import re
-import secrets
 import socket
 import struct
-import threading
 import zipfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
@@ -22,7 +19,6 @@ import pytest
 
 import arml
 import chromium
-import npm
 from arml.algorithms import ALGORITHMS
 from arml.app import answers, server
 from arml.app.uploads import Limits
@@ -32,16 +28,9 @@ from arml.experiment import Experiment, Portable, build
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.learner import FewShotLearner
 from arml.tasks.options import FoldersOptions, FunctionsOptions
+from serving import Site, serving
 
 SIZE = 16
-
-
-class Site(NamedTuple):
-    """A page that is served."""
-
-    port: int
-    token: str
-    served: server.Served
 
 
 def untrained(name: str, tasks: Any, network: Any, problem: arml.Problem, **options: Any) -> Any:
@@ -64,14 +53,8 @@ def site():
         {"pictures": "small", "functions": "flat"},
         Limits(pictures=12, megabytes=1, megapixels=1, points=20),
     )
-    token = secrets.token_urlsafe(8)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        running = server.server(served, token)
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-        thread.start()
-        yield Site(listening.getsockname()[1], token, served)
-        running.should_exit = True
-        thread.join()
+    with serving(served) as site:
+        yield site
 
 
 def asked(site: Site, path: str, content: Any = None, **headers: str) -> tuple[int, Any]:
@@ -197,7 +180,8 @@ def test_the_learner_that_ships_answers_as_its_predictor(tmp_path):
         "labels": [path.parent.name for path in files],
     }
     answer = answers.classified(learner, content, Limits())
-    predictor, queries = answers._learned(learner, content, Limits(), asked=True)
+    learned = answers._learned(learner, content, Limits(), asked=True)
+    predictor, queries = learned.predictor, learned.asked
     chances = [query["probabilities"] for query in answer["queries"]]
     np.testing.assert_allclose(chances, predictor.predict_proba(queries), rtol=1e-3, atol=1e-4)
     assert answer["marks"]["said"] == str(predictor.evaluate(queries, content["labels"]))
@@ -208,13 +192,12 @@ def test_the_learner_that_ships_answers_as_its_predictor(tmp_path):
 @pytest.fixture
 def browsed(site):
     """The page in Chromium, and every address that it asked for."""
-    address = f"http://127.0.0.1:{site.port}/{site.token}/"
-    with chromium.opened(address, more=chromium.CAMERA) as tab:
+    with chromium.opened(site.address, more=chromium.CAMERA) as tab:
         tab.page.wait_for_selector("body[data-ready]")
         yield tab.page
     # The browser itself notes the one picture that is refused.
     assert [text for text in tab.complaints if "400 (Bad Request)" not in text] == []
-    here = (address, "data:", "blob:")
+    here = (site.address, "data:", "blob:")
     assert not [asked for asked in tab.asked if not asked.startswith(here)]
 
 
@@ -358,29 +341,6 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     assert page.locator("#plane image").count() == 1
     assert page.locator("#functions-graph input").count() == 4
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-
-
-@pytest.mark.parametrize("width", [390, 1400])
-def test_the_page_is_accessible_and_fits_its_window(site, browsed, tmp_path, width):
-    page, axe = browsed, npm.package("axe-core") / "axe.min.js"
-    page.set_viewport_size({"width": width, "height": 900})
-    own = draw(tmp_path / "own")
-    page.set_input_files("#folder", str(own))
-    page.locator("#queries input").set_input_files(str(own / "a" / "0.png"))
-    for button, said in (("#predict", "Answered in"), ("#check", "Checked in")):
-        page.click(button)
-        page.wait_for_selector(f"#pictures-status >> text={said}", timeout=60_000)
-    page.route("**/axe.min.js", lambda route: route.fulfill(path=str(axe)))
-    page.add_script_tag(url=f"{page.url}axe.min.js")
-    for tab in ("pictures", "functions"):
-        page.click(f"#tab-{tab}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        found = page.evaluate("axe.run({preload: false})")["violations"]
-        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == []
-        # `ARML_SCREENSHOTS=docs/images pytest ...` makes the pictures of docs/app.md anew.
-        shots = Path(os.environ.get("ARML_SCREENSHOTS") or tmp_path)
-        page.screenshot(path=str(shots / f"app-{tab}-{width}.png"), full_page=True)
-        assert (shots / f"app-{tab}-{width}.png").stat().st_size > 1_000
 
 
 def test_the_command_refuses_in_a_line(monkeypatch, tmp_path, capsys):

@@ -2,24 +2,19 @@
 
 import csv
 import io
-import os
-import secrets
-import socket
-import threading
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import chromium
-import npm
 from arml.algorithms.tables import TablesOptions
 from arml.app import server, tables
 from arml.app.uploads import Limits
 from arml.experiment import Portable, build
 from arml.experiment.recipes import recipe
 from arml.predict.learner import FewShotLearner
+from serving import serving
 
 LIMITS = Limits(rows=40, columns=6)
 
@@ -99,27 +94,17 @@ def test_refusals_are_one_line(learners):
         assert "\n" not in str(refused.value)
 
 
-def test_the_tab_in_a_browser(learners, tmp_path):
+def test_the_tab_in_a_browser(learners):
     """With the keyboard alone, in a narrow window."""
     names = dict.fromkeys(learners, "small")
     served = server.Served(None, None, names, LIMITS, tables=learners)
-    token = secrets.token_urlsafe(8)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        running = server.server(served, token)
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-        thread.start()
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}/{token}/"
-        try:
-            with chromium.opened(address, width=390) as tab:
-                used(tab.page, learners, tmp_path)
-        finally:
-            running.should_exit = True
-            thread.join()
+    with serving(served) as site, chromium.opened(site.address, width=390) as tab:
+        used(tab.page, learners)
     assert [text for text in tab.complaints if "400 (Bad Request)" not in text] == []
-    assert not [asked for asked in tab.asked if not asked.startswith((address, "blob:"))]
+    assert not [asked for asked in tab.asked if not asked.startswith((site.address, "blob:"))]
 
 
-def used(page, learners, tmp_path):
+def used(page, learners):
     page.wait_for_selector("body[data-ready]")
     assert page.locator("[role=tab]:visible").all_inner_texts() == ["A table"]
     # A broken table is refused; then cells of a spreadsheet, and a prediction.
@@ -150,19 +135,6 @@ def used(page, learners, tmp_path):
     assert page.locator("#table-columns .bar span").all_inner_texts() == [
         column["name"] for column in drops["columns"]
     ]
-    # It fits a phone and a screen, and is accessible.
-    page.route(
-        "**/axe.min.js",
-        lambda route: route.fulfill(path=str(npm.package("axe-core") / "axe.min.js")),
-    )
-    page.add_script_tag(url=f"{page.url}axe.min.js")
-    shots = Path(os.environ.get("ARML_SCREENSHOTS") or tmp_path)
-    for width in (1400, 390):
-        page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        page.screenshot(path=str(shots / f"app-tables-{width}.png"), full_page=True)
-    found = page.evaluate("axe.run({preload: false})")["violations"]
-    assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == []
     # Another column makes the old answers go; a file that is dropped replaces the table.
     page.select_option("#table-target", "bark")
     assert page.locator("#table-answer").is_hidden()

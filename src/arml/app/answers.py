@@ -62,8 +62,8 @@ def classified(
     **Raises** `ValueError` in one line for what cannot be answered.
     """
     learned = _learned(learner, content, limits, eye, asked=True)
-    predictor, asked = learned.predictor, learned.asked
-    chances = _quickly(predictor).predict_proba(learned.inputs)
+    predictor, asked, quick = learned.predictor, learned.asked, _quickly(learned.predictor)
+    chances = quick.predict_proba(learned.inputs)
     assert predictor.classes is not None
     best = predictor.classes[np.argmax(chances, axis=1)]
     return {
@@ -71,7 +71,7 @@ def classified(
             {"seen": as_png(picture), "label": str(label), "probabilities": row.tolist()}
             for picture, label, row in zip(asked, best, chances, strict=True)
         ],
-        "classes": _classes(predictor, learned.seen),
+        "classes": _classes(predictor, quick, learned.seen),
         "marks": _marked(predictor.classes, chances, read_labels(content, len(chances))),
         "graph": knowledge_graph(learner),
         "temperature": learner.portable.temperature,
@@ -175,11 +175,19 @@ def kept(learner: FewShotLearner, content: object, limits: Limits, eye: Eye | No
     return {"zip": base64.b64encode(packet.getvalue()).decode()}
 
 
-def _classes(predictor: Predictor, seen: UInt8[np.ndarray, "n size size 3"]) -> list[Json]:
+def _classes(
+    predictor: Predictor,
+    quick: Predictor | QuickPredictor,
+    seen: UInt8[np.ndarray, "n size size 3"],
+) -> list[Json]:
     """Each class: its pictures as they are `seen`, its prototype, and its reading."""
     assert predictor.classes is not None
     trace, encoder = predictor.trace(), predictor.portable.learner.encoder()
-    by_class = encoder is not None and encoder.by_class()
+    by_class = trace is not None and encoder is not None and encoder.by_class()
+    away = quick.away() if isinstance(quick, QuickPredictor) else None
+    if trace is not None and by_class:
+        from_means = np.asarray(trace.embeddings) - np.asarray(trace.prototypes)[predictor.y]
+        away = np.square(from_means).sum(axis=1)
     described = []
     for i, name in enumerate(predictor.classes):
         own = np.flatnonzero(predictor.y == i)
@@ -188,14 +196,11 @@ def _classes(predictor: Predictor, seen: UInt8[np.ndarray, "n size size 3"]) -> 
             "seen": [as_png(picture) for picture in seen[own]],
             "mean": as_png(np.rint(seen[own].mean(axis=0)).astype(np.uint8)),
         }
-        if trace is not None and by_class:
-            away = np.asarray(trace.embeddings)[own] - np.asarray(trace.prototypes)[i]
-            distances = np.square(away).sum(axis=1)
-            # Equal ones are of one picture, or of an embedding that tells none apart.
-            if np.ptp(distances) > 1e-6 * np.max(distances):
-                about["nearest"] = int(np.argmin(distances))
-            if trace.reading is not None:
-                about["reading"] = np.asarray(trace.reading.links)[i].tolist()
+        # Equal distances are of one picture, or of an embedding that tells none apart.
+        if away is not None and np.ptp(away[own]) > 1e-6 * np.max(away[own]):
+            about["nearest"] = int(np.argmin(away[own]))
+        if trace is not None and by_class and trace.reading is not None:
+            about["reading"] = np.asarray(trace.reading.links)[i].tolist()
         described.append(about)
     return described
 

@@ -73,7 +73,7 @@ at once, also during imports and compilation: they write files atomically, and h
 themselves while they train."""
 
 
-LONG = ("train", "tune", "evaluate", "grow", "reproduce")
+LONG = ("train", "tune", "grow", "reproduce")
 """Commands that take minutes, so that a line says from the start that they are at work."""
 
 

@@ -163,11 +163,13 @@ class Display:
 @contextlib.contextmanager
 def scoring() -> Iterator[Callable[[int, int], None]]:
     """A function that shows how many tasks are scored, on the standard error stream because a
-    program may read the output: a bar on a terminal, and a line every ten seconds elsewhere."""
+    program may read the output: a bar on a terminal, and a line at once and every ten seconds
+    elsewhere."""
     console = Console(stderr=True)
     bar = Progress(console=console, transient=True, disable=not console.is_terminal)
     task = bar.add_task("scoring", total=None)
-    spoken, begun = time.monotonic(), time.monotonic()
+    begun = time.monotonic()
+    spoken = begun - PLAIN_SECONDS
     over = threading.Event()
     state: Json = {"text": "loading and compiling"}
 

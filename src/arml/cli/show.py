@@ -77,17 +77,17 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     for folder in (options.folder, options.against):
         if folder is not None:
             read_config(folder)
-    from arml.experiment.scoring import evaluate_run, keep, kept
-    from arml.report.tables import terminal_table
-    from arml.results.folder import write_json
-    from arml.results.scores import compare
-    from arml.training.devices import own_cores
-
     console = Console()
     tasks = TASKS if options.tasks is None else options.tasks
     asked: Json = {"tasks": tasks, "split": options.split, "steps": options.steps}
     scored = []
     with scoring() as watch:
+        from arml.experiment.scoring import evaluate_run, keep, kept
+        from arml.report.tables import terminal_table
+        from arml.results.folder import write_json
+        from arml.results.scores import compare
+        from arml.training.devices import own_cores
+
         for folder in (options.folder, options.against):
             if folder is None:
                 continue

@@ -134,6 +134,12 @@ class QuickPredictor:
         assert known is not None
         return known, known.bounds(np.bincount(self.y))
 
+    def away(self) -> Float[np.ndarray, " n"]:
+        """The squared distance of each example from the mean of its class."""
+        far = self._vectors(self.x) - self._adapted().means[self.y]
+        squares: Float[np.ndarray, " n"] = np.square(far).sum(axis=1)
+        return squares
+
     def reading(self) -> None:
         """It has no graph."""
 

@@ -203,6 +203,7 @@ function show(answer, files) {
         src: seen, className: i === known.nearest ? "seen nearest" : "seen",
         alt: `${known.name} ${i + 1}${i === known.nearest ? ", nearest to the prototype" : ""}`,
       })))));
+  document.getElementById("framed").hidden = !answer.classes.some((known) => "nearest" in known);
   const read = answer.classes.filter((known) => known.reading);
   const rows = read.map((known) => ({ name: known.name, weights: known.reading }));
   const first = Math.max(0, rows.findIndex((row) => row.name === answer.queries[0].label));

@@ -1,0 +1,90 @@
+"""The page with the learners that ship, used by touch: it fits a phone and a screen, is accessible,
+and its screenshots are those of docs/app.md (`ARML_SCREENSHOTS=docs/images pytest
+tests/app/test_looks.py` makes them anew)."""
+
+import os
+from pathlib import Path
+
+import cv2
+
+import chromium
+import npm
+from arml.app.functions import example_function
+from arml.cli.app import served
+from arml.datasets.starter import load_starter
+from serving import serving
+
+WIDTHS = (390, 1400)
+CLASSES = ("car", "moon", "tree")
+
+
+def draw(folder: Path) -> None:
+    """Four icons of each class to learn from, of which one lies in the wrong folder; and two of
+    each to predict."""
+    icons = next(family for family in load_starter()[0] if family.name == "icons")
+    for name in CLASSES:
+        first = icons.first[icons.classes.index(name)]
+        for i in range(6):
+            path = folder / ("own" if i < 4 else "more") / name / f"{name}-{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            assert cv2.imwrite(str(path), icons.images[first + i][:, :, ::-1])
+    (folder / "own" / "car" / "car-0.png").rename(folder / "own" / "moon" / "car-0.png")
+
+
+def use_pictures(page, folder: Path) -> None:
+    page.set_input_files("#folder", str(folder / "own"))
+    page.set_input_files("#query-folder", str(folder / "more"))
+    for button, said in (("#predict", "Answered in"), ("#check", "Checked in")):
+        page.tap(button)
+        page.wait_for_selector(f"#pictures-status >> text={said}")
+
+
+def use_functions(page, points: list[list[float]]) -> None:
+    page.tap("#tab-functions")
+    for x1, x2, height in points:
+        page.fill("#height", f"{height:.2f}")
+        x, y = (34 + 480 * x1 / 5, 34 + 480 * (1 - x2 / 5))
+        page.locator("#plane svg").scroll_into_view_if_needed()
+        box = page.locator("#plane svg").bounding_box()
+        scale = box["width"] / 548
+        page.touchscreen.tap(box["x"] + scale * x, box["y"] + scale * y)
+    page.wait_for_selector(f"#functions-status >> text=Fitted to {len(points)} points")
+
+
+def use_tables(page) -> None:
+    page.tap("#tab-tables")
+    page.tap("#example-table")
+    page.wait_for_selector("#table-count >> text=15 examples, 9 to predict")
+    for button, said in (("#table-predict", "Answered in"), ("#table-check", "Checked in")):
+        page.tap(button)
+        page.wait_for_selector(f"#tables-status >> text={said}")
+
+
+def test_the_page_is_accessible_and_fits_its_window(tmp_path):
+    draw(tmp_path)
+    axe = npm.package("axe-core") / "axe.min.js"
+    shots = Path(os.environ.get("ARML_SCREENSHOTS") or tmp_path)
+    with serving(served(None)) as site, chromium.opened(site.address, width=390, touch=True) as tab:
+        page = tab.page
+        page.wait_for_selector("body[data-ready]")
+        use_pictures(page, tmp_path)
+        assert "car-0.png: labelled moon, the other pictures say car" in page.inner_text("#odd")
+        assert page.locator("#prototypes .nearest").count() == len(CLASSES)
+        use_functions(page, example_function(site.served.functions, 5)["points"])
+        use_tables(page)
+        page.route("**/axe.min.js", lambda route: route.fulfill(path=str(axe)))
+        page.add_script_tag(url=f"{page.url}axe.min.js")
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            for name in ("pictures", "functions", "tables"):
+                page.tap(f"#tab-{name}")
+                assert page.evaluate("document.documentElement.scrollWidth") <= width
+                found = page.evaluate("axe.run({preload: false})")["violations"]
+                assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == []
+                file = shots / f"app-{name}-{width}.png"
+                page.screenshot(path=str(file), full_page=True)
+                assert file.stat().st_size > 1_000
+    assert tab.complaints == []
+    assert not [
+        asked for asked in tab.asked if not asked.startswith((site.address, "blob:", "data:"))
+    ]
