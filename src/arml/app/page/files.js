@@ -1,5 +1,5 @@
 // Pictures on their way in: dropped, chosen or taken with the webcam, and made small before they are sent.
-import { make } from "./app.js";
+import { make } from "./common.js";
 
 const SENT = /^image\/(png|jpeg|webp|bmp)$/;
 

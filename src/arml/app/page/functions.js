@@ -1,5 +1,5 @@
 // A function of two inputs: its points are placed on the plane, the fitted surface is drawn below.
-import { ask, draw, make, say } from "./app.js";
+import { ask, draw, make, say } from "./common.js";
 import { drawGraph } from "./graph.js";
 
 const SIZE = 480, EDGE = 34, WAIT = 600;  // pixels, pixels, milliseconds

@@ -1,5 +1,5 @@
 // The meta-knowledge graph: its vertices on a circle, and how much each prototype reads each.
-import { draw, make } from "./app.js";
+import { draw, make } from "./common.js";
 
 const WIDTH = 560, LEFT = 150, RADIUS = 115, FAINT = 0.02;
 const ALIKE = 0.02;  // weights that differ by less say nothing

@@ -1,5 +1,5 @@
 // Pictures: a few of each class, what to predict, and what came out.
-import { ask, draw, make, say } from "./app.js";
+import { ask, draw, make, say } from "./common.js";
 import { dropZone, keep, prepared } from "./files.js";
 import { drawGraph } from "./graph.js";
 import { byFolder, fromTable } from "./labels.js";

@@ -1,5 +1,5 @@
 // A table: its rows with a value in one column are the examples, the others are predicted.
-import { ask, make, say } from "./app.js";
+import { ask, make, say } from "./common.js";
 import { keep, onDrop } from "./files.js";
 import { bar } from "./pictures.js";
 
