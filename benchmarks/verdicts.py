@@ -24,7 +24,7 @@ from scipy.stats import ttest_ind
 
 from arml.report.statistics import LEVEL, compare, difference_of
 from arml.report.study import StudyRow, load_study
-from arml.results.folder import TaskScores, write_json
+from arml.results.folder import Scores, write_json
 
 TABLES = ("regression2d", "ablations-regression2d", "starter-1shot")
 RUNS, RESAMPLES, BOOTSTRAPS = (1, 3, 5), 200, 200
@@ -57,7 +57,7 @@ def rules(a: np.ndarray, b: np.ndarray, noise: np.random.Generator | None) -> di
     runs = len(a)
     families = np.zeros(a.shape[1], np.uint8)
     first, second = (
-        {i: TaskScores(row, families, "") for i, row in enumerate(some)} for some in (a, b)
+        {i: Scores(row, families, "") for i, row in enumerate(some)} for some in (a, b)
     )
     over_both = compare(first, second)
     over_tasks = difference_of((a - b).mean(0)).p

@@ -35,7 +35,7 @@ from arml.report.study_page import write_study
 from arml.results.files import plain
 from arml.results.folder import (
     RunError,
-    TaskScores,
+    Scores,
     read_json,
     read_scores,
     write_json,
@@ -50,7 +50,7 @@ BASE = NOISE.gamma(2.0, 0.5, TASKS)
 
 
 def scores(values, tasks="same"):
-    return TaskScores(np.asarray(values, np.float32), np.zeros(len(values), np.uint8), tasks)
+    return Scores(np.asarray(values, np.float32), np.zeros(len(values), np.uint8), tasks)
 
 
 def worse(by: float, seed: int = 0) -> np.ndarray:
@@ -58,7 +58,7 @@ def worse(by: float, seed: int = 0) -> np.ndarray:
     return BASE + by + 0.05 * np.random.default_rng(seed).standard_normal(TASKS)
 
 
-def runs_of(*means: float) -> dict[int, TaskScores]:
+def runs_of(*means: float) -> dict[int, Scores]:
     """Runs whose scores are the tasks' own plus one number each."""
     return {seed: scores(BASE + mean) for seed, mean in enumerate(means)}
 
@@ -157,7 +157,7 @@ def test_the_papers_tables_are_there() -> None:
 
 
 def test_scores_are_read_as_written_and_damage_is_refused(tmp_path: Path) -> None:
-    write_scores(tmp_path / "s.npz", TaskScores(BASE, np.arange(TASKS) % 3, "abc"))
+    write_scores(tmp_path / "s.npz", Scores(BASE, np.arange(TASKS) % 3, "abc"))
     found = read_scores(tmp_path / "s.npz")
     np.testing.assert_array_equal(found.values, BASE.astype(np.float32))
     assert (found.tasks, found.families[5]) == ("abc", 2)

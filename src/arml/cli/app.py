@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from tyro.conf import Positional
 
 from arml.cli.console import parse, say
 from arml.cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from arml.app.server import Served
 
 SHIPPED = {
     "pictures": "starter",
@@ -89,7 +92,7 @@ def open_page(address: str) -> None:
     webbrowser.open(path.as_uri())
 
 
-def served(learner: Path | None, model: Path | None = None) -> Any:
+def served(learner: Path | None, model: Path | None = None) -> "Served":
     """The page's learners: the named one, and those of the package for the other tabs.
 
     **Arguments**

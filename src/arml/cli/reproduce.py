@@ -18,6 +18,7 @@ from tyro.conf import Positional
 
 from arml.cli.console import parse, say
 from arml.cli.errors import UsageError
+from arml.cli.progress import duration
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.datasets.starter_features import starter_features_ready
 from arml.datasets.store import open_store, place
@@ -195,12 +196,12 @@ def _list(console: Console, tables: Sequence[Table], work: Sequence[Unit]) -> No
                 f"{row.expected:g}" if row.expected is not None else "",
                 str(len(one.seeds_of(row))),
                 f"{row.experiment.steps:,}",
-                _time(took),
+                duration(took),
             )
         console.print(grid)
         console.print()
     total = sum(unit["seconds"] for unit in work)
-    say(console, f"{len(work)} runs, about {_time(total)} on one core")
+    say(console, f"{len(work)} runs, about {duration(total)} on one core")
 
 
 def _finish(console: Console, out: Path, options: ReproduceOptions) -> int:
@@ -212,12 +213,6 @@ def _finish(console: Console, out: Path, options: ReproduceOptions) -> int:
         say(console, f"copied to {options.export}")
     say(console, f"the page is {files[0]}")
     return 0
-
-
-def _time(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class Overview:
@@ -250,7 +245,7 @@ class Overview:
         left = progress.left(self.workers)
         return (
             f"{len(progress.done)} of {len(progress.units)} runs done{failed}, "
-            f"about {_time(left)} left"
+            f"about {duration(left)} left"
         )
 
     def drawn(self, progress: Progress) -> Group:
@@ -264,7 +259,7 @@ class Overview:
                 at["phase"],
                 bar,
                 f"{at['done']:,}/{at['total']:,}" if at["total"] else "",
-                _time(time.monotonic() - at["since"]),
+                duration(time.monotonic() - at["since"]),
             )
         failed = [Text(f"failed: {folder}: {why}") for folder, why in progress.failed.items()]
         return Group(Text(self.summary(progress), style="bold"), grid, *failed)

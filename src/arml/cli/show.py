@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +16,8 @@ from arml.cli.progress import scoring
 from arml.results.files import Json
 
 if TYPE_CHECKING:
+    from arml.experiment.scoring import Scored
+    from arml.report.rows import Row
     from arml.results.by_class import ByClass
 
 TASKS = 1_000
@@ -152,7 +154,7 @@ def _predictor(options: EvaluateOptions) -> int:
     )
 
 
-def _rows(scored: Sequence[Any]) -> list[Any]:
+def _rows(scored: Sequence["Scored"]) -> list["Row"]:
     """A row for each scored run. If several have one recipe, their names also have the seed, or
     else the folder."""
     from arml.report.rows import make_rows

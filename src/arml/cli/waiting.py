@@ -26,10 +26,9 @@ def _place() -> Path:
 
 def _known() -> dict[str, float]:
     try:
-        known: dict[str, float] = read_as(dict[Text, Seconds], read_json(_place()), "", "")
+        return read_as(dict[Text, Seconds], read_json(_place()), "", "")
     except RunError:
         return {}
-    return known
 
 
 def _key(experiment: Experiment, devices: int) -> str:

@@ -1,5 +1,6 @@
 """The forms of the JSON of prepared data, as msgspec verifies them when a file is read."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
@@ -118,12 +119,16 @@ class StarterIndex(TypedDict):
     families: dict[Text, StarterFamily]
 
 
-class RuleOf(TypedDict):
-    """How a published split is drawn."""
+@dataclass(frozen=True)
+class Rule:
+    """Draw the classes among those with enough pictures, in order of sha256('<seed>/<class>')."""
 
     images: Annotated[int, Meta(ge=1, le=2**31)]
+    """Pictures that a class must have."""
     exactly: bool
+    """Whether a class must have no more than those."""
     sizes: tuple[Count, Count, Count]
+    """Classes of train, validation and test."""
 
 
 class PublishedSplit(TypedDict):
@@ -134,7 +139,7 @@ class PublishedSplit(TypedDict):
     seed: NotRequired[Count]
     unit: NotRequired[Literal["class", "alphabet"]]
     parts: NotRequired[Parts | None]
-    rule: NotRequired[RuleOf | None]
+    rule: NotRequired[Rule | None]
     keep: NotRequired[Annotated[int, Meta(ge=1, le=2**31)] | None]
 
 

@@ -86,7 +86,7 @@ def plan_of(job: Job, size: int) -> str:
     return checksum([states, job.arrays(), splits, list(job.filters), size, CHUNK])
 
 
-def _noted(kind: Any, path: Path, plan: str) -> Any:
+def _noted(kind: type, path: Path, plan: str) -> Any:
     """A note of this plan; None if there is none, or it is damaged or of another plan."""
     try:
         found = read_json(path)

@@ -10,25 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from arml.datasets.forms import PublishedSplit
+from arml.datasets.forms import PublishedSplit, Rule
 from arml.datasets.layouts.reading import Classes
 from arml.datasets.splits import PARTS
 from arml.results.files import Json, RunError, checksum, read_json
 from arml.results.schema import read_as
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Draw the classes among those with enough pictures, in order of sha256('<seed>/<class>')."""
-
-    images: int
-    """Pictures that a class must have."""
-    exactly: bool
-    """No more than those."""
-    sizes: tuple[int, ...]
-    """Classes of train, validation and test."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +56,6 @@ def published(origin: str, path: Path | None = None) -> Published:
             raise ValueError("its SHA-256 is not that of its content")
         found = read_as(PublishedSplit, content, "its content", "restore it")
         parts, rule = found.get("parts"), found.get("rule")
-        if rule is not None:
-            rule = Rule(**rule)
         if (parts is None) == (rule is None):
             raise ValueError(f"expected a rule, or the parts {', '.join(PARTS)}")
         return Published(
@@ -77,7 +63,7 @@ def published(origin: str, path: Path | None = None) -> Published:
             method=found["method"],
             sha256=str(stated),
             seed=found.get("seed", 0),
-            parts=parts,
+            parts=cast(dict[str, list[str]] | None, parts),
             unit=found.get("unit", "class"),
             rule=rule,
             keep=found.get("keep"),

@@ -112,7 +112,7 @@ def read_split(
     try:
         content = json.loads(Path(path).read_text("utf-8"))
         stated = content.pop("sha256")
-        split: Split = read_as(Split, content["families"], str(path), advice)
+        split = read_as(Split, content["families"], str(path), advice)
     except OSError as error:
         raise ValueError(f"{path}: expected a split file ({error.strerror}); {advice}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -66,8 +66,7 @@ class Run:
         if stated is None:
             return self.splits.train.families
         where = f"{self.folder / CONFIG}: families"
-        families: tuple[str, ...] = read_as(tuple[str, ...], stated, where, REMEDY)
-        return families
+        return read_as(tuple[str, ...], stated, where, REMEDY)
 
     @cached_property
     def _restored(self) -> Clocked:
@@ -195,7 +194,7 @@ def problem_of(value: object, where: str = "problem") -> Problem:
 
     **Raises** `RunError` for JSON that is no problem, or one that no task can have.
     """
-    problem: Problem = read_as(Problem, value, where, REMEDY)
+    problem = read_as(Problem, value, where, REMEDY)
     several = (*problem.features, problem.outputs)
     if not several or min(several) < 1 or max(several) > MOST or len(several) > 4:
         raise RunError(

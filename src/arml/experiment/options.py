@@ -157,10 +157,7 @@ def from_json(value: object, where: str) -> Experiment:
             parts[part].check()
         except ValueError as error:
             raise RunError(f"{where}: {part}: {error}") from None
-    experiment: Experiment = read_options(
-        Experiment, {**value, **parts}, f"{where}: experiment", REMEDY
-    )
-    return experiment
+    return read_options(Experiment, {**value, **parts}, f"{where}: experiment", REMEDY)
 
 
 def _unknown(part: str, kind: object, plugins: object) -> str:

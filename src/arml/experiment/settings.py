@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from arml.algorithms import ALGORITHMS, Changes, Method
 from arml.core.episodes import Problem
@@ -84,20 +84,23 @@ def regression2d(name: str, *, low: float = 0.0) -> Experiment:
     return Experiment(name, tasks=FunctionsOptions(low=low))
 
 
-def images(name: str, tasks: TasksOptions, outer: OuterOptions, **more: Any) -> Experiment:
+def images(
+    name: str, tasks: TasksOptions, outer: OuterOptions, steps: int, every: int
+) -> Experiment:
     """The options that all experiments on images share: Conv-4 with 32 filters, batch 4."""
     return Experiment(
         name,
         tasks=tasks,
         network=Conv4Options(),
         outer=outer,
+        steps=steps,
         batch=4,
         interval=20,
         checkpoint_every=100,
+        validate_every=every,
         validation_tasks=200,
         scan=False,
         chunk=1,
-        **more,
     )
 
 
@@ -106,7 +109,7 @@ def small_images(name: str, tasks: TasksOptions) -> Experiment:
     # The rate is better on validation tasks than 0.001 for all that were tried but the settings of
     # ARML as published (results/starter).
     outer = OuterOptions(outer_rate=0.003, schedule="cosine")
-    return images(name, tasks, outer, steps=20_000, validate_every=500)
+    return images(name, tasks, outer, steps=20_000, every=500)
 
 
 def prepared(store: str, steps: int) -> Experiment:
@@ -117,7 +120,7 @@ def prepared(store: str, steps: int) -> Experiment:
     miniImageNet.
     """
     tasks = StoreOptions(store=store)
-    return images(store, tasks, OuterOptions(), steps=steps, validate_every=1_000)
+    return images(store, tasks, OuterOptions(), steps=steps, every=1_000)
 
 
 def features(name: str, tasks: TasksOptions) -> Experiment:

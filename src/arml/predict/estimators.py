@@ -29,6 +29,7 @@ except ImportError as error:
 from arml.predict.inputs import checked_inputs
 from arml.predict.learner import FewShotLearner, load
 from arml.predict.predictor import Predictor
+from arml.predict.shared import shipped
 
 Model = TypeVar("Model", bound="FewShot")
 
@@ -103,13 +104,13 @@ def expected_failed_checks(estimator: "FewShot") -> dict[str, str]:
 
 
 def _loaded(learner: object, kind: str) -> FewShotLearner:
-    if learner == "tables" and kind == "regression":
-        learner = "tables-regression"  # the same learner, of numbers
     if isinstance(learner, FewShotLearner):
         return learner
     if not isinstance(learner, str | Path):
         raise ValueError(f"expected a learner, or what arml.load takes, got {learner!r}: load one")
-    return load(learner)
+    # The package may have the same learner for numbers.
+    for_numbers = f"{learner}-regression"
+    return load(for_numbers if kind == "regression" and for_numbers in shipped() else learner)
 
 
 class FewShot(BaseEstimator):

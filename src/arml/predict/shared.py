@@ -224,5 +224,4 @@ def read_content(folder: Path) -> tuple[Content, Json]:
         raise RunError(f"{folder / CONFIG} was altered or cut short: get the learner again")
     where = str(folder / CONFIG)
     # The checksum says that it is as it was written, not that it means anything.
-    known: Content = read_as(Content, content, where, AGAIN)
-    return known, content
+    return read_as(Content, content, where, AGAIN), content

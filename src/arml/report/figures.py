@@ -1,12 +1,12 @@
 """Figures that explain ARML: which vertices of the meta-knowledge graph the prototypes read, and
 how the vertices are linked.
 
-Each takes the content of `explain.json` and gives a Matplotlib `Figure`; `save` writes one.
+Each takes the content of `explain.json`, as `check_explained` accepts it, and returns a Matplotlib
+`Figure`; `save` writes one.
 """
 
 from collections.abc import Mapping, Sequence
-from math import ceil, isfinite
-from typing import Any
+from math import ceil
 
 import networkx as nx
 import numpy as np
@@ -20,58 +20,11 @@ from matplotlib.image import AxesImage
 from arml.report.curves import learning_curves
 from arml.report.style import BLUES, save, styled
 from arml.results.files import JsonView
-from arml.results.folder import RunError
 
 __all__ = ["average_heat_maps", "graph", "heat_maps", "knowledge_graph", "learning_curves", "save"]
 
 LEAST_RANGE = 0.2
 """The colour scale of the links spans at least this range, so that small differences look small."""
-
-
-def _matrix(value: object, name: str, columns: int) -> np.ndarray:
-    """`value` as a finite matrix. It is checked because the numbers come from a file."""
-    try:
-        matrix = np.asarray(value, np.float64)
-    except (TypeError, ValueError):
-        matrix = np.empty(0)
-    if matrix.ndim != 2 or matrix.shape[1] != columns or not np.isfinite(matrix).all():
-        raise RunError(
-            f"expected {name} of the explanation to be rows of {columns} finite numbers, got "
-            f"shape {list(matrix.shape)}; make the file again with `arml explain`"
-        )
-    return matrix
-
-
-def _field(explain: JsonView, *path: str) -> Any:
-    value: object = explain
-    for key in path:
-        if not isinstance(value, Mapping) or key not in value:
-            raise RunError(
-                f"expected {'.'.join(path)} in the explanation, found none; "
-                "make the file again with `arml explain`"
-            )
-        value = value[key]
-    return value
-
-
-def _number(explain: JsonView, name: str) -> float:
-    value = _field(explain, name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise RunError(
-            f"expected {name} of the explanation to be a number, got {value!r}; "
-            "make the file again with `arml explain`"
-        )
-    return float(value)
-
-
-def _vertices(explain: JsonView) -> int:
-    value = _number(explain, "vertices")
-    if value != int(value) or value < 1:
-        raise RunError(
-            f"expected vertices of the explanation to be a whole number above 0, got {value!r}; "
-            "make the file again with `arml explain`"
-        )
-    return int(value)
 
 
 def _short(text: str, limit: int = 28) -> str:
@@ -114,7 +67,7 @@ def _panels(
     deviations: Mapping[str, np.ndarray] | None = None,
 ) -> Figure:
     """A grid of heat maps, one for each family, with one colour scale."""
-    vertices = _vertices(explain)
+    vertices = explain["vertices"]
     tallest = max(len(matrix) for matrix in values.values())
     rows = ceil(len(values) / min(4, max(1, 26 // vertices)))
     columns = ceil(len(values) / rows)
@@ -126,7 +79,7 @@ def _panels(
     figure.suptitle(title, x=0.01, ha="left", size=11, weight="bold")
     grid = figure.subplots(rows, columns, squeeze=False)
     norm = Normalize(0.0, max(float(matrix.max()) for matrix in values.values()) or 1.0)
-    names = [str(name) for name in _field(explain, "prototype_names")]
+    names = explain["prototype_names"]
     image: ScalarMappable | None = None
     for axes, (family, matrix) in zip(grid.flat, values.items(), strict=False):
         text = [[_decimals(value) for value in row] for row in matrix]
@@ -152,33 +105,22 @@ def heat_maps(explain: JsonView) -> Figure:
     """How strongly each prototype (row) of one task is linked to each vertex (column), by family.
 
     `explain` is the content of `explain.json`.
-
-    **Raises:** `RunError` if a field is missing or has another shape.
     """
-    vertices = _vertices(explain)
-    values = {
-        family: _matrix(_field(explain, "example", family), f"example.{family}", vertices)
-        for family in _field(explain, "families")
-    }
+    values = {name: np.asarray(explain["example"][name], float) for name in explain["families"]}
     return _panels(explain, values, "Prototype-to-vertex links: one task of each family")
 
 
 @styled
 def average_heat_maps(explain: JsonView) -> Figure:
-    """The links of `heat_maps` averaged over a family's tasks, ± their standard deviation.
-
-    **Raises:** `RunError` if a field is missing or has another shape.
-    """
-    vertices = _vertices(explain)
+    """The links of `heat_maps` averaged over a family's tasks, ± their standard deviation."""
     means, deviations = (
         {
-            family: _matrix(_field(explain, "average", family, part), f"average.{family}", vertices)
-            for family in _field(explain, "families")
+            family: np.asarray(explain["average"][family][part], float)
+            for family in explain["families"]
         }
         for part in ("mean", "sd")
     )
-    tasks = int(_number(explain, "tasks"))
-    title = f"Prototype-to-vertex links: mean ± SD over tasks ({tasks:,} in all)"
+    title = f"Prototype-to-vertex links: mean ± SD over tasks ({explain['tasks']:,} in all)"
     return _panels(explain, means, title, deviations)
 
 
@@ -187,13 +129,10 @@ def graph(explain: JsonView) -> nx.Graph:
 
     A vertex has `read`, the share of all links that go to it, averaged over families; a link has
     `weight`, the mean of its two directions.
-
-    **Raises:** `RunError` if a field is missing or has another shape.
     """
-    vertices = _vertices(explain)
-    links = _matrix(_field(explain, "vertex_links"), "vertex_links", vertices)
+    links = np.asarray(explain["vertex_links"], float)
     links = (links + links.T) / 2
-    threshold = _number(explain, "threshold")
+    vertices, threshold = len(links), explain["threshold"]
     result = nx.Graph()
     result.add_nodes_from((i, {"read": read}) for i, read in enumerate(_reading(explain).mean(0)))
     for i in range(vertices):
@@ -205,13 +144,7 @@ def graph(explain: JsonView) -> nx.Graph:
 
 def _reading(explain: JsonView) -> np.ndarray:
     """`[families, vertices]`: the mean link of a family's prototypes to each vertex."""
-    vertices = _vertices(explain)
-    return np.stack(
-        [
-            _matrix(_field(explain, "average", name, "mean"), f"average.{name}", vertices).mean(0)
-            for name in _field(explain, "families")
-        ]
-    )
+    return np.stack([np.mean(explain["average"][name]["mean"], 0) for name in explain["families"]])
 
 
 @styled
@@ -219,11 +152,9 @@ def knowledge_graph(explain: JsonView) -> Figure:
     """How much each family reads each vertex, beside the links between the vertices.
 
     Links below the threshold are left out. A vertex that is read more is drawn larger.
-
-    **Raises:** `RunError` if a field is missing or has another shape.
     """
     net = graph(explain)
-    families, reading = list(_field(explain, "families")), _reading(explain)
+    families, reading = list(explain["families"]), _reading(explain)
     count, vertices = reading.shape
     height = max(0.34 * count + 1.1, 4.2)
     left = 0.5 * vertices + 1.6
@@ -236,7 +167,7 @@ def knowledge_graph(explain: JsonView) -> Figure:
     table.set_title("Mean link from a family's prototypes", loc="left")
     # Cells no taller than wide, however few the families are.
     table.set_box_aspect(min(count / vertices, height / left))
-    _draw_graph(figure, axes, net, _number(explain, "threshold"))
+    _draw_graph(figure, axes, net, explain["threshold"])
     if not explain.get("vertex_links_reach_tasks", True):
         axes.set_xlabel("These links influence no task:\nthey have no meaning.")
     for part in (table, axes):

@@ -74,11 +74,11 @@ def learning_curves(*folders: Path | str, metric: str | None = None) -> Figure:
 def knowledge_graph(explained: Json | Path | str) -> Figure:
     """The meta-knowledge graph of a learner, from what `arml explain` wrote (`explain.json`, or the
     folder that holds it)."""
-    if isinstance(explained, dict):
-        return figures.knowledge_graph(explained)
-    path = Path(explained)
-    path = path / "explain.json" if path.is_dir() else path
-    found = read_json(path)
+    found, path = explained, Path("the explanation")
+    if not isinstance(found, dict):
+        path = Path(found)
+        path = path / "explain.json" if path.is_dir() else path
+        found = read_json(path)
     check_explained(found, path)
     return figures.knowledge_graph(found)
 

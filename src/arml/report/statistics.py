@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from arml.results.folder import RunError, TaskScores
+from arml.results.folder import RunError, Scores
 
 LEVEL = 0.05
 """Below this adjusted p-value a difference counts."""
@@ -77,8 +77,8 @@ class Comparison:
 
 
 def compare(
-    a: Mapping[int, TaskScores],
-    b: Mapping[int, TaskScores],
+    a: Mapping[int, Scores],
+    b: Mapping[int, Scores],
     *,
     failed: tuple[int, int] = (0, 0),
     same_runs: bool = False,

@@ -22,7 +22,7 @@ from arml.results.folder import (
     Result,
     Run,
     RunError,
-    TaskScores,
+    Scores,
     load_run,
     read_json,
     read_result,
@@ -45,7 +45,7 @@ class StudyRow:
     about: Json
     """`note`, `command`, `minutes`, `expected`, `steps` and `paper`, its name in the paper."""
     results: dict[int, Result]
-    scores: dict[int, TaskScores]
+    scores: dict[int, Scores]
     failures: dict[int, str]
 
     @property

@@ -40,7 +40,7 @@ BLUES: Colormap = LinearSegmentedColormap.from_list(
     "arml-blues", ["#eef4fa", "#b5d2ea", "#5fa2d0", "#2069a8", "#0a2f63"]
 )
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
-DASHES: list[Any] = [
+DASHES: list[str | tuple[int, tuple[float, ...]]] = [
     "-",
     (0, (5, 1.5)),
     (0, (1.5, 1.2)),

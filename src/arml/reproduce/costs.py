@@ -5,8 +5,6 @@ two shared cores of a server CPU); a machine that does nothing else is faster by
 step on images grows with the pixels and with the support set.
 """
 
-from typing import Any
-
 from arml.algorithms import ALGORITHMS
 from arml.experiment import Experiment
 
@@ -18,13 +16,17 @@ COMPILING_IMAGES = 40.0
 def seconds(experiment: Experiment, *, tasks: int) -> float:
     """Training and scoring on `tasks` test tasks."""
     cost = ALGORITHMS.of(experiment.algorithm).cost(experiment.algorithm)
-    options: Any = experiment.tasks
-    size = getattr(options, "size", None)
+    size = getattr(experiment.tasks, "size", None)
     if not experiment.steps:
         return STARTING
     if size is None:
         return STARTING + experiment.steps * cost.step * experiment.batch / 25
-    step = (0.8 if options.shots == 1 else 2.1) * (size / 32) ** 2 * experiment.batch / 4
+    step = (
+        (0.8 if getattr(experiment.tasks, "shots", 1) == 1 else 2.1)
+        * (size / 32) ** 2
+        * experiment.batch
+        / 4
+    )
     step *= cost.images
     # A task is scored with one forward pass a step and no outer gradient: a tenth of its training.
     scored = tasks + experiment.validation_tasks * experiment.steps / experiment.validate_every

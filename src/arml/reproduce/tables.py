@@ -10,7 +10,6 @@ whose entry names the kind `side`: ARML as in the paper's text.
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any
 
 from arml.algorithms import ALGORITHMS
 from arml.experiment.parts import REGRESSION
@@ -47,14 +46,14 @@ def subject() -> str:
     return name
 
 
-def method(place: str, algorithm: str, scale: Scale, **more: Any) -> Row:
+def method(place: str, algorithm: str, scale: Scale, seeds: int = 0) -> Row:
     """The row of one algorithm in a main table."""
     known, made = ALGORITHMS.known(algorithm), experiment(place, algorithm, scale)
     # A shortened run has no score to expect.
     whole = made.recipe == f"{place}/{algorithm}"
     _, expected = known.measured.get(place, (None, None)) if whole else (None, None)
     explain = bool(known.inside)
-    return Row(known.title, made, known.row, explain=explain, expected=expected, **more)
+    return Row(known.title, made, known.row, explain=explain, seeds=seeds, expected=expected)
 
 
 def build(

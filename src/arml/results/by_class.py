@@ -60,7 +60,7 @@ def read_by_class(folder: Path, step: int) -> ByClass | None:
         return None
     check_sealed(path)
     advice = "make the file again with `arml evaluate`"
-    found: ByClass = read_as(ByClass, read_json(path), str(path), advice)
+    found = read_as(ByClass, read_json(path), str(path), advice)
     if any(one.picture is not None and not one.picture.isascii() for one in found.mistakes):
         raise RunError(f"{path}: expected pictures in base64, got other letters; {advice}")
     return found if found.step == step else None

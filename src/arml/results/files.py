@@ -199,11 +199,11 @@ def append_metric(path: Path | str, record: JsonView) -> None:
         raise _cannot_write(path, error) from error
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and abs(value) < 1e300)
 
 
-def _metric_lines(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
+def _metric_lines(path: Path) -> list[tuple[bytes, Json]]:
     """The complete lines of the file, each with its record."""
     # A last line without an end is incomplete: its process was killed, or is still writing.
     lines = _read_bytes(path).split(b"\n")[:-1] if path.exists() else []

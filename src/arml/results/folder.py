@@ -38,7 +38,7 @@ __all__ = [
     "Run",
     "RunError",
     "Score",
-    "TaskScores",
+    "Scores",
     "append_metric",
     "load_run",
     "paired",
@@ -56,9 +56,6 @@ __all__ = [
     "write_scores",
     "write_text",
 ]
-
-TaskScores = Scores
-"""The name of `Scores` up to version 0.1."""
 
 FORMAT = 1
 """The version of the run folder that this library writes and reads."""

@@ -2,7 +2,6 @@
 
 import base64
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -58,13 +57,13 @@ def read_marks(folder: Path) -> Marked:
     content = read_json(path)
     if "mse" in content:
         raise RunError(f"{path}: expected a classifier, got a regression: its error is in the file")
-    marked: Marked = read_as(Marked, content, str(path), advice)
+    marked = read_as(Marked, content, str(path), advice)
     if marked.predictor != _made(folder):
         raise RunError(f"{path} is of another predictor, which was saved there before; {advice}")
     return marked
 
 
-def _made(folder: Path) -> Any:
+def _made(folder: Path) -> object:
     return read_json(folder / "config.json").get("sha256")
 
 

@@ -16,7 +16,7 @@ from arml.results.files import JsonView, RunError
 Made = TypeVar("Made")
 
 
-def read_as(kind: object, value: object, where: str, advice: str) -> Any:
+def read_as(kind: type[Made], value: object, where: str, advice: str) -> Made:
     """Convert a JSON value to the type `kind`, which may be any type that msgspec knows.
 
     **Raises** `RunError` in one line that begins with `where` and ends with `advice`.

@@ -6,7 +6,7 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -225,7 +225,7 @@ def _check_paired(a: Scores, b: Scores) -> None:
         )
 
 
-def differing(a: Scores, b: Scores) -> Any:
+def differing(a: Scores, b: Scores) -> Iterator[tuple[str, str, str]]:
     """The differences between the tasks of two scores, with both values."""
     if a.split != b.split:
         yield "split", a.split, b.split

@@ -9,7 +9,7 @@ on the device (`arml.tasks.prior`); one's own are read from CSV files and lie th
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -20,6 +20,7 @@ from arml.core.checks import at_least
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.datasets.splits import PARTS
 from arml.datasets.tables import TableSet, load_tables
+from arml.results.files import Json
 from arml.tasks.draws import of_classes, of_numbers
 from arml.tasks.options import Progress, Splits, absolute_path
 from arml.tasks.prior import MECHANISMS, draw_rows
@@ -45,7 +46,7 @@ class SyntheticTables(TaskDistribution):
         there = jnp.ones(len(rows.label), bool)
         return _task(draw_key, known, rows.x, rows.label, rows.target, there, rows.mechanism)
 
-    def protocol(self) -> dict[str, Any]:
+    def protocol(self) -> Json:
         return _protocol(self.problem, "synthetic")
 
 
@@ -85,7 +86,7 @@ class RealTables(TaskDistribution):
         some = order[: min(known.support + known.query, len(order))]
         return _task(draw_key, known, x[some], label[some], y[some], there[some], number)
 
-    def protocol(self) -> dict[str, Any]:
+    def protocol(self) -> Json:
         return _protocol(self.problem, f"{len(self.families)} tables")
 
     def identity(self) -> str:
@@ -114,7 +115,7 @@ MOST_SHOTS = 20
 """The most examples a class of a balanced task."""
 
 
-def _protocol(problem: Problem, source: str) -> dict[str, Any]:
+def _protocol(problem: Problem, source: str) -> Json:
     most = {"ways": problem.outputs} if problem.kind == "classification" else {}
     return {
         "tables": source,
