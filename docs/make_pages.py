@@ -53,6 +53,11 @@ def page(module: str, names: list[str]) -> str:
     lines += ["", "## Options", "", "| option | default | meaning |", "|---|---|---|"]
     meaning = docstrings(cls)
     for field in dataclasses.fields(cls):
+        if field.name not in meaning:
+            sys.exit(
+                f"expected a docstring under {cls.__name__}.{field.name}, found none: write one, "
+                "because the method's page shows it"
+            )
         flag = field.name.replace("_", "-")
         lines.append(f"| `--algorithm.{flag}` | `{field.default}` | {meaning[field.name]} |")
     file = module.replace(".", "/")

@@ -45,6 +45,20 @@ def _few_memory_maps():
         gc.collect()
 
 
+@pytest.fixture(scope="module")
+def float64():
+    """Numbers of 64 bits, for comparisons with another route."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(scope="module")
+def optax_promotes():
+    """Optax's bias correction adds a float to an integer count."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
 def pytest_terminal_summary(terminalreporter):
     """Print what tests counted: pytest shows the output of failed tests only."""
     for report in terminalreporter.stats.get("passed", []):

@@ -28,6 +28,11 @@ def task(problem: Problem = REGRESSION, *, shuffled: bool = False) -> Task:
     return Task(examples(problem.support), examples(problem.query), jnp.zeros((), jnp.int32))
 
 
+def doubled(tree: Any) -> Any:
+    """The tree with floats of 64 bits."""
+    return jax.tree.map(lambda a: a.astype(jnp.float64) if eqx.is_inexact_array(a) else a, tree)
+
+
 @eqx.filter_jit
 def predictions(learner: Any, task: Task) -> jax.Array:
     return learner.adapt(task.support, key=KEY).predict(task.query.x)

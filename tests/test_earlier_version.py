@@ -26,11 +26,7 @@ EXPECTED = json.loads((FILES / "expected.json").read_text())
 CLOSE = {"rtol": 1e-3, "atol": 1e-4}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _optax_promotes():
-    """Optax's bias correction adds a float to an integer count."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
 @pytest.fixture

@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import small
 from arml.algorithms.bmaml import BMAML, BMAMLOptions, Particle, stein
-from arml.core.episodes import Examples, Problem, Task
+from arml.core.episodes import Problem, Task
 from arml.core.inner import with_steps
 from arml.nn.networks import MLPOptions, perceptron
+from small import doubled
 
 KEY = jax.random.key(0)
 REGRESSION = Problem("regression", (3,), 1, 6, 5)
@@ -21,14 +23,7 @@ CLASSES = Problem("classification", (3,), 3, 2, 2)
 RATE = 0.03
 
 
-@pytest.fixture(autouse=True, scope="module")
-def float64():
-    with jax.enable_x64(True):
-        yield
-
-
-def doubled(tree: Any) -> Any:
-    return jax.tree.map(lambda a: a.astype(jnp.float64) if eqx.is_inexact_array(a) else a, tree)
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def built(problem: Problem, hidden: tuple[int, ...] = (4,), **options: Any) -> BMAML:
@@ -38,15 +33,7 @@ def built(problem: Problem, hidden: tuple[int, ...] = (4,), **options: Any) -> B
 
 
 def task(problem: Problem) -> Task:
-    rng = np.random.default_rng(0)
-
-    def examples(n: int) -> Examples:
-        x = jnp.asarray(rng.normal(size=(n, 3)))
-        if problem.kind == "regression":
-            return Examples(x, jnp.asarray(rng.normal(size=(n, 1))))
-        return Examples(x, jnp.arange(n) % problem.outputs)
-
-    return Task(examples(problem.support), examples(problem.query), jnp.zeros((), jnp.int32))
+    return doubled(small.task(problem))
 
 
 def loop(particles: np.ndarray, gradients: np.ndarray) -> np.ndarray:

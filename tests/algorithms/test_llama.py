@@ -15,6 +15,7 @@ from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Examples, Problem, Task
 from arml.nn import curvature
 from arml.nn.networks import BaseNetwork, Conv4Options, MLPOptions
+from small import doubled
 
 KEY = jax.random.key(0)
 PROBLEMS = {
@@ -25,14 +26,7 @@ TAU = 0.3
 BOTH = pytest.mark.parametrize("kind", list(PROBLEMS))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def float64():
-    with jax.enable_x64(True):
-        yield
-
-
-def doubled(tree: Any) -> Any:
-    return jax.tree.map(lambda a: a.astype(jnp.float64) if eqx.is_inexact_array(a) else a, tree)
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def built(kind: str, hidden: tuple[int, ...] = (4,), **options: Any) -> LLAMA:

@@ -19,10 +19,7 @@ RATE, STEPS = 0.05, 3
 KEY = jax.random.key(0)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def float64():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 class Numbers(NamedTuple):

@@ -20,10 +20,7 @@ RATE, STEPS = 0.05, 2
 KEY = jax.random.key(6)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def float64():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def double(tree: Any) -> Any:

@@ -25,10 +25,7 @@ HIDDEN = (5, 4)
 BOTH = pytest.mark.parametrize("problem", [REGRESSION, VECTORS], ids=["regression", "vectors"])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def float64():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def perturbed(learner: Any) -> Any:

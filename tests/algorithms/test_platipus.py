@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import small
 from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.platipus import PLATIPUS, PLATIPUSOptions, divergence, draw
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared, adaptable
 from arml.nn.networks import Conv4Options, MLPOptions
+from small import doubled
 
 KEY = jax.random.key(0)
 REGRESSION = Problem("regression", (3,), 1, 6, 5)
@@ -22,14 +24,7 @@ LOG_SIGMA, LOG_V, GAMMA_P, GAMMA_Q = -3.0, -4.5, 0.02, 0.005
 BOTH = pytest.mark.parametrize("problem", [REGRESSION, CLASSES], ids=["regression", "classes"])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def float64():
-    with jax.enable_x64(True):
-        yield
-
-
-def doubled(tree: Any) -> Any:
-    return jax.tree.map(lambda a: a.astype(jnp.float64) if eqx.is_inexact_array(a) else a, tree)
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def built(problem: Problem, **options: Any) -> PLATIPUS:
@@ -49,15 +44,7 @@ def unequal(ours: PLATIPUS) -> PLATIPUS:
 
 
 def task(problem: Problem) -> Task:
-    rng = np.random.default_rng(0)
-
-    def examples(n: int) -> Examples:
-        x = jnp.asarray(rng.normal(size=(n, 3)))
-        if problem.kind == "regression":
-            return Examples(x, jnp.asarray(rng.normal(size=(n, 1))))
-        return Examples(x, jnp.arange(n) % problem.outputs)
-
-    return Task(examples(problem.support), examples(problem.query), jnp.zeros((), jnp.int32))
+    return doubled(small.task(problem))
 
 
 def with_spread(ours: PLATIPUS, log_sd: float, gamma: float) -> PLATIPUS:

@@ -1,4 +1,4 @@
-"""Learners of tables: symmetries, gaps, and a second route in NumPy."""
+"""The learner of tables against a second route in NumPy, and what its parts do."""
 
 import dataclasses
 
@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import small_tables
 from arml.algorithms.tables import Tables, TablesOptions
 from arml.core.episodes import Examples, Task
 from arml.nn.flat import CellsOptions
@@ -24,30 +23,13 @@ def built(kind: str) -> Tables:
 
 @pytest.fixture(scope="module", params=["classification", "regression"])
 def case(request):
-    """A learner, compiled: from a support set and queries to outputs."""
-    learner = built(request.param)
-    predict = jax.jit(lambda s, x: learner.adapt(s, key=KEY).predict(x))
-    return request.param, learner, predict
-
-
-def test_permuting_columns_rows_or_classes_permutes_the_outputs(case):
-    kind, _, predict = case
-    small_tables.check_permutations(kind, predict)
-
-
-def test_the_value_of_a_missing_cell_and_an_empty_row_say_nothing(case):
-    kind, _, predict = case
-    small_tables.check_gaps(kind, predict)
-
-
-def test_units_do_not_matter(case):
-    kind, _, predict = case
-    small_tables.check_units(kind, predict)
+    """A kind of problem, and a learner for it."""
+    return request.param, built(request.param)
 
 
 def test_the_prediction_is_ridge_regression_in_the_kernel(case):
     """The second route: the kernel by loops over cells, and a dense solver, in NumPy."""
-    kind, learner, _ = case
+    kind, learner = case
     support, _ = table(kind)
 
     @eqx.filter_jit

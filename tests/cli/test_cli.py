@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import cv2
-import jax
 import numpy as np
 import pytest
 
@@ -33,11 +32,7 @@ class Run(NamedTuple):
     result: dict[str, Any]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _optax_promotes():
-    """Optax's bias correction adds a float to an integer count."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import time
 from dataclasses import replace
 from importlib import import_module
 
-import jax
 import pytest
 from rich.console import Console
 
@@ -37,10 +36,7 @@ with stop.listening():
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _optax_promotes():
-    with jax.numpy_dtype_promotion("standard"):
-        yield
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
 def test_ctrl_c_is_answered_within_a_call_of_c_and_the_second_ends_the_program():

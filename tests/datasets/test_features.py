@@ -26,11 +26,7 @@ from arml.results.scores import pairing
 from arml.tasks.options import FoldersOptions, StarterOptions
 from arml.tasks.vectors import VectorsOptions
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _optax_promotes():
-    with jax.numpy_dtype_promotion("standard"):
-        yield
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
 def model(path: Path, nodes: list, shape: list, out: list, *, kind=TensorProto.FLOAT) -> Path:

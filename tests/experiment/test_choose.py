@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import cv2
-import jax
 import numpy as np
 import pytest
 
@@ -12,11 +11,7 @@ from arml.datasets.splits import part_sizes
 from arml.experiment.choose import choose, racing
 from arml.results.folder import load_run
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _optax_promotes():
-    with jax.numpy_dtype_promotion("standard"):
-        yield
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
 def draw(folder: Path, counts: list[int], *, size: int = 40) -> Path:

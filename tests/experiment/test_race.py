@@ -25,10 +25,7 @@ KEY = jax.random.key(0)
 PROBLEM = Problem("classification", (6,), 3, 2, 4)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _optax_promotes():
-    with jax.numpy_dtype_promotion("standard"):
-        yield
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
 @dataclass(frozen=True)

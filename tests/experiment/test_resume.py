@@ -30,11 +30,7 @@ def train(folder, *more):
     return main([*OPTIONS, "--run", str(folder), *more])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _optax_promotes():
-    """Optax's bias correction adds a float to an integer count."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """The convolution and the poolings against XLA's own forms, to second order and under `vmap`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +10,7 @@ from jax import lax
 
 from arml.nn.convolution import convolve, max_pool, max_pool_same
 
-
-@pytest.fixture(autouse=True)
-def float64() -> Iterator[None]:
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def normal(seed: int, *shape: int) -> jax.Array:

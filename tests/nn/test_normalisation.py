@@ -1,7 +1,5 @@
 """Normalisation against loops and finite differences, in float64."""
 
-from collections.abc import Iterator
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,11 +7,7 @@ import pytest
 
 from arml.nn.normalisation import batch_norm, local_response_norm, moments, standardised
 
-
-@pytest.fixture(autouse=True)
-def float64() -> Iterator[None]:
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def normal(seed: int, *shape: int) -> jax.Array:

@@ -32,11 +32,7 @@ TASKS = Waves()
 SMALL = {"batch": 4, "interval": 5, "validate_every": 10, "validation_tasks": 8}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _optax_promotes():
-    """Optax's bias correction adds a float to an integer count."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
 def build(seed=0):

@@ -22,11 +22,7 @@ KEY = jax.random.key(0)
 BATCH = 4
 
 
-@pytest.fixture(autouse=True, scope="module")
-def optax_promotes():
-    """Optax's bias correction adds a float to an integer count."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
 def learner(**options):

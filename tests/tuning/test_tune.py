@@ -6,7 +6,6 @@ import shlex
 import signal
 from dataclasses import replace
 
-import jax
 import pytest
 
 from arml.algorithms.maml import MAMLOptions
@@ -40,11 +39,7 @@ COMMAND += ["--validation-tasks", "8", "--batch", "2", "--search"]
 COMMAND += ["algorithm.inner_rate=0.0001..0.01", "outer.outer_rate=0.01,0.001"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _optax_promotes():
-    """Optax's bias correction adds a float to an integer count."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
 def test_a_range_of_a_factor_of_ten_is_logarithmic():

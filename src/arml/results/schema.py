@@ -7,6 +7,7 @@ bounds a value. A dataclass' own `check` checks the rest.
 import dataclasses
 import functools
 import re
+from types import GenericAlias
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ from arml.results.files import JsonView, RunError
 Made = TypeVar("Made")
 
 
-def read_as(kind: type[Made], value: object, where: str, advice: str) -> Made:
+def read_as(kind: type[Made] | GenericAlias, value: object, where: str, advice: str) -> Made:
     """Convert a JSON value to the type `kind`, which may be any type that msgspec knows.
 
     **Raises** `RunError` in one line that begins with `where` and ends with `advice`.

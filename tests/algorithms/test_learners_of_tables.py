@@ -1,0 +1,61 @@
+"""Every learner of tables: symmetries, gaps and units."""
+
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from arml.algorithms.iwata_kumagai import IwataKumagaiOptions
+from arml.algorithms.tables import TablesOptions
+from arml.core.episodes import Examples
+from arml.nn.flat import CellsOptions
+from small_tables import N, problem, table
+
+KEY = jax.random.key(0)
+METHODS = {"tables": TablesOptions(width=4, depth=1), "iwata": IwataKumagaiOptions(width=4)}
+
+
+@pytest.fixture(scope="module", params=product(METHODS, ("classification", "regression")), ids=str)
+def case(request):
+    """The kind of problem, and a compiled learner: from a support set and queries to outputs."""
+    method, kind = request.param
+    net = CellsOptions(width=4).build(problem(kind), key=KEY)
+    learner = METHODS[method].build(net, problem(kind), key=KEY)
+    return kind, jax.jit(lambda support, x: learner.adapt(support, key=KEY).predict(x))
+
+
+def test_permuting_columns_rows_or_classes_permutes_the_outputs(case):
+    kind, predict = case
+    support, queries = table(kind)
+    usual = np.asarray(predict(support, queries))
+    columns, rows = np.array([3, 0, 4, 2, 1]), np.random.default_rng(1).permutation(N)
+    moved = predict(Examples(support.x[:, columns], support.y), queries[:, columns])
+    np.testing.assert_allclose(moved, usual, atol=1e-5)
+    moved = predict(Examples(support.x[rows], support.y[rows]), queries)
+    np.testing.assert_allclose(moved, usual, atol=1e-5)
+    np.testing.assert_allclose(predict(support, queries[::-1])[::-1], usual, atol=1e-5)
+    if kind == "classification":
+        classes = np.array([2, 0, 1])
+        renamed = predict(Examples(support.x, jnp.asarray(classes, jnp.int32)[support.y]), queries)
+        np.testing.assert_allclose(renamed[:, classes], usual, atol=1e-5)
+
+
+def test_the_value_of_a_missing_cell_and_an_empty_row_say_nothing(case):
+    kind, predict = case
+    support, queries = table(kind)
+    usual = predict(support, queries)
+    hidden = jnp.where(support.x[..., 1:2] > 0, support.x, jnp.array([77.0, 0.0, 1.0]))
+    asked = jnp.where(queries[..., 1:2] > 0, queries, jnp.array([-5.0, 0.0, 1.0]))
+    np.testing.assert_array_equal(predict(Examples(hidden, support.y), asked), usual)
+    other = support.y.at[N - 1].set(0)
+    np.testing.assert_allclose(predict(Examples(support.x, other), queries), usual, atol=1e-6)
+
+
+def test_units_do_not_matter(case):
+    kind, predict = case
+    support, queries = table(kind)
+    scale = jnp.where(jnp.arange(3) == 0, 8.0, 1.0)
+    moved = predict(Examples(support.x * scale, support.y), queries * scale)
+    np.testing.assert_allclose(moved, predict(support, queries), atol=1e-4)
