@@ -10,7 +10,17 @@ if TYPE_CHECKING:
 
 class Options:
     """The options of a method, of tasks or of a network: subclasses are frozen dataclasses whose
-    fields have defaults, with a method `build`."""
+    fields have defaults, with a method `build`.
+
+        @dataclasses.dataclass(frozen=True)
+        class LineOptions(arml.Options):
+            scale: float = 1.0
+
+            def build(self, problem, *, key):
+                return arml.linear(problem.features[0], problem.outputs, key=key)
+
+        arml.register("network", "line", LineOptions)
+    """
 
     def check(self) -> None:
         """Raise `ValueError` in one line if an option is invalid."""

@@ -24,6 +24,8 @@ class Examples(NamedTuple):
 
     `x` has shape `[n, *features]`; `y` is `[n, targets]` floats (regression) or `[n]` integer
     classes `0 <= y < ways` (classification).
+
+        support = arml.Examples(jnp.ones((5, 1)), jnp.zeros((5, 1)))
     """
 
     x: Float[Array, "n *features"]
@@ -36,6 +38,8 @@ class Task(NamedTuple):
     `family` is the index of the data family that the task came from. It is for reports only: no
     learner sees it. `classes` says which of the distribution's classes the task's own are, where
     there are such: training may use it (TADAM's auxiliary task), adaptation never sees it.
+
+        task = arml.Task(support, query=support, family=jnp.array(0))
     """
 
     support: Examples

@@ -54,6 +54,9 @@ def join(part: N, rest: N) -> N:
 class GradientDescent(eqx.Module):
     """`steps` plain gradient steps on a task's support loss.
 
+        descend = arml.GradientDescent(0.1, 3)
+        descend(lambda weight: jnp.sum(weight**2), jnp.ones(2))
+
     **Arguments**
 
     - `rate`: the step size on the *mean* loss: a float (constant), a scalar array (learned), or a
@@ -116,7 +119,12 @@ class GradientDescent(eqx.Module):
 
 
 def with_steps(learner: N, steps: int) -> N:
-    """The same learner with `steps` inner steps in each of its inner loops."""
+    """The same learner with `steps` inner steps in each of its inner loops.
+
+        longer = arml.with_steps(learner, 10)
+
+    A learner without an inner loop stays as it is.
+    """
 
     def change(node: PyTree) -> PyTree:
         return dataclasses.replace(node, steps=steps) if _is_inner(node) else node
@@ -143,7 +151,12 @@ def usual_rate(problem: Problem) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class InnerOptions(Options):
-    """The inner loop as data: the options that every gradient-based algorithm shares."""
+    """The inner loop as data: the options that every gradient-based algorithm shares.
+
+        descend = arml.InnerOptions(inner_rate=0.1, inner_steps=3).descent(net)
+
+    Rates are for mean losses.
+    """
 
     inner_rate: float = 0.001
     """Inner step size on the mean loss."""

@@ -53,6 +53,10 @@ class Adapted(NamedTuple):
     `predict` maps inputs `[m, *features]` to outputs `[m, outputs]`; `penalty` is added to the
     outer loss (ARML's reconstruction losses); `net` is the network that was adapted, None for a
     method that adapts none.
+
+        fixed = Fixed(arml.linear(1, 1, key=jax.random.key(0)), arml.loss_of(problem))
+        adapted = fixed.adapt(support, key=jax.random.key(1))
+        adapted.predict(task.query.x)
     """
 
     predict: Callable[[Float[Array, "m *features"]], Float[Array, "m outputs"]]
@@ -61,7 +65,17 @@ class Adapted(NamedTuple):
 
 
 class MetaLearner(eqx.Module):
-    """Learns how to learn. `adapt` cannot see the query set; `meta_loss` may."""
+    """Learns how to learn. `adapt` cannot see the query set; `meta_loss` may.
+
+    A subclass gives the field `loss` and the method `adapt`:
+
+        class Fixed(arml.MetaLearner):
+            net: arml.Linear
+            loss: arml.Loss
+
+            def adapt(self, support, *, key):
+                return arml.Adapted(self.net)
+    """
 
     loss: eqx.AbstractVar[Loss]
 
@@ -187,8 +201,10 @@ def the_learned_head(net: Network, support: Examples) -> Network:
 class Conditioned(MetaLearner):
     """Encode the support set, modulate the shared initialisation with the code, descend.
 
-    MUMOMAML, HSML, ARML and every ablation are this class with other components. `look` says what
-    the encoder reads of the support set, `head` with which head the task starts.
+    MUMOMAML, HSML, ARML and every ablation are this class with other components. `look` is the part
+    of the support set that the encoder reads, and `head` makes the head that the task starts from.
+
+        isinstance(arml.build("arml", tasks), arml.Conditioned)
     """
 
     net: Network

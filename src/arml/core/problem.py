@@ -12,6 +12,9 @@ class Problem:
     targets; `shots` the support examples of each class (classification) or in all (regression);
     `queries` likewise for the query set; `classes` the number of classes that tasks draw theirs
     from, 0 where there is no such list.
+
+        problem = arml.Problem("regression", (1,), outputs=1, shots=5, queries=10)
+        problem.support, problem.query
     """
 
     kind: Literal["regression", "classification"]

@@ -23,7 +23,13 @@ REMEDY = "restore the file, or use the version of arml that wrote it"
 
 @dataclass(frozen=True)
 class Experiment:
-    """One meta-training run. A recipe fills it; the command line may change any of it."""
+    """One meta-training run. A recipe fills it; the command line may change any of it.
+
+        experiment = arml.Experiment("mine", steps=1_000, validate_every=500)
+        experiment.check()
+
+    `arml.run(experiment, folder)` carries it out.
+    """
 
     recipe: str
     algorithm: MethodOptions = field(default_factory=MAMLOptions)

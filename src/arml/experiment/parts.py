@@ -111,6 +111,14 @@ def metric_of(tasks: TasksOptions) -> str:
 def register(part: str, name: str, options: Callable[..., object], **about: Any) -> None:
     """Add a method, a kind of tasks or a network of one's own.
 
+        def narrow(problem, *, key, width: int = 4):
+            keys = jax.random.split(key)
+            layer = arml.linear(problem.features[0], width, key=keys[0])
+            return arml.network([layer], arml.linear(width, problem.outputs, key=keys[1]))
+
+        arml.register("network", "narrow", narrow)
+        arml.build("maml", tasks, network="narrow")
+
     A method has a recipe `SETTING/NAME` for each setting that it is made for from then on, and
     tasks are a setting `NAME` with a recipe for each method. The command line finds what a file
     registers by `--plugin FILE.py`, and what a package names as an entry point of the group

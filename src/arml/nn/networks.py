@@ -51,7 +51,12 @@ def uniform(limit: float) -> Initialiser:
 
 
 class Linear(eqx.Module):
-    """`x @ weight + bias`, weight `[inputs, outputs]`."""
+    """`x @ weight + bias`, weight `[inputs, outputs]`; `arml.linear` makes one.
+
+        arml.Linear(jnp.ones((2, 3)), jnp.zeros(3))(jnp.ones((4, 2)))
+
+    It maps `[n, inputs]` to `[n, outputs]`.
+    """
 
     weight: Float[Array, "inputs outputs"]
     bias: Float[Array, " outputs"]
@@ -63,7 +68,12 @@ class Linear(eqx.Module):
 def linear(
     inputs: int, outputs: int, *, init: Initialiser = glorot, bias: float = 0.0, key: PRNGKeyArray
 ) -> Linear:
-    """A `Linear` with weights from `init` and one constant bias."""
+    """A `Linear` with weights from `init` and one constant bias.
+
+        layer = arml.linear(2, 3, key=jax.random.key(0))
+
+    `init(key, shape, dtype)` draws the weights: Glorot's if not given.
+    """
     return Linear(init(key, (inputs, outputs), jnp.float32), jnp.full(outputs, bias, jnp.float32))
 
 

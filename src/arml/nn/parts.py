@@ -47,6 +47,9 @@ def network(
 ) -> BaseNetwork:
     """A base network from functions of a whole set, which every method can use.
 
+        keys = jax.random.split(jax.random.key(0))
+        net = arml.network([arml.linear(1, 8, key=keys[0])], arml.linear(8, 1, key=keys[1]))
+
     **Arguments**
 
     - `blocks`: one after the other they make the features `[n, *features] -> [n, ...]`, which are

@@ -203,6 +203,9 @@ def _columns(X: np.ndarray) -> dict[str, list[Any]]:
 class FewShotClassifier(ClassifierMixin, FewShot):
     """Classification by a meta-trained learner.
 
+        classifier = arml.FewShotClassifier("tables")
+        classifier.fit([[0.0], [1.0], [0.1], [0.9]], ["low", "high", "low", "high"]).classes_
+
     **Arguments**
 
     - `learner`: a loaded learner, or what `arml.load` takes: a run folder, or a shared learner. The
@@ -235,6 +238,9 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
 class FewShotRegressor(RegressorMixin, FewShot):
     """Regression by a meta-trained learner.
+
+        regressor = arml.FewShotRegressor("regression2d")
+        regressor.fit([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
 
     **Arguments**
 

@@ -26,7 +26,13 @@ from arml.predict.sharing import read_learner, read_predictor, write_learner
 
 
 class FewShotLearner(Holder):
-    """A meta-trained learner, ready for tasks of one's own."""
+    """A meta-trained learner, ready for tasks of one's own; `arml.load` opens one.
+
+        learner = arml.load("regression2d")
+        learner.problem, learner.portable.families
+
+    Inputs are vectors `[n, d]`, pictures `[n, size, size, 3]` in bytes, or the columns of a table.
+    """
 
     def __init__(self, portable: Portable) -> None:
         inside = inductive(portable.learner, portable.problem.support)
@@ -81,10 +87,12 @@ def load(path: Path | str) -> FewShotLearner:
 
 
 def load_predictor(folder: Path | str) -> Predictor:
-    """A predictor that was saved. **Raises** `RunError` if it is not there, altered or cut short.
+    """A predictor that was saved.
 
-    predictor.save("line")
-    arml.load_predictor("line").predict([[2.5, 1]])
+        predictor.save("line")
+        arml.load_predictor("line").predict([[2.5, 1]])
+
+    **Raises** `RunError` if it is not there, altered or cut short.
     """
     portable, arrays, task = read_predictor(Path(folder))
     classes = None if task["classes"] is None else np.asarray(task["classes"])

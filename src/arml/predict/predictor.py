@@ -37,7 +37,13 @@ from arml.predict.trust import Trust, checked, intervals
 
 
 class Predictor(Holder):
-    """A learned task. `classes` are its labels in order; None for regression."""
+    """A learned task. `classes` are its labels in order; None for regression.
+
+        predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
+        predictor.predict([[1.5, 1]])
+
+    Its methods raise `ValueError` in one line for inputs of another shape.
+    """
 
     def __init__(
         self,

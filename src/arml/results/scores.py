@@ -34,6 +34,8 @@ class Scores:
     """One score for each task, accuracy in [0, 1] or mean squared error, and the tasks' identity.
 
     `len(scores)` is the number of tasks.
+
+        scores.mean, scores.ci95, scores.first(100).by_family()
     """
 
     values: np.ndarray
@@ -154,7 +156,12 @@ def _table(heading: str, rows: Mapping[str, JsonView], metric: str, sign: str = 
 
 @dataclass(frozen=True, repr=False)
 class Difference:
-    """The mean of `a - b` over the same tasks."""
+    """The mean of `a - b` over the same tasks.
+
+        difference.mean, difference.ci95, difference.by_family()
+
+    A difference of accuracies is a share of one: 0.01 is a point.
+    """
 
     mean: float
     ci95: float

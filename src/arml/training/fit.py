@@ -47,7 +47,15 @@ class NotFiniteError(RunError):
 
 
 class Moment(NamedTuple):
-    """A training after one of its intervals, as a callback gets it."""
+    """A training after one of its intervals, as a callback gets it.
+
+        def is_good(moment):
+            return moment.record["loss"] < 0.01
+
+        arml.fit(learner, tasks, steps=400, callbacks=[is_good])
+
+    The training ends early if a callback returns True.
+    """
 
     step: int
     """Outer steps that it has taken."""
@@ -154,7 +162,12 @@ def _check_finite(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
-    """The result of `fit`, which can continue from it."""
+    """The result of `fit`.
+
+        fitted.learner, fitted.step, fitted.history[-1]["loss"]
+
+    `arml.fit(fitted, tasks, steps=...)` continues from it.
+    """
 
     learner: MetaLearner
     history: tuple[dict[str, float | int | None], ...]

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OuterOptions:
-    """The outer optimiser."""
+    """The outer optimiser.
+
+        arml.OuterOptions(outer_rate=0.003, schedule="cosine", clip=10.0)
+
+    It minimises the mean of the tasks' outer losses.
+    """
 
     outer_rate: float = 0.001
     """Its step size."""
