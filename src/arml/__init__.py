@@ -1,6 +1,7 @@
 """Few-shot learning on heterogeneous tasks: ARML and the methods it is compared with, in JAX."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -105,4 +106,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    extra = _HOMES["arml.predict.estimators"] if find_spec("sklearn") else ()
+    return sorted([*__all__, *extra])

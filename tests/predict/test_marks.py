@@ -28,6 +28,10 @@ def test_marks_agree_with_scikit_learn():
         chances[marks.mistakes].max(axis=1)
     )
     assert str(marks) in marks.lines([str(i) for i in range(50)])[0]
+    assert repr(marks) == f"Marks({marks})"
+    shown = marks._repr_html_()
+    assert shown.count("<tr>") == 4
+    assert f"<td>ash</td><td>{marks.by_class['ash']:.0%}</td>" in shown
 
 
 def test_labels_are_classes_of_any_type():

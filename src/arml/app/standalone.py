@@ -9,9 +9,12 @@ import json
 import tempfile
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from arml.predict.predictor import Predictor
 from arml.results.files import write_bytes, write_text
+
+if TYPE_CHECKING:
+    from arml.predict.predictor import Predictor
 
 SCRIPT, CODE, MACHINE = (
     "ort.wasm.min.js",
@@ -23,8 +26,18 @@ PLACE = Path("node_modules") / "onnxruntime-web" / "dist"
 """Where npm puts them."""
 
 
+def check_runtime(runtime: Path) -> None:
+    """Raise `ValueError` for a folder without the files of onnxruntime-web."""
+    missing = [name for name in (SCRIPT, CODE, MACHINE) if not (runtime / name).is_file()]
+    if missing:
+        raise ValueError(
+            f"expected onnxruntime-web in {runtime}, found no {missing[0]}: run `npm install "
+            "onnxruntime-web` here, or name its folder dist with --runtime"
+        )
+
+
 def write_page(
-    predictor: Predictor, folder: Path, runtime: Path = PLACE, model: Path | None = None
+    predictor: "Predictor", folder: Path, runtime: Path = PLACE, model: Path | None = None
 ) -> None:
     """Write the page of a predictor of pictures.
 
@@ -41,12 +54,7 @@ def write_page(
         raise ValueError(
             "expected a predictor of pictures for a page, got one of tables: use --onnx FILE"
         )
-    missing = [name for name in (SCRIPT, CODE, MACHINE) if not (runtime / name).is_file()]
-    if missing:
-        raise ValueError(
-            f"expected onnxruntime-web in {runtime}, found no {missing[0]}: run `npm install "
-            "onnxruntime-web` here, or name its folder dist with --runtime"
-        )
+    check_runtime(runtime)
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "model.onnx"
         predictor.to_onnx(file, model)

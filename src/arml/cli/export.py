@@ -48,6 +48,13 @@ def export_command(arguments: Sequence[str]) -> int:
         raise UsageError(
             "expected --out FOLDER, --onnx FILE or --html FOLDER, got none: give one; see --help"
         )
+    if options.html is not None:
+        # Before JAX is imported, which takes a second or two.
+        from arml.app.standalone import check_runtime
+        from arml.predict.shared import check_predictor
+
+        check_predictor(options.source)
+        check_runtime(options.runtime)
     if options.out is not None:
         _learner(options.source, options.out, options.tasks)
     if options.onnx is not None:

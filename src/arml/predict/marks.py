@@ -110,6 +110,15 @@ class Marks:
             said.append(f"and {len(wrong) - most} more mistakes")
         return said
 
+    def __repr__(self) -> str:
+        return f"Marks({self})"
+
+    def _repr_html_(self) -> str:
+        # Here, because OpenCV is loaded for it.
+        from arml.predict.notebook import confusion_html
+
+        return confusion_html(str(self), self.classes, self.by_class, self.confusion)
+
     def __str__(self) -> str:
         (low, high), right, n = self.interval, int(np.sum(self.right)), len(self.labels)
         if not n:

@@ -1,7 +1,8 @@
-"""A predictor as a notebook shows it: its classes, and how many examples each has."""
+"""A predictor and its accuracy as a notebook shows them."""
 
 import base64
 import html
+from collections.abc import Mapping
 from typing import Any
 
 import cv2
@@ -31,6 +32,22 @@ def as_html(said: str, x: np.ndarray, y: np.ndarray, classes: np.ndarray | None)
     head = "".join(f"<th>{name}</th>" for name in ("class", "examples", "")[: 2 + (x.ndim == 4)])
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return f"{heading}<table><tr>{head}</tr>{body}</table>"
+
+
+def confusion_html(
+    said: str, classes: np.ndarray, by_class: Mapping[Any, float], confusion: np.ndarray
+) -> str:
+    """A line about predictions, and a table of the accuracy of each class and of how often it was
+    predicted as each class."""
+    names = [html.escape(str(label)) for label in classes]
+    head = "".join(f"<th>{name}</th>" for name in ("labelled", "accuracy", *names))
+    rows = []
+    for name, label, counts in zip(names, classes.tolist(), confusion, strict=True):
+        share = by_class.get(label)
+        cells = [name, "" if share is None else f"{share:.0%}", *(str(n or "") for n in counts)]
+        rows.append("".join(f"<td>{cell}</td>" for cell in cells))
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<p>{html.escape(said)}</p><table><tr>{head}</tr>{body}</table>"
 
 
 def _picture(picture: np.ndarray) -> str:

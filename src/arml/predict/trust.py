@@ -120,6 +120,15 @@ class Trust:
             said.append(f"and {len(self.odd) - len(shown)} more that the others contradict")
         return said
 
+    def __repr__(self) -> str:
+        return f"Trust({self})"
+
+    def _repr_html_(self) -> str:
+        # Here, because OpenCV is loaded for it.
+        from arml.predict.notebook import confusion_html
+
+        return confusion_html(str(self), self.classes, self.by_class, self.confusion)
+
     def __str__(self) -> str:
         n = len(self.labels)
         if not n:
