@@ -3,7 +3,8 @@
 Each step is a process of its own, as somebody types it. `seconds` are by the clock, `cpu` is what
 the processor worked: on a busy machine the first is much longer. Results go to
 `results/newcomer.json`, and the table to `docs/practitioner.md`. `--install` also installs into a
-fresh environment, `--minutes` trains a learner of one's own.
+fresh environment, `--minutes` trains a learner of one's own; without them the rows that were
+measured before stay, with their commit.
 """
 
 import argparse
@@ -83,11 +84,24 @@ def write_table(content: dict[str, Any]) -> None:
     for row in content["rows"]:
         more = f", {row['megabytes']} MB" if "megabytes" in row else ""
         more += f", {row['each_ms']} ms each" if "each_ms" in row else ""
+        more += f" (at {row['commit'][:7]})" if "commit" in row else ""
         lines.append(f"| {row['step']}{more} | {row['seconds']} | {row['cpu']} |")
     lines.append("")
     lines.append(f"{content['device']}, load {content['load']:.1f}, {content['commit']}.")
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(replace_block(page, "\n".join(lines), MARKERS), encoding="utf-8")
+
+
+def merged(rows: list[Any]) -> list[Any]:
+    """The rows, with those of the last time that were not measured now."""
+    known = json.loads(RESULTS.read_text())
+    before = [{"commit": known["commit"], **row} for row in known["rows"]]
+    install = [row for row in before if row["step"].startswith(("make an env", "`pip"))]
+    train = [row for row in before if row["step"].startswith("`arml train")]
+    steps = {row["step"] for row in rows}
+    first = [row for row in install if row["step"] not in steps]
+    last = [row for row in train if not any(step.startswith("`arml train") for step in steps)]
+    return [*first, *rows, *last]
 
 
 def main() -> None:
@@ -106,13 +120,14 @@ def main() -> None:
         adapt = [*arml, "adapt", "starter", "--support", "own", "--query", "more"]
         rows.append(timed("`arml adapt`: the first answer", *adapt, "--no-trust", cwd=here))
         kept = [*adapt, "--no-trust", "--save", "kept"]
-        again = "the same again, and the predictor saved, which loads JAX"
-        rows.append(timed(again, *kept, cwd=here))
+        rows.append(timed("the same again, and the predictor saved", *kept, cwd=here))
         rows.append(timed("with the leave-one-out check, first", *adapt, cwd=here))
         rows.append(timed("with the leave-one-out check, again", *adapt, cwd=here))
         predict = [*arml, "predict", "kept", "more"]
         timed("(warm up)", *predict, cwd=here)
         rows.append(timed("`arml predict`, with what was saved", *predict, cwd=here))
+        marks = [*arml, "evaluate", "kept", "--query", "more"]
+        rows.append(timed("`arml evaluate`, with labelled pictures", *marks, cwd=here))
         export = [*arml, "export", "kept", "--onnx", "file.onnx"]
         rows.append(timed("`arml export --onnx`", *export, cwd=here))
         run = [sys.executable, "-c", LOOP, "file.onnx"]
@@ -124,7 +139,7 @@ def main() -> None:
             rows.append(timed(name, *own, "--run", "r", cwd=here))
     for row in rows:
         row.pop("said")
-    content = {"rows": rows, "load": os.getloadavg()[0], **provenance()}
+    content = {"rows": merged(rows), "load": os.getloadavg()[0], **provenance()}
     RESULTS.write_text(json.dumps(content, indent=2) + "\n")
     write_table(content)
 
