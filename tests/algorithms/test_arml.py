@@ -133,7 +133,9 @@ def check_learns(arml: Conditioned, on: Task) -> None:
         assert all(np.any(leaf) for leaf in jax.tree.leaves(part))
 
 
-@pytest.mark.parametrize("name", [*ABLATIONS, *SLOTS])
+@pytest.mark.parametrize(
+    "name", [*ABLATIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOTS)]
+)
 def test_every_slot_and_ablation_learns(name):
     check_learns(learner(**(ABLATIONS | SLOTS)[name]), task())
 

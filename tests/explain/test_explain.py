@@ -312,6 +312,7 @@ def test_the_report_shows_what_was_explained(run, files, tmp_path):
     assert "so they have no meaning" in page
 
 
+@pytest.mark.slow
 def test_images_are_explained_by_class(tmp_path, monkeypatch):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
     noise = np.random.default_rng(0)

@@ -131,12 +131,18 @@ ONE_SEED = with_seeds(SCALES["smoke"], 1)
 SMOKE = ["reproduce", "--scale", "smoke", "--seeds", "1", "--workers", "1"]
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory) -> tuple[Path, list[dict], Progress]:
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("regression2d", "order-regression2d"), id="two tables"),
+        pytest.param(ONE_SEED.tables, id="all", marks=pytest.mark.slow),
+    ],
+)
+def study(request, tmp_path_factory) -> tuple[Path, list[dict], Progress]:
     """The smoke study with one seed: stopped as soon as its first run begins, after one that cannot
     be read, and then continued by the command."""
     out = tmp_path_factory.mktemp("study")
-    made = [table(name, ONE_SEED) for name in ONE_SEED.tables]
+    made = [table(name, ONE_SEED) for name in request.param]
     record(made, "smoke", out)
     work = units(made)
     bad = {**work[0], "folder": "runs/bad/seed-0", "experiment": {"algorithm": "none"}}
@@ -148,7 +154,7 @@ def study(tmp_path_factory) -> tuple[Path, list[dict], Progress]:
 
     begun = carry_out_all([bad, *work], out, workers=1, watch=watch, stop=lambda: bool(stopped))
     assert stopped  # a run began after the one that failed
-    assert main([*SMOKE, "--out", str(out)]) == 0
+    assert main([*SMOKE, *request.param, "--out", str(out)]) == 0
     return out, work, begun
 
 

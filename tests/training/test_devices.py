@@ -98,6 +98,7 @@ sys.exit(main(sys.argv[3:]))
 """
 
 
+@pytest.mark.slow
 def test_two_processes_then_one_then_four_devices_make_the_run_that_one_makes(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     run(EXPERIMENT, whole)
