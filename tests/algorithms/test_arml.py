@@ -61,6 +61,7 @@ def test_with_a_neutral_modulation_it_is_maml(gate):
 
 def test_without_a_code_film_on_units_is_maml():
     arml = learner(gate="film", granularity="unit")
+    assert repr(arml) == "Conditioned(Relational, UnitModulation, 2,093 parameters)"
     layers = tuple(constant(layer, 0.0) for layer in arml.modulate.layers)
     arml = eqx.tree_at(lambda x: x.modulate.layers, arml, layers)
     maml = MAMLOptions(inner_steps=1, inner_rate=0.05).build(arml.net, REGRESSION, key=KEY)

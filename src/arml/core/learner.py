@@ -218,6 +218,10 @@ class Conditioned(MetaLearner):
     """What makes another code of a task's code, by how well its adapted networks fit the support
     set."""
 
+    def __repr__(self) -> str:
+        parts = ", ".join(type(part).__name__ for part in (self.encode, self.modulate))
+        return f"Conditioned({parts}, {parameters(self):,} parameters)"
+
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         code, penalty = self.encode(self.look(self.net, support))
         if self.choose is not None:
