@@ -175,13 +175,14 @@ def test_minutes_are_kept_or_refused_with_the_least(tmp_path, monkeypatch, capsy
     assert read_command([*given[1:], "--minutes", "999"]).experiment.steps == 70_000
 
 
-def test_seeds_are_trained_side_by_side_and_resumed(tmp_path, monkeypatch, capsys):
+def test_seeds_are_trained_side_by_side_and_resumed(tmp_path, capsys):
     folder = tmp_path / "runs"
     command = ["train", "regression2d/maml", "--run", str(folder), *TINY.split()]
     assert main([*command[:3], str(tmp_path / "one"), *TINY.split(), "--seed", "1"]) == 0
     capsys.readouterr()
-    assert main([*command, "--seeds", "2"]) == 0
-    said = capsys.readouterr().out
+    status, (said, errors) = main([*command, "--seeds", "2"]), capsys.readouterr()
+    logs = [path.read_text() for path in folder.glob("worker-*.log")]
+    assert status == 0, (said, errors, logs)
     assert "training 2 of 2 seeds" in said
     assert "seed-1: mean squared error" in said
     assert "2 seeds: mean " in said
@@ -194,7 +195,7 @@ def test_seeds_are_trained_side_by_side_and_resumed(tmp_path, monkeypatch, capsy
     assert metrics(folder / "seed-0") != metrics(folder / "seed-1")
     before = (folder / "seed-0" / "metrics.jsonl").stat().st_mtime_ns
     assert main([*command, "--seeds", "2"]) == 0
-    assert "training" not in capsys.readouterr().out
+    assert "of 2 seeds" not in capsys.readouterr().out
     assert (folder / "seed-0" / "metrics.jsonl").stat().st_mtime_ns == before
     assert main([*command, "--seeds", "2", "--shots", "3"]) == 2
     assert "seed-0 holds another run" in capsys.readouterr().err

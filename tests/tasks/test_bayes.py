@@ -11,7 +11,7 @@ from arml.core.episodes import Examples
 from arml.core.losses import mse
 from arml.experiment.floor import BayesOptimal, Options, measure
 from arml.results.folder import read_result
-from arml.tasks.bayes import _conditional, posterior, posterior_family, posterior_mean
+from arml.tasks.bayes import _conditional, posterior
 from arml.tasks.functions import FAMILIES, PRIOR_HIGH, PRIOR_LOW, evaluate_family, functions_2d
 from arml.training.evaluate import evaluate
 
@@ -174,10 +174,9 @@ def test_functions_agree_with_the_learner_and_with_few_points():
     @jax.jit
     def both(support, x):
         adapted = learner.adapt(support, key=key)
-        mean = posterior_mean(tasks, support, x, key=key, draws=256)
-        family = posterior_family(tasks, support, key=key, draws=256)
+        found = posterior(tasks, support, key=key, draws=256)
         # The order of the queries is irrelevant.
-        return mean, family, adapted.predict(x), adapted.predict(x[::-1])[::-1]
+        return found.mean(x), found.family(), adapted.predict(x), adapted.predict(x[::-1])[::-1]
 
     mean, family, predictions, backwards = both(task.support, task.query.x)
     assert mean.shape == (10, 1)

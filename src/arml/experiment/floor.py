@@ -20,7 +20,8 @@ from arml.core.losses import mse
 from arml.results.files import Json
 from arml.results.folder import FORMAT, write_json
 from arml.tasks.bayes import posterior
-from arml.tasks.functions import Functions, functions_2d
+from arml.tasks.functions import Functions
+from arml.tasks.options import FunctionsOptions, splits_of
 from arml.training.evaluate import SEEDS, evaluate, looks
 from arml.training.provenance import provenance
 
@@ -57,8 +58,8 @@ def effective_draws(learner: BayesOptimal, task: Task, key: PRNGKeyArray) -> Flo
     return drawn.effective_draws()[task.family]
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(FunctionsOptions):
     """Measure the Bayes-optimal predictor's error on the 2-D regression tasks."""
 
     out: Path
@@ -67,18 +68,6 @@ class Options:
     """Test tasks to score."""
     draws: int = 8192
     """Draws of each family's posterior."""
-    shots: int = 10
-    """Support points of a task."""
-    queries: int = 10
-    """Query points of a task."""
-    low: float = 0.0
-    """Least input."""
-    high: float = 5.0
-    """Greatest input."""
-    noise: float = 0.3
-    """Standard deviation of the noise."""
-    flat: bool = True
-    """Put the families that ignore the second input in the plane y = 1."""
 
 
 def measure(options: Options) -> Json:
@@ -88,14 +77,8 @@ def measure(options: Options) -> Json:
     """
     if options.tasks < 1:
         raise ValueError(f"tasks must be 1 or more, got {options.tasks}: ask for some thousands")
-    tasks = functions_2d(
-        shots=options.shots,
-        queries=options.queries,
-        low=options.low,
-        high=options.high,
-        noise=options.noise,
-        flat=options.flat,
-    )
+    tasks = splits_of(options).test
+    assert isinstance(tasks, Functions)
     begin = time.perf_counter()
     learner = BayesOptimal(tasks, options.draws)
     chunk = min(CHUNK, options.tasks)

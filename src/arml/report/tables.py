@@ -235,37 +235,36 @@ def replace_block(text: str, block: str, markers: tuple[str, str] = (BEGIN, END)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Redraw, or with `--check` compare, the results of a README. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m arml.report.tables", description=main.__doc__)
-    parser.add_argument("readme", type=Path, help="a Markdown file with the two markers")
-    parser.add_argument("results", type=Path, help="a folder with result.json files below it")
+    return redraw(
+        arguments,
+        "arml.report.tables",
+        lambda old, results: replace_block(old, readme_table(results)),
+    )
+
+
+def redraw(arguments: Sequence[str] | None, module: str, change: Callable[[str, Path], str]) -> int:
+    """The command `python -m MODULE DOCUMENT FOLDER [--check]`: change a document by a folder of
+    results, or with `--check` only compare. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}")
+    parser.add_argument("document", type=Path, help="a Markdown file with the markers")
+    parser.add_argument("folder", type=Path, help="a folder of results, or of a study")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if out of date")
     options = parser.parse_args(arguments)
+    document: Path = options.document
     try:
-        redraw(
-            options.readme,
-            lambda old: replace_block(old, readme_table(options.results)),
-            f"python -m arml.report.tables {options.readme} {options.results}",
-            check=options.check,
-        )
+        if not document.is_file():
+            raise RunError(f"expected a file {document}, found none; check its name")
+        old = document.read_text(encoding="utf-8")
+        new = change(old, options.folder)
+        if options.check and new != old:
+            again = f"{parser.prog} {document} {options.folder}"
+            raise RunError(f"the tables in {document} are out of date; run `{again}`")
+        if new != old:
+            write_text(document, new)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def redraw(document: Path, change: Callable[[str], str], command: str, *, check: bool) -> None:
-    """Change a document, or with `check` only compare.
-
-    **Raises:** `RunError` if it is missing, or with `check` out of date.
-    """
-    if not document.is_file():
-        raise RunError(f"expected a file {document}, found none; check its name")
-    old = document.read_text(encoding="utf-8")
-    new = change(old)
-    if check and new != old:
-        raise RunError(f"the tables in {document} are out of date; run `{command}`")
-    if new != old:
-        write_text(document, new)
 
 
 if __name__ == "__main__":

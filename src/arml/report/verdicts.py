@@ -6,7 +6,6 @@ markers of the document; `--check` only reports whether it is up to date. Withou
 claim is untested.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -146,26 +145,14 @@ def redrawn(text: str, study: Study) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Redraw, or with `--check` compare, a document's claims and tables. Returns the status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m arml.report.verdicts", description=main.__doc__
+    return redraw(
+        arguments, "arml.report.verdicts", lambda old, folder: redrawn(old, _study(folder))
     )
-    parser.add_argument("document", type=Path, help="a Markdown file with the markers")
-    parser.add_argument("study", type=Path, help="a folder that `arml reproduce` made or exported")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when stale")
-    options = parser.parse_args(arguments)
-    try:
-        there = (options.study / "study.json").is_file()
-        study = load_study(options.study) if there else Study(options.study, "none", ())
-        redraw(
-            options.document,
-            lambda old: redrawn(old, study),
-            f"python -m arml.report.verdicts {options.document} {options.study}",
-            check=options.check,
-        )
-    except RunError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+
+def _study(folder: Path) -> Study:
+    there = (folder / "study.json").is_file()
+    return load_study(folder) if there else Study(folder, "none", ())
 
 
 if __name__ == "__main__":

@@ -122,25 +122,6 @@ def posterior(
     return Posterior(coefficients, log_weights, log_prior)
 
 
-def posterior_mean(
-    tasks: Functions,
-    support: Examples,
-    x: Float[Array, "m 2"],
-    *,
-    key: PRNGKeyArray,
-    draws: int = 4096,
-) -> Float[Array, "m 1"]:
-    """The Bayes-optimal prediction of ONE task at the points `x`. Errors: see `posterior`."""
-    return posterior(tasks, support, key=key, draws=draws).mean(x)
-
-
-def posterior_family(
-    tasks: Functions, support: Examples, *, key: PRNGKeyArray, draws: int = 4096
-) -> Float[Array, " families"]:
-    """The probability of each family given ONE support set. Errors: see `posterior`."""
-    return posterior(tasks, support, key=key, draws=draws).family()
-
-
 Drawn = tuple[Float[Array, "draws 4"], Float[Array, " draws"]]
 
 
