@@ -68,7 +68,7 @@ def test_the_page_is_accessible_and_fits_its_window(tmp_path):
         page = tab.page
         page.wait_for_selector("body[data-ready]")
         use_pictures(page, tmp_path)
-        assert "car-0.png: labelled moon, the other pictures say car" in page.inner_text("#odd")
+        assert "car-0.png: labelled moon, but predicted as car" in page.inner_text("#odd")
         assert page.locator("#prototypes .nearest").count() == len(CLASSES)
         use_functions(page, example_function(site.served.functions, 5)["points"])
         use_tables(page)

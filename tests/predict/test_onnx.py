@@ -146,7 +146,9 @@ def test_a_metric_learner_learns_inside_its_file(algorithm, tmp_path):
         np.testing.assert_allclose(chances[:, : max(y) + 1], wanted, atol=2e-3)
 
 
-def test_what_cannot_be_written_is_refused(tmp_path):
+def test_what_cannot_be_written_is_refused(starter, tmp_path):
+    with pytest.raises(ValueError, match="logistic regression on the edges, which cannot be expo"):
+        starter[0].using("edges").to_onnx(tmp_path / "file.onnx")
     with pytest.raises(ValueError, match="expected a metric learner"):
         untrained("maml", (4,), "classification", 3).to_onnx(tmp_path / "file.onnx")
     code = (

@@ -159,7 +159,7 @@ def test_novelty_is_kept_with_the_learner_and_the_predictor(images, functions, o
         arml.load_predictor(tmp_path / "kept")
     with pytest.raises(ValueError, match="`arml export RUN"):
         arml.load(images[0]).adapt(x, y).novelty(x)
-    with pytest.raises(ValueError, match="an embedding that tasks share, got regression2d/maml"):
+    with pytest.raises(ValueError, match="the same for all tasks, got regression2d/maml"):
         arml.load(functions).adapt([[1, 2]], [1]).support_novelty()
 
 

@@ -65,10 +65,10 @@ def test_a_csv_file_on_the_command_line(predictor, tmp_path, capsys):
     assert main([*words, "--query", query, "--out", out, "--save", saved, "--matter"]) == 0
     said = capsys.readouterr().err
     assert f"learned from {N} examples (2 classes)" in said
-    assert "left out, because all rows have the same: same" in said
+    assert "not used, because it has one value in all rows: same" in said
     assert "read from the meta-knowledge graph: V" in said
     assert "leave-one-out accuracy" in said
-    assert "columns that matter (nats lost without each)" in said
+    assert "columns that matter (log-probability lost without each, in nats)" in said
     answers = (tmp_path / "answers.csv").read_text().splitlines()
     assert answers[0] == "row,label,probability"
     chances = predictor.predict_proba(more)
@@ -141,7 +141,7 @@ def test_few_examples_get_the_wider_of_their_distances_and_the_distribution():
 
 
 def test_refusals(predictor):
-    with pytest.raises(ValueError, match="adapt to all of its rows again"):
+    with pytest.raises(ValueError, match="a predictor of tables cannot add rows"):
         predictor.add({}, [])
     with pytest.raises(ValueError, match="expected a column 'bark'"):
         predictor.predict({"height": [1.0], "noise": [0.0]})

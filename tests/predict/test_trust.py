@@ -63,7 +63,7 @@ def test_a_label_that_is_wrong_is_named_first():
     trust = checked(centroids(x, y), y, KINDS)
     assert trust.odd[0] == 4
     lines = trust.lines([f"{i}.png" for i in range(18)])
-    assert "look at 4.png: labelled oak, the other examples say ash" in lines[1]
+    assert "check 4.png: labelled oak, but predicted as ash from the other" in lines[1]
 
 
 def test_a_class_of_one_example_stays_and_is_not_checked():

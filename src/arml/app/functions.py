@@ -40,7 +40,9 @@ def surface(learner: FewShotLearner, content: object, limits: Limits) -> Json:
     predictor = learner.adapt(points[:, :2], points[:, 2])
     heights = predictor.predict(np.concatenate([grid(low, high), points[:, :2]]))
     if not np.all(np.isfinite(heights)):
-        raise ValueError("expected finite heights, got some that are not: points lie too high")
+        raise ValueError(
+            "the fitted surface is not finite, because some points are too high: use lower heights"
+        )
     reading = predictor.reading()
     return {
         "low": low,

@@ -142,7 +142,7 @@ def _answering(
             return Response(status_code=400)
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            said = f"unexpected {type(error).__name__}; the terminal says more"
+            said = f"unexpected {type(error).__name__}; the terminal shows details"
             return JSONResponse({"error": said}, 500)
 
     return route

@@ -134,7 +134,7 @@ def _asked(content: object, limits: Limits) -> Asked:
     target = given.get("target")
     kind = next((known for known in KINDS.values() if known == given.get("kind")), None)
     if not isinstance(target, str) or target not in cells or len(cells) < 2:
-        raise ValueError(f"expected a column to predict beside others, got {target!r:.80}")
+        raise ValueError(f"expected a column to predict, and other columns, got {target!r:.80}")
     if kind is None:
         raise ValueError(f"expected classes or numbers to predict, got {given.get('kind')!r:.80}")
     filled = [i for i in range(n) if not missing(cells[target][i])]
@@ -177,7 +177,12 @@ def _said(predictor: TablePredictor, asked: Asked) -> str:
     of = "" if kinds is None else f" of {len(kinds)} classes"
     said = [f"Learned from {len(asked.filled)} rows{of}; {len(asked.empty)} predicted."]
     if reader.left_out:
-        said.append(f"Left out, because all rows have the same: {', '.join(reader.left_out)}.")
+        said.append(
+            f"Not used, because it has one value in all rows: {', '.join(reader.left_out)}."
+        )
     if len(reader.kept) < reader.total:
-        said.append(f"Kept {len(reader.kept)} of {reader.total} columns, each value counted.")
+        said.append(
+            f"Used {len(reader.kept)} of {reader.total} columns (each value of a category counts "
+            "as one)."
+        )
     return " ".join(said)

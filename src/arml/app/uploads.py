@@ -99,10 +99,12 @@ def read_classes(content: object) -> tuple[list[str], list[Any], list[str]]:
                 f"expected a name of 1 to {NAME_LENGTH} letters for each class, got {name!r:.80}"
             )
         if names.count(name) > 1:
-            raise ValueError(f"expected a name of its own for each class, got {name!r} twice")
+            raise ValueError(
+                f"expected different names of the classes, got {name!r} twice: rename one"
+            )
         pictures = _list(item, "pictures")
         if not pictures:
-            raise ValueError(f"expected a picture or more of the class {name!r}, got none: add one")
+            raise ValueError(f"expected at least one picture of {name!r}, got none: add one")
         labels += [name] * len(pictures)
         texts += pictures
     return labels, texts, [f"a picture of {label!r}" for label in labels]
@@ -115,7 +117,7 @@ def read_queries(content: object) -> list[Any]:
     """
     queries = _list(content, "queries")
     if not queries:
-        raise ValueError("expected a picture to predict, got none: add one")
+        raise ValueError("expected at least one picture to predict, got none: add one")
     return queries
 
 

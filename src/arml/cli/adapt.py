@@ -139,12 +139,18 @@ def _finish(predictor: Any, options: AdaptOptions, eye: Eye | None, names: Seque
     if options.matter and predictor.reader is not None:
         drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
         shown = ", ".join(f"{name} {drop:.2f}" for name, drop in drops[:MATTER])
-        say(Console(stderr=True), f"columns that matter (nats lost without each): {shown}")
+        say(
+            Console(stderr=True),
+            f"columns that matter (log-probability lost without each, in nats): {shown}",
+        )
     if options.query:
         _answer(predictor, eye, options.query, options.target, options.out)
     if options.save is not None:
         predictor.save(options.save)
-        say(Console(stderr=True), f"predictor saved in {options.save}; `arml predict` uses it")
+        say(
+            Console(stderr=True),
+            f"predictor saved in {options.save}; next: arml predict {options.save} FILES",
+        )
     return 0
 
 
@@ -217,7 +223,10 @@ def _checked(
     if options.uses != "auto":
         say(console, f"{best} is more accurate: --uses {trust.best}")
         return predictor
-    say(console, f"predicting with {best}, the most accurate; --uses learner forces the learner")
+    say(
+        console,
+        f"predicting with {best}, which is the most accurate; --uses learner keeps the learner",
+    )
     return predictor.using(trust.best)
 
 

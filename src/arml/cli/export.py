@@ -74,7 +74,7 @@ def _learner(run: Path, out: Path, tasks: int) -> None:
     console = Console()
     portable = exported(run, out, tasks=tasks)
     if portable.problem.kind == "classification":
-        say(console, f"temperature {portable.temperature:.3g}")
+        say(console, f"probabilities are calibrated: temperature {portable.temperature:.3g}")
     if portable.novelty is None and tasks:
         say(
             console,

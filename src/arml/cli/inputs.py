@@ -38,7 +38,9 @@ def number(text: str, path: Path) -> float:
 
 def check_columns(path: Path, x: np.ndarray) -> None:
     if len(x) > 1 and np.all(x == x[0]):
-        raise ValueError(f"{path}: expected inputs that differ, got {len(x)} equal rows")
+        raise ValueError(
+            f"{path}: expected inputs that differ, got {len(x)} equal rows: check the table"
+        )
 
 
 def in_order(
@@ -105,11 +107,11 @@ def adapted_table(
         predictor.reader(query_cells([file])[0], str(file))
     said, reader = [], predictor.reader
     if reader.left_out:
-        said.append(f"left out, because all rows have the same: {', '.join(reader.left_out)}")
+        said.append(f"not used, because it has one value in all rows: {', '.join(reader.left_out)}")
     if len(reader.kept) < reader.total:
         said.append(
-            f"kept {len(reader.kept)} of {reader.total} columns (each value of a category counts "
-            f"as one): those that say most of {target}"
+            f"used {len(reader.kept)} of {reader.total} columns (each value of a category counts "
+            f"as one): those that predict {target} best"
         )
     return predictor, [f"row {line}" for line in lines], said
 

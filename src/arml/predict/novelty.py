@@ -62,11 +62,11 @@ def _known(portable: Portable) -> Novelty:
         return portable.novelty
     if not embeds(portable.learner, portable.problem):
         raise ValueError(
-            f"expected a method with an embedding that tasks share, got "
-            f"{portable.experiment.recipe}: novelty is measured in it; choose a method that "
-            "embeds classes or encodes tasks, such as the learners that ship"
+            f"expected a learner whose embedding is the same for all tasks, got "
+            f"{portable.experiment.recipe}: novelty is a distance in that embedding; choose "
+            "another learner, such as one that ships"
         )
     raise ValueError(
-        "expected a learner with which novelty was measured, got none: `arml export RUN --out "
-        "FOLDER` measures it; load that folder"
+        "expected a learner with measured bounds of novelty, got one without: `arml export RUN "
+        "--out FOLDER` measures them; load that folder"
     )

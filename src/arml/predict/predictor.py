@@ -32,7 +32,14 @@ from arml.predict.notebook import as_html
 from arml.predict.novelty import query_novelty, support_novelty
 from arml.predict.onnx.write import QUERIES, write_predictor
 from arml.predict.sharing import write_learner
-from arml.predict.simple import Uses, check_uses, choices, simple_function, softmax
+from arml.predict.simple import (
+    Uses,
+    check_exported,
+    check_uses,
+    choices,
+    simple_function,
+    softmax,
+)
 from arml.predict.trust import Trust, checked, intervals
 
 
@@ -194,7 +201,7 @@ class Predictor(Holder):
         learner on features needs its frozen `model`, unless it is the one that ships.
 
         **Raises** `ValueError` for what cannot be written; `RunError` if the file cannot be."""
-        check_uses(self.uses, ("learner",))
+        check_exported(self.uses)
         eye = None if self.portable.inputs is None else remade(self.portable.inputs, model)
         given = self.portable, self._support(), self.classes, self._ways, eye
         write_predictor(Path(path), self._adapted(QUERIES), *given)

@@ -21,7 +21,7 @@ Uses = Literal["learner", "inputs", "edges"]
 WORDS: dict[Uses, str] = {
     "learner": "the learner",
     "inputs": "logistic regression on the inputs",
-    "edges": "logistic regression on their edges",
+    "edges": "logistic regression on the edges",
 }
 PENALTY = 0.001
 """Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
@@ -42,6 +42,16 @@ def check_uses(uses: str, allowed: tuple[Uses, ...]) -> None:
     if uses not in allowed:
         raise ValueError(
             f"expected one of {', '.join(allowed)} to predict with, got {uses!r}: choose another"
+        )
+
+
+def check_exported(uses: Uses) -> None:
+    """Raise `ValueError` in one line for a predictor whose answers no ONNX file can give."""
+    if uses != "learner":
+        raise ValueError(
+            f"expected a predictor that uses its learner, got one that uses {WORDS[uses]}, which "
+            "cannot be exported: save it again by `arml adapt` with --uses learner, or export "
+            "predictor.using('learner')"
         )
 
 

@@ -113,8 +113,11 @@ class TablePredictor(Predictor):
         return TablePredictor(self.portable, *some, self.reader)
 
     def add(self, x: Any, y: Any) -> Predictor:
-        """Refused: what a column means is read from all rows, so adapt to all of them again."""
-        raise ValueError("expected no rows to add to a table: adapt to all of its rows again")
+        """Refused: how a column is read depends on all rows, so adapt to all of them again."""
+        raise ValueError(
+            "a predictor of tables cannot add rows, because how a column is read depends on all "
+            "rows: call adapt with all of them"
+        )
 
     def reading(self) -> Float[np.ndarray, "1 vertices"] | None:
         """How much the task reads each vertex of the meta-knowledge graph, one row with sum one.
@@ -165,7 +168,10 @@ class TablePredictor(Predictor):
         **Raises** `ValueError` for a regression that has no distribution.
         """
         if self.classes is None and self.portable.learner.spread(self._support()) is None:
-            raise ValueError("expected a learner that gives distributions, got one of numbers")
+            raise ValueError(
+                "expected a learner that predicts distributions, got one that predicts numbers "
+                "only: use tables-regression"
+            )
         every = self.y if self.classes is not None else np.zeros(len(self.y), int)
         parts = [fold for fold in folds(every) if self._whole(fold)]
 

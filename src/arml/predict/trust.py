@@ -113,11 +113,11 @@ class Trust:
             chances = self.probabilities[np.flatnonzero(self.checked == place)[0]]
             own = self.labels[self.checked == place][0]
             said.append(
-                f"look at {names[place]}: labelled {self.classes[own]}, the other examples say "
-                f"{self.classes[chances.argmax()]} ({chances.max():.0%})"
+                f"check {names[place]}: labelled {self.classes[own]}, but predicted as "
+                f"{self.classes[chances.argmax()]} from the other examples ({chances.max():.0%})"
             )
         if len(self.odd) > len(shown):
-            said.append(f"and {len(self.odd) - len(shown)} more that the others contradict")
+            said.append(f"and {len(self.odd) - len(shown)} more are predicted as another class")
         return said
 
     def __repr__(self) -> str:
@@ -132,14 +132,17 @@ class Trust:
     def __str__(self) -> str:
         n = len(self.labels)
         if not n:
-            return "cannot be checked: every class has one example; give two or more of a class"
+            return (
+                "the predictor cannot be checked, because each class has only one example: give "
+                "two or more examples of a class"
+            )
         (low, high), right = self.interval, int(np.sum(self.right))
         said = (
             f"leave-one-out accuracy {self.accuracy:.0%} ({right} of {n}; 95% interval {low:.0%} "
             f"to {high:.0%})"
         )
         each = ", ".join(f"{WORDS[name]} {share:.0%}" for name, share in self.others.items())
-        return said + (f"; {each}" if each else "")
+        return said + (f"; for comparison: {each}" if each else "")
 
 
 def checked(

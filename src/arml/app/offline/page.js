@@ -74,7 +74,7 @@
     const more = [];
     if (answer.novelty > 1) {
       const note = document.createElement("p");
-      note.textContent = "This looks like nothing that the learner knows.";
+      note.textContent = "This picture is unlike those that the learner was trained on.";
       more.push(note);
     }
     place.replaceChildren(head, ...rows, ...more);

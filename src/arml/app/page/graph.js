@@ -20,11 +20,11 @@ export function drawGraph(place, graph, rows, chosen) {
   });
   picture.append(...drawn(graph, rows, chosen));
   place.append(
-    make("h2", {}, "What was read in the meta-knowledge graph"),
-    make("fieldset", {}, make("legend", {}, "Show what was read by"), ...choices),
+    make("h2", {}, "How the meta-knowledge graph is read"),
+    make("fieldset", {}, make("legend", {}, "Show the vertices that are read by"), ...choices),
     picture,
     make("p", { className: "about" },
-      "A thick line is a vertex that is read much; its weights add up to one. Grey lines between ",
+      "The thicker the line, the more the vertex is read; the weights add up to one. Grey lines between ",
       `vertices are links of weight ${graph.threshold.toFixed(2)} or more.`),
   );
 }
@@ -32,7 +32,7 @@ export function drawGraph(place, graph, rows, chosen) {
 function drawn(graph, rows, chosen) {
   const { name, weights } = rows[chosen];
   const alike = Math.max(...weights) - Math.min(...weights) < ALIKE;
-  const said = `${name} reads all vertices alike: the graph tells nothing of it.`;
+  const said = `${name} reads all vertices alike, so the graph says nothing about it.`;
   return [svg(graph, rows, chosen), ...(alike ? [make("p", {}, said)] : [])];
 }
 

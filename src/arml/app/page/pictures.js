@@ -166,7 +166,7 @@ function showTrust(trust, files) {
   document.getElementById("confusion").replaceChildren(confusion(trust));
   document.getElementById("odd").replaceChildren(...trust.odd.map(({ place, label, share }) => make("li", {},
     make("img", { src: URL.createObjectURL(files[place].file), className: "seen", alt: files[place].file.name }),
-    ` ${files[place].file.name}: labelled ${files[place].name}, the other pictures say ${label} (${percent(share)})`)));
+    ` ${files[place].file.name}: labelled ${files[place].name}, but predicted as ${label} from the other pictures (${percent(share)})`)));
 }
 
 /** How many pictures of each class (row) were predicted as each class (column), and the accuracy of each. */
