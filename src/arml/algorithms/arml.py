@@ -1,5 +1,5 @@
-"""ARML: a task becomes a graph of prototypes, reads a learned graph of meta-knowledge, and what it
-read tailors the shared initialisation.
+"""ARML: a task becomes a graph of prototypes and reads a learned graph of meta-knowledge; its
+reading tailors the shared initialisation.
 
 [1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020. Equation
     numbers are this paper's.

@@ -41,7 +41,7 @@ class SetNetwork(eqx.Module):
     outside: MLP
 
     def each(self, x: Float[Array, "n m inputs"], there: Bool[Array, "n m"]) -> Float[Array, "n d"]:
-        """The means over the second axis of f of what is there: before g."""
+        """The mean of f over the entries of the second axis that are `there`, before g."""
         count = jnp.maximum(jnp.sum(there, axis=1), 1).astype(x.dtype)
         made = jnp.where(there[..., None], self.inside(x), 0.0)
         return jnp.sum(made, axis=1) / count[:, None]

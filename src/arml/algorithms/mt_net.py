@@ -96,7 +96,7 @@ class MTNet(MetaLearner):
             jax.tree.map(lambda p, mask=mask: mask, layer)
             for layer, mask in zip(layers_of(part), drawn, strict=True)
         ]
-        # Every task adapts what is in no layer.
+        # Every task adapts the parameters outside of layers.
         ones = jax.tree.map(
             lambda p: p if is_warped(p) else jnp.ones_like(p), part, is_leaf=is_warped
         )

@@ -1,6 +1,6 @@
 """Proto-MAML: MAML whose head starts, for each task, from the task's prototypes. Before the first
-inner step it is ProtoNet; then body and head descend together. The prototypes are part of what the
-outer loop differentiates, so the body learns to start well and to descend well.
+inner step it is ProtoNet; then body and head descend together. The outer loop differentiates
+through the prototypes, so the body learns to start well and to descend well.
 
 [1] Triantafillou et al., Meta-Dataset: A Dataset of Datasets for Learning to Learn from Few
     Examples, ICLR 2020, section 3.

@@ -74,7 +74,7 @@ class Tables(MetaLearner):
     describe: Linear
     """Of a column."""
     code: MLP
-    """Of the columns together: what the task reads the graph with."""
+    """Of the columns together: the query with which the task reads the graph."""
     vertices: Float[Array, "vertices d"]
     scales: Float[Array, "vertices layers 2 d"]
     """The templates of the layers."""

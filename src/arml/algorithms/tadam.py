@@ -52,7 +52,7 @@ from arml.nn.prototypes import among, class_means, squared_distances, units
 
 class TaskEmbedding(eqx.Module):
     """Three dense layers as wide as the block that they modulate; the second and the third add to
-    what they read."""
+    their inputs."""
 
     layers: tuple[Linear, Linear, Linear]
 

@@ -48,7 +48,7 @@ def at_least(
 
     **Arguments**
 
-    - `options`: what has the attributes `names`, each a number or a tuple of numbers.
+    - `options`: an object with the attributes `names`, each a number or a tuple of numbers.
 
     **Raises** `ValueError` in one line.
     """

@@ -172,7 +172,7 @@ class Encoder(eqx.Module):
         return None
 
     def reading(self) -> Callable[[Examples], PyTree] | None:
-        """As `MetaLearner.reading`, of what the encoder sees."""
+        """As `MetaLearner.reading`, of the encoder's own input."""
         return None
 
     def by_class(self) -> bool:
@@ -238,7 +238,7 @@ class Conditioned(MetaLearner):
 
     def embedding(self) -> Callable[[Array], Embedding] | None:
         """The encoder's, which does not depend on the support set."""
-        if self.look is not the_inputs:  # the encoder reads what the network makes of them
+        if self.look is not the_inputs:  # the encoder reads the network's features
             net: PyTree = self.net
             return lambda support_x: net.body.given(support_x)
         encoder = self.encoder()

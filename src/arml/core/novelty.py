@@ -1,12 +1,13 @@
 """Novelty: how far a task is from all that meta-training saw.
 
-What a learner makes of training tasks is kept as a bank of vectors; the novelty of a vector is its
-mean distance to the nearest of them, over that which 95% of validation tasks do not exceed. So
-above 1 it is farther than nearly all new tasks of the families that the learner knows.
+A learner embeds training tasks, and the vectors are kept as a bank. The novelty of a vector is its
+mean distance to the nearest of them, divided by the distance that 95% of validation tasks do not
+exceed. So a task above 1 is farther than nearly all new tasks of the families that the learner
+knows.
 
 [1] Sun, Ming, Zhu and Li, Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022:
-    the distance to the k-th nearest of the training features says what is out of distribution, and
-    assumes nothing about their form.
+    the distance to the k-th nearest of the training features shows whether an input is out of
+    distribution, and assumes nothing about the form of the features.
 [2] Bates, Candes, Lei, Romano and Sesia, Testing for Outliers with Conformal p-values, Annals of
     Statistics 2023: a threshold from held-out data of the known kind keeps its false alarms few.
 [3] Lee, Barber and Willett, Distribution-free Inference with Hierarchical Data, JRSS B 2025: scores

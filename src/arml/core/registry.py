@@ -108,7 +108,7 @@ class Registry(Mapping[str, E], Generic[E]):
 
     def _entries(self) -> dict[str, E]:
         if not self._read:
-            self._read = True  # first, as what is loaded asks registries too
+            self._read = True  # first, because the loaded modules ask registries, too
             for name, found in entry_points(f"arml.{self.part.rstrip('s')}s"):
                 self.add(found if isinstance(found, Entry) else self.make(name, found))
         load_plugins()

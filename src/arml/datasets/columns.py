@@ -2,7 +2,7 @@
 
 A `Reader` is made of the labelled rows and reads all others as it read these. Every column becomes
 one or more of the learner's: a number or a date one, a category one for each of its values (one in
-all where there are two). What is missing stays missing. Texts that are no category are refused by
+all where there are two). A missing cell stays missing. Texts that are no category are refused by
 the name of their column.
 """
 

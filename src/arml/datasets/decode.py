@@ -31,7 +31,7 @@ def decode(
 ) -> UInt8[np.ndarray, "size size 3"]:
     """Decode an image of any kind that OpenCV reads, and resize it to `size x size` pixels.
 
-    With a `box` (left, top, right, bottom; the last two outside) only what it holds is kept.
+    With a `box` (left, top, right, bottom; the last two outside) only its content is kept.
 
     Grey becomes three equal channels, transparency is laid on white, 16 bits become 8, a camera's
     orientation is applied to JPEGs. An image that is not square is stretched, not cropped: no

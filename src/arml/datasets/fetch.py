@@ -39,7 +39,7 @@ def obtain(
     **Arguments**
 
     - `given`: archives, or folders that hold archives or their unpacked contents.
-    - `alone`: what was given is for this origin, whatever its name.
+    - `alone`: the given files are for this origin, whatever their names.
     - `unverified`: take an archive of the user's with another checksum than the published one.
 
     **Raises** `ValueError` in one line: for what must be fetched by the user, a download that
@@ -188,7 +188,7 @@ def _reason(error: Exception) -> str:
 
 
 def _resuming(part: Path, archive: Archive, progress: Progress | None) -> Callable[..., None]:
-    """A downloader for pooch that keeps what has arrived."""
+    """A downloader for pooch that keeps the part that has arrived."""
 
     def downloader(url: str, output: str | Path, _: object, check_only: bool = False) -> None:
         import requests

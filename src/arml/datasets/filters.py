@@ -33,9 +33,9 @@ def blur(images: UInt8[np.ndarray, "n h w 3"]) -> UInt8[np.ndarray, "n h w 3"]:
 def pencil(images: UInt8[np.ndarray, "n h w 3"]) -> UInt8[np.ndarray, "n h w 3"]:
     """Each picture as a pencil drawing: grey lines on white paper.
 
-    The usual recipe with OpenCV, `grey / (255 - blurred(255 - grey))` ("colour dodge"): what is
-    as light as its surroundings becomes paper, what is darker a line. (`cv2.pencilSketch` smooths
-    over 60 px, and leaves little of a picture of 32.)
+    The usual recipe with OpenCV, `grey / (255 - blurred(255 - grey))` ("colour dodge"): a pixel
+    that is as light as its surroundings becomes paper, and a darker one becomes a line.
+    (`cv2.pencilSketch` smooths over 60 px, and leaves little of a picture of 32.)
     """
 
     def drawn(image: np.ndarray) -> np.ndarray:

@@ -149,7 +149,7 @@ def read_table(path: Path, *, target: str | None = None) -> Table:
                     f"{path}: expected a number in column {column!r} of row {lines[number]}, got "
                     f"{cell!r}; remove the column or fill it"
                 )
-            with np.errstate(over="ignore"):  # what is too large is refused later, as infinity
+            with np.errstate(over="ignore"):  # a number that is too large is refused as infinity
                 x[number, place] = float(cell)
     labels = [cell.strip() for cell in cells[target]] if target in cells else None
     return Table(x, columns, labels, lines)

@@ -46,8 +46,8 @@ def prepare(
     - `split`: a file to use in place of the published split, or a folder with one an origin.
     - `unverified`: take archives whose checksum is not the published one.
 
-    **Raises** `ValueError` in one line; a refused archive leaves nothing behind, and a full disk
-    what is needed to go on.
+    **Raises** `ValueError` in one line. A refused archive leaves nothing behind; after a full disk
+    the same call continues.
     """
     data = lookup(name)
     size = size or data.size

@@ -156,7 +156,7 @@ def _index(folder: Path) -> Json:
 def verify(store: Store, progress: Progress | None = None) -> None:
     """Read everything and compare the checksums.
 
-    **Raises** `ValueError` in one line that names the first array which is not what was written.
+    **Raises** `ValueError` in one line that names the first array that has changed.
     """
     total, done = store.bytes, 0
     for _, _, entry in store.entries():

@@ -1,8 +1,8 @@
 """Frozen features on disk: a folder a family, with `vectors.npy` and `features.json`.
 
 The vectors are float32 `[n, d]`, in order of class and then of picture. The index is written last:
-it has the classes, the counts, what the vectors were made of and by which model, a SHA-256 of them
-and one of itself. Unfinished work is in `vectors.npy.part`, and continues where it ended.
+it has the classes, the counts, the source and the model of the vectors, a SHA-256 of them and one
+of itself. Unfinished work is in `vectors.npy.part`, and continues where it ended.
 """
 
 import hashlib
@@ -146,7 +146,7 @@ def _write(
                 file.flush()
                 os.fsync(file.fileno())
                 done = last
-                # After the vectors are on the disk: what is noted is there.
+                # After the vectors are on the disk, so that the note is true.
                 note = {"key": key, "rows": done, "sha256": digest.hexdigest()}
                 write_json(folder / NOTE, note)
                 progress(pictures.name, done, total)

@@ -52,7 +52,8 @@ def by_class(
     step: int,
     temperature: float = 1.0,
 ) -> ByClass | None:
-    """What the predictions of `tasks` say of each class; None if the tasks do not say their own."""
+    """The accuracy of each class in the predictions of tasks; None if the tasks do not name their
+    classes."""
     if predicted.classes is None or np.any(predicted.classes < 0):
         return None
     outputs, targets = predicted.outputs[..., : predicted.classes.shape[1]], predicted.targets

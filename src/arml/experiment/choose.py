@@ -1,7 +1,7 @@
 """`arml train --data FOLDER...` without a recipe: an experiment that suits the data, and why.
 
-Every choice is one line, and gives way to what the user fixes. Which method suits the data shows in
-a short race between the entrants.
+Every choice is one line, and options of the user replace it. A short race between the entrants
+shows which method suits the data.
 """
 
 from collections.abc import Mapping, Sequence

@@ -137,7 +137,7 @@ class Run:
         if result is None or not path.exists():
             return None
         found = read_scores(path)
-        # Older files leave to the result what they are of.
+        # Older files lack the facts that stand in the result.
         return dataclasses.replace(
             found,
             names=found.names or tuple(result["families"]),

@@ -1,8 +1,8 @@
 """Look inside a trained learner: ARML's meta-knowledge graph, HSML's tree, MUMOMAML's task codes,
 MT-Net's masks.
 
-`explain` writes what it finds as `explain.json` and as figures. For ARML it also tests by
-intervention what each family loses without a vertex.
+`explain` writes `explain.json` and figures. For ARML it also tests, by intervention, the loss of
+each family without a vertex.
 """
 
 from pathlib import Path

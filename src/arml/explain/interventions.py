@@ -1,15 +1,16 @@
 """Interventions on ARML's meta-knowledge graph and on the code that it makes of a task: a heat map
-says what is read; only this says what for.
+shows the reading, and only an intervention shows its use.
 
-Is a part *needed*? A vertex is taken out, or the links between vertices are cut. Is what is read
+Is a part *needed*? A vertex is removed, or the links between vertices are cut. Is the reading
 *used*? All vertices are made equal (their mean), so that reading them tells nothing; or the task's
 whole code is replaced: by the mean code of all tasks, by that of the next task of its own family,
-or by that of the next task of another family. A code that can be replaced at no loss is not used.
+or by that of the next task of another family. A code that can be replaced without a loss is not
+used.
 
-Nothing is trained again: the loss is that of a learner which relied on the missing part. It says
-what the trained learner uses, not what another one could do without. Squared errors have heavy
-tails, so a few tasks may decide a mean: beside it stand the median and the share of tasks that are
-worse, with a sign test.
+Nothing is trained again: the loss is that of a learner which relied on the missing part. It shows
+what this learner uses; another learner might do without it. Squared errors have heavy tails, so a
+few tasks may decide a mean: the median and the share of tasks that are worse, with a sign test,
+stand beside it.
 """
 
 from collections.abc import Callable, Sequence
@@ -83,7 +84,7 @@ def interventions(
             given = without_vertex(learner, removed)
         found = np.asarray(look(code_of, given)[0])
         if removed >= 0 and encoder.code_is_reading:
-            # The code begins with how much each vertex is read: what it owns weighs by that.
+            # The code begins with the weights of the vertices, which weigh their templates.
             found = np.insert(found, removed, 0.0, axis=1)
         return found
 

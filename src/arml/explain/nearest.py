@@ -21,8 +21,8 @@ def nearest(
     """For each vertex, the images of `n` test tasks' support sets whose own embedding is linked to
     it most (Eq. 6 of ARML's paper, on one image in place of a prototype), best first.
 
-    **Returns** what they are (`family`, `task`, `link` and squared `distance`), and a PNG strip of
-    them for each vertex.
+    **Returns** a record of each (`family`, `task`, `link` and squared `distance`), and a PNG strip
+    of them for each vertex.
     """
     graph = encoder.graph
     assert graph is not None

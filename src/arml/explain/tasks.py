@@ -16,8 +16,8 @@ IMAGES_AT_ONCE = 8
 
 
 Look = Callable[..., PyTree]
-"""What is taken from ONE task, by a learner or a part of it, and, where each task is given
-something, by that."""
+"""Computes something from a learner or a part of it, ONE task, and the values that are given for
+this task, if there are any."""
 
 
 def _seen(held: tuple[Look, PyTree], task: Task, key: Array, *own: Array) -> PyTree:

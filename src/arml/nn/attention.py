@@ -63,7 +63,7 @@ class Layer(eqx.Module):
         alike: Float[Array, "rows n"] | None = None,
         support: Remembered | None = None,
     ) -> tuple[Tokens, Remembered]:
-        """The cells after one layer, and what it remembers of them.
+        """The cells after one layer, and the part of them that queries will need.
 
         `alike` is how alike the labels of two rows are, for rows of the support set; `support` is
         the part of it that queries need. `film` scales and shifts the small network's
@@ -100,7 +100,7 @@ class Layer(eqx.Module):
     def _merge(
         self, x: Float[Array, "rows columns heads e"], weight: Float[Array, "rows columns heads"]
     ) -> Tokens:
-        """The mean of what was there to be attended to."""
+        """The mean over the cells that were attended to."""
         x = x / jnp.maximum(weight, 1e-6)[..., None]
         return x.reshape(*x.shape[:2], -1)
 

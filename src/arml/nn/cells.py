@@ -39,7 +39,7 @@ def count_of(there: Bool[Array, "..."], axis: int | tuple[int, ...] | None = Non
 
 
 def mean_of(x: Float[Array, "n *d"], there: Bool[Array, "n *_"]) -> Float[Array, "*d"]:
-    """The mean over the first axis of what is there; zero where nothing is."""
+    """The mean over the first axis of the entries that are `there`; zero if none is."""
     there = there.reshape(there.shape + (1,) * (x.ndim - there.ndim))
     return jnp.sum(jnp.where(there, x, 0.0), axis=0) / count_of(there, 0)
 
@@ -125,9 +125,9 @@ def expected(
 def described(
     cells: Cells, alike: Float[Array, "n n"], classes: Float[Array, ""]
 ) -> Float[Array, "columns described"]:
-    """What the support set says of each column: how well other examples with such a label foretell
-    it (by score and by rank), gaps, ties, shape, how much other columns repeat it; and the numbers
-    of rows and of classes."""
+    """A description of each column by the support set: how well other examples with the same label
+    predict it (by score and by rank), gaps, ties, shape, how much other columns repeat it; and the
+    numbers of rows and of classes."""
     there, rows = cells.there, cells.rows
     n = count_of(rows)
     count = count_of(there, 0)

@@ -101,11 +101,12 @@ def image_embedding(
 
 
 class PooledEmbedding(eqx.Module):
-    """What a picture is like, wherever in it: two convolutions with ReLU and pooling, the mean and
-    the standard deviation of each filter over the picture, two dense layers.
+    """The texture of a picture, without places: two convolutions with ReLU and pooling, the mean
+    and the standard deviation of each filter over the picture, two dense layers.
 
     The picture is brought to mean 0 and standard deviation 1 first, so that its brightness does not
-    drown what it shows, and the embedding last: it can neither vanish nor run away.
+    outweigh its content. The embedding is brought there last, so that it can neither vanish nor
+    explode.
     """
 
     first: Float[Array, "3 3 c filters"]

@@ -2,8 +2,8 @@
 [n, outputs]`, and is a pytree whose arrays are its parameters: a body of blocks and a linear head.
 
 `net(x)` normalises, if it normalises at all, with the statistics of `x` itself. `net.given(x)`
-returns the function that predicts after adaptation; what it may take from the support inputs `x`
-depends on the network.
+returns the function that predicts after adaptation. The network decides whether that function uses
+the support inputs `x`.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
-"""A base network from parts of one's own, and what methods find in any base network.
+"""A base network from parts of one's own, and the parts that methods find in any base network.
 
 `network` makes one of blocks and a head. A block is any function of a whole set, `[n, ...] ->
-[n, ...]`; a method that modulates units (MUMOMAML, TADAM, ARML on pictures) then acts on what the
-block returns. MT-Net and LLAMA act on the `Linear` and `Convolution` layers inside, wherever they
-are.
+[n, ...]`; a method that modulates units (MUMOMAML, TADAM, ARML on pictures) then acts on the
+outputs of the block. MT-Net and LLAMA act on the `Linear` and `Convolution` layers inside, wherever
+they are.
 """
 
 from collections.abc import Callable, Iterable

@@ -169,7 +169,7 @@ class BestFit(eqx.Module):
 
 
 def without_vertex(learner: Conditioned, vertex: int) -> Conditioned:
-    """The learner without one vertex and what it owns."""
+    """The learner without one vertex and its templates."""
     graph: PyTree = learner.encode
 
     def cut(rows: Array) -> Array:

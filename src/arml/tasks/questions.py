@@ -1,10 +1,10 @@
 """The same pictures under two questions: families of tasks that conflict.
 
-One family asks what a picture shows (its content: a character, a concept, a material), the other in
-which style it is shown: an angle, an ink and a scale, or, for textures, a light, a tone and a
-scale. Both families draw their pictures from the same distribution, so a picture by itself does not
-say which question is asked: only the support set's labels do. What tells the classes of one family
-apart varies within each class of the other.
+One family asks for the content of a picture (a character, a concept, a material), the other for its
+style: an angle, an ink and a scale, or, for textures, a light, a tone and a scale. Both families
+draw their pictures from the same distribution, so a picture by itself does not show which question
+is asked: only the support set's labels do. The feature that distinguishes the classes of one family
+varies within each class of the other.
 """
 
 from typing import Any, NamedTuple
@@ -22,8 +22,8 @@ DIRECTIONS, TONES, SCALES = 8, 2, 5
 """A style is one of each: 80 in all."""
 STYLES = DIRECTIONS * TONES * SCALES
 DRAWN_SCALES = 0.7, 1.25
-"""The least and the largest magnification of what is drawn on paper; the others lie between them
-in equal ratios."""
+"""The least and the largest magnification of drawings; the others lie between them in equal
+ratios."""
 WINDOW_SCALES = 1.0, 2.0
 """The same for a window of a texture, which has to stay within the picture."""
 LIGHT = 0.25

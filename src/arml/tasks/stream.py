@@ -2,8 +2,8 @@
 
 A task is drawn by the same function, from the same key, as when the images are on the device; only
 its pixels are gathered on the host, from a memory map. A thread that knows the keys of the coming
-steps gathers ahead, so that a step does not wait for the disk. It changes no number: what it has
-not gathered in time, or what it was never told of, is gathered when it is asked for.
+steps gathers ahead, so that a step does not wait for the disk. It changes no number: pixels that it
+has not gathered in time, or that it does not know of, are gathered when a step needs them.
 """
 
 import mmap

@@ -141,7 +141,7 @@ class TablesOptions(TaskOptions, DataOptions):
     """Folders of CSV files, or such files; none for synthetic tables. The last column is the
     target. A sub-folder is one origin: its tables are of the same part of the split."""
     predict: Literal["classes", "numbers"] = "classes"
-    """What is predicted."""
+    """The kind of target."""
     columns: int = 20
     """The most columns of a table; a category has one for each of its values."""
     ways: int = 10

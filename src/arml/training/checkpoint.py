@@ -45,11 +45,11 @@ def _manager(folder: Path) -> Any:
     # Orbax takes seconds to import: only runs pay for it.
     import orbax.checkpoint as ocp
 
-    # It logs, with a traceback, what it raises as well.
+    # It also logs the errors that it raises, with tracebacks.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
     options = ocp.CheckpointManagerOptions(max_to_keep=KEEP, enable_async_checkpointing=False)
     if jax.process_count() > 1:
-        # What is on every device needs one writer, which then has nobody to wait for.
+        # The same arrays are on every device: one process writes them, and waits for no other.
         alone = jax.process_index()
         options.multiprocessing_options = ocp.options.MultiprocessingOptions(
             primary_host=alone, active_processes={alone}, barrier_sync_key_prefix="leader"
@@ -72,8 +72,8 @@ def is_array(leaf: object) -> bool:
 
 @contextlib.contextmanager
 def _quiet_threads() -> Iterator[None]:
-    """Let Orbax's own threads print nothing: what they raise is raised again in ours, and writes
-    that end after the first has failed complain that nobody waits for them."""
+    """Let Orbax's own threads print nothing: their errors are raised again in our thread, and
+    writes that end after the first has failed complain that nobody waits for them."""
     hook, unraisable = threading.excepthook, sys.unraisablehook
 
     def later(event: Any) -> None:

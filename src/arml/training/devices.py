@@ -1,7 +1,7 @@
 """Several devices that share the tasks of a batch: one mesh, over the devices of every process.
 
-The mathematics does not know of it: `over_tasks` hands each device its part of the tasks, adds up
-what is summed over tasks and gathers what is one a task. Parameters are on every device.
+The mathematics does not know of it: `over_tasks` gives each device its part of the tasks, adds up
+the sums over tasks, and gathers the values of single tasks. Parameters are on every device.
 """
 
 from collections.abc import Callable
@@ -113,8 +113,8 @@ def over_tasks(
 
     **Arguments**
 
-    - `work`: returns what is summed over the tasks that it is given, and what has a leading axis
-      of them: real numbers, integers below 2^24. `given` it gets whole.
+    - `work`: returns sums over its tasks, and arrays with a leading axis of its tasks: real
+      numbers, integers below 2^24. It gets all of `given`.
 
     **Returns** the same function of all tasks; it is `work` itself without a mesh.
     """
@@ -126,8 +126,8 @@ def over_tasks(
 
         def part(arrays: PyTree, keys: PyTree) -> tuple[PyTree, PyTree]:
             total, each = work(eqx.combine(arrays, rest), keys)
-            # What is one a task goes to its place among zeros, so that one message adds up both:
-            # small steps wait for how many messages there are, not for how long they are.
+            # Values of single tasks are placed among zeros, so that one message adds up both: small
+            # steps wait for the number of messages, not for their length.
             spread = jax.tree.map(placed, each)
             numbers = jax.tree.map(lambda a: a.astype(float), (total, spread))
             flat, restored = ravel_pytree(numbers)

@@ -1,7 +1,7 @@
 """Meta-training in memory: `fit` trains a learner and returns it with its history.
 
-`intervals` is the one loop over outer steps. `fit` collects what it yields; a run folder
-(`arml.experiment.run`) writes it to files. Both give the same learner, bit for bit.
+`intervals` is the one loop over outer steps. `fit` collects its moments; a run folder
+(`arml.experiment.run`) writes them to files. Both give the same learner, bit for bit.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Several processes, on one machine or many, that make one run.
 
-The first of them leads: it alone reads and writes what the run folder keeps, and speaks. Every
-process draws and learns its own tasks. With one process nothing here does anything.
+Only the first process reads and writes the run folder and prints. Every process draws and learns
+its own tasks. With one process, nothing here does anything.
 """
 
 import hashlib
