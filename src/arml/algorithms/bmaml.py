@@ -28,7 +28,7 @@ Differences
 - The first particle is the given base network. The others' weights are drawn from a normal of the
   same root mean square, array by array; vectors (zero biases) start as they are.
 - The leader sees the query set through the network's own normalisation of queries.
-- The training loss is the chaser loss: it says nothing of quality, the validation score does.
+- The training loss is the chaser loss, which does not measure quality: the validation score does.
   `objective="query"` trains on the prediction's loss instead, as MAML does.
 """
 

@@ -11,8 +11,8 @@ with other networks f and g in each place.
 [1] Iwata and Kumagai, Meta-learning from Tasks with Heterogeneous Attribute Spaces, NeurIPS 2020.
 
 Differences
-- Classes are told apart by the distance of z to the class means of the support set, with a learned
-  scale; then c_j is not inferred a second time. A number is read from z and c by a network.
+- Classes are distinguished by the distance of z to the class means of the support set, with a
+  learned scale; then c_j is not inferred a second time. A number is read from z and c by a network.
 - Values are the cells as `arml.nn.cells` measures them; missing cells are left out of every mean.
 - The numbering of the equations is this file's.
 """

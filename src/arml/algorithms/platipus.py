@@ -12,7 +12,7 @@ Differences
   one for each adapted parameter; all start at -4 ([2]: drawn from -4 to -3).
 - The means mu_q and mu_p take one gradient step, as in [1]; [2] takes all inner steps.
 - All gradients, those of mu_q and mu_p among them, are of mean losses. In the outer loss regression
-  has the Gaussian negative log-likelihood of `noise`, but for its constant: the mean squared error
+  has the Gaussian negative log-likelihood of `noise`, without its constant: the mean squared error
   over 2 noise^2.
 - The data term is a mean over queries and one sampled initialisation; the divergence is a sum over
   parameters, times `kl_weight`. The bound itself would weight it by 1 / queries, at which it drowns

@@ -111,8 +111,8 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
 
 
 _AS_THEY_ARE: dict[Hashable, bool] = {}
-"""Distributions that were checked, by all but the values of their arrays; whether their tasks have
-the right types already."""
+"""Whether the tasks of a checked distribution have the right types already. The key is everything
+of the distribution except the values of its arrays."""
 
 
 def _seen(tasks: Tasks) -> Hashable:

@@ -38,7 +38,7 @@ def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -
 
     The cross-entropy is convex in 1/T, so a bounded search over log T finds it.
     """
-    from scipy.optimize import minimize_scalar  # here, so that nobody else waits for its import
+    from scipy.optimize import minimize_scalar  # a slow import, which only this function needs
 
     logits = logits.astype(np.float64)
 

@@ -13,7 +13,7 @@ _PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
 def identity_of(value: object) -> str:
-    """The name of the value's class, and twelve letters that stand for all that it holds."""
+    """The name of the value's class, and twelve letters that stand for its whole content."""
     digest = hashlib.sha256()
     for part in _parts(value):
         digest.update(len(part).to_bytes(8, "little") + part)

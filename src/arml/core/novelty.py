@@ -74,7 +74,7 @@ class Novelty:
     def scale(self) -> Float[np.ndarray, " d"]:
         """The unit of each dimension: the bank's standard deviation, and a little more."""
         scale: Float[np.ndarray, " d"] = self.bank.astype(np.float64).std(axis=0)
-        # A unit that was silent in all of meta-training may speak, but not with all the weight.
+        # A unit that was zero in all of meta-training counts, but does not outweigh all others.
         scale += 0.1 * np.sqrt(np.mean(scale**2)) + 1e-12
         return scale
 

@@ -1,4 +1,4 @@
-"""Settings: a data set with all that the experiments on it share but the method."""
+"""Settings: a data set with everything that the experiments on it share, except the method."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -37,8 +37,8 @@ from arml.tasks.tables import TablesOptions
 from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
 
-NOBODYS = OwnOptions()
-"""In the place of tasks that have yet to be named."""
+UNNAMED = OwnOptions()
+"""In the place of tasks that are not named yet."""
 
 
 class Setting(NamedTuple):
@@ -47,7 +47,7 @@ class Setting(NamedTuple):
     problem: Problem
     description: str
     shared: Experiment
-    """All but the method: its name and its options are filled in."""
+    """Everything but the method, whose name and options are filled in."""
     traits: tuple[str, ...]
     """Words that methods have settings for, general ones first; the setting's name is one more."""
 
@@ -246,7 +246,7 @@ def setting_of(family: TaskFamily) -> Setting:
     return made._replace(description=family.about.rstrip("."), shared=shared)
 
 
-def setting_for(problem: Problem, name: str = "own", tasks: TasksOptions = NOBODYS) -> Setting:
+def setting_for(problem: Problem, name: str = "own", tasks: TasksOptions = UNNAMED) -> Setting:
     """The setting of any tasks with this problem."""
     if len(problem.features) == 2:
         shared = tables(name, tasks)

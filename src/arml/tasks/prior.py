@@ -46,7 +46,7 @@ class Draws:
         self._left = jax.random.uniform(key, (n,), minval=1e-6, maxval=1 - 1e-6)
 
     def uniform(self, *shape: int) -> Float[Array, "..."]:
-        """Numbers in (0, 1) that nobody has been given yet."""
+        """Numbers in (0, 1) that were not used before."""
         n = math.prod(shape)
         assert n <= len(self._left), "draw more numbers"
         taken, self._left = self._left[:n], self._left[n:]

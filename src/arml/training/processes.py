@@ -68,7 +68,7 @@ def alone() -> bool:
 
 
 def leads() -> bool:
-    """Whether this process is the one that writes and speaks."""
+    """Whether this process is the one that writes and prints."""
     return alone() or jax.process_index() == 0
 
 
