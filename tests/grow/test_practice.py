@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import cv2
@@ -58,18 +59,20 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def grow(place, learner, out, *more):
-    given = ["--data", str(place / "cards"), "--out", str(out), "--steps", "2", "--tasks", "4"]
-    return main(["grow", str(learner), *given, *more])
+    given = ["--data", str(place / "cards"), "--out", str(out), "--tasks", "4"]
+    return main(["grow", str(learner), *given, *(more or ("--steps", "2"))])
 
 
 def test_a_run_grows_and_stays_as_it_was(place, capsys):
     before, out = digests(place / "run"), place / "grown"
-    assert grow(place, place / "run", out, "--json") == 0
+    assert grow(place, place / "run", out, "--json", "--minutes", "0.001") == 0
     said = capsys.readouterr()
     found = json.loads(said.out)
     assert list(found) == ["before", "after"]
     assert list(found["before"]) == list(found["after"]) == ["birds", "cards"]
     assert digests(place / "run") == before
+    assert re.search(r"training: \d+ steps of 1 tasks, 50% of known families, about \d", said.err)
+    assert re.search(r"\(\d+ s in all\)", said.err)
     records = [json.loads(line) for line in (out / "growth.jsonl").read_text().splitlines()]
     assert [record["decision"] for record in records] == ["trained"]
     kept = json.loads((out / "growth.json").read_text())
@@ -80,6 +83,9 @@ def test_a_run_grows_and_stays_as_it_was(place, capsys):
     # The new folder is a run on both families.
     assert main(["evaluate", str(out), "--tasks", "8", "--json"]) == 0
     assert list(json.loads(capsys.readouterr().out)["families"]) == ["birds", "cards"]
+    page = place / "page.html"
+    assert main(["report", str(out), "--out", str(page)]) == 0
+    assert "Before and after" in page.read_text(encoding="utf-8")
     assert grow(place, place / "run", out) == 2
     assert "expected an empty or new folder" in capsys.readouterr().err
 
@@ -97,7 +103,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not(place, capsys, monkeypatch)
         patch.setattr(resuming, "write_json", stopped)
         assert grow(place, place / "run", out) == 2
     capsys.readouterr()
-    assert grow(place, place / "run", out, "--replay", "0.1") == 2
+    assert grow(place, place / "run", out, "--steps", "2", "--replay", "0.1") == 2
     assert "other options (replay 0.5 -> 0.1" in capsys.readouterr().err.replace("\n", " ")
     assert grow(place, place / "run", out) == 0
     assert "goes on where it was stopped" in capsys.readouterr().err

@@ -33,7 +33,7 @@ class GrowOptions:
     known: tuple[str, ...] = ()
     """Data of the families that the learner knows; an exported learner does not have them."""
     minutes: float = 5.0
-    """About what the training may take."""
+    """About the time that the training may take; scores before and after take some more."""
     steps: int | None = None
     """Outer steps, instead of minutes."""
     replay: float = 0.5
@@ -47,6 +47,7 @@ class GrowOptions:
 def grow_command(arguments: Sequence[str]) -> int:
     """Teach a trained learner new families; it keeps what it knows"""
     options = parse(GrowOptions, arguments, prog="arml grow")
+    from arml.cli.progress import duration
     from arml.grow.practice import grow
     from arml.report.tables import number
     from arml.results.scores import said
@@ -70,6 +71,7 @@ def grow_command(arguments: Sequence[str]) -> int:
         else "not accepted: a new family does not gain, or a known one may lose too much on "
         f"held-out classes; the old learner is kept, and {options.out} has a copy"
     )
+    verdict += f" ({duration(found.seconds)} in all)"
     if options.json:
         print_json({"before": found.before, "after": found.after})
         say(errors, verdict)

@@ -13,7 +13,7 @@ kept. The result is a run folder.
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
@@ -24,6 +24,7 @@ from arml.experiment.folder import check_place, differences
 from arml.experiment.options import absolute
 from arml.grow.accepting import WAYS, between, gain_of, refusals
 from arml.grow.growth import GrowthOptions, begun, grown
+from arml.grow.timing import Say, in_words, progress, steps_for
 from arml.grow.vertices import own_vertices
 from arml.grow.writing import Outcome, write_run
 from arml.predict.shared import CONFIG, locate
@@ -37,14 +38,12 @@ from arml.results.scores import Scores
 from arml.tasks.mixture import Mixture, mixture, uniform
 from arml.tasks.options import Splits, splits_of
 from arml.training.evaluate import Split, evaluate
-from arml.training.fit import fit
 
 SPLIT = "split.json"
 KEPT, PLAN = "growing", "plan.json"
-"""The folder that keeps the trainings until the learner is written, and what was asked."""
+"""The folder that keeps the trainings until the learner is written, and its file of options."""
 RATE = 1 / 3
 """Of the outer rate that the learner was trained with: what it knows is not to be lost."""
-Say = Callable[[str], None]
 
 
 class Plan(TypedDict):
@@ -75,7 +74,7 @@ def grow(
       of features.
     - `known`: the data of the families that it knows, where the learner does not say where they
       are: an exported learner has no paths.
-    - `minutes`: about what the training may take; `steps`: outer steps instead.
+    - `minutes`: about the time that the training may take; `steps`: outer steps instead.
     - `replay`: share of the training tasks that are of known families.
     - `tasks`: tasks of each family for each score.
 
@@ -129,16 +128,21 @@ def grow(
             seed=experiment.seed,
             curve=False,
         )
+        about = ""
         if (kept / PLAN).is_file():
             steps = int(read_json(kept / PLAN)["steps"])
             say("goes on where it was stopped")
         else:
             if steps is None:
-                steps = _steps(portable.learner, train, options, minutes)
+                steps, each = steps_for(portable.learner, train, options, minutes)
+                about = f", about {in_words(steps * each)}"
             kept.mkdir(exist_ok=True)
             write_json(kept / PLAN, {"asked": asked, "steps": steps})
         say(f"known: {', '.join(portable.families)}; new: {', '.join(new)}")
-        say(f"training: {steps:,} steps of {options.batch} tasks, {replay:.0%} of known families")
+        say(
+            f"training: {steps:,} steps of {options.batch} tasks, {replay:.0%} of known "
+            f"families{about}; then the old and the new learner are scored"
+        )
         growth = grown(
             begun(portable.learner, portable.families),
             train,
@@ -146,6 +150,7 @@ def grow(
             uniform(new),
             replace(options, steps=steps),
             folder=kept,
+            shown=progress(say),
         )
         old = _scores(portable.learner, held, tasks, "validation")
         metric = old[new[0]].metric
@@ -167,9 +172,11 @@ def grow(
         after = before
         if accepted:
             after = {n: one.mean for n, one in _scores(result, test, tasks, "test").items()}
-        outcome = Outcome(before, after, accepted, gains, metric, growth.records, steps, way)
         seconds = time.monotonic() - begun_at
-        write_run(folder, experiment, splits, result, outcome, len(growth.names), seconds)
+        outcome = Outcome(
+            before, after, accepted, gains, metric, growth.records, steps, seconds, way
+        )
+        write_run(folder, experiment, splits, result, outcome, len(growth.names))
         shutil.rmtree(kept)
     return outcome
 
@@ -238,25 +245,6 @@ def _check(portable: Portable, splits: Splits, place: Path, out: Path) -> tuple[
                 "back as it was, or train anew"
             )
     return tuple(name for name in splits.train.families if name not in portable.families)
-
-
-def _steps(learner: MetaLearner, train: Mixture, options: GrowthOptions, minutes: float) -> int:
-    """Outer steps that take about so many minutes; a tenth of the time is for what else is done."""
-    moments: list[float] = []
-    fit(
-        learner,
-        train,
-        steps=6,
-        seed=options.seed,
-        outer=options.outer,
-        batch=options.batch,
-        interval=2,
-        callbacks=[lambda moment: moments.append(time.monotonic())],
-        progress=False,
-    )
-    # The first interval compiles.
-    each = max((moments[-1] - moments[0]) / 4, 1e-4)
-    return max(10, int(0.9 * 60 * minutes / each))
 
 
 def _scores(learner: MetaLearner, tasks: Mixture, n: int, split: Split) -> dict[str, Scores]:

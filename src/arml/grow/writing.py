@@ -37,6 +37,8 @@ class Outcome:
     records: tuple[Json, ...]
     steps: int
     """Outer steps of the training."""
+    seconds: float
+    """The time that it took, with its scores; of the last part of a run that was stopped."""
     way: float = 1.0
     """How far its weights went from the old ones to the trained ones."""
 
@@ -48,7 +50,6 @@ def write_run(
     learner: MetaLearner,
     outcome: Outcome,
     vertices: int,
-    seconds: float,
 ) -> None:
     """Write a learner that has grown, or was kept, as a run folder."""
     algorithm: Any = experiment.algorithm
@@ -96,4 +97,6 @@ def write_run(
         outcome=found,
     )
     state = start(learner, whole.outer.build(whole.steps))
-    checkpoint.save(folder / "checkpoints", whole.steps, Clocked(state, np.asarray(seconds)))
+    checkpoint.save(
+        folder / "checkpoints", whole.steps, Clocked(state, np.asarray(outcome.seconds))
+    )
