@@ -5,15 +5,14 @@ import json
 import re
 from pathlib import Path
 
-import cv2
 import jax
-import numpy as np
 import pytest
 
 from arml.cli import main
 from arml.grow import resuming
 from arml.results.folder import RunError
 from arml.tasks.options import StarterOptions
+from small_pictures import pictures
 
 SMALL = """--ways 2 --shots 1 --queries 2 --size 16 --filters 2 --batch 1 --steps 2 --interval 1
 --checkpoint-every 2 --validate-every 2 --validation-tasks 2"""
@@ -23,18 +22,6 @@ SMALL = """--ways 2 --shots 1 --queries 2 --size 16 --filters 2 --batch 1 --step
 def _optax_promotes():
     with jax.numpy_dtype_promotion("standard"):
         yield
-
-
-def pictures(folder: Path, seed: int) -> Path:
-    """Six classes of four noisy images, each class of another colour."""
-    rng = np.random.default_rng(seed)
-    for name in range(6):
-        (folder / f"class{name}").mkdir(parents=True)
-        colour = rng.integers(0, 255, 3)
-        for i in range(4):
-            image = np.clip(colour + rng.normal(0, 8, (16, 16, 3)), 0, 255).astype(np.uint8)
-            assert cv2.imwrite(str(folder / f"class{name}" / f"{i}.png"), image)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from arml.nn.networks import MLPOptions
 from arml.results.folder import RunError
 from arml.results.growth import read_growth
 from arml.tasks.options import splits_of
+from small_pictures import pictures
 
 TINY = (
     "--network.hidden 8 --inner-steps 1 --steps 6 --batch 2 --held 4 --keep 3 "
@@ -152,3 +153,18 @@ def test_damaged_decisions_are_refused_in_one_line(tmp_path, line, told):
     with pytest.raises(RunError, match=told) as found:
         read_growth(tmp_path / "growth.jsonl")
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.slow
+def test_folders_of_ones_own_are_a_stream(tmp_path, capsys):
+    """Without a recipe the method is the one that grows, with options that suit the data."""
+    data = [str(pictures(tmp_path / name, seed)) for seed, name in enumerate(("birds", "cards"))]
+    run = ["train", "--stream", "--data", *data, "--run", str(tmp_path / "run"), "--steps", "4"]
+    small = "--held 4 --keep 2 --filters 2 --batch 2 --replay 0.25"
+    assert main([*run, *small.split()]) == 0
+    assert "ways 2" in capsys.readouterr().out
+    found = arml.Run(tmp_path / "run")
+    assert found.experiment.recipe == "folders/arml-templates (stream)"
+    assert found.families == ("birds", "cards")
+    records = read_growth(tmp_path / "run" / "growth.jsonl")
+    assert [one["replayed"] for one in records if one["decision"] == "scored"] == [0, 1]
