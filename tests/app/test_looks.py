@@ -70,7 +70,7 @@ def test_the_page_is_accessible_and_fits_its_window(tmp_path):
         use_pictures(page, tmp_path)
         assert "car-0.png: labelled moon, but predicted as car" in page.inner_text("#odd")
         assert page.locator("#prototypes .nearest").count() == len(CLASSES)
-        use_functions(page, example_function(site.served.functions, 5)["points"])
+        use_functions(page, example_function(site.served.functions, 8)["points"])
         use_tables(page)
         page.route("**/axe.min.js", lambda route: route.fulfill(path=str(axe)))
         page.add_script_tag(url=f"{page.url}axe.min.js")
