@@ -141,6 +141,8 @@ def test_few_examples_get_the_wider_of_their_distances_and_the_distribution():
 
 
 def test_refusals(predictor):
+    with pytest.raises(ValueError, match="got one of tables with any columns"):
+        predictor.to_onnx("file.onnx")
     with pytest.raises(ValueError, match="a predictor of tables cannot add rows"):
         predictor.add({}, [])
     with pytest.raises(ValueError, match="expected a column 'bark'"):

@@ -52,7 +52,7 @@ def write_page(
     pictures = len(predictor.problem.features) == 3 or predictor.portable.inputs is not None
     if predictor.classes is None or not pictures:
         raise ValueError(
-            "expected a predictor of pictures for a page, got one of tables: use --onnx FILE"
+            "expected a predictor of pictures for a page, got another: try --onnx FILE"
         )
     check_runtime(runtime)
     with tempfile.TemporaryDirectory() as place:

@@ -19,6 +19,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -117,6 +118,13 @@ class TablePredictor(Predictor):
         raise ValueError(
             "a predictor of tables cannot add rows, because how a column is read depends on all "
             "rows: call adapt with all of them"
+        )
+
+    def to_onnx(self, path: Path | str, model: Path | str | None = None) -> None:
+        """Refused: the cells of any table are read by Python, not by operators of ONNX."""
+        raise ValueError(
+            "expected a predictor of pictures, vectors or functions for an ONNX file, got one of "
+            "tables with any columns, which Python reads: use `arml predict`"
         )
 
     def reading(self) -> Float[np.ndarray, "1 vertices"] | None:
