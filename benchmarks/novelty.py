@@ -21,7 +21,7 @@ from scipy.stats import mannwhitneyu
 import arml
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.datasets.starter import load_starter
-from arml.experiment import load
+from arml.experiment import Run
 from arml.predict.embedding import measured_novelty, task_vectors
 from arml.predict.inference import inductive
 from arml.tasks.functions import FAMILIES
@@ -134,7 +134,7 @@ def told_apart(known: np.ndarray, new: np.ndarray) -> dict[str, float]:
 
 def measure(folder: Path, tasks: int) -> dict[str, Any]:
     """How well a run tells the family that it was trained without."""
-    run = load(folder)
+    run = Run(folder)
     learner, chunk = inductive(run.learner), run.experiment.chunk
     splits = run.splits
     novelty = measured_novelty(learner, splits.train, splits.validation, tasks=tasks, chunk=chunk)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from arml.core.learner import Conditioned
-from arml.experiment import load
+from arml.experiment import Run
 from arml.training.evaluate import evaluate
 from common import machine, write
 
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=120)
     given = parser.parse_args()
     before = machine()
-    run, other = load(given.arml), load(given.protonet)
+    run, other = Run(given.arml), Run(given.protonet)
     learner, tasks = run.learner, run.splits.validation
     assert isinstance(learner, Conditioned)
     drawn = [read(learner, run.splits.train, jax.random.key(i)) for i in range(40)]

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array
 
 from arml.core.learner import Conditioned
-from arml.experiment import Experiment, load, run
+from arml.experiment import Experiment, Run, run
 from arml.experiment.recipes import recipe
 from arml.tasks.conflict import QUESTIONS, ConflictOptions
 from arml.training.evaluate import evaluate
@@ -97,7 +97,7 @@ def experiment(cell: Cell) -> Experiment:
 
 def scores(folder: Path, cell: Cell, *, tasks: int) -> dict[str, Any]:
     """The score on the first validation tasks of each family by itself."""
-    trained = load(folder)
+    trained = Run(folder)
     learner = trained.learner
     each = {
         family: ConflictOptions(shots=cell.shots, queries=10, families=(family,)).build(folder)

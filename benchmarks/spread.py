@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from arml.experiment import load
+from arml.experiment import Run
 from arml.nn.prototypes import Spread, class_means
 from common import machine, write
 
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=240)
     given = parser.parse_args()
     before = machine()
-    trained = load(given.run)
+    trained = Run(given.run)
     tasks, body = trained.splits.train, trained.learner.body  # type: ignore[attr-defined]
     ways = tasks.problem.outputs
 

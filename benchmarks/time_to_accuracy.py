@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from arml.experiment import load
+from arml.experiment import Run
 from arml.training.evaluate import evaluate
 from common import HERE, machine, write
 
@@ -50,7 +50,7 @@ def ours(data: Path, minutes: float, folder: Path) -> dict[str, Any]:
             stdout=subprocess.DEVNULL,
         )
     seconds = time.monotonic() - begun
-    run = load(folder)
+    run = Run(folder)
     found = evaluate(run.learner, run.splits, TASKS, split="validation", chunk=1, progress=False)
     return {
         **interval(found.values),

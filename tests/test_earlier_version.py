@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 
 import arml
 from arml.cli import main
-from arml.experiment import from_json, load
+from arml.experiment import Run, from_json
 from arml.experiment.scoring import evaluate_run, protocol
 from arml.results.folder import RunError, load_run, read_json, read_scores
 from arml.results.scores import pairing
@@ -56,14 +56,14 @@ def test_a_run_goes_on_from_its_checkpoint(copy):
     whole = load_run(FILES / "regression").metrics
     folder = copy("regression")
     shutil.rmtree(folder / "checkpoints" / "20")
-    experiment = load(folder).experiment
-    assert load(folder).step == 10
+    experiment = Run(folder).experiment
+    assert Run(folder).step == 10
     assert arml.run(experiment, folder) == 20
     for old, new in zip(whole, load_run(folder).metrics, strict=True):
         assert old.keys() == new.keys()
         for name in old:
             assert new[name] == pytest.approx(old[name], rel=1e-3), name
-    before, after = load(FILES / "regression").learner, load(folder).learner
+    before, after = Run(FILES / "regression").learner, Run(folder).learner
     for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
         np.testing.assert_allclose(one, other, **CLOSE)
 

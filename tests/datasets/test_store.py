@@ -23,7 +23,7 @@ from arml.datasets import making
 from arml.datasets import store as storing
 from arml.datasets.prepare import prepare
 from arml.datasets.store import INDEX, Store, open_store, place, verify
-from arml.experiment import Experiment, load, run
+from arml.experiment import Experiment, Run, run
 from arml.experiment.recipes import recipe
 from arml.results.files import read_metrics
 from arml.results.lock import LOCK, alone
@@ -368,7 +368,7 @@ def small() -> Experiment:
 
 
 def weights(folder: Path) -> list[np.ndarray]:
-    return [np.asarray(a) for a in jax.tree.leaves(eqx.filter(load(folder).learner, eqx.is_array))]
+    return [np.asarray(a) for a in jax.tree.leaves(eqx.filter(Run(folder).learner, eqx.is_array))]
 
 
 def losses(folder: Path) -> list[float]:
@@ -405,7 +405,7 @@ def test_training_streams_resumes_bit_for_bit_and_refuses_another_store(
     with pytest.raises(ValueError, match="holds another run: data"):
         run(small(), tmp_path / "again")
     with pytest.raises(ValueError, match="the data has changed"):
-        load(tmp_path / "again")
+        Run(tmp_path / "again").tasks()
 
 
 @pytest.mark.parametrize(

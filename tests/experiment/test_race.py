@@ -15,7 +15,7 @@ from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.protonet import ProtoNetOptions
 from arml.core.episodes import Examples, Problem
 from arml.core.losses import cross_entropy
-from arml.experiment import Experiment, load, run
+from arml.experiment import Experiment, Run, run
 from arml.experiment.race import FLOOR, MOST, PENALTY, Logistic, Place, paced, race, trained
 from arml.nn.networks import MLPOptions
 from arml.tasks.options import FunctionsOptions, Splits, splits_of
@@ -120,6 +120,6 @@ def test_the_winner_goes_on_from_its_steps_in_the_race(tmp_path):
     assert run(one, ends[0], begun=begun) == run(one, ends[1]) == 80
     read = [(end / "metrics.jsonl").read_text() for end in ends]
     assert read[0] == read[1]
-    learners = [eqx.filter(load(end).learner, eqx.is_array) for end in ends]
+    learners = [eqx.filter(Run(end).learner, eqx.is_array) for end in ends]
     for a, b in zip(*map(jax.tree.leaves, learners), strict=True):
         np.testing.assert_array_equal(a, b)

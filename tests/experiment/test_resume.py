@@ -16,7 +16,7 @@ import pytest
 
 from arml.cli import main
 from arml.cli.progress import Display
-from arml.experiment import load
+from arml.experiment import Run
 from arml.experiment.scoring import evaluate_run
 
 STEPS = 200
@@ -48,13 +48,13 @@ def copy(whole, tmp_path):
 
 def state(folder):
     """Everything in the newest checkpoint, but the seconds that it took."""
-    learner = load(folder).learner
+    learner = Run(folder).learner
     return [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(learner, eqx.is_array))]
 
 
 def assert_same_run(a, b):
     assert (a / "metrics.jsonl").read_bytes() == (b / "metrics.jsonl").read_bytes()
-    assert load(a).step == load(b).step == STEPS
+    assert Run(a).step == Run(b).step == STEPS
     for one, other in zip(state(a), state(b), strict=True):
         np.testing.assert_array_equal(one, other, strict=True)
 
@@ -290,10 +290,10 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, capsys):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "could not write the checkpoint of step 40" in said
     assert ": File too large; earlier checkpoints are unchanged" in said
-    assert load(folder).step == 20
+    assert Run(folder).step == 20
     for one, other in zip(before, state(folder), strict=True):
         np.testing.assert_array_equal(one, other)
     with monkeypatch.context() as patch:
         interrupted_at(patch, 60)
         assert train(folder, *wide) == 130
-    assert load(folder).step == 60
+    assert Run(folder).step == 60

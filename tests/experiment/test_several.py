@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from arml.experiment import load
+from arml.experiment import Run
 from arml.results.folder import read_config, read_metrics
 
 # The package is imported once; each process is then a copy of that one.
@@ -59,7 +59,7 @@ def check_one_trained(folder, seeds):
     # The seed that the folder states is the seed that was trained.
     own = seeds[said.index(trained[0])]
     assert read_config(folder)["experiment"]["seed"] == own
-    assert load(folder).step == STEPS
+    assert Run(folder).step == STEPS
 
 
 def test_one_of_five_processes_trains(tmp_path):

@@ -63,7 +63,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(run: Path) -> experiment.Run:
-    return experiment.load(run)
+    return experiment.Run(run)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from arml.algorithms.maml import MAMLOptions
 from arml.cli import main
 from arml.core.episodes import Problem
-from arml.experiment import load, run
+from arml.experiment import Run, run
 from arml.experiment.recipes import recipe
 from arml.experiment.scoring import evaluate_run
 from arml.nn.networks import Conv4Options, MLPOptions
@@ -135,7 +135,7 @@ def test_two_processes_then_one_then_four_devices_make_the_run_that_one_makes(tm
     assert [row.keys() for row in one] == [row.keys() for row in several]
     for a, b in zip(one, several, strict=True):
         np.testing.assert_allclose([*a.values()], [*b.values()], rtol=1e-3)
-    ends = (eqx.filter(load(folder).learner, eqx.is_array) for folder in (whole, parts))
+    ends = (eqx.filter(Run(folder).learner, eqx.is_array) for folder in (whole, parts))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *ends)
 
     alone, shared = (evaluate_run(parts, tasks=10, devices=devices).scores for devices in (1, 4))

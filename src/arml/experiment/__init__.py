@@ -6,7 +6,7 @@ run is the same run, bit for bit.
 """
 
 from arml.experiment.building import build, outer
-from arml.experiment.loaded import Portable, Run, load, problem_of
+from arml.experiment.loaded import Portable, Run, problem_of
 from arml.experiment.options import Experiment, from_json, to_json
 from arml.experiment.parts import NETWORKS, PARTS, TASKS, register
 from arml.experiment.running import Watch, fresh, run
@@ -24,7 +24,6 @@ __all__ = [
     "build",
     "fresh",
     "from_json",
-    "load",
     "outer",
     "problem_of",
     "register",

@@ -202,13 +202,3 @@ def problem_of(value: object, where: str = "problem") -> Problem:
             f"{MOST:,}, got {list(problem.features)} and {problem.outputs}; {REMEDY}"
         )
     return problem
-
-
-def load(folder: Path | str) -> Run:
-    """A run with its learner and its data, which are read at once.
-
-    **Raises** `RunError` as `Run` does, and if its data has changed.
-    """
-    run = Run(folder)
-    _ = run.splits, run.learner
-    return run
