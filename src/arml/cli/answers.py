@@ -1,9 +1,14 @@
 """The answers of `arml adapt` and `predict`, as rows of a table."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from arml.predict.predictor import Predictor
+    from arml.predict.quick import QuickPredictor
 
 ENOUGH = 9
 """Examples from which 90% intervals can be made."""
@@ -16,8 +21,8 @@ def vertices(weights: np.ndarray, most: int = 3) -> str:
 
 
 def numbers_of(
-    predictor: Any, names: Sequence[Any], batches: Iterator[np.ndarray]
-) -> Iterator[list[Any]]:
+    predictor: "Predictor", names: Sequence[Path | int], batches: Iterator[np.ndarray]
+) -> Iterator[list[object]]:
     """The header and the rows of a regression's answers."""
     sure = len(predictor.x) >= ENOUGH
     yield ["row", "prediction", *(["low", "high"] if sure else [])]
@@ -31,13 +36,18 @@ def numbers_of(
 
 
 def labels_of(
-    predictor: Any, names: Sequence[Any], chances: np.ndarray, novelty: Sequence[float]
-) -> Iterator[list[Any]]:
+    predictor: "Predictor | QuickPredictor",
+    names: Sequence[Path | int],
+    chances: np.ndarray,
+    novelty: Sequence[float],
+) -> Iterator[list[object]]:
     """The header and the rows of a classification's answers; there may be no `novelty`."""
+    assert predictor.classes is not None
     reading = predictor.reading()
     # A row of the reading is a class only if the prototypes are the classes.
-    by_class = reading is not None and len(reading) == len(predictor.classes)
-    read = [vertices(row) for row in reading] if by_class else None
+    read = None
+    if reading is not None and len(reading) == len(predictor.classes):
+        read = [vertices(row) for row in reading]
     more = [*(["vertices"] if read else []), *(["novelty"] if novelty else [])]
     yield ["row" if isinstance(names[0], int) else "file", "label", "probability", *more]
     for i, (name, chance) in enumerate(zip(names, chances, strict=True)):

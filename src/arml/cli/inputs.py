@@ -2,15 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from arml.cli.errors import UsageError
 from arml.predict.eye import Eye
 
+if TYPE_CHECKING:
+    from arml.predict.learner import FewShotLearner
+    from arml.predict.predictor import Predictor
+    from arml.predict.quick import QuickLearner, QuickPredictor
 
-def check_kind(owner: Any, table: bool, given: str, name: str) -> None:
+    Owner = FewShotLearner | QuickLearner | Predictor | QuickPredictor
+
+
+def check_kind(owner: "Owner", table: bool, given: str, name: str) -> None:
     """Raise `UsageError` if a learner of pictures is given a table, or a learner of tables anything
     else."""
     pictures = len(owner.problem.features) == 3 or owner.portable.inputs is not None
@@ -70,8 +77,8 @@ def query_table(
 
 
 def adapted_table(
-    learner: Any, path: Path, target: str, query: Sequence[Path]
-) -> tuple[Any, list[str], list[str]]:
+    learner: "FewShotLearner", path: Path, target: str, query: Sequence[Path]
+) -> tuple["Predictor", list[str], list[str]]:
     """The predictor that a learner of tables makes of a CSV file, the names of its examples, and
     remarks for the user.
 
@@ -103,9 +110,10 @@ def adapted_table(
         )
     predictor = learner.adapt(cells, y)
     predictor.target = target
-    for file in query:
-        predictor.reader(query_cells([file])[0], str(file))
     said, reader = [], predictor.reader
+    assert reader is not None  # because the learner is one of tables
+    for file in query:
+        reader(query_cells([file])[0], str(file))
     if reader.left_out:
         said.append(f"not used, because it has one value in all rows: {', '.join(reader.left_out)}")
     if len(reader.kept) < reader.total:
@@ -126,11 +134,11 @@ def query_cells(query: Sequence[Path]) -> tuple[dict[str, list[str]], list[int]]
 
 
 def queries_of(
-    predictor: Any,
+    predictor: "Predictor | QuickPredictor",
     eye: Eye | None,
     query: Sequence[Path],
     target: str | None,
-) -> tuple[Sequence[Any], Iterator[np.ndarray]]:
+) -> tuple[Sequence[Path | int], Iterator[np.ndarray]]:
     """The queries' names (files, or lines of the table), and their inputs in batches."""
     from arml.datasets.own import decoded, image_files
 

@@ -27,9 +27,9 @@ ROWS = 20
 """Rows of a table that are printed; the file has all."""
 
 
-def marks_of(files: Sequence[Path], chances: np.ndarray, classes: np.ndarray) -> list[str]:
+def marks_of(files: Sequence[Path | int], chances: np.ndarray, classes: np.ndarray) -> list[str]:
     """Lines about queries that lie in folders with the names of the classes; none about others."""
-    labels = [Path(file).parent.name for file in files]
+    labels = [Path(str(file)).parent.name for file in files]
     if not {*labels} <= {str(label) for label in classes}:
         return []
     from arml.predict.marks import Marks, places_of
