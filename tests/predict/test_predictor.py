@@ -290,7 +290,7 @@ def test_examples_that_say_nothing_or_too_much(functions, images):
 
 def test_more_classes_than_in_meta_training_on_the_command_line(images, tmp_path):
     many, out, kept = draw(tmp_path / "many", 5, each=2), tmp_path / "out.csv", tmp_path / "kept"
-    arguments = ["--query", str(many), "--out", str(out), "--save", str(kept)]
+    arguments = ["--query", str(many), "--out", str(out), "--save", str(kept), "--no-trust"]
     assert main(["adapt", str(images[1]), "--support", str(many), *arguments]) == 0
     rows = [*csv.DictReader(out.read_text().splitlines())]
     assert len(rows) == 10
