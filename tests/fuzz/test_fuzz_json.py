@@ -24,6 +24,8 @@ from arml.experiment.recipes import RECIPES
 from arml.report import verdicts
 from arml.report.claims import judge
 from arml.report.explained import captioned, explorer
+from arml.report.growth import decisions, scores
+from arml.report.growth_study import growing_table
 from arml.report.rows import make_rows
 from arml.report.study import Study, load_study
 from arml.report.study_tables import table_of
@@ -31,6 +33,7 @@ from arml.report.table import markdown
 from arml.report.tables import terminal_table
 from arml.results.files import checksum, read_metrics
 from arml.results.folder import load_run, read_config
+from arml.results.growth import read_growing
 from arml.results.manifest import check_sealed, seal
 from arml.tuning.search import dimension
 from arml.tuning.sweep import Sweep, _claim
@@ -222,6 +225,22 @@ def sweep(tmp_path):
     return tmp_path / "plan.json", None, lambda: _claim(made, tmp_path)
 
 
+def growing(tmp_path):
+    found = json.loads((ROOT / "benchmarks/results/growing.json").read_text(encoding="utf-8"))
+    rows = {key: row for key, row in found["rows"].items() if row["order"] == "A-B-A"}
+    path = tmp_path / "growing.json"
+    path.write_text(json.dumps({**found, "rows": rows}))
+
+    def read():
+        study = read_growing(path)
+        markdown(growing_table(study))
+        for row in study["rows"].values():
+            scores(row["stages"], study["metric"])
+            decisions([one for stage in row["stages"] for one in stage.get("decisions", [])])
+
+    return path, None, read
+
+
 def _digest(path):
     import hashlib
 
@@ -249,6 +268,7 @@ KINDS = {
     "split of tables": split_of_tables,
     "annotations": annotations,
     "sweep": sweep,
+    "growing": growing,
 }
 """Each makes a file, and gives its path, the field of its own checksum, and what reads it."""
 

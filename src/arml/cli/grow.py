@@ -18,8 +18,8 @@ class GrowOptions:
 
     The learner stays as it was; the new one is a run folder for `arml adapt`, `evaluate` and
     `explain`. It is written only if it is better on held-out classes of each new family, with an
-    interval above zero, and loses nothing that matters on any known family; otherwise the old
-    learner is written, and the output says so. FOLDER/growth.jsonl has each decision with its
+    interval above zero, and no known family may lose more than 2 points of accuracy; otherwise the
+    old learner is written, and the output says so. FOLDER/growth.jsonl has each decision with its
     numbers.
     """
 

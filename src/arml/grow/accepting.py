@@ -1,4 +1,5 @@
-"""Whether a learner that was taught new families is accepted, and how far its weights go."""
+"""The rule that accepts a learner after it was taught new families, and the shares of the change of
+its weights that are tried."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,10 +11,10 @@ from arml.results.intervals import Score, paired
 from arml.results.scores import Scores
 
 MATTERS = {"accuracy": 0.02, "mse": 0.10}
-"""A known family may lose so many points of accuracy, or so large a share of its error, at the end
-of its interval."""
+"""The largest loss of a known family that the end of its interval may show: accuracy, or a share of
+its error."""
 WAYS = (1.0, 0.75, 0.5, 0.25)
-"""How far the weights may go from the old ones to the new ones, tried in this order."""
+"""Shares of the way from the old to the new weights, tried in this order."""
 
 
 def gain_of(old: Scores, new: Scores) -> Score:
@@ -46,7 +47,7 @@ def refusals(
 
 
 def between(old: MetaLearner, new: MetaLearner, way: float) -> MetaLearner:
-    """The learner whose weights are `way` of the way from those of `old` to those of `new`."""
+    """The learner with the weights at the share `way` of the line from `old` to `new`."""
     if way == 1:
         return new
     return jax.tree.map(lambda a, b: a + way * (b - a) if eqx.is_inexact_array(a) else a, old, new)

@@ -1,9 +1,9 @@
 """Other ways to meet a stream of families, in the same harness, with the same steps and tasks.
 
-- `fine-tuning`: the stage's tasks only. `replay`: and kept tasks of known families.
+- `fine-tuning`: the stage's tasks only. `replay`: these and kept tasks of known families.
 - `final capacity`: replay with as many vertices from the start as there are families.
 - `joint`: from scratch at each stage, on all families so far, with all steps so far: the bound.
-- `own`: one model a family, each from scratch; a task is told which model is its own.
+- `own`: one model for each family, each from scratch; a task uses the model of its family.
 - `ftml` [1]: MAML on all families so far in equal shares, from the learner of the stage before.
 - `hsml-dynamic` [2]: HSML on all families so far; a leaf is added when the mean loss of a window is
   1.25 times that of the window before.
@@ -13,7 +13,7 @@
 [2] Yao, Wei, Huang and Li, Hierarchically Structured Meta-learning, ICML 2019, and the authors'
     code, huaxiuyao/HSML_Dynamic.
 
-Differences: [1] gets one task at a time; here a stage is a family, whose tasks have no end. The
+Differences: [1] gets one task at a time; here a stage is a family with any number of tasks. The
 code of [2] compares windows of 1,000 of 70,000 steps and waits 8,000 steps between two leaves; here
 a window is a fifth of a stage and the wait a stage, losses are those of held-out tasks of the
 families so far, and a leaf is added between two stages.
@@ -80,7 +80,7 @@ WAYS = {
             tasks="all",
             start="fresh",
         ),
-        Way("own", "one model a family, told which", tasks="stage", start="fresh", apart=True),
+        Way("own", "one model for each family", tasks="stage", start="fresh", apart=True),
         Way("ftml", "MAML on all so far", method="maml", tasks="all"),
         Way(
             "hsml-dynamic",

@@ -3,10 +3,10 @@
 - **Propose** a vertex if the median log loss of fresh tasks, after adaptation, lies above the
   reference band, the interval of that median over all known families; or if the support sets are
   novel.
-- **Train** two learners for a part of the stage's steps, and in both nothing else moves: the
-  candidate, whose new vertex starts from the part that fits fresh tasks best and learns from them
-  alone; and its rival, in which the part that fresh tasks read most learns, with a stated share of
-  replayed tasks of the known families that read this part.
+- **Train** two learners for a part of the stage's steps. The candidate has a new vertex, which
+  starts from the part that fits fresh tasks best and learns from fresh tasks only. In its rival the
+  part that fresh tasks read most learns, with a stated share of replayed tasks of the known
+  families that read this part. Everything else stays as it is in both.
 - **Accept** the vertex only if it gains on held-out tasks of the new families, paired task by task,
   with an interval that excludes zero: against the rival, or against the learner before if the rival
   harms known families. The winner trains on for the other steps.
@@ -14,8 +14,9 @@
   the new families gain nothing.
 - **Prune** a vertex whose removal hurts no known family.
 
-A learner without vertices that own a modulation, and one that does not `grow`, trains all weights
-with replay. Each decision is a record with its numbers. Test tasks are never looked at.
+A learner without vertices that own a modulation trains all weights with replay, and so does any
+learner without the option `grow`. Each decision is a record with its numbers. No decision depends
+on test tasks.
 """
 
 from pathlib import Path

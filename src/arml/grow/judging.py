@@ -1,5 +1,5 @@
-"""How tasks are judged when a learner grows: losses after adaptation, how far they are from a
-reference, how new the support sets are, and whom the removal of a vertex hurts.
+"""The measurements that decide how a learner grows: losses after adaptation against a reference,
+the novelty of support sets, and the families that the removal of a vertex hurts.
 
 Squared errors have heavy tails, so losses are compared as logarithms, task by task.
 """
@@ -24,7 +24,7 @@ from arml.results.intervals import Score, paired
 from arml.training.evaluate import at_once_by_default, looks
 
 LEAST = 1e-8
-"""A loss below is taken as this one."""
+"""Losses below this bound are raised to it before the logarithm."""
 
 
 class Band(NamedTuple):
@@ -53,7 +53,7 @@ def log_losses(
     learner: MetaLearner, tasks: TaskDistribution, *, split: str, n: int
 ) -> Float[np.ndarray, " n"]:
     """The logarithm of the query loss after adaptation, of the first `n` tasks of a split; a loss
-    that is no number is infinite."""
+    that is not a number counts as infinite."""
     chunk = min(n, at_once_by_default(tasks.problem))
     found = np.concatenate(list(looks(_query_loss, learner, tasks, split=split, n=n, chunk=chunk)))
     return np.where(np.isnan(found), np.inf, found.astype(np.float64))
@@ -72,7 +72,7 @@ def excludes_zero(score: Score) -> bool:
 
 
 def safe(lost: Score, bound: float) -> bool:
-    """Whether the interval of a loss does not lie above the bound."""
+    """Whether the interval of a loss reaches down to the bound or below it."""
     mean, half = lost["mean"], lost["ci95"]
     return mean is not None and half is not None and mean - half <= bound
 
@@ -81,9 +81,9 @@ HANDICAPS = np.linspace(0, 3, 13)
 
 
 def handicap(learner: Conditioned, tasks: Sequence[TaskDistribution], *, n: int) -> float:
-    """The handicap of the newest vertex that lowers the mean loss of the families most, as a
-    product over families: each one's relative loss counts as much. `tasks` are training tasks of
-    each family, and the learner's newest vertex has none yet."""
+    """The handicap of the newest vertex that lowers the product over families of their mean losses
+    most, so that each family's relative change counts the same. `tasks` are training tasks of each
+    family. The newest vertex of the learner has no handicap yet."""
     totals = np.zeros(len(HANDICAPS))
     for family in tasks:
         chunk = min(n, at_once_by_default(family.problem))
@@ -100,7 +100,7 @@ def handicap(learner: Conditioned, tasks: Sequence[TaskDistribution], *, n: int)
 def signatures(
     learner: Conditioned, tasks: TaskDistribution, *, split: str, n: int
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n vertices"]]:
-    """The mean prototype of each task, and what it reads."""
+    """The mean prototype of each task, and how much it reads each vertex."""
     chunk = min(n, at_once_by_default(tasks.problem))
     found = list(looks(signature, learner, tasks, split=split, n=n, chunk=chunk))
     prototypes, readings = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -121,8 +121,8 @@ def novelty(
 def unneeded(
     learner: Conditioned, tasks: Mixture, known: tuple[str, ...], *, n: int
 ) -> tuple[int | None, list[Json]]:
-    """The vertex whose removal hurts no known family, the least read one if there are several; and
-    what the removal of each does to each family (an entry a vertex, as of `interventions`).
+    """The vertex whose removal hurts no known family (the least read one if there are several), and
+    for each vertex the effect of its removal on each family, as `interventions` returns it.
 
     A family is hurt if the mean or the median of its tasks' scores is worse, after Holm's
     correction for all vertices and families.

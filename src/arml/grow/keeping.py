@@ -25,13 +25,13 @@ from arml.training.checkpoint import is_array, named
 
 @dataclass(frozen=True)
 class Place:
-    """Where a stream has come to."""
+    """The state of a stream after some of its stages."""
 
     growth: Growth
     leaves: int
     """Vertices or leaves that a fresh learner is built with."""
     added: int = -1
-    """The stage in which a leaf was added last."""
+    """The stage that added the latest leaf; -1 before the first."""
     windows: tuple[float, ...] = ()
     """Validation scores of all stages, for HSML-Dynamic."""
     models: Mapping[str, MetaLearner] = field(default_factory=dict)
@@ -39,11 +39,11 @@ class Place:
     found: tuple[dict[str, Any], ...] = ()
     """The records of the stages."""
     seconds: float = 0.0
-    """What the stages took."""
+    """Time that the stages took."""
 
 
 class Numbers(TypedDict):
-    """The fields of `Growth` that are no arrays."""
+    """The fields of `Growth` that are not arrays."""
 
     known: list[Text]
     names: list[Text]
@@ -69,7 +69,7 @@ class Kept(TypedDict):
 
 
 def keep(folder: Path, place: Place) -> None:
-    """Write where the stream is; the file with the numbers comes last."""
+    """Write the state of the stream; the file with the numbers is written last."""
     growth, stage = place.growth, place.growth.stages
     learners = {"": growth.learner, **place.models}
     arrays = {
@@ -101,7 +101,7 @@ def keep(folder: Path, place: Place) -> None:
 
 
 def taken_up(folder: Path, start: Place, build: Any) -> Place:
-    """Where the stream in `folder` is; `start` if it has not begun.
+    """The state of the stream in `folder`; `start` if it has not begun.
 
     **Raises** `RunError` for a damaged file.
     """

@@ -1,4 +1,4 @@
-"""How a learner grows, and a learner between two stages."""
+"""Options of growing, and the state of a learner between two stages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,25 +12,26 @@ from arml.training.step import OuterOptions
 
 @dataclass(frozen=True)
 class GrowthOptions:
-    """How a learner grows."""
+    """Options of growing."""
 
     steps: int = 2_000
     """Outer steps of a stage."""
     trial: float = 0.25
-    """Share of the steps that a candidate and its rival each take. The steps of the loser count."""
+    """Share of the steps that a candidate and its rival each take before one is chosen. Both are
+    counted."""
     bound: float = 0.1
-    """A stage may raise the log loss of a known family by so much: 0.1 is about 10% of the loss. It
-    is undone if the whole interval lies above."""
+    """The most by which a stage may raise the log loss of a known family: 0.1 is about 10% of the
+    loss. A stage is undone if the whole interval lies above."""
     replay: float = 0.5
-    """Share of the tasks that are of known families which the stage lacks."""
+    """Share of the training tasks that come from known families outside the stage."""
     tasks: int = 200
-    """Held-out tasks of a family that a decision looks at."""
+    """Held-out tasks of each family for a decision."""
     most: int = 16
-    """Vertices that a learner may have."""
+    """The most vertices that a learner may have."""
     prune: bool = True
     """Remove vertices that no family needs."""
     grow: bool = True
-    """Propose vertices at all."""
+    """Propose vertices. If False, all weights are trained with replay."""
     batch: int = 25
     """Tasks of one outer step."""
     outer: OuterOptions = field(default_factory=OuterOptions)
@@ -38,7 +39,7 @@ class GrowthOptions:
     seed: int = 0
     """Seeds the training tasks."""
     curve: bool = True
-    """Score held-out tasks of the stage ten times."""
+    """Score held-out tasks ten times in each stage."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
@@ -54,19 +55,19 @@ class Growth:
 
     learner: MetaLearner
     known: tuple[str, ...] = ()
-    """The families that have come."""
+    """The families that have arrived."""
     stages: int = 0
-    """Stages that it has been through."""
+    """Stages so far."""
     names: tuple[str, ...] = ()
-    """The vertices. A name is never given twice."""
+    """The names of the vertices. A name is never used again."""
     made: int = 0
-    """Vertices that were ever made."""
+    """Vertices made so far, with those that were removed."""
     tasks: int = 0
-    """Training tasks that it took, with those of rejected candidates."""
+    """Training tasks so far, with those of rejected candidates."""
     replayed: int = 0
-    """Of these, tasks of known families."""
+    """Of these, replayed tasks of known families."""
     records: tuple[Json, ...] = ()
-    """Its decisions."""
+    """The record of each decision."""
 
 
 def begun(learner: MetaLearner, known: Sequence[str] = ()) -> Growth:

@@ -1,9 +1,9 @@
 """A trained learner grows by families of one's own: the practitioner's case.
 
-The tasks of the learner get the new families beside those that it knows. It is trained on both for
-a few minutes (`grow.growth`), at a third of its outer rate. On held-out classes the new learner
-must be better on the new families, with an interval above zero, and the interval of no known family
-may allow a loss that matters. If the learner fails there, its weights go a part of the way only,
+The learner is trained for a few minutes on its known families and the new ones (`grow.growth`), at
+a third of its outer rate. On held-out classes the new learner must be better on the new families,
+with an interval above zero, and the interval of no known family may allow a loss that matters. A
+learner that fails is tried again with weights a part of the way,
 theta_old + a (theta_new - theta_old) for falling a [1]; if none of these passes, the old learner is
 kept. The result is a run folder.
 
@@ -43,7 +43,7 @@ SPLIT = "split.json"
 KEPT, PLAN = "growing", "plan.json"
 """The folder that keeps the trainings until the learner is written, and its file of options."""
 RATE = 1 / 3
-"""Of the outer rate that the learner was trained with: what it knows is not to be lost."""
+"""Factor of the outer rate of the learner's training; a lower rate forgets less."""
 
 
 class Plan(TypedDict):
@@ -72,8 +72,8 @@ def grow(
     - `learner`: a run folder, an exported learner, or the name of one that ships. It is only read.
     - `data`: the new families, as the learner's own data: folders or zips of pictures, or folders
       of features.
-    - `known`: the data of the families that it knows, where the learner does not say where they
-      are: an exported learner has no paths.
+    - `known`: the data of the families that it knows, for a learner without their paths, such as an
+      exported one.
     - `minutes`: about the time that the training may take; `steps`: outer steps instead.
     - `replay`: share of the training tasks that are of known families.
     - `tasks`: tasks of each family for each score.
@@ -217,8 +217,8 @@ def with_data(portable: Portable, data: Sequence[str], known: Sequence[str]) -> 
 def _check(portable: Portable, splits: Splits, place: Path, out: Path) -> tuple[str, ...]:
     """The new families.
 
-    **Raises** `RunError` or `ValueError` if the tasks are not those that the learner knows and new
-    ones.
+    **Raises** `RunError` or `ValueError` if the tasks lack a known family, have changed, or are of
+    another kind.
     """
     problem = splits.train.problem
     if replace(problem, classes=0) != replace(portable.problem, classes=0):

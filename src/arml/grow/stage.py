@@ -159,7 +159,8 @@ def vertex_stage(before: Growth, run: Runs, note: Note) -> Done:
     scores = {name: run.losses(one.whole) for name, one in (("new", candidate), ("old", rival))}
     scores["before"] = run.losses(learner)
     lost = _lost(before, run, rival.whole)
-    # A rival that harms known families is none: the candidate has to beat the learner before.
+    # A rival that harms known families does not count: the candidate then has to beat the learner
+    # before the stage.
     against = "old" if _safe(lost, run) else "before"
     gain = gained(scores[against], scores["new"])
     accepted = excludes_zero(gain)
@@ -196,7 +197,7 @@ class _Try:
 
     @cached_property
     def whole(self) -> Conditioned:
-        """The learner with what the part has learned."""
+        """The whole learner with the trained part."""
         assert self.fitted is not None
         whole = with_owned(self.learner, self.part, self.fitted.learner)
         if not self.new:
@@ -216,8 +217,8 @@ class _Try:
 def _guarded(
     before: Growth, run: Runs, note: Note, done: _Try, loser: _Try | None, *, accepted: bool = False
 ) -> Done:
-    """The learner that was trained; the one before if new families gain nothing, or a known one may
-    lose more than `bound`."""
+    """The trained learner; the learner before the stage if new families gain nothing, or if a known
+    family may lose more than `bound`."""
     assert done.fitted is not None
     gain = gained(run.losses(before.learner), run.losses(done.whole))
     lost = _lost(before, run, done.whole)
@@ -233,7 +234,7 @@ def _guarded(
 
 
 def _lost(before: Growth, run: Runs, after: MetaLearner) -> dict[str, Score]:
-    """The rise of the log loss of each known family that the stage lacks."""
+    """The rise of the log loss of each known family outside the stage."""
     found = {}
     for name in before.known:
         if name not in run.stage:

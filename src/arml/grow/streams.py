@@ -48,8 +48,8 @@ def drifting(families: Sequence[str], *, between: int = 3) -> list[dict[str, flo
 
 
 def with_replay(stage: Stage, known: Sequence[str], share: float) -> dict[str, float]:
-    """The stage, with `share` of its tasks from the `known` families that it lacks, in equal parts;
-    the stage alone if there is none."""
+    """The stage with `share` of its tasks in equal parts from `known` families outside it; the
+    stage itself if there are no such families."""
     old = [name for name in known if name not in stage]
     if not old or not share:
         return dict(stage)
@@ -94,7 +94,7 @@ def replay(stream: Mixture, memory: Task, known: Sequence[str], share: float) ->
 
 
 def kept(stream: Mixture, n: int, *, key: PRNGKeyArray) -> Task:
-    """`n` tasks of each family, `[families, n, ...]`: what a memory may keep."""
+    """`n` tasks of each family, `[families, n, ...]`, for a memory."""
     draw = eqx.filter_jit(lambda tasks, keys: jax.vmap(tasks.sample)(keys))
     keys = jax.random.split(key, n)
     drawn = [draw(stream.only(name), keys)._replace(classes=None) for name in stream.families]

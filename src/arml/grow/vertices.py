@@ -1,9 +1,10 @@
-"""Vertices that come and go: a vertex of ARML's graph with what it owns, or a leaf of HSML's tree.
+"""Vertices are added and removed: vertices of ARML's graph with their modulation, leaves of HSML's
+tree.
 
-A new vertex owns a copy of what fresh tasks read best, and is then trained alone: the learner is
-cut down to one part, which all tasks read, and only what this part owns learns. So a new vertex
-cannot change what others own. A task reads a vertex that was grown where the adapted network of
-this vertex fits its support set best (`nn.templates.BestFit`).
+A new vertex starts with a copy of the modulation that fits fresh tasks best, and is then trained
+alone: the learner is cut down to this part, all tasks read it, and only its modulation learns. So a
+new vertex cannot change the others. A task reads a grown vertex if the adapted network of this
+vertex fits its support set best (`nn.templates.BestFit`).
 
 The parts of a learner are: the vertices that it began with, which are read by their places, as one
 part; and each vertex that was grown.
@@ -96,7 +97,7 @@ def with_vertex(
 
 
 def handicapped(learner: Conditioned, handicap: float) -> Conditioned:
-    """The learner, whose newest vertex has this handicap."""
+    """The learner with this handicap for its newest vertex."""
     assert isinstance(learner.choose, BestFit)
     handicaps = learner.choose.handicaps.at[-1].set(handicap)
     return replace(learner, choose=BestFit(handicaps))
@@ -120,7 +121,7 @@ def choices(
 
 
 class Alone(MetaLearner):
-    """One part of a learner, of which only what its vertices own is trained."""
+    """One part of a learner. Only the modulation that its vertices own is trained."""
 
     learner: Conditioned
     loss: Loss = eqx.field(static=True)
@@ -144,7 +145,7 @@ def alone(learner: Conditioned, part: slice) -> Alone:
 
 
 def with_owned(learner: Conditioned, part: slice, trained: MetaLearner) -> Conditioned:
-    """The learner, whose vertices of a part own what they own in `trained`."""
+    """The learner with the modulation that the vertices of a part have in `trained`."""
     assert isinstance(trained, Alone)
     owned = jax.tree.map(
         lambda rows, own: rows.at[part].set(own), learner.modulate, trained.learner.modulate
@@ -153,7 +154,7 @@ def with_owned(learner: Conditioned, part: slice, trained: MetaLearner) -> Condi
 
 
 def with_leaf(learner: Conditioned, *, key: PRNGKeyArray) -> Conditioned:
-    """HSML with one leaf more, freshly drawn like the others were, as HSML-Dynamic adds it."""
+    """HSML with one more leaf, whose weights are drawn as those of the others (HSML-Dynamic)."""
 
     def arrays(m: Any) -> Any:
         leaves = m.encode.tree.levels[0]

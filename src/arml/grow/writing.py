@@ -23,24 +23,24 @@ from arml.training.step import start
 
 @dataclass(frozen=True)
 class Outcome:
-    """What growing did."""
+    """The result of `arml grow`."""
 
     before: dict[str, float]
-    """The score on test tasks of each family, of the old learner."""
+    """The old learner's score on test tasks of each family."""
     after: dict[str, float]
-    """The same of the learner that was written."""
+    """The same for the learner that was written."""
     accepted: bool
-    """Whether that is a new learner; otherwise it is the old one."""
+    """Whether the new learner was written; otherwise the old one was."""
     gains: dict[str, Score]
-    """The paired gain of each family on validation tasks, on which this was decided."""
+    """The paired gain of each family on validation tasks; the decision is based on it."""
     metric: str
     records: tuple[Json, ...]
     steps: int
     """Outer steps of the training."""
     seconds: float
-    """The time that it took, with its scores; of the last part of a run that was stopped."""
+    """Time of training and scoring. If the run was stopped, only the time since it went on."""
     way: float = 1.0
-    """How far its weights went from the old ones to the trained ones."""
+    """The share of the way from the old to the trained weights."""
 
 
 def write_run(

@@ -17,6 +17,8 @@ Finite = Annotated[float, Meta(ge=-1e300, le=1e300)] | None
 """A number, or null where it is not finite."""
 Stage = Annotated[int, Meta(ge=0, le=10_000)]
 Metric = Annotated[str, matching("^(mse|accuracy)$", "mse or accuracy")]
+Shares = Annotated[dict[Text, Share], Meta(min_length=1)]
+"""The families of a stage, and their shares."""
 Three = Annotated[list[Finite], Meta(min_length=3, max_length=3)]
 ADVICE = "restore the file, or delete it"
 
@@ -91,7 +93,7 @@ class Scored(TypedDict):
 
     stage: Stage
     decision: Literal["scored"]
-    shares: dict[Text, Share]
+    shares: Shares
     metric: Metric
     scores: dict[Text, Finite]
     vertices: Count
@@ -124,7 +126,7 @@ class Point(TypedDict):
 class Passed(TypedDict):
     """A way to meet a stream after one of its stages."""
 
-    stage: dict[Text, Share]
+    stage: Shares
     scores: dict[Text, Finite]
     curve: list[Point]
     vertices: Count
@@ -186,8 +188,8 @@ def read_grown(path: Path) -> Json:
 def read_growth(path: Path) -> list[Json]:
     """Read and check a `growth.jsonl`. **Raises** `RunError`."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        records = [json.loads(line) for line in lines]
+        lines = path.read_text(encoding="utf-8").split("\n")
+        records = [json.loads(line) for line in lines if line]
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(
             f"expected one JSON object a line in {path}, got {error}; {ADVICE}"
