@@ -1,5 +1,5 @@
-"""Which classes of a split are hard: the accuracy of each over all tasks that it was drawn for, the
-pairs that are confused most, and the worst mistakes with their pictures.
+"""The hard classes of a split: the accuracy of each over all tasks that it was drawn for, the pairs
+that are confused most, and the worst mistakes with their pictures.
 
 All of it comes from the predictions that were scored; the tasks of the shown mistakes are drawn
 again, for their pictures.

@@ -26,7 +26,7 @@ WAYS, SHOTS, QUERIES, SIZE = 5, 5, 15, 32
 LEAST = 60
 """Steps below which no method learns much."""
 SAMPLED = 48
-"""Pictures of a family whose size is looked at."""
+"""Pictures of a family whose sizes are read."""
 MINUTES = 60.0
 CHOSEN = ("ways", "shots", "queries", "size", "steps")
 
@@ -56,7 +56,7 @@ class Choice(NamedTuple):
 def choose(
     data: Sequence[str], *, fixed: Mapping[str, int] | None = None, minutes: float = MINUTES
 ) -> Choice:
-    """Experiments on one's own families, the likeliest to be good first.
+    """Experiments on one's own families, the most promising first.
 
     **Arguments**
 
@@ -103,8 +103,8 @@ def choose(
 
 
 def racing(setting: str) -> list[Experiment]:
-    """The recipes that race on such data, the likeliest to be good in few steps first: those that
-    need no training, then by the year of the method (metric methods are older than ARML)."""
+    """The recipes that race on such data, the most promising for few steps first: those that need
+    no training, then by the year of the method (metric methods are older than ARML)."""
     found = [
         known
         for known in RECIPES.values()
@@ -191,7 +191,7 @@ def _size(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, st
 def _steps(
     support: int, query: int, size: int, minutes: float, given: Mapping[str, int]
 ) -> tuple[int, str]:
-    """Outer steps that take about so many minutes.
+    """Outer steps that take about these minutes, and a line about them.
 
     A step of ProtoNet with four tasks takes about 0.005 s a picture of a task at 28 px on one core:
     0.16 s on two for the 80 pictures of a 1-shot task (`benchmarks/results/methods.json`).

@@ -37,13 +37,13 @@ PENALTY, STEPS = 0.01, 300
 TRIAL = 1.0
 """Seconds of training that show its pace."""
 START, AFTER = 20.0, 8.0
-"""Seconds that a training takes before its first step and after its last, about."""
+"""About the seconds that a training takes before its first step and after its last."""
 MOST = 5_000
 """Steps after which short trainings gain little."""
 
 
 class Place(NamedTuple):
-    """The result of one of the race."""
+    """The result of one entrant of the race."""
 
     name: str
     """Of a recipe, or `FLOOR`."""
@@ -107,11 +107,11 @@ def race(
     **Arguments**
 
     - `entrants`: experiments that differ in their method, not in their tasks.
-    - `least`: steps that each trains for in any case, as far as it has so many.
-    - `ends`: when the training of the winner is to end, by `time.monotonic`: each then has as many
-      steps as fit in. If None, it has its own.
-    - `devices`: that share the tasks of a step.
-    - `said`: called with each as soon as it is known, the floor first.
+    - `least`: the fewest steps that each makes, unless its experiment has fewer.
+    - `ends`: the time, by `time.monotonic`, at which the training of the winner must end: each
+      entrant then has as many steps as fit. If None, the steps stay.
+    - `devices`: how many share the tasks of a step.
+    - `said`: called with each place as soon as it is known, the floor first.
 
     **Returns** a place for the floor and for each entrant, in this order.
     """
@@ -139,7 +139,7 @@ def race(
 def paced(
     experiment: Experiment, *, ends: float, devices: int = 1, progress: Progress | None = None
 ) -> Experiment:
-    """The experiment with as many steps as end at about `ends`, by `time.monotonic`: a few steps
+    """The experiment with as many steps as fit until about `ends`, by `time.monotonic`: a few steps
     show its pace."""
     return _paced(experiment, _splits(experiment, progress), ends, devices)
 
@@ -162,8 +162,8 @@ def trained(
     experiment: Experiment, tasks: TaskDistribution, *, seconds: float, least: int, devices: int = 1
 ) -> tuple[Begun, float]:
     """The first steps of the experiment's training, for about `seconds` or a tenth of all its
-    steps, and the seconds of a step. The first interval, which compiles, does not count where
-    there are more."""
+    steps, and the seconds of a step. The first interval compiles, so it does not count if there are
+    more."""
     state, records = fresh(experiment, tasks.problem).state, []
     most = max(least, experiment.steps // 10)
     begun = first = now = time.monotonic()

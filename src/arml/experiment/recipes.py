@@ -53,7 +53,7 @@ class Recipe:
 
     @property
     def expected(self) -> float | None:
-        """The test score that it came to here, mean over seeds (`results/`)."""
+        """The test score that was measured here, mean over seeds (`results/`)."""
         return self._measured[1]
 
     def make(self) -> Experiment:
@@ -107,9 +107,10 @@ def recipe(name: str) -> Experiment:
 
 
 def reshaped(experiment: Experiment, **shape: int) -> Experiment:
-    """The experiment with other `ways`, `shots` or `queries` of its tasks, as far as these have
-    them; each at least one. Options of its algorithm that are the method's for tasks of the old
-    shape become those for the new one (inner rates, weights of reconstructions); others stay.
+    """The experiment with other `ways`, `shots` or `queries` of its tasks, each at least one. Some
+    of a method's options depend on the shape of the tasks (inner rates, weights of
+    reconstructions): those that have the values for the old shape get the values for the new one;
+    others stay.
 
     **Raises** `TypeError` for a word that the tasks do not have.
     """

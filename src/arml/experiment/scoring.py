@@ -1,4 +1,4 @@
-"""The score of a run, with all that a reader of the number must know: the content of `result.json`.
+"""The score of a run, with everything that a reader must know: the content of `result.json`.
 
 The tasks of a split are the same for every run, so two runs are compared task by task.
 """
@@ -152,8 +152,8 @@ def keep(scored: Scored) -> None:
 def kept(
     folder: Path | str, *, tasks: int, split: Split = "test", steps: int | None = None
 ) -> Scored | None:
-    """What `keep` wrote, of the first `tasks` tasks; None unless it is of this split, of as many
-    tasks or more, of these inner steps and of the newest checkpoint."""
+    """The scores that `keep` wrote, of the first `tasks` tasks. None if they are of another split,
+    of fewer tasks, of other inner steps or of another checkpoint than the newest."""
     run = Run(folder)
     scores, result = run.scores, run.result
     if scores is None or result is None:
@@ -173,8 +173,8 @@ score = evaluate_run
 
 
 def calibrated(predicted: Predictions, validated: Predictions | None) -> Calibration:
-    """How well the probabilities of `predicted` are calibrated, before and after the temperature
-    that is best on `validated`; there is none without these."""
+    """The calibration of the probabilities of `predicted`, before and after the temperature that is
+    best on `validated`; there is no temperature without these."""
     logits, y = _flat(predicted)
     error = plain(expected_error(logits, y))
     if validated is None:
@@ -194,8 +194,8 @@ def _flat(predicted: Predictions) -> tuple[np.ndarray, np.ndarray]:
 
 
 def protocol(experiment: Experiment, tasks: TaskDistribution) -> str:
-    """The conditions of a score in words: the protocol of the tasks, and which statistics
-    a network on images normalises by."""
+    """The conditions of a score in words: the protocol of the tasks, and the statistics that
+    normalise images."""
     said = in_words(tasks.protocol())
     if tasks.problem.kind == "regression":
         return said

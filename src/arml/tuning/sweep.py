@@ -74,7 +74,7 @@ class Sweep:
 
 @dataclass
 class Trial:
-    """One choice of options, and how it went."""
+    """One choice of options, and its scores."""
 
     number: int
     folder: Path
@@ -87,7 +87,7 @@ class Trial:
 
     @property
     def score(self) -> float | None:
-        """The last one."""
+        """The last validation score."""
         return self.scores[max(self.scores)] if self.scores else None
 
 
