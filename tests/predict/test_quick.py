@@ -122,6 +122,7 @@ assert "jax" not in sys.modules
         ("adapt tables --support own --target b --query own", "because tables reads tables"),
         ("adapt starter --support own --query own --target b", "expected no --target"),
         ("adapt starter --support own --query own --matter", "expected no --matter"),
+        ("adapt starter --support own --query own t.csv", "got the table t.csv: name folders"),
     ],
 )
 def test_tables_and_pictures_are_not_mistaken(command, says, tmp_path, monkeypatch, capsys):

@@ -19,6 +19,7 @@ from arml.cli.inputs import (
     adapted_table,
     check_columns,
     check_kind,
+    check_pictures,
     number,
     queries_of,
     query_table,
@@ -90,9 +91,10 @@ def adapt_command(arguments: Sequence[str]) -> int:
     table = options.support.suffix.lower() == ".csv"
     learner = _learner(place, () if table else options.query, table)
     check_kind(learner, table, f"{options.support}", options.learner.name)
-    if not table and (options.target is not None or options.matter):
-        given = "--target" if options.target is not None else "--matter"
-        raise UsageError(f"expected no {given}, because pictures have no columns: leave it out")
+    if not table:
+        check_pictures(options.query, options.target)
+        if options.matter:
+            raise UsageError("expected no --matter, because pictures have no columns: leave it out")
     model = place if place.suffix == ".onnx" else options.model
     eye = None if table else eye_of(learner, model)
     if options.query and eye is not None:
@@ -186,6 +188,8 @@ def predict_command(arguments: Sequence[str]) -> int:
     table = [path.suffix.lower() for path in options.query] == [".csv"]
     predictor = opened_predictor(options.predictor, options.query, table=table)
     check_kind(predictor, table, ", ".join(map(str, options.query[:3])), options.predictor.name)
+    if not table:
+        check_pictures(options.query, options.target)
     eye = None if table else eye_of(predictor, options.model)
     target = options.target or predictor.target
     _answer(predictor, eye, options.query, target, options.out)
@@ -196,8 +200,8 @@ def _learner(place: Path, query: Sequence[Path], table: bool) -> Any:
     """The learner, in NumPy if that answers sooner."""
     from arml.predict.quick import few, quick_learner
 
-    quick = None if table or not few(query) else quick_learner(place)
-    if quick is not None:
+    quick = quick_learner(place)
+    if quick is not None and (table or few(query)):  # `check_kind` refuses a table
         return quick
     from arml.predict.learner import load
 

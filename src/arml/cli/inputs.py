@@ -33,6 +33,18 @@ def check_kind(owner: "Owner", table: bool, given: str, name: str) -> None:
         )
 
 
+def check_pictures(query: Sequence[Path], target: str | None) -> None:
+    """Raise `UsageError` for a table among pictures to predict, and for the name of a column."""
+    if target is not None:
+        raise UsageError("expected no --target, because pictures have no columns: leave it out")
+    for path in query:
+        if path.suffix.lower() == ".csv":
+            raise UsageError(
+                f"expected pictures to predict, because the learner reads pictures, got the table "
+                f"{path}: name folders or images"
+            )
+
+
 def number(text: str, path: Path) -> float:
     from arml.datasets.own import NUMBER
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from arml.cli.console import print_json, say
 from arml.cli.errors import UsageError
-from arml.cli.inputs import check_kind, in_order, number
+from arml.cli.inputs import check_kind, check_pictures, in_order, number
 from arml.predict.eye import eye_of
 from arml.report.table import Table
 from arml.results.files import Json
@@ -57,6 +57,8 @@ def evaluate_predictor(
     table = query.suffix.lower() == ".csv"
     predictor = opened_predictor(folder, () if table else (query,), table=table)
     check_kind(predictor, table, str(query), folder.name)
+    if not table:
+        check_pictures((query,), target)
     found = _table(predictor, query, target) if table else _pictures(predictor, query, model)
     made = read_json(folder / "config.json")["sha256"]
     content = {"what": WHAT, "predictor": made, "query": query.name, **found}

@@ -211,8 +211,8 @@ def opened_predictor(
     **Raises** `RunError` as `arml.load_predictor`.
     """
     check_predictor(folder)
-    quick = None if table else quick_predictor(folder)
-    if quick is not None and few(queries):
+    quick = quick_predictor(folder)
+    if quick is not None and (table or few(queries)):  # the caller refuses a table of pictures
         return quick
     from arml.predict.learner import load_predictor
 
