@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,6 +101,15 @@ def test_no_modules_import_each_other_in_a_circle():
         return named & names.keys()
 
     TopologicalSorter({name: found(path) for name, path in names.items()}).prepare()
+
+
+def test_modules_of_the_page_do_not_import_each_other_in_a_circle():
+    imported = {
+        path.name: set(re.findall(r'from "\./([^"]+)"', path.read_text(encoding="utf-8")))
+        for path in (SOURCE / "app" / "page").glob("*.js")
+    }
+    assert imported["app.js"]
+    TopologicalSorter(imported).prepare()
 
 
 def test_the_mathematics_reads_no_files_and_knows_no_tasks():
