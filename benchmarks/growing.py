@@ -1,10 +1,11 @@
 """Families that arrive one after another: growing against other ways.
 
 Streams of 2-D regression, or of the starter pictures and their blurred and pencil versions
-(`--pictures`). `results/growing.json` (`growing-pictures.json`) has a record for each order, seed
-and way after each stage: R[stage, family] on test tasks, vertices, training tasks, and the
-decisions of growing. The same command goes on where it stopped; what is finished is not run again.
-`--table` prints the measures. A study's folder that has the file shows it on its page.
+(`--pictures`). The results are in `results/laptop/growing.json`, because the page of that study
+shows them, and in `benchmarks/results/growing-pictures.json`: a record for each order, seed and way
+after each stage with R[stage, family] on test tasks, vertices, training tasks, and the decisions of
+growing. The same command goes on where it stopped; a finished row is not run again. `--table`
+prints the measures.
 """
 
 import argparse
@@ -42,7 +43,7 @@ class Setting:
     tasks: TasksOptions
     orders: dict[str, tuple[str, ...]]
     metric: str
-    file: str
+    file: Path
     change: Callable[[Experiment], Experiment]
     """Further options of a method."""
     keep: int
@@ -70,7 +71,7 @@ SETTINGS = {
             "A-B-A": ("line", "sinusoid", "line"),
         },
         "mse",
-        "growing.json",
+        HERE.parent / "results" / "laptop" / "growing.json",
         functions,
         200,
     ),
@@ -80,7 +81,7 @@ SETTINGS = {
         StarterOptions(art=True, shots=5, queries=10),
         {"as listed": ART, "reversed": ART[::-1], "A-B-A": (ART[0], ART[2], ART[0])},
         "accuracy",
-        "growing-pictures.json",
+        HERE / "results" / "growing-pictures.json",
         lambda made: made,
         30,
     ),
@@ -151,7 +152,7 @@ def main() -> None:
     orders = given.orders or list(setting.orders)
     if odd := [name for name in orders if name not in setting.orders]:
         parser.error(f"expected orders of {', '.join(setting.orders)}, got {odd[0]!r}")
-    out = given.out or HERE / "results" / setting.file
+    out = given.out or setting.file
     found = read_growing(out) if out.exists() else {}
     rows: dict[str, Any] = found.get("rows", {})
     if given.table:

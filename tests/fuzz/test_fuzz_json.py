@@ -226,7 +226,7 @@ def sweep(tmp_path):
 
 
 def growing(tmp_path):
-    found = json.loads((ROOT / "benchmarks/results/growing.json").read_text(encoding="utf-8"))
+    found = json.loads((STUDY / "growing.json").read_text(encoding="utf-8"))
     rows = {key: row for key, row in found["rows"].items() if row["order"] == "A-B-A"}
     path = tmp_path / "growing.json"
     path.write_text(json.dumps({**found, "rows": rows}))

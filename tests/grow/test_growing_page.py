@@ -17,7 +17,7 @@ from arml.results.folder import RunError
 from arml.results.growth import read_growing
 
 PAGE = Path(__file__).parents[2] / "docs" / "growing.md"
-BENCHMARKS = PAGE.parents[1] / "benchmarks"
+STUDY = PAGE.parents[1] / "results" / "laptop" / "growing.json"
 
 
 @pytest.mark.slow
@@ -43,13 +43,13 @@ def test_the_tutorial_runs_and_is_drawn(tmp_path):
 
 
 def test_the_table_is_that_of_the_file():
-    study = read_growing(BENCHMARKS / "results" / "growing.json")
+    study = read_growing(STUDY)
     assert markdown(growing_table(study)) in PAGE.read_text(encoding="utf-8")
 
 
 def test_a_study_shows_how_learners_grew(tmp_path):
     assert growing_sections(tmp_path / "growing.json") == []
-    study = json.loads((BENCHMARKS / "results" / "growing.json").read_text(encoding="utf-8"))
+    study = json.loads(STUDY.read_text(encoding="utf-8"))
     study["rows"] = {key: row for key, row in study["rows"].items() if row["order"] == "A-B-A"}
     (tmp_path / "growing.json").write_text(json.dumps(study))
     (section,) = growing_sections(tmp_path / "growing.json")
@@ -60,7 +60,7 @@ def test_a_study_shows_how_learners_grew(tmp_path):
 
 
 def test_a_damaged_study_is_refused_in_one_line(tmp_path):
-    study = json.loads((BENCHMARKS / "results" / "growing.json").read_text(encoding="utf-8"))
+    study = json.loads(STUDY.read_text(encoding="utf-8"))
     row = study["rows"]["A-B-A/0/growing"]
     for damage in ({"seed": "0"}, {"stages": []}, {"stages": [{**row["stages"][0], "scores": {}}]}):
         study["rows"] = {"one": {**row, **damage}}

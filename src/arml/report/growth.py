@@ -89,9 +89,9 @@ def decisions(records: Records) -> Table:
             Line(
                 f"{record['stage'] + 1}",
                 (
-                    Cell(DECISIONS[record["decision"]]),
+                    Cell(DECISIONS[record["decision"]], kind="text"),
                     Cell(str(record.get("vertex", ""))),
-                    Cell(because(record)),
+                    Cell(because(record), kind="text"),
                 ),
             )
         )
