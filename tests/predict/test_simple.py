@@ -94,7 +94,9 @@ def test_a_predictor_uses_what_it_is_told(tmp_path):
     kept = arml.load_predictor(tmp_path / "kept")
     np.testing.assert_array_equal(kept.predict_proba(x), pixels.predict_proba(x))
     assert pixels.add(x[:1], ["fir"]).uses == "inputs"
-    with pytest.raises(ValueError, match=r"expected one of learner to predict with, got 'inputs'"):
+    with pytest.raises(
+        ValueError, match=r"uses logistic regression on the inputs, which cannot be exported"
+    ):
         pixels.to_onnx(tmp_path / "file.onnx")
     with pytest.raises(ValueError, match="one of learner, inputs, edges to predict with, got 'x'"):
         check_uses("x", choices(PICTURES))
