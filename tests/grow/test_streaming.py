@@ -61,7 +61,9 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(whole, tmp_path, capsys
     assert train(folder, "--replay", "0.1") == 2
     assert "other options (stream.replay 0.5 -> 0.1)" in capsys.readouterr().err.replace("\n", " ")
     assert train(folder, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+    told = capsys.readouterr()
+    assert "goes on after 1 of 3 stages" in told.err
+    found = json.loads(told.out)
     assert [list(one["stage"]) for one in found["stages"]] == [["line"], ["ripple"], ["line"]]
     assert found["final_mean"] == pytest.approx(np.mean([*found["stages"][-1]["scores"].values()]))
     for name in ("growth.jsonl", "metrics.jsonl"):

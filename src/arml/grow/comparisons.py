@@ -129,6 +129,7 @@ def met(
     if folder is not None:
         place = taken_up(folder, place, build)
         if place.growth.stages:
+            say(f"goes on after {place.growth.stages} of {len(stages)} stages")
             after(place)
     for index, stage in list(enumerate(stages))[place.growth.stages :]:
         where = f"stage {index + 1} of {len(stages)}, {' and '.join(stage)}"
