@@ -4,10 +4,12 @@ A prediction depends on the support set and on its own input, not on the other q
 that normalise by their batch take the statistics of the support set instead.
 """
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -34,7 +36,6 @@ from arml.predict.onnx.write import QUERIES, write_predictor
 from arml.predict.sharing import write_learner
 from arml.predict.simple import (
     Uses,
-    check_exported,
     check_uses,
     choices,
     simple_function,
@@ -201,10 +202,13 @@ class Predictor(Holder):
         learner on features needs its frozen `model`, unless it is the one that ships.
 
         **Raises** `ValueError` for what cannot be written; `RunError` if the file cannot be."""
-        check_exported(self.uses)
         eye = None if self.portable.inputs is None else remade(self.portable.inputs, model)
-        given = self.portable, self._support(), self.classes, self._ways, eye
-        write_predictor(Path(path), self._adapted(QUERIES), *given)
+        function, portable = self._adapted(QUERIES), self.portable
+        if self.uses != "learner":
+            function = simple_function(self.x, self.y, self.uses, jnp)
+            portable = dataclasses.replace(portable, temperature=1.0)
+        given = portable, self._support(), self.classes, self._ways, eye
+        write_predictor(Path(path), function, *given)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the learner's, and `support.safetensors`. **Raises** `RunError` if

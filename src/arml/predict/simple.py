@@ -8,7 +8,8 @@ them may predict better; leave-one-out shows it (`arml.predict.trust`).
 """
 
 from collections.abc import Callable
-from typing import Literal
+from types import ModuleType
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -45,65 +46,81 @@ def check_uses(uses: str, allowed: tuple[Uses, ...]) -> None:
         )
 
 
-def check_exported(uses: Uses) -> None:
-    """Raise `ValueError` in one line for a predictor whose answers no ONNX file can give."""
-    if uses != "learner":
-        raise ValueError(
-            f"expected a predictor that uses its learner, got one that uses {WORDS[uses]}, which "
-            "cannot be exported: save it again by `arml adapt` with --uses learner, or export "
-            "predictor.using('learner')"
-        )
-
-
 def simple_function(
-    x: np.ndarray, y: Int[np.ndarray, " n"], uses: Uses
-) -> Callable[[np.ndarray], Float[np.ndarray, "m ways"]]:
-    """The log-odds of new inputs, learned from `x` with classes `y`, of which none is empty."""
+    x: np.ndarray, y: Int[np.ndarray, " n"], uses: Uses, xp: ModuleType = np
+) -> Callable[[Any], Any]:
+    """The log-odds `[m, ways]` of new inputs, learned from `x` with classes `y`, of which none is
+    empty. With `jax.numpy` as `xp` the function of new inputs can be traced."""
     read = edges if uses == "edges" else flat
-    predict = logistic(read(x), y, int(y.max()) + 1)
-    return lambda inputs: predict(read(inputs))
+    weights, offset = logistic(read(x), y, int(y.max()) + 1)
+
+    def predict(inputs: Any) -> Any:
+        rows = read(inputs, xp)
+        return rows @ weights.astype(rows.dtype) + offset.astype(rows.dtype)
+
+    return predict
 
 
-def flat(x: np.ndarray) -> Float[np.ndarray, "n inputs"]:
-    """Each input as one row."""
-    return np.asarray(floats(x), np.float64).reshape(len(x), -1)
+def _exact(x: Any, xp: ModuleType) -> Any:
+    """Floats: in double precision, unless they are traced."""
+    return np.asarray(floats(x), np.float64) if xp is np else x
 
 
-def edges(x: np.ndarray) -> Float[np.ndarray, "n inputs"]:
-    """Histograms of the directions of edges [1]: nine directions in cells of a quarter of the side,
-    which are normalised in blocks of two by two.
+def flat(x: Any, xp: ModuleType = np) -> Any:
+    """Each input as one row `[n, inputs]`."""
+    return _exact(x, xp).reshape(len(x), -1)
+
+
+def edges(x: Any, xp: ModuleType = np) -> Any:
+    """Histograms `[n, inputs]` of the directions of edges [1]: nine directions in cells of a
+    quarter of the side, which are normalised in blocks of two by two.
 
     Differences: cells do not share their pixels' votes with their neighbours, and a picture is
     divided into four by four cells whatever its size.
     """
-    pictures = np.asarray(floats(x), np.float64)
-    down, right = np.gradient(pictures, axis=(1, 2))
-    strongest = np.argmax(np.square(down) + np.square(right), axis=-1, keepdims=True)
-    down, right = (np.take_along_axis(g, strongest, axis=-1)[..., 0] for g in (down, right))
-    size, bins = np.hypot(down, right), DIRECTIONS * (np.arctan2(down, right) % np.pi) / np.pi
-    low = np.floor(bins).astype(int)
-    votes = np.zeros((*size.shape, DIRECTIONS))
-    for bin, share in ((low, 1 - (bins - low)), (low + 1, bins - low)):
-        held = np.take_along_axis(votes, (bin % DIRECTIONS)[..., None], axis=-1)
-        np.put_along_axis(
-            votes, (bin % DIRECTIONS)[..., None], held + (size * share)[..., None], axis=-1
-        )
-    rows, columns = (np.array_split(np.arange(n), CELLS) for n in size.shape[1:])
-    cells = np.stack(
-        [np.stack([votes[:, r][:, :, c].sum(axis=(1, 2)) for c in columns], 1) for r in rows], 1
-    )
-    corners = [cells[:, i : i + CELLS - 1, j : j + CELLS - 1] for i in (0, 1) for j in (0, 1)]
-    blocks = np.concatenate(corners, axis=-1)
+    pictures = _exact(x, xp)
+    heights, widths = (_sides(n, pictures.dtype) for n in pictures.shape[1:3])
+    down = xp.einsum("ij,njwc->niwc", heights[0], pictures, optimize=True)
+    right = xp.einsum("ij,nhjc->nhic", widths[0], pictures, optimize=True)
+    power = xp.square(down) + xp.square(right)
+    # Of the channels the one with the strongest edge.
+    best = [part[..., 0] for part in (power, down, right)]
+    for k in range(1, pictures.shape[3]):
+        more = power[..., k] > best[0]
+        best = [
+            xp.where(more, part[..., k], old)
+            for part, old in zip((power, down, right), best, strict=True)
+        ]
+    (power, down, right), level = best, best[2] == 0
+    turn = xp.arctan(down / xp.where(level, 1, right))
+    turn = xp.where(level, np.pi / 2, xp.where(turn < 0, turn + np.pi, turn))
+    size, bins = xp.sqrt(power), turn * (DIRECTIONS / np.pi)
+    cells = []
+    for k in range(DIRECTIONS):  # a vote is shared by the two nearest directions of a half turn
+        shares = [xp.maximum(1 - xp.abs(bins - at), 0) for at in (k, k + DIRECTIONS)]
+        votes = size * (shares[0] + shares[1])
+        rows = xp.einsum("ah,nhw->naw", heights[1], votes, optimize=True)
+        cells.append(xp.einsum("bw,naw->nab", widths[1], rows, optimize=True)[..., None])
+    whole = xp.concatenate(cells, -1)
+    corners = [whole[:, i : i + CELLS - 1, j : j + CELLS - 1] for i in (0, 1) for j in (0, 1)]
+    blocks = xp.concatenate(corners, -1)
     for _ in range(2):  # once more after large values are cut
-        blocks = blocks / (np.linalg.norm(blocks, axis=-1, keepdims=True) + 1e-3)
-        blocks = np.minimum(blocks, 0.2)
+        length = xp.sqrt(xp.sum(xp.square(blocks), -1, keepdims=True))
+        blocks = xp.minimum(blocks / (length + 1e-3), 0.2)
     return blocks.reshape(len(x), (CELLS - 1) ** 2 * 4 * DIRECTIONS)
+
+
+def _sides(n: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """For a side of `n` pixels: the matrix of slopes, and which pixels are in which cell."""
+    cells = [np.isin(np.arange(n), part) for part in np.array_split(np.arange(n), CELLS)]
+    return np.asarray(np.gradient(np.eye(n), axis=0), dtype), np.stack(cells).astype(dtype)
 
 
 def logistic(
     x: Float[np.ndarray, "n inputs"], y: Int[np.ndarray, " n"], ways: int
-) -> Callable[[Float[np.ndarray, "m inputs"]], Float[np.ndarray, "m ways"]]:
-    """Logistic regression: the mean loss, and `PENALTY` times half the squared weights.
+) -> tuple[Float[np.ndarray, "inputs ways"], Float[np.ndarray, " ways"]]:
+    """The weights and the offsets of logistic regression: the mean loss, and `PENALTY` times half
+    the squared weights.
 
     Inputs are centred, and divided by the root of their mean squared length. The best weights are
     X^T A, and L-BFGS finds A, which has a row for each example.
@@ -129,8 +146,8 @@ def logistic(
 
     start = np.zeros(n * ways)
     a = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
-    weights = a.reshape(n, ways)
-    return lambda new: ((new - middle) / scale @ inputs.T + 1) @ weights
+    weights = inputs.T @ a.reshape(n, ways) / scale
+    return weights, a.reshape(n, ways).sum(axis=0) - middle @ weights
 
 
 def softmax(logits: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:

@@ -57,6 +57,7 @@ ELEMENTWISE: dict[str, Callable[[Graph, list[str], Params], str]] = {
             "erf": "Erf",
             "sin": "Sin",
             "cos": "Cos",
+            "atan": "Atan",
             "eq": "Equal",
             "lt": "Less",
             "le": "LessOrEqual",
