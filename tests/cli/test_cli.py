@@ -105,7 +105,7 @@ def test_a_setting_a_method_and_a_recipe_are_listed_with_their_scores(capsys):
     # The score of the laptop study, and the setting and method that it belongs to.
     assert re.search(r"starter/maml +69\.2% ", shown["starter"])
     assert re.search(r"starter/maml +69\.2% ", shown["maml"])
-    assert "regression2d/maml  1.12  5 min" in shown["regression2d/maml"]
+    assert "regression2d/maml  1.17  5 min" in shown["regression2d/maml"]
     assert "arml train starter/" in shown["starter"]
     assert "1,623 handwritten characters" in shown["omniglot"]
     assert "did you mean maml" in refused(capsys, "list", "mamll")

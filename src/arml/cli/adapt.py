@@ -16,16 +16,18 @@ from arml.cli.answers import labels_of, numbers_of, vertices
 from arml.cli.console import parse, say
 from arml.cli.errors import UsageError
 from arml.cli.inputs import (
+    Queries,
     adapted_table,
     check_columns,
     check_kind,
     check_pictures,
     number,
-    queries_of,
+    pictures_of,
     query_table,
+    rows_of,
 )
 from arml.cli.marking import marks_of
-from arml.predict.eye import Eye, eye_of
+from arml.predict.eye import eye_of
 from arml.results.files import write_text
 
 if TYPE_CHECKING:
@@ -82,7 +84,8 @@ def adapt_command(arguments: Sequence[str]) -> int:
     for path in (options.support, *options.query):
         if not path.exists():
             raise UsageError(f"expected files at {path}, found nothing: check the path")
-    from arml.datasets.own import image_files, labelled_files, labelled_images, read_table
+    from arml.datasets.own import labelled_files, labelled_images, read_table
+    from arml.predict.quick import few
     from arml.predict.shared import locate
 
     place, note = locate(options.learner)
@@ -97,8 +100,11 @@ def adapt_command(arguments: Sequence[str]) -> int:
             raise UsageError("expected no --matter, because pictures have no columns: leave it out")
     model = place if place.suffix == ".onnx" else options.model
     eye = None if table else eye_of(learner, model)
+    seen: Queries | None = None
     if options.query and eye is not None:
-        image_files(options.query)
+        files, batches = pictures_of(eye, options.query)
+        # So that a picture that cannot be read is named before anything is learned.
+        seen = files, list(batches) if few(options.query) else batches
     if eye is not None:
         pictures, labels = labelled_images(options.support, size=eye.size)
         predictor = learner.adapt(eye.read(pictures), labels)
@@ -113,7 +119,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
             predictor, names, said = adapted_table(learner, *asked)
             for line in said:
                 say(Console(stderr=True), line)
-            return _finish(predictor, options, eye, names)
+            return _finish(predictor, options, names, seen)
         rows = read_table(options.support, target=options.target)
         if rows.target is None:
             raise ValueError(
@@ -130,11 +136,13 @@ def adapt_command(arguments: Sequence[str]) -> int:
         predictor = learner.adapt(rows.x, y)
         predictor.columns, predictor.target = rows.columns, options.target
         names = [f"row {line}" for line in rows.lines]
-    return _finish(predictor, options, eye, names)
+    return _finish(predictor, options, names, seen)
 
 
-def _finish(predictor: Any, options: AdaptOptions, eye: Eye | None, names: Sequence[str]) -> int:
-    """Check, answer and save."""
+def _finish(
+    predictor: Any, options: AdaptOptions, names: Sequence[str], seen: Queries | None
+) -> int:
+    """Check, answer and save. `seen` are the pictures to predict."""
     _describe(predictor, Console(stderr=True))
     if predictor.classes is not None:
         predictor = _checked(predictor, options, names)
@@ -146,7 +154,8 @@ def _finish(predictor: Any, options: AdaptOptions, eye: Eye | None, names: Seque
             f"columns that matter (log-probability lost without each, in nats): {shown}",
         )
     if options.query:
-        _answer(predictor, eye, options.query, options.target, options.out)
+        asked = seen or rows_of(predictor, options.query, options.target)
+        _answer(predictor, asked, options.out, mark=seen is not None)
     if options.save is not None:
         predictor.save(options.save)
         say(
@@ -192,7 +201,9 @@ def predict_command(arguments: Sequence[str]) -> int:
         check_pictures(options.query, options.target)
     eye = None if table else eye_of(predictor, options.model)
     target = options.target or predictor.target
-    _answer(predictor, eye, options.query, target, options.out)
+    pictures = None if eye is None else pictures_of(eye, options.query)
+    asked = pictures or rows_of(predictor, options.query, target)
+    _answer(predictor, asked, options.out, mark=pictures is not None)
     return 0
 
 
@@ -252,15 +263,12 @@ def _describe(predictor: "Predictor | QuickPredictor", console: Console) -> None
 
 
 def _answer(
-    predictor: "Predictor | QuickPredictor",
-    eye: Eye | None,
-    query: Sequence[Path],
-    target: str | None,
-    out: Path | None,
+    predictor: "Predictor | QuickPredictor", asked: Queries, out: Path | None, *, mark: bool
 ) -> None:
+    """Write the answers; with `mark`, how right they are where the files' folders are labels."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names, batches = queries_of(predictor, eye, query, target)
+    names, batches = asked
     marked: list[str] = []
     if predictor.classes is None:
         writer.writerows(numbers_of(predictor, names, batches))
@@ -273,7 +281,7 @@ def _answer(
         chances = np.concatenate([chance for chance, _ in answers])
         novelty = [one for _, some in answers if some is not None for one in some]
         writer.writerows(labels_of(predictor, names, chances, novelty))
-        marked = marks_of(names, chances, predictor.classes) if eye is not None else []
+        marked = marks_of(names, chances, predictor.classes) if mark else []
     if out is None:
         sys.stdout.write(text.getvalue())
     else:

@@ -1,6 +1,6 @@
 """The answers of `arml adapt` and `predict`, as rows of a table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ def vertices(weights: np.ndarray, most: int = 3) -> str:
 
 
 def numbers_of(
-    predictor: "Predictor", names: Sequence[Path | int], batches: Iterator[np.ndarray]
+    predictor: "Predictor", names: Sequence[Path | int], batches: Iterable[np.ndarray]
 ) -> Iterator[list[object]]:
     """The header and the rows of a regression's answers."""
     sure = len(predictor.x) >= ENOUGH

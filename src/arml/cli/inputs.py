@@ -1,6 +1,6 @@
 """Pictures and tables that `arml adapt` and `arml predict` read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from arml.predict.quick import QuickLearner, QuickPredictor
 
     Owner = FewShotLearner | QuickLearner | Predictor | QuickPredictor
+
+
+Queries = tuple[Sequence[Path | int], Iterable[np.ndarray]]
+"""The names of inputs to predict (files, or lines of a table), and the inputs in batches."""
 
 
 def check_kind(owner: "Owner", table: bool, given: str, name: str) -> None:
@@ -145,20 +149,20 @@ def query_cells(query: Sequence[Path]) -> tuple[dict[str, list[str]], list[int]]
     return read_cells(query[0])
 
 
-def queries_of(
-    predictor: "Predictor | QuickPredictor",
-    eye: Eye | None,
-    query: Sequence[Path],
-    target: str | None,
-) -> tuple[Sequence[Path | int], Iterator[np.ndarray]]:
-    """The queries' names (files, or lines of the table), and their inputs in batches."""
+def pictures_of(eye: Eye, query: Sequence[Path]) -> Queries:
+    """The files of the pictures to predict, and the pictures in batches."""
     from arml.datasets.own import decoded, image_files
 
+    files = image_files(query)
+    return files, (eye.read(some) for some in decoded(files, size=eye.size))
+
+
+def rows_of(
+    predictor: "Predictor | QuickPredictor", query: Sequence[Path], target: str | None
+) -> Queries:
+    """The lines of the table to predict, and its inputs as one batch."""
     if predictor.reader is not None:
         cells, places = query_cells(query)
         return places, iter([predictor.reader(cells, str(query[0]))])
-    if eye is None:
-        x, lines = query_table(query, target, predictor.columns)
-        return lines, iter([x])
-    files = image_files(query)
-    return files, (eye.read(some) for some in decoded(files, size=eye.size))
+    x, lines = query_table(query, target, predictor.columns)
+    return lines, iter([x])
