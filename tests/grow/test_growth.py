@@ -58,6 +58,7 @@ def test_a_gain_counts_if_its_interval_excludes_zero():
     assert not excludes_zero(gained(before, np.array([np.inf, 0.0, 0.0, 0.0])))
 
 
+@pytest.mark.slow
 def test_nothing_is_proposed_before_anything_is_known(stages):
     decisions = [record["decision"] for record in stages[0].records]
     assert decisions == ["read", "trained"]

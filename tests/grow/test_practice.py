@@ -50,6 +50,7 @@ def grow(place, learner, out, *more):
     return main(["grow", str(learner), *given, *(more or ("--steps", "2"))])
 
 
+@pytest.mark.slow
 def test_a_run_grows_and_stays_as_it_was(place, capsys):
     before, out = digests(place / "run"), place / "grown"
     assert grow(place, place / "run", out, "--json", "--minutes", "0.001") == 0

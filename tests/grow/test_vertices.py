@@ -162,6 +162,7 @@ def test_a_learner_without_such_vertices_has_none():
     assert own_vertices(arml.build("maml", TASKS, network=NETWORK)) is None
 
 
+@pytest.mark.slow
 def test_a_leaf_is_added_to_hsml():
     hsml = arml.build("hsml", TASKS, network=NETWORK)
     more = with_leaf(hsml, key=jax.random.key(7))
