@@ -327,6 +327,7 @@ def test_the_scores_that_are_listed_are_those_of_the_results():
     made("docs/make_measured.py", "--check")
 
 
+@pytest.mark.slow
 def test_the_site_is_built_and_asks_nothing_of_other_machines(tmp_path):
     made("docs/make_site.py", str(tmp_path / "site"))
     pages = list((tmp_path / "site").rglob("*.html"))

@@ -113,6 +113,7 @@ def test_pictures_are_resized_as_the_decoder_does(height, width, tmp_path):
         assert np.mean(away > 0.5) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", sorted(n for n, m in ALGORITHMS.items() if 1 in m.inputs))
 def test_every_method_has_a_file(algorithm, tmp_path):
     few = untrained(algorithm, (4,), "classification", 3)

@@ -128,6 +128,7 @@ def test_agrees_with_plain_sampling_from_the_priors():
         np.testing.assert_allclose(means[i, :, 0], mean, atol=0.05 * scale)
 
 
+@pytest.mark.slow
 def test_probabilities_sum_to_one_and_are_calibrated(scored):
     task, _, probabilities, _ = scored
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
