@@ -6,10 +6,10 @@ import cv2
 import numpy as np
 
 
-def pictures(folder: Path, seed: int) -> Path:
-    """Six classes of four noisy images, each class of another colour."""
+def pictures(folder: Path, seed: int, classes: int = 6) -> Path:
+    """Classes of four noisy images, each class of another colour."""
     rng = np.random.default_rng(seed)
-    for name in range(6):
+    for name in range(classes):
         (folder / f"class{name}").mkdir(parents=True)
         colour = rng.integers(0, 255, 3)
         for i in range(4):

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import cv2
-import numpy as np
 import pytest
 
 import arml
@@ -18,6 +16,7 @@ from arml.cli.show import _rows
 from arml.experiment.recipes import RECIPES
 from arml.results.folder import read_json, read_result
 from arml.tasks.functions import FLOORS
+from small_pictures import pictures
 
 PACE = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
 SMALL = f"{PACE} --batch 4 --network.hidden 8 --inner-steps 1 --chunk 10".split()
@@ -310,24 +309,15 @@ def test_debug_shows_the_traceback_wherever_it_stands(capsys):
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory) -> Path:
-    """Ten classes of four noisy images, each class of another colour."""
-    folder = tmp_path_factory.mktemp("data") / "colours"
-    rng = np.random.default_rng(0)
-    for name in range(10):
-        (folder / f"class{name}").mkdir(parents=True)
-        colour = rng.integers(0, 255, 3)
-        for i in range(4):
-            image = np.clip(colour + rng.normal(0, 8, (16, 16, 3)), 0, 255).astype(np.uint8)
-            assert cv2.imwrite(str(folder / f"class{name}" / f"{i}.png"), image)
-    return folder
+def colours(tmp_path_factory) -> Path:
+    return pictures(tmp_path_factory.mktemp("data") / "colours", 0, classes=10)
 
 
 @pytest.mark.slow
-def test_folders_of_pictures(pictures, tmp_path, monkeypatch, capsys):
+def test_folders_of_pictures(colours, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
     # A relative path, so that the run must not depend on where it was started.
-    monkeypatch.chdir(pictures.parent)
+    monkeypatch.chdir(colours.parent)
     run = tmp_path / "run"
     pace = "--steps 2 --interval 1 --checkpoint-every 2 --validate-every 2 --validation-tasks 2"
     small = "--ways 2 --shots 1 --queries 2 --size 16 --filters 2 --inner-steps 1 --batch 1"
@@ -344,7 +334,7 @@ def test_folders_of_pictures(pictures, tmp_path, monkeypatch, capsys):
     many = [
         word if word != "2" or given[i - 1] != "--ways" else "9" for i, word in enumerate(given)
     ]
-    monkeypatch.chdir(pictures.parent)
+    monkeypatch.chdir(colours.parent)
     fresh = ["train", "folders/maml", *many, "--run", tmp_path / "other"]
     assert "9-way" in refused(capsys, *fresh)
 

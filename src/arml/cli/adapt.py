@@ -85,7 +85,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
         if not path.exists():
             raise UsageError(f"expected files at {path}, found nothing: check the path")
     from arml.datasets.own import labelled_files, labelled_images, read_table
-    from arml.predict.quick import few
+    from arml.predict.quick import FEW
     from arml.predict.shared import locate
 
     place, note = locate(options.learner)
@@ -104,7 +104,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
     if options.query and eye is not None:
         files, batches = pictures_of(eye, options.query)
         # So that a picture that cannot be read is named before anything is learned.
-        seen = files, list(batches) if few(options.query) else batches
+        seen = files, list(batches) if len(files) <= FEW else batches
     if eye is not None:
         pictures, labels = labelled_images(options.support, size=eye.size)
         predictor = learner.adapt(eye.read(pictures), labels)

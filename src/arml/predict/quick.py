@@ -196,7 +196,11 @@ def _opened(folder: Path) -> tuple[QuickLearner | None, Json]:
     return QuickLearner(learner, problem, portable, folder), content
 
 
-def few(queries: Sequence[Path], most: int = 2_000) -> bool:
+FEW = 2_000
+"""Files up to which NumPy answers sooner than JAX starts."""
+
+
+def few(queries: Sequence[Path], most: int = FEW) -> bool:
     """Whether there are so few files that NumPy answers sooner than JAX starts."""
     from arml.datasets.own import image_files
 

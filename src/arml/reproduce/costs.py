@@ -1,8 +1,8 @@
 """How long a row takes: seconds on one core, for plans and for the time left.
 
-The costs of methods are means of the laptop study's runs (`results/laptop`: two runs at a time on
-two shared cores of a server CPU); a machine that does nothing else is faster by up to a half. A
-step on images grows with the pixels and with the support set.
+The costs of methods are means of the laptop study's runs (`results/laptop`: one or two runs at a
+time on two shared cores of server CPUs); a machine that does nothing else is faster by up to a
+half. A step on images grows with the pixels and with the support set.
 """
 
 from arml.algorithms import ALGORITHMS
