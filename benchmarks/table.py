@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from arml.report.tables import replace_block
-from arml.results.folder import RunError, write_text
+from arml.results.files import RunError, write_text
 from cells import caption, digits, duration, ratio, rows, timed, title
 from common import HERE, OPPONENTS
 

@@ -24,7 +24,8 @@ from scipy.stats import ttest_ind
 
 from arml.report.statistics import LEVEL, compare, difference_of
 from arml.report.study import StudyRow, load_study
-from arml.results.folder import Scores, write_json
+from arml.results.files import write_json
+from arml.results.scores import Scores
 
 TABLES = ("regression2d", "ablations-regression2d", "starter-1shot")
 RUNS, RESAMPLES, BOOTSTRAPS = (1, 3, 5), 200, 200

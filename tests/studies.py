@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from arml.results.folder import append_metric, summarise, write_json, write_scores
-from arml.results.scores import Scores
+from arml.results.files import append_metric, write_json
+from arml.results.intervals import summarise
+from arml.results.scores import Scores, write_scores
 
 FAMILIES = ("line", "ripple <b>")
 

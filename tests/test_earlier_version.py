@@ -18,8 +18,9 @@ import arml
 from arml.cli import main
 from arml.experiment import Run, from_json
 from arml.experiment.scoring import evaluate_run, protocol
-from arml.results.folder import RunError, load_run, read_json, read_scores
-from arml.results.scores import pairing
+from arml.results.files import RunError, read_json
+from arml.results.folder import read_run
+from arml.results.scores import pairing, read_scores
 
 FILES = Path(__file__).parent / "fixtures" / "v0.1.0"
 EXPECTED = json.loads((FILES / "expected.json").read_text())
@@ -47,19 +48,19 @@ def test_a_run_scores_as_it_did_and_stays_paired(name, copy):
     kept = read_scores(folder / "scores.npz")
     assert found.scores.tasks == kept.tasks == expected["tasks"]
     np.testing.assert_allclose(kept.values, expected["values"], rtol=1e-6)
-    old, new = load_run(folder).result, found.result
+    old, new = read_run(folder).result, found.result
     for field in ("recipe", "protocol", "metric", "inner_steps", "parameters", "steps", "floor"):
         assert new[field] == old[field], field
 
 
 def test_a_run_goes_on_from_its_checkpoint(copy):
-    whole = load_run(FILES / "regression").metrics
+    whole = read_run(FILES / "regression").metrics
     folder = copy("regression")
     shutil.rmtree(folder / "checkpoints" / "20")
     experiment = Run(folder).experiment
     assert Run(folder).step == 10
     assert arml.run(experiment, folder) == 20
-    for old, new in zip(whole, load_run(folder).metrics, strict=True):
+    for old, new in zip(whole, read_run(folder).metrics, strict=True):
         assert old.keys() == new.keys()
         for name in old:
             assert new[name] == pytest.approx(old[name], rel=1e-3), name
@@ -122,8 +123,8 @@ def test_scores_of_committed_results_stay_paired():
         kinds.add(experiment.tasks)
         tasks = experiment.tasks.build(folder / "split.json").test
         assert pairing(tasks.identity(), "test") == read_scores(folder / "scores.npz").tasks
-        if load_run(folder).result["recipe"].count("/") == 1:
-            old = load_run(folder).result
+        if read_run(folder).result["recipe"].count("/") == 1:
+            old = read_run(folder).result
             assert protocol(experiment, tasks) == old["protocol"]
             assert tasks.floor() == old["floor"]
     assert len(kinds) > 3

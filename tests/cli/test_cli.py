@@ -14,7 +14,8 @@ import arml
 from arml.cli import main
 from arml.cli.show import _rows
 from arml.experiment.recipes import RECIPES
-from arml.results.folder import read_json, read_result
+from arml.results.files import read_json
+from arml.results.folder import read_result
 from arml.tasks.functions import FLOORS
 from small_pictures import pictures
 

@@ -19,7 +19,7 @@ from arml.datasets.splits import PARTS, check_split
 from arml.datasets.starter import FOLDER, class_names, load_starter, read_index
 from arml.experiment import from_json, to_json
 from arml.experiment.recipes import recipe
-from arml.results.folder import read_json
+from arml.results.files import read_json
 from arml.tasks.options import StarterOptions
 
 INDEX = read_index()

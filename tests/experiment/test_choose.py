@@ -9,7 +9,7 @@ import pytest
 from arml.cli import main
 from arml.datasets.splits import part_sizes
 from arml.experiment.choose import choose, racing
-from arml.results.folder import load_run
+from arml.results.folder import read_run
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 
@@ -97,7 +97,7 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "ways 2: birds has 7 classes" in said
     assert "28 vectors" in said
-    config = load_run(tmp_path / "run").config
+    config = read_run(tmp_path / "run").config
     names = [one.recipe for one in racing("features")]
     assert names == ["features/frozen-protonet", "features/protonet", "features/arml-templates"]
     for name in ("logistic regression on the inputs:", *(f"{name}:" for name in names)):

@@ -16,7 +16,7 @@ from arml.experiment.folder import check_claim
 from arml.experiment.options import absolute, fingerprint
 from arml.experiment.recipes import recipe
 from arml.nn.networks import MLPOptions
-from arml.results.folder import RunError, write_json
+from arml.results.files import RunError, write_json
 from arml.tasks.options import FoldersOptions, FunctionsOptions
 
 

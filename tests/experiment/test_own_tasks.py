@@ -15,7 +15,7 @@ import arml
 from arml.cli import main
 from arml.core import plugins
 from arml.nn.networks import MLPOptions
-from arml.results.folder import RunError
+from arml.results.files import RunError
 from arml.tasks.own import OwnOptions
 
 SCRIPT = Path(__file__).parent / "waves.py"

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from arml.experiment import Run
-from arml.results.folder import read_config, read_metrics
+from arml.results.files import read_metrics
+from arml.results.folder import read_config
 
 # The package is imported once; each process is then a copy of that one.
 FORK = multiprocessing.get_context("forkserver")

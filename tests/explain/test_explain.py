@@ -31,7 +31,8 @@ from arml.explain.tasks import by_family, each_test_task
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.report.explained import captioned
 from arml.report.page import write_page
-from arml.results.folder import RunError, read_json, summarise, write_json
+from arml.results.files import RunError, read_json, write_json
+from arml.results.intervals import summarise
 from arml.tasks.functions import FAMILIES, functions_2d
 from arml.tasks.options import FoldersOptions
 from arml.training import checkpoint

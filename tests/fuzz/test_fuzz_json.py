@@ -32,7 +32,7 @@ from arml.report.study_tables import table_of
 from arml.report.table import markdown
 from arml.report.tables import terminal_table
 from arml.results.files import checksum, read_metrics
-from arml.results.folder import load_run, read_config
+from arml.results.folder import read_config, read_run
 from arml.results.growth import read_growing
 from arml.results.manifest import check_sealed, seal
 from arml.tuning.search import dimension
@@ -57,7 +57,7 @@ def result(tmp_path):
     folder = run_folder(tmp_path)
 
     def read():
-        run = load_run(folder)
+        run = read_run(folder)
         terminal_table(make_rows([run.result]))
 
     return folder / "result.json", None, read
@@ -68,7 +68,7 @@ def explanation(of):
         folder = run_folder(tmp_path, STUDY / f"runs/{of}/seed-0/explain/explain.json")
 
         def read():
-            run = load_run(folder)
+            run = read_run(folder)
             for _, figure, _, _ in captioned(run.explain):
                 figure.clear()
             if run.explain.get("kind") == "graph":

@@ -15,7 +15,7 @@ from arml.grow.keeping import Place, keep, taken_up
 from arml.grow.streams import in_stages, kept, mixture
 from arml.grow.vertices import handicapped, with_vertex
 from arml.nn.networks import MLPOptions
-from arml.results.folder import RunError
+from arml.results.files import RunError
 from arml.tasks.functions import functions_2d
 
 TASKS = functions_2d(shots=4, queries=4)

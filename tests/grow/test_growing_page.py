@@ -13,7 +13,7 @@ from arml.report.growth_study import OF_ALL, growing_sections, growing_table
 from arml.report.measures import tasks_to_bound
 from arml.report.render import Report, html
 from arml.report.table import markdown
-from arml.results.folder import RunError
+from arml.results.files import RunError
 from arml.results.growth import read_growing
 
 PAGE = Path(__file__).parents[2] / "docs" / "growing.md"

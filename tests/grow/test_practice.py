@@ -10,7 +10,7 @@ import pytest
 
 from arml.cli import main
 from arml.grow import resuming
-from arml.results.folder import RunError
+from arml.results.files import RunError
 from arml.tasks.options import StarterOptions
 from small_pictures import pictures
 

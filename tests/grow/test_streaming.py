@@ -15,7 +15,7 @@ from arml.grow.keeping import Place
 from arml.grow.streaming import StreamOptions
 from arml.grow.vertices import handicapped, with_vertex
 from arml.nn.networks import MLPOptions
-from arml.results.folder import RunError
+from arml.results.files import RunError
 from arml.results.growth import read_growth
 from arml.tasks.options import splits_of
 from small_pictures import pictures

@@ -27,7 +27,7 @@ from arml.datasets.starter import load_starter
 from arml.experiment import Experiment, Portable, build
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.estimators import FEATURES, expected_failed_checks
-from arml.results.folder import RunError
+from arml.results.files import RunError
 
 
 def learner(kind: str, *features: int, algorithm: str = "", ways: int = 4) -> arml.FewShotLearner:

@@ -19,7 +19,7 @@ from arml.core.calibration import calibration_error, expected_error, temperature
 from arml.core.episodes import Examples
 from arml.experiment import Experiment, Run, run
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.results.folder import RunError
+from arml.results.files import RunError
 from arml.tasks.options import FoldersOptions, FunctionsOptions
 
 PACE = {"steps": 2, "batch": 1, "interval": 2, "checkpoint_every": 2, "validate_every": 2}

@@ -16,7 +16,7 @@ from arml.cli import main
 from arml.predict.inference import by_chunks, check_fit
 from arml.predict.learner import FewShotLearner
 from arml.predict.shared import SHIPPED, locate, shipped
-from arml.results.folder import RunError
+from arml.results.files import RunError
 from arml.tasks.functions import functions_2d
 from arml.tasks.options import StarterOptions
 

@@ -20,7 +20,8 @@ from arml.report.page import write_page
 from arml.report.paper import overall, reported
 from arml.report.rows import make_rows, sections
 from arml.report.style import BLUES, render
-from arml.results.folder import Result, Run, RunError, append_metric, load_run, write_json
+from arml.results.files import RunError, append_metric, write_json
+from arml.results.folder import Result, RunFiles, read_run
 
 FAMILIES = ["line", "a <b> & $c$"]
 
@@ -309,7 +310,7 @@ def test_a_damaged_explanation_is_refused(change: dict[str, Any]) -> None:
 def test_learning_curves_give_seeds_one_colour_and_one_name(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / str(seed), seed=seed) for seed in (0, 1)]
     folders.append(make_run(tmp_path / "arml", "regression2d/arml"))
-    figure = figures.learning_curves([load_run(folder) for folder in folders])
+    figure = figures.learning_curves([read_run(folder) for folder in folders])
     validation = figure.axes[1]
     colours = [line.get_color() for line in validation.get_lines()[:3]]
     assert colours[0] == colours[1] != colours[2]
@@ -321,7 +322,7 @@ def test_learning_curves_give_seeds_one_colour_and_one_name(tmp_path: Path) -> N
 
 def test_learning_curves_of_all_methods_look_different(tmp_path: Path) -> None:
     scores = [{"step": step, "validation": 0.5, "validation_ci95": 0.1} for step in (1, 2)]
-    runs = [Run(Path("x"), {"recipe": str(n)}, scores, None, None) for n in range(20)]
+    runs = [RunFiles(Path("x"), {"recipe": str(n)}, scores, None, None) for n in range(20)]
     (validation,) = figures.learning_curves(runs, "mse").axes  # no losses, no panel for them
     looks = {(line.get_color(), str(line._dash_pattern)) for line in validation.get_lines()}
     assert len(looks) == len(runs)
@@ -338,7 +339,7 @@ def test_learning_curves_of_all_methods_look_different(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("metric", ["mse", "accuracy"])
 def test_learning_curves_of_little_are_drawn(metrics: list[dict[str, Any]], metric: str) -> None:
-    run = Run(Path("x"), {"recipe": "r"}, metrics, None, None)
+    run = RunFiles(Path("x"), {"recipe": "r"}, metrics, None, None)
     assert render(figures.learning_curves([run], metric), "svg").startswith(b"<?xml")
 
 

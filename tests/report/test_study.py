@@ -32,15 +32,8 @@ from arml.report.paper import overall, reported_by_family
 from arml.report.statistics import Comparison, compare, difference_of, holm
 from arml.report.study import export, load_study
 from arml.report.study_page import write_study
-from arml.results.files import plain
-from arml.results.folder import (
-    RunError,
-    Scores,
-    read_json,
-    read_scores,
-    write_json,
-    write_scores,
-)
+from arml.results.files import RunError, plain, read_json, write_json
+from arml.results.scores import Scores, read_scores, write_scores
 from studies import FAMILIES, explanation, row, table, write_run, write_study_of
 
 ROOT = Path(__file__).parents[2]

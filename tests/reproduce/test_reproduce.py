@@ -19,7 +19,9 @@ from arml.reproduce.plan import is_done, record, suffix, units
 from arml.reproduce.scales import LOCAL, SCALES, with_seeds
 from arml.reproduce.tables import ABLATIONS, INERT, REPEATED, compared, table
 from arml.reproduce.unit import alone
-from arml.results.folder import read_json, read_result, read_scores, write_json
+from arml.results.files import read_json, write_json
+from arml.results.folder import read_result
+from arml.results.scores import read_scores
 from arml.tasks.options import FunctionsOptions
 
 EVERY = [(scale, name) for scale in SCALES.values() for name in scale.tables]

@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arml.results.folder import (
+from arml.results.files import (
     RunError,
     append_metric,
-    load_run,
-    paired,
     read_json,
     read_metrics,
-    read_result,
-    summarise,
     truncate_metrics,
     write_json,
     write_text,
 )
+from arml.results.folder import read_result, read_run
+from arml.results.intervals import paired, summarise
 
 RESULT: dict[str, Any] = {
     "format": 1,
@@ -270,13 +268,13 @@ def test_a_missing_field_is_named(tmp_path: Path) -> None:
 
 def test_a_run_folder_is_read_whole(tmp_path: Path) -> None:
     write_json(tmp_path / "config.json", {"format": 1, "recipe": "r", "experiment": {"a": 1}})
-    run = load_run(tmp_path)
+    run = read_run(tmp_path)
     assert (run.metrics, run.result, run.explain) == ([], None, None)
     append_metric(tmp_path / "metrics.jsonl", {"step": 1, "loss": 2.0})
     write_json(tmp_path / "result.json", RESULT)
     explained = {"format": 1, "kind": "own", "families": [], "tasks": 3}
     write_json(tmp_path / "explain" / "explain.json", explained)
-    run = load_run(tmp_path)
+    run = read_run(tmp_path)
     assert run.config["experiment"] == {"a": 1}
     assert run.metrics == [{"step": 1, "loss": 2.0}]
     assert run.result is not None
@@ -286,9 +284,9 @@ def test_a_run_folder_is_read_whole(tmp_path: Path) -> None:
 
 def test_what_is_no_run_folder_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"a folder without one; `arml train RECIPE --run"):
-        load_run(tmp_path)
+        read_run(tmp_path)
     with pytest.raises(RunError, match="no such folder"):
-        load_run(tmp_path / "none")
+        read_run(tmp_path / "none")
     write_json(tmp_path / "config.json", {"format": 7})
     with pytest.raises(RunError, match="newer version"):
-        load_run(tmp_path)
+        read_run(tmp_path)

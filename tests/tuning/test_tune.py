@@ -14,8 +14,7 @@ from arml.cli import main
 from arml.cli.options import flags, read
 from arml.experiment.recipes import RECIPES, recipe, reshaped
 from arml.nn.networks import MLPOptions
-from arml.results.files import RunError
-from arml.results.folder import write_json
+from arml.results.files import RunError, write_json
 from arml.tuning.search import Dimension, chosen, dimension, usual
 from arml.tuning.sweep import Study, Sweep, tune
 from arml.tuning.trial import End

@@ -21,8 +21,7 @@ from arml.predict.pickling import packed
 from arml.predict.plain import plain
 from arml.predict.predictor import Predictor
 from arml.predict.quick import QuickLearner, QuickPortable, QuickPredictor
-from arml.results.files import Json
-from arml.results.folder import RunError
+from arml.results.files import Json, RunError
 from arml.training.checkpoint import named
 
 MISTAKES = 12

@@ -38,8 +38,7 @@ from arml.app.tables import Kind, checked, columns, example, predicted
 from arml.app.uploads import Limits
 from arml.predict.eye import Eye
 from arml.predict.learner import FewShotLearner
-from arml.results.files import Json
-from arml.results.folder import RunError
+from arml.results.files import Json, RunError
 
 HOST = "127.0.0.1"
 PATIENCE = 5.0

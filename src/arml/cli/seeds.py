@@ -16,7 +16,7 @@ from arml.core.plugins import as_options
 from arml.experiment import Experiment
 from arml.experiment.folder import check_claim
 from arml.experiment.seeds import of_seed, train_seeds
-from arml.results.folder import load_run
+from arml.results.files import read_metrics
 from arml.results.machine import cores
 from arml.training import checkpoint
 
@@ -115,7 +115,9 @@ def _summary(console: Console, folders: Sequence[Path], quality: Quality) -> Non
     """The last validation score of each seed, and their mean and spread."""
     last = []
     for folder in folders:
-        scores = [record for record in load_run(folder).metrics if "validation" in record]
+        scores = [
+            record for record in read_metrics(folder / "metrics.jsonl") if "validation" in record
+        ]
         if scores:
             last.append(scores[-1]["validation"])
             said = quality.said(last[-1], scores[-1].get("validation_ci95"))

@@ -86,7 +86,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     with scoring() as watch:
         from arml.experiment.scoring import evaluate_run, keep, kept
         from arml.report.tables import terminal_table
-        from arml.results.folder import write_json
+        from arml.results.files import write_json
         from arml.results.scores import compare
         from arml.training.devices import own_cores
 

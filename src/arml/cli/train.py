@@ -20,7 +20,7 @@ from arml.core.plugins import as_options
 from arml.experiment import TASKS, Experiment, run
 from arml.experiment.folder import check_claim, check_place
 from arml.experiment.parts import metric_of
-from arml.results.folder import load_run
+from arml.results.files import read_metrics
 from arml.training import checkpoint
 from arml.training.devices import own_cores, sharing
 from arml.training.processes import LostError, alone, join, leads, together
@@ -168,7 +168,7 @@ def leaving() -> Iterator[None]:
 
 
 def _finish(console: Console, folder: Path, quality: Quality) -> None:
-    scores = [record for record in load_run(folder).metrics if "validation" in record]
+    scores = [record for record in read_metrics(folder / "metrics.jsonl") if "validation" in record]
     if scores:
         last = scores[-1]
         said = quality.said(last["validation"], last.get("validation_ci95"))

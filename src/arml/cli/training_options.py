@@ -18,7 +18,7 @@ from arml.cli.progress import duration
 from arml.cli.waiting import pace
 from arml.experiment import Experiment
 from arml.experiment.recipes import recipe
-from arml.results.folder import load_run
+from arml.results.folder import read_config
 
 if TYPE_CHECKING:
     from arml.experiment.choose import Choice
@@ -158,7 +158,7 @@ def _winner(choice: "Choice", folder: Path, minutes: float, *, paced: bool, devi
     by_name = {entrant.recipe: entrant for entrant in choice.entrants}
     first = choice.experiment
     if (folder / "config.json").exists():
-        known = load_run(folder).config["experiment"]
+        known = read_config(folder)["experiment"]
         entrant = by_name.get(known["recipe"], first)
         made = replace(entrant, steps=known["steps"]) if paced else entrant
         return Chosen(made, choice.why, bool(choice.pace))

@@ -18,8 +18,7 @@ from arml.cli.stopping import INTERRUPTED, Stop
 from arml.core.plugins import as_options
 from arml.experiment import Experiment
 from arml.experiment.recipes import recipe
-from arml.results.files import Json
-from arml.results.folder import write_json
+from arml.results.files import Json, write_json
 from arml.tuning.search import Value, dimension, usual
 from arml.tuning.sweep import Sweep, Trial, tune
 

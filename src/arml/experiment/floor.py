@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.core.episodes import Examples, Task
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import mse
-from arml.results.files import Json
-from arml.results.folder import FORMAT, write_json
+from arml.results.files import Json, write_json
+from arml.results.folder import FORMAT
 from arml.tasks.bayes import posterior
 from arml.tasks.functions import Functions
 from arml.tasks.options import FunctionsOptions, splits_of

@@ -5,14 +5,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from arml.experiment.options import Experiment, absolute, essence, from_json, to_json
-from arml.results.folder import (
-    FORMAT,
-    RunError,
-    read_config,
-    read_metrics,
-    truncate_metrics,
-    write_json,
-)
+from arml.results.files import RunError, read_metrics, truncate_metrics, write_json
+from arml.results.folder import FORMAT, read_config
 from arml.results.manifest import check_sealed, noted, seal, unseal
 from arml.tasks.options import Splits
 from arml.training import checkpoint

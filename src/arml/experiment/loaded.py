@@ -12,8 +12,8 @@ from arml.core.novelty import Novelty
 from arml.experiment.folder import differences
 from arml.experiment.options import REMEDY, Experiment, from_json
 from arml.experiment.running import Clocked, like
-from arml.results.files import Json, JsonView
-from arml.results.folder import Result, RunError, read_config, read_metrics, read_result
+from arml.results.files import Json, JsonView, RunError, read_metrics
+from arml.results.folder import Result, read_config, read_result
 from arml.results.schema import read_as
 from arml.results.scores import Scores, read_scores
 from arml.tasks.options import Splits, splits_of

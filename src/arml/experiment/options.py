@@ -12,8 +12,7 @@ from arml.core.learner import MethodOptions, NetworkOptions
 from arml.core.plugins import Source, source_of, warn_of_change
 from arml.experiment.parts import PARTS
 from arml.nn.networks import MLPOptions
-from arml.results.files import Json
-from arml.results.folder import RunError
+from arml.results.files import Json, RunError
 from arml.results.schema import read_options
 from arml.tasks.options import FunctionsOptions, TasksOptions
 from arml.training.step import OuterOptions

@@ -14,8 +14,7 @@ from arml.core.episodes import Problem
 from arml.experiment.building import built, experiment_for, initial
 from arml.experiment.folder import check_claim, check_place, claim, take_up
 from arml.experiment.options import Experiment, absolute, fingerprint, steadier
-from arml.results.files import JsonView
-from arml.results.folder import RunError, append_metric
+from arml.results.files import JsonView, RunError, append_metric
 from arml.results.lock import Hold, alone
 from arml.results.manifest import seal
 from arml.tasks.options import Progress, Splits, TasksLike, TasksOptions, splits_of

@@ -18,7 +18,8 @@ from arml.explain.looks import LOOKS, Found, Look
 from arml.explain.tasks import IMAGES_AT_ONCE
 from arml.report.explained import captioned
 from arml.report.style import save
-from arml.results.folder import FORMAT, RunError, write_bytes, write_json
+from arml.results.files import RunError, write_bytes, write_json
+from arml.results.folder import FORMAT
 from arml.results.manifest import sealed
 
 __all__ = ["explain"]

@@ -14,8 +14,7 @@ from arml.explain.interventions import interventions
 from arml.explain.nearest import nearest
 from arml.explain.others import codes, masks, tree
 from arml.nn.prototypes import units
-from arml.results.files import Json
-from arml.results.folder import RunError
+from arml.results.files import Json, RunError
 
 Found = tuple[Json, dict[str, bytes]]
 """Plain data, and images by the names of their files."""

@@ -7,8 +7,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from arml.core.episodes import Task, TaskDistribution
-from arml.results.files import Json
-from arml.results.folder import RunError
+from arml.results.files import Json, RunError
 from arml.training.evaluate import looks
 
 IMAGES_AT_ONCE = 8

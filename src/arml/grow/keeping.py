@@ -16,8 +16,7 @@ from arml.grow.growth import Growth
 from arml.grow.vertices import grown_vertices
 from arml.nn.templates import BestFit
 from arml.results.arrays import read_arrays, write_arrays
-from arml.results.files import Json, read_json, write_json
-from arml.results.folder import RunError
+from arml.results.files import Json, RunError, read_json, write_json
 from arml.results.forms import Count, Digest, Text
 from arml.results.schema import read_as
 from arml.training.checkpoint import is_array, named

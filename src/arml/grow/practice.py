@@ -29,8 +29,7 @@ from arml.grow.vertices import own_vertices
 from arml.grow.writing import Outcome, write_run
 from arml.predict.shared import CONFIG, locate
 from arml.predict.sharing import read_learner
-from arml.results.files import Json, read_json, write_json
-from arml.results.folder import RunError
+from arml.results.files import Json, RunError, read_json, write_json
 from arml.results.forms import Count
 from arml.results.lock import LOCK, alone
 from arml.results.schema import read_as

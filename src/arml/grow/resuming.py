@@ -12,8 +12,7 @@ import numpy as np
 
 from arml.core.learner import MetaLearner
 from arml.results.arrays import read_arrays, write_arrays
-from arml.results.files import Json, read_json, write_json
-from arml.results.folder import RunError
+from arml.results.files import Json, RunError, read_json, write_json
 from arml.results.forms import Count, Digest
 from arml.results.schema import read_as
 from arml.tasks.options import TasksLike, splits_of

@@ -28,8 +28,8 @@ from arml.grow.keeping import Place
 from arml.grow.streams import Stage, drifting, in_stages, kept, mixture
 from arml.grow.vertices import grown_vertices, own_vertices
 from arml.report.growth import write_growth
-from arml.results.files import Json, plain, read_json, write_json
-from arml.results.folder import RunError, read_config
+from arml.results.files import Json, RunError, plain, read_json, write_json
+from arml.results.folder import read_config
 from arml.results.growth import write_lines
 from arml.results.lock import LOCK, alone
 from arml.results.schema import read_as

@@ -12,8 +12,7 @@ from arml.experiment.folder import claim
 from arml.experiment.running import Clocked, like
 from arml.grow.vertices import grown_vertices
 from arml.report.growth import write_growth
-from arml.results.files import Json, append_metric, write_json
-from arml.results.folder import RunError
+from arml.results.files import Json, RunError, append_metric, write_json
 from arml.results.growth import write_lines
 from arml.results.intervals import Score
 from arml.tasks.options import Splits

@@ -12,7 +12,7 @@ import numpy as np
 
 from arml.report.tables import interval
 from arml.results.files import Json, JsonView
-from arml.results.folder import Run
+from arml.results.folder import RunFiles
 
 
 def ticks(low: float, high: float, *, logarithmic: bool, most: int = 5) -> list[float]:
@@ -91,7 +91,7 @@ def forest(rows: Sequence[JsonView], metric: str, caption: str) -> Json:
     return {"macro": "forest", "rows": drawn, "ticks": scale.ticks(), "caption": caption}
 
 
-def validation(run: Run) -> np.ndarray:
+def validation(run: RunFiles) -> np.ndarray:
     """`[records, 2]`: steps and finite validation scores."""
     found = [
         (float(m["step"]), float(m["validation"]))
@@ -102,7 +102,7 @@ def validation(run: Run) -> np.ndarray:
 
 
 def curves(
-    named: Mapping[str, Sequence[Run]], reference: str, metric: str, caption: str
+    named: Mapping[str, Sequence[RunFiles]], reference: str, metric: str, caption: str
 ) -> Json | None:
     """A panel for each name with a line for each of its runs, and the reference behind each; None
     if there is nothing to draw."""

@@ -10,7 +10,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocat
 
 from arml.report.style import COLOURS, DASHES, styled
 from arml.results.files import Json, JsonView
-from arml.results.folder import Run, recipe_of
+from arml.results.folder import RunFiles, recipe_of
 
 BINS = 80
 """Points of a training curve: the loss of single steps is averaged within as many bins."""
@@ -38,13 +38,13 @@ def _binned(series: np.ndarray) -> np.ndarray:
     return whole.reshape(-1, size, series.shape[1]).mean(1)
 
 
-def learning_metric(run: Run) -> str:
+def learning_metric(run: RunFiles) -> str:
     """The metric of a run's validation scores; `mse` if the run has no result."""
     return run.result["metric"] if run.result else "mse"
 
 
 @styled
-def learning_curves(runs: Sequence[Run], metric: str | None = None) -> Figure:
+def learning_curves(runs: Sequence[RunFiles], metric: str | None = None) -> Figure:
     """The training loss, averaged within bins, beside the validation score with its 95% interval.
     There is only the score if no run has its losses, as in folders of `arml reproduce --export`.
 

@@ -13,7 +13,7 @@ from arml.report.own_inside import own_figures
 from arml.report.render import Block, text
 from arml.report.table import Cell, Column, Line, Table
 from arml.results.files import Json, JsonView
-from arml.results.folder import Run
+from arml.results.folder import RunFiles
 
 ALIKE = 1e-5
 """Weights that differ by less are the same."""
@@ -152,7 +152,7 @@ def _masks(explain: JsonView) -> Captioned:
     )
 
 
-def explorer(run: Run, explain: JsonView) -> list[Block]:
+def explorer(run: RunFiles, explain: JsonView) -> list[Block]:
     """The meta-knowledge graph as a drawing whose vertices can be chosen by the pointer, or by Tab
     and the arrow keys. Without scripts, and on paper, the page describes all vertices."""
     count = int(explain["vertices"])
@@ -231,7 +231,7 @@ def loss(effect: JsonView, accuracy: bool) -> tuple[str, str, str]:
     return said, "", "score" if counts else ""
 
 
-def _nearest(run: Run, explain: JsonView, i: int) -> dict[str, str] | None:
+def _nearest(run: RunFiles, explain: JsonView, i: int) -> dict[str, str] | None:
     nearest = explain.get("nearest")
     if not nearest or alike(explain):
         return None

@@ -13,8 +13,7 @@ from arml.report.render import table as table_block
 from arml.report.style import BLUES, styled
 from arml.report.table import Cell, Column, Line, Table
 from arml.report.tables import METRIC_NAMES, number
-from arml.results.files import Json, JsonView
-from arml.results.folder import write_text
+from arml.results.files import Json, JsonView, write_text
 from arml.results.growth import read_grown, read_growth
 from arml.results.scores import said
 

@@ -14,7 +14,7 @@ from arml.report import curves, figures
 from arml.report.page import page_of
 from arml.report.style import styled
 from arml.results.files import Json, read_json, write_text
-from arml.results.folder import load_run
+from arml.results.folder import read_run
 from arml.results.forms import check_explained
 
 COLUMNS, MOST = 6, 24
@@ -68,7 +68,7 @@ def learning_curves(*folders: Path | str, metric: str | None = None) -> Figure:
 
     **Raises** `RunError` for a folder that is no run.
     """
-    return curves.learning_curves([load_run(folder) for folder in folders], metric)
+    return curves.learning_curves([read_run(folder) for folder in folders], metric)
 
 
 def knowledge_graph(explained: Json | Path | str) -> Figure:

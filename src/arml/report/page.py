@@ -27,8 +27,8 @@ from arml.report.render import table as table_block
 from arml.report.rows import Row, make_rows, sections, told_apart
 from arml.report.tables import calibrates, duration, floors, interval, labels, number, table_of
 from arml.results.by_class import read_by_class
-from arml.results.files import Json
-from arml.results.folder import Result, Run, RunError, load_run, recipe_of, write_text
+from arml.results.files import Json, RunError, write_text
+from arml.results.folder import Result, RunFiles, read_run, recipe_of
 from arml.results.marks import read_marks
 
 LEAD = (
@@ -98,7 +98,7 @@ def _best(rows: Sequence[Row]) -> str:
     return f"{what}: {', then '.join(scores)}{floor}."
 
 
-def _curves(runs: Sequence[Run], metric: str) -> Block:
+def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
     last = [
         f"{recipe_of(run)} {number(scores[-1], metric)}"
         for run in runs
@@ -113,18 +113,18 @@ def _curves(runs: Sequence[Run], metric: str) -> Block:
     )
 
 
-def _explained(run: Run, explain: Json) -> list[Block]:
+def _explained(run: RunFiles, explain: Json) -> list[Block]:
     words = [text(f"{strongest(explain)}.")] if graph_like(explain) else []
     figures = [figure(drawn, what, caption) for _, drawn, what, caption in captioned(explain)]
     return [heading(f"`{_name(run)}`"), *words, *figures]
 
 
-def _name(run: Run) -> str:
+def _name(run: RunFiles) -> str:
     seed = f", seed {run.result['seed']}" if run.result else ""
     return f"{recipe_of(run)}{seed}"
 
 
-def _details(run: Run, result: Result) -> Block:
+def _details(run: RunFiles, result: Result) -> Block:
     trained = result.get("trained") or {}
     facts = {
         "Folder": run.folder.name,
@@ -183,8 +183,8 @@ def page_of(folders: Sequence[Path]) -> str:
 
 
 def _runs_report(runs: Sequence[Path]) -> Report:
-    loaded = told_apart([load_run(folder) for folder in runs])
-    scored: list[tuple[Run, Result]] = []
+    loaded = told_apart([read_run(folder) for folder in runs])
+    scored: list[tuple[RunFiles, Result]] = []
     for run in loaded:
         if run.result is None:
             raise RunError(

@@ -16,7 +16,8 @@ from statistics import fmean, stdev
 from typing import cast
 
 from arml.report.paper import Reported, reported
-from arml.results.folder import Result, Run, RunError, read_result
+from arml.results.files import RunError
+from arml.results.folder import Result, RunFiles, read_result
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _options(value: object, name: str = "") -> dict[str, str]:
     return found
 
 
-def told_apart(runs: Sequence[Run]) -> list[Run]:
+def told_apart(runs: Sequence[RunFiles]) -> list[RunFiles]:
     """The runs. If runs of one recipe have different options, these are added to the name, so that
     such runs are not averaged as if they were seeds of one experiment.
     """

@@ -35,7 +35,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from arml.results.folder import RunError, Scores
+from arml.results.files import RunError
+from arml.results.scores import Scores
 
 LEVEL = 0.05
 """Below this adjusted p-value a difference counts."""

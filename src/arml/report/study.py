@@ -16,21 +16,11 @@ import numpy as np
 from arml.report.paper import Reported, overall, reported_by_family
 from arml.report.statistics import Comparison, compare, holm
 from arml.results import forms
-from arml.results.files import Json
-from arml.results.folder import (
-    FORMAT,
-    Result,
-    Run,
-    RunError,
-    Scores,
-    load_run,
-    read_json,
-    read_result,
-    read_scores,
-    write_text,
-)
+from arml.results.files import Json, RunError, read_json, write_text
+from arml.results.folder import FORMAT, Result, RunFiles, read_result, read_run
 from arml.results.manifest import check_sealed, seal_all
 from arml.results.schema import read_as
+from arml.results.scores import Scores, read_scores
 
 
 @dataclass(frozen=True)
@@ -139,14 +129,14 @@ class Study:
         """The table of that name."""
         return next((table for table in self.tables if table.name == name), None)
 
-    def runs(self, table: StudyTable) -> list[Run]:
+    def runs(self, table: StudyTable) -> list[RunFiles]:
         """The run folders of a table, each once."""
         folders = dict.fromkeys(
             self.folder / "runs" / row.run / f"seed-{seed}"
             for row in table.rows
             for seed in row.planned
         )
-        return [load_run(folder) for folder in folders if (folder / "config.json").is_file()]
+        return [read_run(folder) for folder in folders if (folder / "config.json").is_file()]
 
 
 def load_study(folder: Path) -> Study:

@@ -42,8 +42,8 @@ from arml.report.study import Study, StudyRow, StudyTable, load_study
 from arml.report.study_tables import NEEDS, papers_table, table_of
 from arml.report.table import Cell, Column, Line, Table
 from arml.report.tables import METRIC_NAMES
-from arml.results.files import Json
-from arml.results.folder import FORMAT, Run, recipe_of, write_json, write_text
+from arml.results.files import Json, write_json, write_text
+from arml.results.folder import FORMAT, RunFiles, recipe_of
 
 NOTES = [
     "Every row of a table is scored on the same test tasks. No choice was made on them. A task "
@@ -183,7 +183,7 @@ def _table(study: Study, table: StudyTable, named: Path) -> list[Block]:
         why = f" ({len(failures)} runs failed: {failures[0]})" if failures else ""
         return [text(table.about), text(f"Not yet run{why}.", "soft")]
     metric, printed = table.first["metric"], any(table.paper(row) for row in table.rows)
-    runs: dict[str, list[Run]] = {}
+    runs: dict[str, list[RunFiles]] = {}
     names = {row.run: row.label for row in table.rows if row.scored == "as trained"}
     for run in study.runs(table):
         label = names.get(run.folder.parent.relative_to(study.folder / "runs").as_posix())
@@ -275,7 +275,7 @@ def _data(table: StudyTable) -> Json:
 
 def _structures(study: Study) -> list[Block]:
     """A look inside the explained runs, each once."""
-    explained: dict[str, Run] = {}
+    explained: dict[str, RunFiles] = {}
     for table in study.tables:
         for run in study.runs(table):
             if run.explain:

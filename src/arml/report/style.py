@@ -15,7 +15,7 @@ import matplotlib
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from arml.results.folder import write_bytes
+from arml.results.files import write_bytes
 
 STYLE: Any = {
     "font.family": "sans-serif",

@@ -15,8 +15,7 @@ from rich.table import Table as Grid
 from arml.report.rows import Row, make_rows, sections
 from arml.report.table import Cell, Column, Line, Table, terminal
 from arml.report.table import markdown as as_markdown
-from arml.results.files import read_json
-from arml.results.folder import RunError, write_text
+from arml.results.files import RunError, read_json, write_text
 from arml.results.forms import Divergence
 from arml.results.schema import read_as
 

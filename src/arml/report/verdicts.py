@@ -26,7 +26,7 @@ from arml.report.study import Study, load_study
 from arml.report.study_tables import caption, table_of
 from arml.report.table import Cell, Column, Line, Table, line_of, markdown
 from arml.report.tables import redraw, replace_block
-from arml.results.folder import RunError, read_json
+from arml.results.files import RunError, read_json
 from arml.results.forms import ADVICE, check_explained
 
 

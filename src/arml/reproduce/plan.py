@@ -11,8 +11,8 @@ from arml.experiment import Experiment, to_json
 from arml.experiment.options import fingerprint
 from arml.reproduce.costs import seconds
 from arml.results import forms
-from arml.results.files import Json, RunError
-from arml.results.folder import FORMAT, read_json, read_result, write_json
+from arml.results.files import Json, RunError, read_json, write_json
+from arml.results.folder import FORMAT, read_result
 from arml.results.schema import read_as
 
 STUDY = "study.json"

@@ -13,8 +13,9 @@ from arml.experiment.scoring import evaluate_run
 from arml.explain import explain
 from arml.reproduce.plan import Unit, is_done, is_scored, suffix
 from arml.reproduce.variants import VARIANTS
-from arml.results.folder import write_result, write_scores
+from arml.results.folder import write_result
 from arml.results.lock import alone
+from arml.results.scores import write_scores
 from arml.results.worker import Message, Send
 from arml.training import checkpoint
 

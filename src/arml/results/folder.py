@@ -13,49 +13,11 @@ from typing import Annotated, NamedTuple, NotRequired, TypedDict, cast
 
 from msgspec import Meta
 
-from arml.results.files import (
-    Json,
-    JsonView,
-    RunError,
-    append_metric,
-    read_json,
-    read_metrics,
-    truncate_metrics,
-    write_bytes,
-    write_json,
-    write_text,
-)
+from arml.results.files import Json, JsonView, RunError, read_json, read_metrics, write_json
 from arml.results.forms import Configuration, Count, Text, check_explained
-from arml.results.intervals import Score, paired, summarise
+from arml.results.intervals import Score
 from arml.results.manifest import check_sealed, sealed
 from arml.results.schema import matching, read_as
-from arml.results.scores import Scores, read_scores, write_scores
-
-__all__ = [
-    "FORMAT",
-    "Calibration",
-    "Result",
-    "Run",
-    "RunError",
-    "Score",
-    "Scores",
-    "append_metric",
-    "load_run",
-    "paired",
-    "read_config",
-    "read_json",
-    "read_metrics",
-    "read_result",
-    "read_scores",
-    "recipe_of",
-    "summarise",
-    "truncate_metrics",
-    "write_bytes",
-    "write_json",
-    "write_result",
-    "write_scores",
-    "write_text",
-]
 
 FORMAT = 1
 """The version of the run folder that this library writes and reads."""
@@ -103,8 +65,8 @@ class Result(TypedDict):
     calibration: NotRequired[Calibration | None]
 
 
-class Run(NamedTuple):
-    """A run folder, read. `result` and `explain` are None until they have been made."""
+class RunFiles(NamedTuple):
+    """The content of a run folder's files. `result` and `explain` are None until they are made."""
 
     folder: Path
     config: Json
@@ -167,8 +129,8 @@ def read_config(folder: Path | str) -> Json:
     return config
 
 
-def load_run(folder: Path | str) -> Run:
-    """Read a run folder.
+def read_run(folder: Path | str) -> RunFiles:
+    """Read the files of a run folder.
 
     **Raises:** `RunError` if it is no run folder, or one of its files is damaged, of another format
     version, or has changed since it was written.
@@ -183,7 +145,7 @@ def load_run(folder: Path | str) -> Run:
     if explained is not None:
         _check_format(explained, explain)
         check_explained(explained, explain)
-    return Run(
+    return RunFiles(
         folder=folder,
         config=config,
         metrics=read_metrics(metrics),
@@ -192,6 +154,6 @@ def load_run(folder: Path | str) -> Run:
     )
 
 
-def recipe_of(run: Run) -> str:
+def recipe_of(run: RunFiles) -> str:
     """The name of a run's recipe; that of its folder where the configuration has none."""
     return str(run.config.get("recipe", run.folder.name))

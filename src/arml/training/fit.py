@@ -20,7 +20,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
-from arml.results.folder import RunError
+from arml.results.files import RunError
 from arml.tasks.options import TasksLike, splits_of
 from arml.tasks.stream import prefetched
 from arml.training.devices import at_once, everywhere, mesh_of, own_parts, share

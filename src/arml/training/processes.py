@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from arml.results.folder import RunError
+from arml.results.files import RunError
 
 AUTO = "auto"
 """The coordinator whose address, with the number of processes and one's own, is found out as JAX

@@ -18,8 +18,7 @@ from arml.experiment import Experiment, to_json
 from arml.experiment.folder import differences
 from arml.experiment.options import absolute
 from arml.experiment.parts import metric_of
-from arml.results.files import Json
-from arml.results.folder import RunError, read_json, write_json
+from arml.results.files import Json, RunError, read_json, write_json
 from arml.results.forms import Text
 from arml.results.lock import alone
 from arml.results.schema import read_as

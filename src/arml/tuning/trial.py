@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 
 from arml.experiment import Experiment, NotFiniteError, from_json, run
-from arml.results.folder import read_metrics
+from arml.results.files import read_metrics
 from arml.results.worker import Message, Send
 from arml.training import checkpoint
 
