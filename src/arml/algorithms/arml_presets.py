@@ -161,7 +161,7 @@ METHODS = (
     replace(
         OURS,
         name="arml-templates",
-        compared="starter race-folders race-features",
+        compared="starter race-folders race-features stream",
         title="ARML, templates",
         about="ARML whose vertices own templates, with a head of prototypes.",
         row="",

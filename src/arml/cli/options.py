@@ -20,7 +20,7 @@ Field = tuple[str, Any] | tuple[str, Any, Any]
 
 SHOWN = (
     *("run", "trials", "search", "data", "minutes", "seeds", "steps", "batch", "seed"),
-    *("order", "drift", "replay", "keep", "held"),
+    "stream",
 )
 """The options that `--help` describes; `--help-all` describes all of them."""
 

@@ -16,61 +16,18 @@ from arml.cli.progress import PLAIN_SECONDS, duration
 from arml.cli.training_options import values_of
 from arml.core.plugins import as_options
 from arml.experiment import Experiment
-from arml.experiment.recipes import recipe
+from arml.experiment.recipes import RECIPES, recipe
+from arml.grow.streaming import StreamOptions, train_stream
 
 FIELDS: tuple[Field, ...] = (
     ("run", Annotated[Path, arg(help="Folder of the run; an unfinished one is resumed.")]),
-    (
-        "order",
-        Annotated[
-            tuple[str, ...],
-            arg(
-                help="The families in the order in which they arrive; one may come back. All of "
-                "them if not given."
-            ),
-        ],
-        (),
-    ),
-    (
-        "drift",
-        Annotated[
-            int,
-            arg(
-                help="Stages between two families, in which the next one gains share; 0 for sudden "
-                "changes."
-            ),
-        ],
-        0,
-    ),
-    (
-        "replay",
-        Annotated[float, arg(help="Share of the training tasks that are of known families.")],
-        0.5,
-    ),
-    (
-        "keep",
-        Annotated[
-            int,
-            arg(help="Tasks of each family that are kept for replay; 0 draws replayed tasks anew."),
-        ],
-        100,
-    ),
-    (
-        "held",
-        Annotated[
-            int,
-            arg(help="Held-out tasks of each family for a decision, and test tasks for a score."),
-        ],
-        200,
-    ),
+    ("stream", Annotated[StreamOptions, arg(name="")], StreamOptions()),
     (
         "json",
         Annotated[bool, arg(help="Print JSON: the measures, and the scores of each stage.")],
         False,
     ),
 )
-GROWS = "arml-templates"
-"""The method for one's own data: its vertices own templates, so it grows."""
 
 
 def stream_command(arguments: Sequence[str]) -> int:
@@ -83,18 +40,21 @@ def stream_command(arguments: Sequence[str]) -> int:
     )
     prog = f"arml train {experiment.recipe} --stream"
     options, experiment = read(experiment, FIELDS, about, words, prog=prog)
-    from arml.grow.streaming import StreamOptions, train_stream
     from arml.report.growth import scores, summary
     from arml.report.measures import measured
     from arml.report.table import terminal
 
+    if _grows(experiment) and getattr(experiment.tasks, "shots", 2) < 2:
+        lines.append(
+            "with one shot the support set does not show which vertex suits a task: --shots 5 does"
+        )
     console = Console(stderr=options.json)
     for line in lines:
         say(console, line)
     found = train_stream(
         experiment,
         options.run,
-        StreamOptions(options.order, options.drift, options.replay, options.keep, options.held),
+        options.stream,
         say=_Said(console),
     )
     stream = measured(found.stages, found.metric)
@@ -134,8 +94,12 @@ def suited(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[
         if value.isdecimal():
             fixed[name] = int(value)
     choice = choose(data, fixed=fixed)
-    made = next(one for one in choice.entrants if one.recipe.endswith(f"/{GROWS}"))
+    made = next(filter(_grows, choice.entrants))
     return made, [*choice.why, *([choice.pace] if choice.pace else [])]
+
+
+def _grows(experiment: Experiment) -> bool:
+    return "stream" in RECIPES[experiment.recipe].compared
 
 
 class _Said:
