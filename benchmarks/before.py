@@ -8,6 +8,7 @@ that are not run keep what is in the file.
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -58,15 +59,16 @@ def environment(tree: Path, **more: str) -> dict[str, str]:
 
 
 def waited(name: str, trees: list[Path], scratch: Path, rounds: int) -> dict[str, Any]:
-    """Seconds of a command with the sources of each tree; programs are compiled before."""
+    """Seconds of a command with the sources of each tree, and those of a processor, which other
+    work on the machine changes less; programs are compiled before."""
     sides = [environment(tree, ARML_CACHE=str(scratch / tree.name)) for tree in trees]
     run, kept = scratch / "run", scratch / "kept"
 
-    def arml(env: dict[str, str], *words: object) -> float:
-        begun = time.perf_counter()
+    def arml(env: dict[str, str], *words: object) -> tuple[float, float]:
+        begun, spent = time.perf_counter(), processor_seconds()
         command = [sys.executable, "-m", "arml", *map(str, words)]
         subprocess.run(command, env=env, cwd=scratch, check=True, capture_output=True)
-        return time.perf_counter() - begun
+        return time.perf_counter() - begun, processor_seconds() - spent
 
     recipe, command = WAITS[name]
     # By the older sources, for the newer can read them.
@@ -82,10 +84,18 @@ def waited(name: str, trees: list[Path], scratch: Path, rounds: int) -> dict[str
         arml(env, *words)
     turns = [[arml(env, *words) for env in sides] for _ in range(rounds)]
     return {
-        "ours_seconds": spread([now for now, _ in turns]),
-        "theirs_seconds": spread([then for _, then in turns]),
-        "times_as_fast": spread([then / now for now, then in turns]),
+        "ours_seconds": spread([now[0] for now, _ in turns]),
+        "theirs_seconds": spread([then[0] for _, then in turns]),
+        "times_as_fast": spread([then[0] / now[0] for now, then in turns]),
+        "ours_processor_seconds": spread([now[1] for now, _ in turns]),
+        "theirs_processor_seconds": spread([then[1] for _, then in turns]),
     }
+
+
+def processor_seconds() -> float:
+    """Of all processes that were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def kept(names: list[str]) -> list[dict[str, Any]]:

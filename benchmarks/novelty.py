@@ -141,7 +141,7 @@ def measure(folder: Path, tasks: int) -> dict[str, Any]:
     assert novelty is not None
     found: dict[str, list[np.ndarray]] = {"support": [], "query": []}
     for distribution in (splits.test, run.experiment.tasks.unseen()):
-        own, _, queries = task_vectors(learner, distribution, split="test", n=tasks, chunk=chunk)
+        own, queries = task_vectors(learner, distribution, split="test", n=tasks, chunk=chunk)[:2]
         found["support"].append(
             np.array([novelty.distances(each).mean() for each in own]) / novelty.support
         )

@@ -8,12 +8,16 @@ import pytest
 
 import arml
 from arml.algorithms import ALGORITHMS
+from arml.core.calibration import temperature
 from arml.core.episodes import Problem
 from arml.core.novelty import LEVEL, Novelty, class_threshold, enough, threshold
 from arml.experiment import Portable
 from arml.nn.networks import MLPOptions
 from arml.predict.embedding import embeds, measured_novelty
+from arml.predict.exporting import exported
+from arml.predict.inference import inductive
 from arml.tasks.functions import functions_2d
+from arml.training.evaluate import predictions
 
 REGRESSION = Problem("regression", (2,), 1, 3, 2)
 VECTORS = Problem("classification", (5,), 3, 2, 2, classes=8)
@@ -141,3 +145,25 @@ def test_few_validation_classes_give_no_threshold():
     novelty = measured_novelty(learner, many, many, tasks=60, chunk=20)
     assert 0 < novelty.support <= novelty.query * 1.5
     assert measured_novelty(learner, many, few, tasks=20, chunk=20) is None
+
+
+@pytest.mark.usefixtures("optax_promotes")
+def test_an_export_adapts_once_for_the_calibration_and_the_novelty(tmp_path):
+    tasks = Classes()
+    small = {
+        "batch": 2,
+        "interval": 1,
+        "validate_every": 1,
+        "checkpoint_every": 1,
+        "validation_tasks": 2,
+    }
+    arml.run("protonet", tmp_path / "run", tasks=tasks, steps=1, **small)
+    found = exported(tmp_path / "run", tmp_path / "learner", tasks=60)
+    learner = inductive(found.learner)
+    seen = predictions(learner, tasks, split="validation", n=60, chunk=20)
+    logits = seen.outputs.reshape(-1, VECTORS.outputs)
+    assert found.temperature == pytest.approx(temperature(logits, seen.targets.ravel()), rel=1e-5)
+    alone = measured_novelty(learner, tasks, tasks, tasks=60, chunk=20)
+    assert np.allclose(found.novelty.bank, alone.bank, rtol=1e-3)
+    assert found.novelty.support == pytest.approx(alone.support, rel=1e-3)
+    assert found.novelty.query == pytest.approx(alone.query, rel=1e-3)

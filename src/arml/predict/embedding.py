@@ -18,7 +18,7 @@ from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.core.novelty import Bound, Novelty, class_threshold, enough, threshold
 from arml.nn.prototypes import class_means
-from arml.training.evaluate import looks
+from arml.training.evaluate import looks, together
 
 TRAIN_TASKS = 200
 """Meta-training tasks that are kept in the bank."""
@@ -54,36 +54,50 @@ vectors = short(_vectors)
 query_vectors = short(_query_vectors)
 
 
-def _of_task(
+class Vectors(NamedTuple):
+    """The vectors of tasks, and which of the distribution's classes they belong to, -1 where it has
+    none."""
+
+    own: np.ndarray
+    """`[tasks, m, d]`: of the support sets."""
+    queries: np.ndarray
+    """`[tasks, queries, d]`; those of `own` for regression."""
+    own_classes: np.ndarray
+    """`[tasks, m]`."""
+    query_classes: np.ndarray
+    """`[tasks, queries]`."""
+
+
+def of_task(
     given: tuple[MetaLearner, Problem], task: Task, key: Array
-) -> tuple[Array, Array, Array, Array, Array]:
-    """The vectors of ONE task's support set, their class means, and those of its queries; and which
-    of the distribution's classes the support's and the queries' are, -1 where it has none."""
+) -> tuple[Array, Array, Array, Array]:
+    """The `Vectors` of ONE task, for `looks`."""
     learner, problem = given
     own = _vectors(learner, task.support, problem)
     if problem.kind == "regression":
         none = jnp.full(len(own), -1)
-        return own, own, own, none, none
-    means = class_means(own, task.support.y, problem.outputs)[0]
+        return own, own, none, none
     classes = jnp.full(problem.outputs, -1) if task.classes is None else task.classes
     queries = _query_vectors(learner, task.support, problem, task.query.x)
-    return own, means, queries, classes[task.support.y], classes[task.query.y]
+    return own, queries, classes[task.support.y], classes[task.query.y]
 
 
-def _all_of(
-    learner: MetaLearner, tasks: TaskDistribution, *, split: str, n: int, chunk: int
-) -> list[np.ndarray]:
-    found = looks(_of_task, (learner, tasks.problem), tasks, split=split, n=n, chunk=chunk)
-    return [np.concatenate(part) for part in zip(*found, strict=True)]
+def _means(given: tuple[MetaLearner, Problem], task: Task, key: Array) -> Array:
+    """The class means of ONE task's support set, or its code."""
+    learner, problem = given
+    own = _vectors(learner, task.support, problem)
+    if problem.kind == "regression":
+        return own
+    means: Array = class_means(own, task.support.y, problem.outputs)[0]
+    return means
 
 
 def task_vectors(
     learner: MetaLearner, tasks: TaskDistribution, *, split: str, n: int, chunk: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The vectors of the first `n` tasks of a split, each with a leading axis of tasks: of support
-    sets, of their classes' means, and of queries."""
-    own, means, queries, *_ = _all_of(learner, tasks, split=split, n=n, chunk=chunk)
-    return own, means, queries
+) -> Vectors:
+    """The vectors of the first `n` tasks of a split."""
+    given = learner, tasks.problem
+    return Vectors(*together(looks(of_task, given, tasks, split=split, n=n, chunk=chunk)))
 
 
 def measured_novelty(
@@ -93,15 +107,18 @@ def measured_novelty(
     *,
     tasks: int,
     chunk: int,
+    found: Vectors | None = None,
 ) -> Novelty | None:
     """The bank of the vectors of `TRAIN_TASKS` training tasks, and the thresholds from
     `tasks` validation tasks; None for a learner without an embedding, and for fewer validation
-    classes than a threshold takes."""
+    classes than a threshold takes. `found` has the vectors of these validation tasks, if the caller
+    has them."""
     if not embeds(learner, train.problem):
         return None
-    seen = task_vectors(learner, train, split="train", n=TRAIN_TASKS, chunk=chunk)[1]
+    given = learner, train.problem
+    seen = together(looks(_means, given, train, split="train", n=TRAIN_TASKS, chunk=chunk))
     novelty = Novelty(half(seen.reshape(-1, seen.shape[-1])), 1.0, None)
-    own, _, queries, own_classes, query_classes = _all_of(
+    own, queries, own_classes, query_classes = found or task_vectors(
         learner, validation, split="validation", n=tasks, chunk=chunk
     )
     distances = np.stack([novelty.distances(each) for each in own])
@@ -119,10 +136,10 @@ def measured_novelty(
         measurable = ways == 2 or enough(independent // (1 if endless else ways))
         if measurable and ways <= problem.outputs and shots <= problem.shots:
             shape = ways, shots
-            found = set_vectors(
+            small = set_vectors(
                 learner, validation, shape, split="validation", n=tasks, chunk=chunk
             )
-            sets += _bounds(novelty, shape, found, independent)
+            sets += _bounds(novelty, shape, small, independent)
     if endless:
         at = threshold(distances.mean(axis=1)), threshold(single)
     else:
@@ -171,8 +188,7 @@ def set_vectors(
     """The vectors of a support set of `shape` (classes, examples of each) in each of the first `n`
     tasks of a split, and of its queries, as the learner makes them of that set alone."""
     given = learner, tasks.problem, shape
-    found = looks(_of_set, given, tasks, split=split, n=n, chunk=chunk)
-    return Sets(*(np.concatenate(part) for part in zip(*found, strict=True)))
+    return Sets(*together(looks(_of_set, given, tasks, split=split, n=n, chunk=chunk)))
 
 
 def _bounds(novelty: Novelty, shape: tuple[int, int], found: Sets, independent: int) -> list[Bound]:

@@ -3,12 +3,16 @@
 import dataclasses
 from pathlib import Path
 
+from jaxtyping import Array
+
 from arml.core.calibration import temperature
+from arml.core.episodes import Problem, Task
+from arml.core.learner import MetaLearner
 from arml.experiment import Portable, Run
-from arml.predict.embedding import measured_novelty
+from arml.predict.embedding import Vectors, embeds, measured_novelty, of_task
 from arml.predict.inference import inductive
 from arml.predict.sharing import write_learner
-from arml.training.evaluate import predictions
+from arml.training.evaluate import looks, together
 
 
 def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portable:
@@ -25,13 +29,26 @@ def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portab
     return portable
 
 
+def _of_task(
+    given: tuple[MetaLearner, Problem], task: Task, key: Array
+) -> tuple[Array, Array, tuple[Array, ...] | None]:
+    """The predictions on ONE task, the targets, and its vectors: it is drawn and adapted to once
+    for the calibration and the novelty."""
+    learner, problem = given
+    outputs = learner.adapt(task.support, key=key).predict(task.query.x)
+    found = of_task(given, task, key) if embeds(learner, problem) else None
+    return outputs, task.query.y, found
+
+
 def _measured(portable: Portable, run: Run, tasks: int) -> Portable:
     learner, chunk = inductive(portable.learner), portable.experiment.chunk
     train, validation = run.splits.train, run.splits.validation
-    best = portable.temperature
+    best, found = portable.temperature, None
     if portable.problem.kind == "classification":
-        found = predictions(learner, validation, split="validation", n=tasks, chunk=chunk)
-        logits = found.outputs.reshape(-1, found.outputs.shape[-1])
-        best = temperature(logits, found.targets.reshape(-1))
-    novelty = measured_novelty(learner, train, validation, tasks=tasks, chunk=chunk)
+        given = learner, portable.problem
+        parts = looks(_of_task, given, validation, split="validation", n=tasks, chunk=chunk)
+        outputs, targets, vectors = together(parts)
+        found = vectors and Vectors(*vectors)
+        best = temperature(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1))
+    novelty = measured_novelty(learner, train, validation, tasks=tasks, chunk=chunk, found=found)
     return dataclasses.replace(portable, temperature=best, novelty=novelty)

@@ -1,6 +1,6 @@
 """Evaluation: one score for each of a fixed list of tasks, the same for every method."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -76,6 +76,11 @@ def looks(
         yield jax.tree.map(lambda leaf, first=first: np.asarray(leaf)[: n - first], found)
 
 
+def together(parts: Iterable[PyTree]) -> PyTree:
+    """The arrays of all tasks, of those that `looks` yields by chunks."""
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
 class Predictions(NamedTuple):
     """A learner's predictions on some tasks, one row a task, and its scores."""
 
@@ -115,10 +120,7 @@ def predictions(
     for part in looks(predicted, (learner, score), tasks, split=split, n=n, chunk=chunk, mesh=mesh):
         parts.append(part)
         watch(sum(len(p[0]) for p in parts), n)
-    outputs, targets, values, families = (
-        np.concatenate([part[i] for part in parts]) for i in range(4)
-    )
-    classes = None if parts[0][4] is None else np.concatenate([part[4] for part in parts])
+    outputs, targets, values, families, classes = together(parts)
     identity = tasks.identity()
     scores = Scores(
         values,
