@@ -5,8 +5,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from msgspec import Meta
@@ -19,7 +17,7 @@ from arml.results.arrays import read_arrays, write_arrays
 from arml.results.files import Json, RunError, read_json, write_json
 from arml.results.forms import Count, Digest, Text
 from arml.results.schema import read_as
-from arml.training.checkpoint import is_array, named
+from arml.training.checkpoint import filled, named
 
 
 @dataclass(frozen=True)
@@ -126,11 +124,11 @@ def taken_up(folder: Path, start: Place, build: Any) -> Place:
 
 
 def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], name: str) -> MetaLearner:
-    part, rest = eqx.partition(blank, is_array)
-    wanted = named(blank)
-    lost = [where for where in wanted if f"{name}|{where}" not in arrays]
-    if lost or any(arrays[f"{name}|{w}"].shape != leaf.shape for w, leaf in wanted.items()):
+    own = {
+        where.removeprefix(f"{name}|"): array
+        for where, array in arrays.items()
+        if where.startswith(f"{name}|")
+    }
+    if {w: a.shape for w, a in own.items()} != {w: a.shape for w, a in named(blank).items()}:
         raise RunError("expected the weights of this stream, got others: delete its folder")
-    leaves = [jnp.asarray(arrays[f"{name}|{where}"]) for where in wanted]
-    filled: MetaLearner = eqx.combine(jax.tree.unflatten(jax.tree.structure(part), leaves), rest)
-    return filled
+    return filled(blank, own)

@@ -5,9 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from arml.core.learner import MetaLearner
@@ -16,7 +13,7 @@ from arml.results.files import Json, RunError, read_json, write_json
 from arml.results.forms import Count, Digest
 from arml.results.schema import read_as
 from arml.tasks.options import TasksLike, splits_of
-from arml.training.checkpoint import is_array, named
+from arml.training.checkpoint import filled, named
 from arml.training.fit import Fitted, Moment
 from arml.training.options import FitOptions
 from arml.training.step import TrainState, start
@@ -76,12 +73,7 @@ def resumed(
 
 
 def _filled(blank: TrainState, arrays: dict[str, np.ndarray]) -> TrainState:
-    part, rest = eqx.partition(blank, is_array)
-    wanted = named(blank)
-    if {where: leaf.shape for where, leaf in wanted.items()} != {
-        where: array.shape for where, array in arrays.items()
-    }:
+    wanted = {where: leaf.shape for where, leaf in named(blank).items()}
+    if wanted != {where: array.shape for where, array in arrays.items()}:
         raise RunError("expected the weights of this training, got others: delete the folder")
-    leaves = [jnp.asarray(arrays[where]) for where in wanted]
-    filled: TrainState = eqx.combine(jax.tree.unflatten(jax.tree.structure(part), leaves), rest)
-    return filled
+    return filled(blank, arrays)

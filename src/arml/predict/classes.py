@@ -30,7 +30,7 @@ from arml.core.learner import MetaLearner
 from arml.experiment import Portable
 from arml.experiment.building import initial
 from arml.predict.inference import adapted_function, inductive
-from arml.training.checkpoint import is_array, named
+from arml.training.checkpoint import filled, named
 
 ROUNDS = 4
 """How many groups each class is in, at least."""
@@ -52,7 +52,7 @@ def widened(portable: Portable, ways: int) -> MetaLearner | None:
     if [*trained] != [*wanted]:
         return None
     factor = ways / portable.problem.outputs
-    leaves = []
+    arrays = {}
     for name, like in wanted.items():
         leaf = trained[name]
         if leaf.shape != like.shape:
@@ -63,9 +63,7 @@ def widened(portable: Portable, ways: int) -> MetaLearner | None:
                 return None
             leaf = jnp.repeat(jnp.mean(leaf, axes[0], keepdims=True), ways, axes[0])
             leaf = leaf * factor if "rate" in name else leaf
-        leaves.append(leaf)
-    part, rest = eqx.partition(blank, is_array)
-    filled = eqx.combine(jax.tree.unflatten(jax.tree.structure(part), leaves), rest)
+        arrays[name] = leaf
 
     def change(node: PyTree) -> PyTree:
         if not _is_descent(node):
@@ -74,7 +72,7 @@ def widened(portable: Portable, ways: int) -> MetaLearner | None:
         rate = node.rate * factor if single else node.rate
         return dataclasses.replace(node, rate=rate, steps=2 * node.steps)
 
-    changed: MetaLearner = jax.tree.map(change, filled, is_leaf=_is_descent)
+    changed: MetaLearner = jax.tree.map(change, filled(blank, arrays), is_leaf=_is_descent)
     return inductive(changed, portable.problem.support)
 
 

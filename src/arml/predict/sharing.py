@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import equinox as eqx
-import jax
 import numpy as np
 
 from arml.core.learner import MetaLearner
@@ -26,7 +25,7 @@ from arml.predict.shared import (
 )
 from arml.results.arrays import read_arrays
 from arml.results.files import Json, JsonView, RunError
-from arml.training.checkpoint import is_array, named
+from arml.training.checkpoint import filled, named
 from arml.training.provenance import provenance
 
 
@@ -102,13 +101,10 @@ def read_predictor(folder: Path) -> tuple[Portable, dict[str, np.ndarray], Json]
 
 
 def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], folder: Path) -> MetaLearner:
-    part, rest = eqx.partition(blank, is_array)
     wanted = {name: array.shape for name, array in named(blank).items()}
     if wanted != {name: array.shape for name, array in arrays.items()}:
         raise RunError(
             f"{folder}: its weights are not those of the learner that this version builds: use the "
             "version of arml that wrote it"
         )
-    leaves = [jax.device_put(arrays[name]) for name in wanted]
-    learner: MetaLearner = eqx.combine(jax.tree.unflatten(jax.tree.structure(part), leaves), rest)
-    return learner
+    return filled(blank, arrays)

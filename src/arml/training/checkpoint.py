@@ -70,6 +70,14 @@ def is_array(leaf: object) -> bool:
     return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
+def filled(like: S, arrays: Mapping[str, Any]) -> S:
+    """`like`, of which the arrays' shapes are enough, with these arrays by where they stand."""
+    state, static = eqx.partition(like, is_array)
+    leaves = [jax.device_put(arrays[name]) for name in named(like)]
+    whole: S = eqx.combine(jax.tree.unflatten(jax.tree.structure(state), leaves), static)
+    return whole
+
+
 @contextlib.contextmanager
 def _quiet_threads() -> Iterator[None]:
     """Let Orbax's own threads print nothing: their errors are raised again in our thread, and
@@ -143,12 +151,7 @@ def restore(folder: Path, step: int, like: S) -> S:
     **Raises** `DamagedError` if the checkpoint was cut short or altered, and `RunError` if it
     belongs to another learner.
     """
-    expected = named(like)
-    arrays = _read(folder, step, expected)
-    state, static = eqx.partition(like, is_array)
-    leaves = [jax.device_put(arrays[name]) for name in expected]
-    whole: S = eqx.combine(jax.tree.unflatten(jax.tree.structure(state), leaves), static)
-    return whole
+    return filled(like, _read(folder, step, named(like)))
 
 
 def restore_newest(folder: Path, like: S) -> tuple[int, S] | None:
