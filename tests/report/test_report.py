@@ -15,11 +15,12 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from arml.report import figures, tables
+from arml.report.curves import learning_curves
 from arml.report.notebook import knowledge_graph
 from arml.report.page import write_page
 from arml.report.paper import overall, reported
 from arml.report.rows import make_rows, sections
-from arml.report.style import BLUES, render
+from arml.report.style import BLUES, render, save
 from arml.results.files import RunError, append_metric, write_json
 from arml.results.folder import Result, RunFiles, read_run
 
@@ -284,7 +285,7 @@ def test_heat_maps_show_the_links_of_each_family() -> None:
 
 @pytest.mark.parametrize("threshold", [0.5, 0.9, 0.95])
 def test_figures_are_saved_twice_alike_as_png_and_svg(tmp_path: Path, threshold: float) -> None:
-    first = figures.save(figures.knowledge_graph(explanation(threshold)), tmp_path / "a" / "graph")
+    first = save(figures.knowledge_graph(explanation(threshold)), tmp_path / "a" / "graph")
     assert [path.name for path in first] == ["graph.png", "graph.svg"]
     assert imread(first[0]).shape[0] > 400
     assert ET.parse(first[1]).getroot().tag.endswith("svg")
@@ -310,7 +311,7 @@ def test_a_damaged_explanation_is_refused(change: dict[str, Any]) -> None:
 def test_learning_curves_give_seeds_one_colour_and_one_name(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / str(seed), seed=seed) for seed in (0, 1)]
     folders.append(make_run(tmp_path / "arml", "regression2d/arml"))
-    figure = figures.learning_curves([read_run(folder) for folder in folders])
+    figure = learning_curves([read_run(folder) for folder in folders])
     validation = figure.axes[1]
     colours = [line.get_color() for line in validation.get_lines()[:3]]
     assert colours[0] == colours[1] != colours[2]
@@ -323,7 +324,7 @@ def test_learning_curves_give_seeds_one_colour_and_one_name(tmp_path: Path) -> N
 def test_learning_curves_of_all_methods_look_different(tmp_path: Path) -> None:
     scores = [{"step": step, "validation": 0.5, "validation_ci95": 0.1} for step in (1, 2)]
     runs = [RunFiles(Path("x"), {"recipe": str(n)}, scores, None, None) for n in range(20)]
-    (validation,) = figures.learning_curves(runs, "mse").axes  # no losses, no panel for them
+    (validation,) = learning_curves(runs, "mse").axes  # no losses, no panel for them
     looks = {(line.get_color(), str(line._dash_pattern)) for line in validation.get_lines()}
     assert len(looks) == len(runs)
 
@@ -340,7 +341,7 @@ def test_learning_curves_of_all_methods_look_different(tmp_path: Path) -> None:
 @pytest.mark.parametrize("metric", ["mse", "accuracy"])
 def test_learning_curves_of_little_are_drawn(metrics: list[dict[str, Any]], metric: str) -> None:
     run = RunFiles(Path("x"), {"recipe": "r"}, metrics, None, None)
-    assert render(figures.learning_curves([run], metric), "svg").startswith(b"<?xml")
+    assert render(learning_curves([run], metric), "svg").startswith(b"<?xml")
 
 
 class Page(HTMLParser):

@@ -1,9 +1,12 @@
 """The classes of a run's tasks: the hardest, the pairs that are confused, the worst mistakes."""
 
+from collections.abc import Sequence
+
 from arml.report.render import Block, gallery, heading, text
 from arml.report.render import table as table_block
 from arml.report.table import Cell, Column, Line, Table
 from arml.results.by_class import ByClass
+from arml.results.marks import Mistake
 
 CLASSES, PAIRS = 20, 10
 """Rows of the tables."""
@@ -50,14 +53,18 @@ def by_class_blocks(found: ByClass) -> list[Block]:
     ]
     if found.pairs:
         blocks.append(table_block(confused(found)))
-    if found.mistakes:
-        cards: list[dict[str, str | None]] = [
-            {
-                "data": one.picture,
-                "text": f"{one.label} ({one.own:.0%}), predicted as {one.predicted} "
-                f"({one.probability:.0%}); {one.name}",
-            }
-            for one in found.mistakes
-        ]
-        blocks += [heading("The worst mistakes, the most confident first"), gallery(cards)]
-    return blocks
+    return [*blocks, *mistakes(found.mistakes)]
+
+
+def mistakes(found: Sequence[Mistake]) -> list[Block]:
+    """The worst mistakes with their pictures, under a heading; nothing without a mistake."""
+    cards = [
+        {
+            "data": one.picture,
+            "text": f"{one.name}: labelled {one.label} ({one.own:.0%}), predicted as "
+            f"{one.predicted} ({one.probability:.0%})",
+        }
+        for one in found
+    ]
+    words = "The worst mistakes, the most confident first"
+    return [heading(words), gallery(cards)] if cards else []

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from arml.report.curves import series_of
 from arml.report.tables import interval
 from arml.results.files import Json, JsonView
 from arml.results.folder import RunFiles
@@ -91,24 +92,17 @@ def forest(rows: Sequence[JsonView], metric: str, caption: str) -> Json:
     return {"macro": "forest", "rows": drawn, "ticks": scale.ticks(), "caption": caption}
 
 
-def validation(run: RunFiles) -> np.ndarray:
-    """`[records, 2]`: steps and finite validation scores."""
-    found = [
-        (float(m["step"]), float(m["validation"]))
-        for m in run.metrics
-        if isinstance(m.get("validation"), int | float)
-    ]
-    return np.array(found, np.float64).reshape(-1, 2)
-
-
 def curves(
     named: Mapping[str, Sequence[RunFiles]], reference: str, metric: str, caption: str
 ) -> Json | None:
     """A panel for each name with a line for each of its runs, and the reference behind each; None
     if there is nothing to draw."""
-    series = {name: [validation(run) for run in runs] for name, runs in named.items()}
-    series = {name: [s for s in some if len(s)] for name, some in series.items()}
-    series = {name: some for name, some in series.items() if some}
+    series: dict[str, list[np.ndarray]] = {}
+    for name, runs in named.items():
+        found = [series_of(run.metrics, "validation") for run in runs]
+        finite = [one[np.isfinite(one[:, 1])] for one in found]
+        if some := [one for one in finite if len(one)]:
+            series[name] = some
     if not series:
         return None
     whole = np.concatenate([s for some in series.values() for s in some])

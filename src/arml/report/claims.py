@@ -14,7 +14,7 @@ Claims about our own preset are not claims of the paper. They have a section of 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from arml.report.paper import names, rows_of
@@ -25,7 +25,7 @@ from arml.results.files import Json
 
 HOLDS, FAILS, UNCLEAR = "holds", "does not hold", "cannot tell"
 INDICATION, CHANCE, FAILED = "too few runs", "may be chance", "a run failed"
-NOT_YET, CANNOT = "not yet run", "needs the data"
+NOT_YET, CANNOT = NONE = "not yet run", "needs the data"
 SEVERAL = {
     CHANCE: "may be chance",
     INDICATION: "with too few runs",
@@ -87,12 +87,12 @@ class Verdict:
             "verdict": self.verdict,
             "why": self.why,
             "figures": self.said,
-            "difference": None if found is None else found.mean,
-            "ci95": None if found is None else found.ci95,
-            "p_adjusted": None if found is None else found.adjusted,
-            "tasks": None if found is None else found.tasks,
-            "runs": None if found is None else list(found.runs),
-            "failed": None if found is None else list(found.failed),
+            "difference": found and found.mean,
+            "ci95": found and found.ci95,
+            "p_adjusted": found and found.adjusted,
+            "tasks": found and found.tasks,
+            "runs": found and found.runs,
+            "failed": found and found.failed,
         }
 
 
@@ -244,3 +244,9 @@ def counted(verdicts: Iterable[Verdict]) -> str:
         f"{kinds[HOLDS]} hold, {kinds[FAILS]} do not, and of {kinds[UNCLEAR]} these data cannot "
         f"tell{of_them}."
     )
+
+
+def without_figures(verdicts: Sequence[Verdict]) -> dict[str, str]:
+    """The tables without a figure as text, each once, by the reason; no reason without one."""
+    known = {why: dict.fromkeys(v.table for v in verdicts if v.why == why) for why in NONE}
+    return {why: ", ".join(f"`{name}`" for name in names) for why, names in known.items() if names}

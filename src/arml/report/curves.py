@@ -16,7 +16,7 @@ BINS = 80
 """Points of a training curve: the loss of single steps is averaged within as many bins."""
 
 
-def _series(metrics: Sequence[JsonView], *names: str) -> np.ndarray:
+def series_of(metrics: Sequence[JsonView], *names: str) -> np.ndarray:
     """`[records, 1 + names]`: the step and the numbers of the records that have the first name."""
     rows = [
         [float(record["step"]), *(_number(record.get(name)) for name in names)]
@@ -63,10 +63,10 @@ def learning_curves(runs: Sequence[RunFiles], metric: str | None = None) -> Figu
             "color": COLOURS[index % len(COLOURS)],
             "linestyle": DASHES[index % len(DASHES)],
         }
-        loss = _binned(_series(run.metrics, "loss"))
+        loss = _binned(series_of(run.metrics, "loss"))
         for axes in training:
             axes.plot(*loss.T, color=style["color"], linewidth=1.1)
-        step, score, half = _series(run.metrics, "validation", "validation_ci95").T
+        step, score, half = series_of(run.metrics, "validation", "validation_ci95").T
         marker = "o" if len(step) <= 30 else ""
         # One entry in the legend for all seeds of a recipe.
         label = None if recipe_of(run) in named else recipe_of(run)

@@ -5,7 +5,7 @@ Each takes the content of `explain.json`, as `check_explained` accepts it, and r
 `Figure`; `save` writes one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil
 
 import networkx as nx
@@ -15,13 +15,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 
-from arml.report.curves import learning_curves
-from arml.report.style import BLUES, save, styled
+from arml.report.style import BLUES, heat, styled
 from arml.results.files import JsonView
-
-__all__ = ["average_heat_maps", "graph", "heat_maps", "knowledge_graph", "learning_curves", "save"]
 
 LEAST_RANGE = 0.2
 """The colour scale of the links spans at least this range, so that small differences look small."""
@@ -31,29 +27,8 @@ def _short(text: str, limit: int = 28) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _heat(
-    axes: Axes,
-    values: np.ndarray,
-    norm: Normalize,
-    rows: Sequence[str],
-    numbers: Sequence[Sequence[str]] | None,
-) -> AxesImage:
-    """One heat map, darker = higher, with its numbers in the cells."""
-    image = axes.imshow(values, cmap=BLUES, norm=norm, aspect="auto")
-    axes.set_xticks(range(values.shape[1]), [f"V{i}" for i in range(values.shape[1])])
-    axes.set_yticks(range(values.shape[0]), rows)
-    # White lines between the cells keep equal neighbours apart.
-    axes.set_xticks(np.arange(0.5, values.shape[1] - 1), minor=True)
-    axes.set_yticks(np.arange(0.5, values.shape[0] - 1), minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.2)
-    axes.tick_params(which="both", length=0)
-    axes.spines[:].set_visible(False)
-    for (i, j), value in np.ndenumerate(values):
-        if numbers is not None:
-            colour = "white" if norm(value) > 0.56 else "#12263a"
-            text = numbers[i][j]
-            axes.text(j, i, text, ha="center", va="center", color=colour, size=7.5, linespacing=1.1)
-    return image
+def _vertices(count: int) -> list[str]:
+    return [f"V{i}" for i in range(count)]
 
 
 def _decimals(value: float) -> str:
@@ -87,8 +62,13 @@ def _panels(
             pairs = zip(text, deviations[family], strict=True)
             text = [[f"{a}\n±{b:.2f}" for a, b in zip(*pair, strict=True)] for pair in pairs]
         labels = names if len(names) == len(matrix) else [f"P{i}" for i in range(len(matrix))]
-        image = _heat(
-            axes, matrix, norm, [_short(name, 14) for name in labels], text if numbers_fit else None
+        image = heat(
+            axes,
+            matrix,
+            [_short(name, 14) for name in labels],
+            _vertices(vertices),
+            text if numbers_fit else None,
+            norm=norm,
         )
         axes.set_title(_short(family), loc="left")
     for axes in list(grid.flat)[len(values) :]:
@@ -163,7 +143,8 @@ def knowledge_graph(explain: JsonView) -> Figure:
     table, axes = figure.subplots(1, 2, width_ratios=[left, 4.6])
     numbers = [[_decimals(value) for value in row] for row in reading] if vertices <= 12 else None
     scale = Normalize(0.0, float(reading.max()) or 1.0)
-    _heat(table, reading, scale, [_short(name, 22) for name in families], numbers)
+    rows = [_short(name, 22) for name in families]
+    heat(table, reading, rows, _vertices(vertices), numbers, norm=scale)
     table.set_title("Mean link from a family's prototypes", loc="left")
     # Cells no taller than wide, however few the families are.
     table.set_box_aspect(min(count / vertices, height / left))

@@ -7,7 +7,7 @@ from statistics import fmean, median, stdev
 import numpy as np
 
 from arml.report.growth import MEASURES, growth_blocks, scores
-from arml.report.measures import SHARE, Stream, measured, tasks_to_bound
+from arml.report.measures import SHARE, measured, tasks_to_bound
 from arml.report.render import Block, Section, details, text
 from arml.report.render import table as table_block
 from arml.report.table import Cell, Column, Line, Table
@@ -40,7 +40,9 @@ def growing_table(study: JsonView) -> Table:
     for order in orders:
         own = [(way, found) for (name, way), found in groups.items() if name == order]
         sign = 1 if metric == "mse" else -1
-        own.sort(key=lambda one: sign * fmean([_of(r, metric).final_mean for r in one[1]]))
+        own.sort(
+            key=lambda one: sign * fmean([measured(r["stages"], metric).final_mean for r in one[1]])
+        )
         lines += [Line(f"{order}: {way}", _cells(way, found, rows, metric)) for way, found in own]
     columns = (
         *("order: way", "seeds", f"final {METRIC_NAMES[metric]}", "forgetting"),
@@ -48,10 +50,6 @@ def growing_table(study: JsonView) -> Table:
         f"tasks to {SHARE:.0%} of {BOUND} (stages)",
     )
     return Table("Ways to meet a stream", tuple(map(Column, columns)), tuple(lines))
-
-
-def _of(row: JsonView, metric: str) -> Stream:
-    return measured(row["stages"], metric)
 
 
 def _cells(

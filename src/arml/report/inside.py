@@ -5,25 +5,15 @@ Each takes the content of `explain.json` and gives a Matplotlib `Figure`.
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+from matplotlib.colors import LinearSegmentedColormap, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 
-from arml.report.style import BLUES, COLOURS, styled
+from arml.report.style import COLOURS, heat, styled
 from arml.results.files import Json, JsonView
 
 MARKERS = "osD^vP*XhdpH"
 DIVERGING = LinearSegmentedColormap.from_list("arml-diverging", ["#56b4e9", "#ffffff", "#d55e00"])
 """Gain, nothing, loss: told apart by lightness and hue, and by the sign in the cell."""
-
-
-def _cells(axes: Axes, values: np.ndarray, rows: list[str], columns: list[str]) -> None:
-    axes.set_xticks(range(len(columns)), columns)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.set_xticks(np.arange(0.5, len(columns) - 1), minor=True)
-    axes.set_yticks(np.arange(0.5, len(rows) - 1), minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.2)
-    axes.tick_params(which="both", length=0)
-    axes.spines[:].set_visible(False)
 
 
 USE = {
@@ -71,8 +61,8 @@ def _effects(axes: Axes, kind: str, entries: JsonView, families: list[str], scal
     # By the vertices: a code that is replaced may cost a thousand times as much.
     vertices = [column for column, name in enumerate(entries) if name.startswith("V")]
     most = max(float(np.abs(values[:, vertices]).max(initial=0.0)), 1e-9)
-    axes.imshow(values, cmap=DIVERGING, norm=TwoSlopeNorm(0.0, -most, most), aspect="auto")
-    _cells(axes, values, families, list(entries))
+    norm = TwoSlopeNorm(0.0, -most, most)
+    heat(axes, values, families, list(entries), norm=norm, cmap=DIVERGING)
     for (i, j), value in np.ndenumerate(values):
         entry = list(entries.values())[j][families[i]]
         test, more = "adjusted", ""
@@ -95,12 +85,11 @@ def tree_figure(explain: JsonView) -> Figure:
     deviation = np.array([explain["average"][name]["sd"] for name in families], np.float64)
     figure = Figure(figsize=(9.4, 0.4 * len(families) + 2.2), layout="constrained")
     table, tree = figure.subplots(1, 2, width_ratios=[1.2, 1.0])
-    table.imshow(mean, cmap=BLUES, vmin=0.0, vmax=max(float(mean.max()), 1e-9), aspect="auto")
-    _cells(table, mean, families, [f"leaf {i}" for i in range(mean.shape[1])])
-    for (i, j), value in np.ndenumerate(mean):
-        colour = "white" if value > 0.56 * mean.max() else "#12263a"
-        text = f"{value:.2f}\n±{deviation[i, j]:.2f}"
-        table.text(j, i, text, ha="center", va="center", color=colour, size=7.5, linespacing=1.1)
+    pairs = zip(mean, deviation, strict=True)
+    numbers = [[f"{m:.2f}\n±{sd:.2f}" for m, sd in zip(*row, strict=True)] for row in pairs]
+    leaves = [f"leaf {i}" for i in range(mean.shape[1])]
+    norm = Normalize(0.0, max(float(mean.max()), 1e-9))
+    heat(table, mean, families, leaves, numbers, norm=norm)
     table.set_title("Soft assignment of tasks to leaves", loc="left")
     _draw_tree(tree, explain)
     return figure
@@ -146,12 +135,10 @@ def code_figure(explain: JsonView) -> Figure:
     points.set_title("Task codes", loc="left")
     figure.legend(loc="outside lower center", ncols=min(4, len(families)), frameon=False)
     mean = np.array([explain["modulation"][name] for name in families], np.float64)
-    table.imshow(mean, cmap=BLUES, aspect="auto")
-    _cells(table, mean, families, [f"block {i}" for i in range(mean.shape[1])])
-    middle = (mean.min() + mean.max()) / 2
-    for (i, j), value in np.ndenumerate(mean):
-        colour = "white" if value > middle else "#12263a"
-        table.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour, size=8)
+    numbers = [[f"{value:.2f}" for value in row] for row in mean]
+    blocks = [f"block {i}" for i in range(mean.shape[1])]
+    norm = Normalize(float(mean.min()), float(mean.max()))
+    heat(table, mean, families, blocks, numbers, norm=norm)
     table.set_title("Mean scale of the units", loc="left")
     return figure
 

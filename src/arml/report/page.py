@@ -1,14 +1,14 @@
 """The report of run folders: scores, learning curves, figures and configurations."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from arml.report import marks
-from arml.report.by_class import by_class_blocks
+from arml.report.by_class import by_class_blocks, mistakes
+from arml.report.curves import learning_curves
 from arml.report.explained import captioned, graph_like, strongest
-from arml.report.figures import learning_curves
 from arml.report.growth import growth_of
 from arml.report.render import (
     Block,
@@ -16,7 +16,6 @@ from arml.report.render import (
     Section,
     details,
     figure,
-    gallery,
     heading,
     html,
     items,
@@ -27,7 +26,7 @@ from arml.report.render import table as table_block
 from arml.report.rows import Row, make_rows, sections, told_apart
 from arml.report.tables import calibrates, duration, floors, interval, labels, number, table_of
 from arml.results.by_class import read_by_class
-from arml.results.files import Json, RunError, write_text
+from arml.results.files import RunError, write_text
 from arml.results.folder import Result, RunFiles, read_run, recipe_of
 from arml.results.marks import read_marks
 
@@ -113,10 +112,21 @@ def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
     )
 
 
-def _explained(run: RunFiles, explain: Json) -> list[Block]:
-    words = [text(f"{strongest(explain)}.")] if graph_like(explain) else []
-    figures = [figure(drawn, what, caption) for _, drawn, what, caption in captioned(explain)]
-    return [heading(f"`{_name(run)}`"), *words, *figures]
+def _explained(run: RunFiles) -> list[Block]:
+    if not run.explain:
+        return []
+    words = [text(f"{strongest(run.explain)}.")] if graph_like(run.explain) else []
+    figures = [figure(drawn, what, caption) for _, drawn, what, caption in captioned(run.explain)]
+    return [*words, *figures]
+
+
+def _classes(run: RunFiles) -> list[Block]:
+    found = read_by_class(run.folder, run.result["steps"]) if run.result else None
+    return by_class_blocks(found) if found else []
+
+
+def _growth(run: RunFiles) -> list[Block]:
+    return growth_of(run.folder) if (run.folder / "growth.jsonl").exists() else []
 
 
 def _name(run: RunFiles) -> str:
@@ -145,17 +155,7 @@ def _predictor(folder: Path, place: int) -> Section:
     """The part of the report about one predictor."""
     marked = read_marks(folder)
     blocks: list[Block] = [text(marks.summary(marked), "lead"), table_block(marks.by_class(marked))]
-    blocks.append(table_block(marks.confusion(marked)))
-    if marked.mistakes:
-        cards = [
-            {
-                "data": one.picture,
-                "text": f"{one.name}: labelled {one.label} ({one.own:.0%}), predicted as "
-                f"{one.predicted} ({one.probability:.0%})",
-            }
-            for one in marked.mistakes
-        ]
-        blocks += [heading("The worst mistakes, the most confident first"), gallery(cards)]
+    blocks += [table_block(marks.confusion(marked)), *mistakes(marked.mistakes)]
     return Section(f"predictor-{place}", f"Predictor {folder.name}", blocks, folder.name)
 
 
@@ -197,42 +197,27 @@ def _runs_report(runs: Sequence[Path]) -> Report:
     recipes = ", ".join(f"`{name}`" for name in dict.fromkeys(map(recipe_of, loaded)))
     tables = [block for some in sections(rows) for block in _scores(some)]
     curves = [_curves([r for r, result in scored if result["metric"] == m], m) for m in metrics]
-    inside = [block for run in loaded if run.explain for block in _explained(run, run.explain)]
-    graphs = any(run.explain and graph_like(run.explain) for run in loaded)
-    about = (
-        Section("graph", "The meta-knowledge graph", [text(GRAPH_NOTE), *inside], "Graph")
-        if graphs
-        else Section("inside", "Inside the learners", inside, "Inside")
-    )
-    classes = [
-        block
-        for run, result in scored
-        if (found := read_by_class(run.folder, result["steps"])) is not None
-        for block in (heading(f"`{_name(run)}`"), *by_class_blocks(found))
-    ]
-    growth = [
-        block
-        for run in loaded
-        if (run.folder / "growth.jsonl").exists()
-        for block in (
-            heading(f"`{_name(run)}`"),
-            *growth_of(run.folder),
-        )
+
+    def of_runs(look: Callable[[RunFiles], list[Block]]) -> list[Block]:
+        """A part about each run that has one, under the run's name."""
+        parts = [(run, look(run)) for run in loaded]
+        return [b for run, own in parts if own for b in (heading(f"`{_name(run)}`"), *own)]
+
+    inside = Section("inside", "Inside the learners", of_runs(_explained), "Inside")
+    if any(run.explain and graph_like(run.explain) for run in loaded):
+        blocks = [text(GRAPH_NOTE), *inside.blocks]
+        inside = Section("graph", "The meta-knowledge graph", blocks, "Graph")
+    parts = [
+        Section("scores", "Scores on new tasks", tables, "Scores"),
+        Section("curves", "Learning curves", curves, "Curves"),
+        Section("classes", "Which classes are hard", of_runs(_classes), "Classes"),
+        inside,
+        Section("growth", "How it grew", of_runs(_growth), "Growth"),
+        Section("reading", "How to read the numbers", [items(_notes(rows))], "Reading"),
+        Section("runs", "Runs", [_details(run, result) for run, result in scored]),
     ]
     return Report(
         "Few-shot meta-learning",
         [f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}.", LEAD],
-        [
-            Section("scores", "Scores on new tasks", tables, "Scores"),
-            Section("curves", "Learning curves", curves, "Curves"),
-            *(
-                [Section("classes", "Which classes are hard", classes, "Classes")]
-                if classes
-                else []
-            ),
-            *([about] if inside else []),
-            *([Section("growth", "How it grew", growth, "Growth")] if growth else []),
-            Section("reading", "How to read the numbers", [items(_notes(rows))], "Reading"),
-            Section("runs", "Runs", [_details(run, result) for run, result in scored]),
-        ],
+        [part for part in parts if part.blocks],
     )

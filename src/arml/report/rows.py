@@ -57,10 +57,16 @@ class Row:
     paper: Reported | None
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def mean_of(values: Sequence[float | None]) -> float | None:
     """The mean, or None if a value is missing: a run that diverged must not be left out."""
     numbers = [value for value in values if value is not None]
     return fmean(numbers) if numbers and len(numbers) == len(values) else None
+
+
+def spread_of(values: Sequence[float | None]) -> float | None:
+    """The standard deviation, or None if a value is missing or there is only one."""
+    numbers = [value for value in values if value is not None]
+    return stdev(numbers) if len(numbers) == len(values) > 1 else None
 
 
 def _row(runs: Sequence[Result]) -> Row:
@@ -75,7 +81,6 @@ def _row(runs: Sequence[Result]) -> Row:
     means = [run["score"]["mean"] for run in runs]
     trained = [(run.get("trained") or {}).get("device") for run in runs]
     calibrations = [run.get("calibration") for run in runs]
-    finite = [mean for mean in means if mean is not None]
     names = first["families"]
     return Row(
         recipe=first["recipe"],
@@ -86,12 +91,12 @@ def _row(runs: Sequence[Result]) -> Row:
         inner_steps=first["inner_steps"],
         seeds=seeds,
         tasks=first["score"]["n"],
-        mean=_mean(means),
-        ci95=_mean([run["score"]["ci95"] for run in runs]),
-        spread=stdev(finite) if len(finite) == len(means) > 1 else None,
-        families={name: _mean([run["families"][name]["mean"] for run in runs]) for name in names},
+        mean=mean_of(means),
+        ci95=mean_of([run["score"]["ci95"] for run in runs]),
+        spread=spread_of(means),
+        families={name: mean_of([run["families"][name]["mean"] for run in runs]) for name in names},
         families_ci95={
-            name: _mean([run["families"][name]["ci95"] for run in runs]) for name in names
+            name: mean_of([run["families"][name]["ci95"] for run in runs]) for name in names
         },
         seconds=fmean(run["seconds"] for run in runs),
         parameters=first["parameters"],
@@ -99,8 +104,8 @@ def _row(runs: Sequence[Result]) -> Row:
         trained_on=tuple(sorted(set(map(str, trained)))) if all(trained) else (),
         options=next((run["options"] for run in runs if run.get("options")), None),
         floor=first["floor"],
-        error=_mean([known.get("error") if known else None for known in calibrations]),
-        error_calibrated=_mean(
+        error=mean_of([known.get("error") if known else None for known in calibrations]),
+        error_calibrated=mean_of(
             [known.get("error_calibrated") if known else None for known in calibrations]
         ),
         paper=reported(first["recipe"]) if first["metric"] == "mse" else None,

@@ -36,6 +36,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from arml.results.files import RunError
+from arml.results.intervals import normal_p
 from arml.results.scores import Scores
 
 LEVEL = 0.05
@@ -144,12 +145,9 @@ def _over_runs(found: Comparison, means: Sequence[np.ndarray]) -> Comparison:
 
 def _p(mean: float, error: float, degrees: float) -> float:
     """The two-sided p-value of a mean if the true mean is zero."""
-    if error == 0.0:
-        # Every difference is the same: the two are equal, or certainly different.
-        return 1.0 if mean == 0.0 else 0.0
+    if error == 0 or math.isinf(degrees):
+        return normal_p(mean, error)
     ratio = abs(mean) / error
-    if math.isinf(degrees):
-        return math.erfc(ratio / math.sqrt(2))
     return float(2 * stdtr(degrees, -ratio))
 
 

@@ -5,19 +5,19 @@ scores of single tasks beside each result) and the page. The place of a run that
 failed is empty, and the page says so.
 """
 
-import math
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, stdev
 
 import numpy as np
 
 from arml.report.paper import Reported, overall, reported_by_family
+from arml.report.rows import mean_of, spread_of
 from arml.report.statistics import Comparison, compare, holm
 from arml.results import forms
 from arml.results.files import Json, RunError, read_json, write_text
 from arml.results.folder import FORMAT, Result, RunFiles, read_result, read_run
+from arml.results.intervals import score_of
 from arml.results.manifest import check_sealed, seal_all
 from arml.results.schema import read_as
 from arml.results.scores import Scores, read_scores
@@ -56,32 +56,23 @@ class StudyRow:
     @property
     def mean(self) -> float | None:
         """The mean over tasks and seeds; None if there is no result, or one is not finite."""
-        means = [result["score"]["mean"] for result in self.results.values()]
-        known = [mean for mean in means if mean is not None]
-        return fmean(known) if known and len(known) == len(means) else None
+        return mean_of([result["score"]["mean"] for result in self.results.values()])
 
     @property
     def ci95(self) -> float | None:
         """The interval over tasks of the scores averaged over seeds."""
         if not self.scores:
             return None
-        values = np.stack([s.values for s in self.scores.values()]).astype(np.float64).mean(0)
-        if len(values) < 2 or not np.isfinite(values).all():
-            return None
-        return 1.96 * float(values.std(ddof=1)) / math.sqrt(len(values))
+        return score_of(np.mean([s.values for s in self.scores.values()], axis=0))["ci95"]
 
     @property
     def spread(self) -> float | None:
         """The standard deviation of the seeds' means."""
-        means = [result["score"]["mean"] for result in self.results.values()]
-        known = [mean for mean in means if mean is not None]
-        return stdev(known) if len(known) > 1 and len(known) == len(means) else None
+        return spread_of([result["score"]["mean"] for result in self.results.values()])
 
     def family(self, name: str) -> float | None:
         """The mean over seeds of one family's score."""
-        means = [result["families"][name]["mean"] for result in self.results.values()]
-        known = [mean for mean in means if mean is not None]
-        return fmean(known) if known and len(known) == len(means) else None
+        return mean_of([result["families"][name]["mean"] for result in self.results.values()])
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from arml.report import charts, wording
 from arml.report.claims import (
-    CANNOT,
     FAILS,
     HOLDS,
-    NOT_YET,
+    NONE,
     TITLES,
     UNCLEAR,
     Verdict,
     counted,
     judge,
+    without_figures,
 )
 from arml.report.explained import captioned, explorer, graph_like
 from arml.report.growth_study import growing_sections
@@ -122,8 +122,11 @@ def study_report(study: Study, verdicts: Sequence[Verdict], named: Path) -> Repo
 def _findings(verdicts: Sequence[Verdict], *, ours: bool) -> list[Block]:
     """Counts, then the verdicts in their three groups."""
     own = [v for v in verdicts if v.claim.ours is ours]
-    known = [v for v in own if v.why not in (NOT_YET, CANNOT)]
+    known = [v for v in own if v.why not in NONE]
     prefix = "ours" if ours else "paper"
+    missing = [
+        text(f"{why.capitalize()}: {names}.", "soft") for why, names in without_figures(own).items()
+    ]
     cards, blocks = [], []
     for kind, (words, style) in CARDS.items():
         some = [v for v in known if v.verdict == kind]
@@ -131,7 +134,7 @@ def _findings(verdicts: Sequence[Verdict], *, ours: bool) -> list[Block]:
         cards.append({"count": len(some), "text": words, "kind": style, "to": to})
         shown: list[Block] = [text("None.", "soft")]
         if some and kind == UNCLEAR:
-            shown = [details("Each claim and table", [table_block(_matrix(some))]), *_missing(own)]
+            shown = [details("Each claim and table", [table_block(_matrix(some))]), *missing]
         elif some:
             shown = [items([f"{v.claim.text} (`{v.table}`): {v.said}" for v in some])]
         blocks += [heading(TITLES[kind], to), *shown]
@@ -155,18 +158,6 @@ def _unclear(found: Verdict | None) -> Cell:
         return Cell()
     figures, _, indication = found.said.partition("; ")
     return Cell(indication or found.why, figures, "text")
-
-
-def _missing(verdicts: Sequence[Verdict]) -> list[Block]:
-    """The tables without a figure."""
-    whys = {
-        why: dict.fromkeys(v.table for v in verdicts if v.why == why) for why in (NOT_YET, CANNOT)
-    }
-    return [
-        text(f"{why.capitalize()}: " + ", ".join(f"`{name}`" for name in names) + ".", "soft")
-        for why, names in whys.items()
-        if names
-    ]
 
 
 def _unrun(name: str) -> list[Block]:

@@ -6,14 +6,17 @@ line style for each colour. The same numbers give the same SVG, byte for byte.
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
-from matplotlib.colors import Colormap, LinearSegmentedColormap
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from arml.results.files import write_bytes
 
@@ -61,6 +64,33 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
             return draw(*args, **kwargs)
 
     return inner
+
+
+def heat(
+    axes: Axes,
+    values: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    numbers: Sequence[Sequence[str]] | None = None,
+    *,
+    norm: Normalize,
+    cmap: Colormap = BLUES,
+) -> AxesImage:
+    """A heat map, darker = higher, with the `numbers` in its cells."""
+    image = axes.imshow(values, cmap=cmap, norm=norm, aspect="auto")
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    # White lines between the cells keep equal neighbours apart.
+    axes.set_xticks(np.arange(0.5, len(columns) - 1), minor=True)
+    axes.set_yticks(np.arange(0.5, len(rows) - 1), minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.2)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    for i, row in enumerate(numbers or ()):
+        for j, text in enumerate(row):
+            colour = "white" if norm(values[i, j]) > 0.56 else "#12263a"
+            axes.text(j, i, text, ha="center", va="center", color=colour, size=7.5, linespacing=1.1)
+    return image
 
 
 @styled

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from arml.report import wording
 from arml.report.claims import (
-    CANNOT,
     CHANCE,
-    NOT_YET,
     TITLES,
     Verdict,
     counted,
     judge,
+    without_figures,
 )
 from arml.report.inside import effects
 from arml.report.rates import rates
@@ -44,11 +43,8 @@ def claims(study: Study) -> str:
             some = [v for v in own if v.verdict == kind and v.said]
             lines += [f"#### {heading}", ""]
             lines += [_verdicts(some) if some else "*None.*", ""]
-        rest = {why: [v.table for v in own if v.why == why] for why in (NOT_YET, CANNOT)}
-        for why, names in rest.items():
-            if names:
-                each = ", ".join(f"`{name}`" for name in dict.fromkeys(names))
-                lines += [f"No figures ({why}): {each}.", ""]
+        for why, names in without_figures(own).items():
+            lines += [f"No figures ({why}): {names}.", ""]
     return "\n".join(lines).strip()
 
 

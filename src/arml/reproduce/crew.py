@@ -1,7 +1,7 @@
 """The units of a study, carried out by workers: one unit a worker, in order."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,10 +56,6 @@ def carry_out_all(
     """
     progress = Progress(units)
 
-    def waiting() -> Iterator[Message]:
-        for unit in left:
-            yield {"out": str(out.resolve()), "unit": unit}
-
     def begun(index: int, job: Message) -> None:
         about = {"unit": job["unit"], "since": time.monotonic()}
         progress.running[index] = {**about, "phase": "starting", "done": 0, "total": 0}
@@ -85,7 +81,7 @@ def carry_out_all(
     left = [unit for unit in units if unit["folder"] not in {*progress.done}]
     workers = min(workers, len(left))
     carry_out(
-        waiting(),
+        ({"out": str(out.resolve()), "unit": unit} for unit in left),
         hire or processes("arml.reproduce.unit:work", out, workers),
         workers=workers,
         heard=heard,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from arml.core.learner import MethodOptions, NetworkOptions
 from arml.experiment import Experiment
@@ -11,6 +11,16 @@ from arml.experiment.recipes import shape_of
 from arml.results.files import JsonView
 
 Budget = Callable[[Experiment, bool], Experiment]
+
+
+class Amounts(NamedTuple):
+    """How much is run of a table."""
+
+    seeds: int
+    tasks: int
+    """Test tasks."""
+    explained: int
+    """Test tasks that are explained."""
 
 
 @dataclass(frozen=True)
@@ -24,21 +34,16 @@ class Scale:
     experiment to run."""
     tables: tuple[str, ...]
     """In the order in which they are run."""
-    seeds: int
-    """Seeds of experiments on vectors."""
-    image_seeds: int
+    vectors: Amounts
+    images: Amounts
     repeated_seeds: int
     """Seeds of the rows on images that are trained again, for the spread over seeds."""
-    tasks: int
-    image_tasks: int
-    explained: int
-    """Test tasks that are explained."""
-    image_explained: int
 
 
 def with_seeds(scale: Scale, seeds: int) -> Scale:
     """The scale with this number of seeds for every row, except rows that always have one seed."""
-    return replace(scale, seeds=seeds, image_seeds=seeds, repeated_seeds=seeds)
+    vectors, images = (each._replace(seeds=seeds) for each in (scale.vectors, scale.images))
+    return replace(scale, vectors=vectors, images=images, repeated_seeds=seeds)
 
 
 Part = TypeVar("Part", MethodOptions, NetworkOptions)
@@ -131,38 +136,26 @@ SCALES: dict[str, Scale] = {
         "two minutes on 2 cores: a test that everything works, not a result",
         tiny,
         ("regression2d", "ablations-regression2d", "order-regression2d"),
-        seeds=2,
-        image_seeds=1,
+        vectors=Amounts(seeds=2, tasks=40, explained=40),
+        images=Amounts(seeds=1, tasks=10, explained=20),
         repeated_seeds=1,
-        tasks=40,
-        image_tasks=10,
-        explained=40,
-        image_explained=20,
     ),
     "laptop": Scale(
         "laptop",
         "some hours on 2 cores: 2-D regression and the pictures in the package",
         hours,
         LOCAL,
-        seeds=5,
-        image_seeds=1,
+        vectors=Amounts(seeds=5, tasks=4_000, explained=1_000),
+        images=Amounts(seeds=1, tasks=1_000, explained=200),
         repeated_seeds=3,
-        tasks=4_000,
-        image_tasks=1_000,
-        explained=1_000,
-        image_explained=200,
     ),
     "paper": Scale(
         "paper",
         "the paper's own budget, on the benchmarks' data and a GPU",
         whole,
         (*LOCAL, *BENCHMARKS),
-        seeds=3,
-        image_seeds=1,
+        vectors=Amounts(seeds=3, tasks=4_000, explained=1_000),
+        images=Amounts(seeds=1, tasks=4_000, explained=1_000),
         repeated_seeds=1,
-        tasks=4_000,
-        image_tasks=4_000,
-        explained=1_000,
-        image_explained=1_000,
     ),
 }

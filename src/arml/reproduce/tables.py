@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from arml.algorithms import ALGORITHMS
 from arml.experiment.parts import REGRESSION
 from arml.experiment.recipes import shape_of
+from arml.report.claims import INERT
 from arml.report.paper import names
 from arml.reproduce.places import PLACES, experiment, frozen, varied
 from arml.reproduce.plan import Row, Table
@@ -62,10 +63,9 @@ def build(
     """A table with the scale's seeds and test tasks."""
     rows = tuple(rows)
     images = any(len(shape_of(row.experiment.tasks).features) == 3 for row in rows)
-    how_much = (scale.seeds, scale.tasks, scale.explained)
-    if images:
-        how_much = (scale.image_seeds, scale.image_tasks, scale.image_explained)
-    return Table(name, title, about, rows, reference, paper, *how_much)
+    return Table(
+        name, title, about, rows, reference, paper, *(scale.images if images else scale.vectors)
+    )
 
 
 def main(place: str, scale: Scale) -> Table:
@@ -137,9 +137,6 @@ def structure(place: str, scale: Scale) -> Table:
     about = "HSML's tree of clusters against ARML's graph; the page draws both structures."
     title = f"Tree or graph: {PLACES[place].title}"
     return build(scale, f"structure-{place}", title, about, rows, "HSML", "")
-
-
-INERT = "row-normalised, 1 layer (edges inert)"
 
 
 def edges(place: str, scale: Scale) -> Table:

@@ -18,7 +18,7 @@ class Score(TypedDict):
     n: Annotated[int, Meta(ge=0, le=2**53)]
 
 
-def _score(values: np.ndarray) -> Score:
+def score_of(values: np.ndarray) -> Score:
     """Mean, 1.96 s / sqrt(n) (s with n - 1 in its denominator) and n of one score per task."""
     n = len(values)
     with np.errstate(all="ignore"):
@@ -51,8 +51,8 @@ def summarise(
             f"expected families from 0 to {len(names) - 1}, got {index.min()} to {index.max()}; "
             "name each family"
         )
-    by_family = {name: _score(values[index == i]) for i, name in enumerate(names)}
-    return {"score": _score(values), "families": by_family}
+    by_family = {name: score_of(values[index == i]) for i, name in enumerate(names)}
+    return {"score": score_of(values), "families": by_family}
 
 
 def paired(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> Score:
@@ -67,4 +67,12 @@ def paired(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> 
             f"got shapes {first.shape} and {second.shape}; score both on the same tasks"
         )
     with np.errstate(all="ignore"):
-        return _score(first - second)
+        return score_of(first - second)
+
+
+def normal_p(mean: float, error: float) -> float:
+    """The two-sided p-value of a mean if the true mean is zero, by the normal distribution."""
+    if error == 0:
+        # Every difference is the same: the two are equal, or certainly different.
+        return 1.0 if mean == 0 else 0.0
+    return math.erfc(abs(mean) / error / math.sqrt(2))

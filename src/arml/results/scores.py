@@ -16,7 +16,7 @@ import numpy as np
 from arml.results.arrays import check_sizes
 from arml.results.files import Json, JsonView, RunError, plain, write_bytes
 from arml.results.forms import Count
-from arml.results.intervals import Score, paired, summarise
+from arml.results.intervals import Score, normal_p, paired, summarise
 from arml.results.manifest import check_sealed, sealed
 from arml.results.schema import read_as
 
@@ -206,16 +206,9 @@ def compare(a: Scores, b: Scores) -> Difference:
     families = {name: paired(a.values[mask], b.values[mask]) for name, mask in own if mask.any()}
     total = paired(a.values, b.values)
     mean, half = _number(total["mean"]), _number(total["ci95"])
-    return Difference(mean, half, _p(mean, half), len(a), a.metric or b.metric, families)
-
-
-def _p(mean: float, half: float) -> float:
-    if math.isnan(mean) or math.isnan(half):
-        return math.nan
-    if half == 0:
-        # Every task has the same difference: the two are equal, or certainly different.
-        return 1.0 if mean == 0 else 0.0
-    return math.erfc(1.96 * abs(mean) / half / math.sqrt(2))
+    return Difference(
+        mean, half, normal_p(mean, half / 1.96), len(a), a.metric or b.metric, families
+    )
 
 
 def _check_paired(a: Scores, b: Scores) -> None:
