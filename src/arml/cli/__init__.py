@@ -7,64 +7,33 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 
-from arml.cli.errors import UsageError
+from arml.cli.errors import UsageError, named
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.core.plugins import announce
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "list": (
-        "arml.cli.listing:list_command",
-        "List settings, methods and data sets; `arml list starter` shows one",
-    ),
-    "data": ("arml.cli.data:data_command", "List, prepare, verify or show benchmark data sets"),
-    "features": (
-        "arml.cli.features:features_command",
-        "Turn pictures into the vectors of a frozen ONNX model",
-    ),
-    "train": (
-        "arml.cli.train:train_command",
-        "Meta-train a recipe in a folder; the same command again resumes",
-    ),
-    "tune": (
-        "arml.cli.tune:tune_command",
-        "Search a recipe's options on meta-validation tasks, resumably",
-    ),
-    "evaluate": (
-        "arml.cli.show:evaluate_command",
-        "Score a run on new tasks, or a predictor on labelled queries",
-    ),
-    "adapt": (
-        "arml.cli.adapt:adapt_command",
-        "Learn a task from your own few examples, and predict",
-    ),
-    "predict": ("arml.cli.adapt:predict_command", "Predict with a saved predictor"),
-    "grow": (
-        "arml.cli.grow:grow_command",
-        "Teach a trained learner new families; it keeps what it knows",
-    ),
-    "app": ("arml.cli.app:app_command", "Serve a page on this machine to try a learner"),
-    "export": (
-        "arml.cli.export:export_command",
-        "Write a learner as a folder to share, or a predictor as an ONNX file",
-    ),
-    "explain": (
-        "arml.cli.show:explain_command",
-        "Draw figures of the inside of a run, such as ARML's graph",
-    ),
-    "report": (
-        "arml.cli.show:report_command",
-        "Write one self-contained page about runs or predictors",
-    ),
+    "list": ("listing", "List settings, methods and data sets; `arml list starter` shows one"),
+    "data": ("data", "List, prepare, verify or show benchmark data sets"),
+    "features": ("features", "Turn pictures into the vectors of a frozen ONNX model"),
+    "train": ("train", "Meta-train a recipe in a folder; the same command again resumes"),
+    "tune": ("tune", "Search a recipe's options on meta-validation tasks, resumably"),
+    "evaluate": ("show", "Score a run on new tasks, or a predictor on labelled queries"),
+    "adapt": ("adapt", "Learn a task from your own few examples, and predict"),
+    "predict": ("adapt", "Predict with a saved predictor"),
+    "grow": ("grow", "Teach a trained learner new families; it keeps what it knows"),
+    "app": ("app", "Serve a page on this machine to try a learner"),
+    "export": ("export", "Write a learner as a folder to share, or a predictor as an ONNX file"),
+    "explain": ("show", "Draw figures of the inside of a run, such as ARML's graph"),
+    "report": ("show", "Write one self-contained page about runs or predictors"),
     "reproduce": (
-        "arml.cli.reproduce:reproduce_command",
+        "reproduce",
         "Run the paper's tables, resumably; one page compares them with the paper",
     ),
 }
-"""The function and the description of each command."""
+"""The module and the description of each command, whose function is `NAME_command`."""
 
 
 UNWOUND = ("app", "data", "features")
@@ -104,10 +73,7 @@ def dispatch(arguments: Sequence[str]) -> int:
 
         print(__version__)
         return 0
-    if name not in COMMANDS:
-        close = get_close_matches(name, COMMANDS, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise UsageError(f"unknown command {name!r}: expected one of {', '.join(COMMANDS)}{hint}")
+    module, _ = named("command", name, COMMANDS)
     if name in SMALL:
         # Now, because NumPy reads it when it is imported.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -115,11 +81,11 @@ def dispatch(arguments: Sequence[str]) -> int:
 
     keep_compiled()
     cores_as_devices()
-    module, _, function = COMMANDS[name][0].partition(":")
     with Stop(idle=lambda: "interrupted").listening():
         # An interrupt inside an import would be lost, or leave half a module.
         with _telling() if name in LONG else nullcontext():
-            command: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
+            commands = import_module(f"arml.cli.{module}")
+            command: Callable[[Sequence[str]], int] = getattr(commands, f"{name}_command")
         if name not in UNWOUND:
             return command(rest)
     return command(rest)

@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from rich.console import Console
 from tyro.conf import Positional
 
 from arml.cli.answers import labels_of, numbers_of, vertices
-from arml.cli.console import parse, say
+from arml.cli.console import parse, tell
 from arml.cli.errors import UsageError
 from arml.cli.inputs import (
     Queries,
     adapted_table,
-    check_columns,
     check_kind,
     check_pictures,
+    check_there,
     number,
     pictures_of,
     query_table,
@@ -81,16 +80,14 @@ def adapt_command(arguments: Sequence[str]) -> int:
     if not options.query and options.save is None:
         raise UsageError("expected --query FILES or --save FOLDER, got neither: give one or both")
     # Before JAX is imported, which takes a second or two.
-    for path in (options.support, *options.query):
-        if not path.exists():
-            raise UsageError(f"expected files at {path}, found nothing: check the path")
+    check_there(options.support, *options.query)
     from arml.datasets.own import labelled_files, labelled_images, read_table
     from arml.predict.quick import FEW
     from arml.predict.shared import locate
 
     place, note = locate(options.learner)
     if note is not None:
-        say(Console(stderr=True), note)
+        tell(note)
     table = options.support.suffix.lower() == ".csv"
     learner = _learner(place, () if table else options.query, table)
     check_kind(learner, table, f"{options.support}", options.learner.name)
@@ -118,7 +115,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
             asked = options.support, options.target, options.query
             predictor, names, said = adapted_table(learner, *asked)
             for line in said:
-                say(Console(stderr=True), line)
+                tell(line)
             return _finish(predictor, options, names, seen)
         rows = read_table(options.support, target=options.target)
         if rows.target is None:
@@ -126,7 +123,11 @@ def adapt_command(arguments: Sequence[str]) -> int:
                 f"{options.support}: expected a column {options.target!r}, got "
                 f"{', '.join(rows.columns)}: name one of these with --target"
             )
-        check_columns(options.support, rows.x)
+        if len(rows.x) > 1 and np.all(rows.x == rows.x[0]):
+            raise ValueError(
+                f"{options.support}: expected inputs that differ, got {len(rows.x)} equal rows: "
+                "check the table"
+            )
         if options.query:
             query_table(options.query, options.target, rows.columns)
         y: Sequence[float] | Sequence[str]
@@ -143,25 +144,19 @@ def _finish(
     predictor: Any, options: AdaptOptions, names: Sequence[str], seen: Queries | None
 ) -> int:
     """Check, answer and save. `seen` are the pictures to predict."""
-    _describe(predictor, Console(stderr=True))
+    _describe(predictor)
     if predictor.classes is not None:
         predictor = _checked(predictor, options, names)
     if options.matter and predictor.reader is not None:
         drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
         shown = ", ".join(f"{name} {drop:.2f}" for name, drop in drops[:MATTER])
-        say(
-            Console(stderr=True),
-            f"columns that matter (log-probability lost without each, in nats): {shown}",
-        )
+        tell(f"columns that matter (log-probability lost without each, in nats): {shown}")
     if options.query:
         asked = seen or rows_of(predictor, options.query, options.target)
         _answer(predictor, asked, options.out, mark=seen is not None)
     if options.save is not None:
         predictor.save(options.save)
-        say(
-            Console(stderr=True),
-            f"predictor saved in {options.save}; next: arml predict {options.save} FILES",
-        )
+        tell(f"predictor saved in {options.save}; next: arml predict {options.save} FILES")
     return 0
 
 
@@ -189,9 +184,7 @@ def predict_command(arguments: Sequence[str]) -> int:
             "expected queries after the predictor's folder, got none: name images, folders or a "
             "CSV file"
         )
-    for path in options.query:
-        if not path.exists():
-            raise UsageError(f"expected files at {path}, found nothing: check the path")
+    check_there(*options.query)
     from arml.predict.quick import opened_predictor
 
     table = [path.suffix.lower() for path in options.query] == [".csv"]
@@ -229,37 +222,34 @@ def _checked(
         predictor = predictor.using(options.uses)
     if not options.trust:
         return predictor
-    trust, console = predictor.trust(), Console(stderr=True)
+    trust = predictor.trust()
     for line in trust.lines(names):
-        say(console, line)
+        tell(line)
     if trust.best == predictor.uses:
         return predictor
     best = WORDS[trust.best]
     if options.uses != "auto":
-        say(console, f"{best} is more accurate: --uses {trust.best}")
+        tell(f"{best} is more accurate: --uses {trust.best}")
         return predictor
-    say(
-        console,
-        f"predicting with {best}, which is the most accurate; --uses learner keeps the learner",
-    )
+    tell(f"predicting with {best}, which is the most accurate; --uses learner keeps the learner")
     return predictor.using(trust.best)
 
 
-def _describe(predictor: "Predictor | QuickPredictor", console: Console) -> None:
+def _describe(predictor: "Predictor | QuickPredictor") -> None:
     """Print the number of examples, and how far the examples are from meta-training."""
     classes = predictor.classes
     kind = f"{len(classes)} classes" if classes is not None else "regression"
-    say(console, f"learned from {len(predictor.x)} examples ({kind})")
+    tell(f"learned from {len(predictor.x)} examples ({kind})")
     reading = predictor.reading()
     if reading is not None:
-        say(console, f"read from the meta-knowledge graph: {vertices(reading.mean(axis=0))}")
+        tell(f"read from the meta-knowledge graph: {vertices(reading.mean(axis=0))}")
     if predictor.portable.novelty is not None:
         novelty, known = predictor.support_novelty(), ", ".join(predictor.portable.families)
         said = "these examples are unlike the learner's training data ({}); check the predictions"
         if novelty <= 1:
             said = "these examples are as near to the learner's training data ({}) as new tasks of "
             said += "the same families; this does not guarantee correct predictions"
-        say(console, f"novelty {novelty:.2f}: {said.format(known)}")
+        tell(f"novelty {novelty:.2f}: {said.format(known)}")
 
 
 def _answer(
@@ -286,6 +276,6 @@ def _answer(
         sys.stdout.write(text.getvalue())
     else:
         write_text(out, text.getvalue())
-        say(Console(stderr=True), f"written to {out}")
+        tell(f"written to {out}")
     for line in marked:
-        say(Console(stderr=True), line)
+        tell(line)

@@ -1,6 +1,7 @@
 """The answers of `arml adapt` and `predict`, as rows of a table."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ def numbers_of(
         answers = [predictor.predict(batch), *(predictor.interval(batch) if sure else ())]
         return np.stack(answers, axis=-1)
 
-    for name, values in zip(names, _each(numbers(b) for b in batches), strict=True):
+    for name, values in zip(names, chain.from_iterable(map(numbers, batches)), strict=True):
         yield [name, *(f"{number:.6g}" for number in np.ravel(values))]
 
 
@@ -58,8 +59,3 @@ def labels_of(
         if novelty:
             row.append(f"{novelty[i]:.2f}")
         yield row
-
-
-def _each(batches: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    for batch in batches:
-        yield from batch

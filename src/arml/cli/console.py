@@ -4,16 +4,19 @@ import contextlib
 import io
 import json
 import re
+import shlex
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from arml.cli.errors import UsageError
+from arml.core.plugins import as_options
 from arml.results.files import plain
 
 T = TypeVar("T")
@@ -22,6 +25,33 @@ T = TypeVar("T")
 def say(console: Console, text: str) -> None:
     """Print plain text without line breaks of our own, so that paths and commands can be copied."""
     console.print(Text(text), soft_wrap=True)
+
+
+def tell(text: str) -> None:
+    """`say` on the standard error stream, which is for people where a program reads the output."""
+    say(Console(stderr=True), text)
+
+
+def command(*words: str) -> str:
+    """A command of this program to copy, with the plug-ins that were given."""
+    return shlex.join(["arml", *words, *as_options()])
+
+
+def grid(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Sequence[int] = (0,),
+    **style: Any,
+) -> Table:
+    """A table of texts for the terminal, with numbers in the columns that are not `left`. Text is
+    not markup, because somebody chose the names."""
+    table = Table(**{"title_style": "bold", **style})
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place in left else "right")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
 
 
 def print_json(value: object) -> None:

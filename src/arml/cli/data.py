@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from rich.text import Text
 from tyro.conf import Positional, arg
 
 from arml.cli.console import parse, print_json, say
-from arml.cli.errors import UsageError
+from arml.cli.errors import UsageError, named
 from arml.results.files import Json
 
 HELP = """usage: arml data ACTION [OPTIONS]
@@ -37,11 +36,7 @@ def data_command(arguments: Sequence[str]) -> int:
     if name in ("-h", "--help"):
         print(HELP, end="")
         return 0
-    if name not in ACTIONS:
-        close = get_close_matches(name, ACTIONS, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise UsageError(f"unknown action {name!r}: expected one of {', '.join(ACTIONS)}{hint}")
-    return ACTIONS[name](rest)
+    return named("action", name, ACTIONS)(rest)
 
 
 @dataclass(frozen=True)

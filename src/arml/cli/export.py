@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import parse, say
+from arml.cli.console import parse, say, tell
 from arml.cli.errors import UsageError
 
 
@@ -94,8 +94,7 @@ def _onnx(source: Path, file: Path, ways: int | None, model: Path | None) -> Non
         learner = load(locate(source)[0])
         learner.to_onnx(file, ways)
         if learner.portable.inputs is not None:
-            say(
-                Console(stderr=True),
+            tell(
                 "this file reads vectors: run the frozen model before it. The file of a predictor "
                 "that `arml adapt --save` saved has the model inside, and reads pictures",
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import parse, say
+from arml.cli.console import command, parse, say
 from arml.cli.data import shown
 from arml.cli.errors import UsageError
 from arml.cli.stopping import INTERRUPTED
@@ -88,8 +88,7 @@ def features_command(arguments: Sequence[str]) -> int:
                 said = f"{sum(family.counts):,} pictures of {len(family.classes)} classes"
                 say(console, f"{family.name}: {said}{'' if new else ', done before'}")
     except KeyboardInterrupt:
-        again = shlex.join(["arml", "features", *arguments])
-        say(console, f"stopped; to continue: {again}")
+        say(console, f"stopped; to continue: {command('features', *arguments)}")
         return INTERRUPTED
     say(console, f"next: arml train --data {shlex.quote(str(options.out))} --run DIR")
     return 0

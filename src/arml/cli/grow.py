@@ -47,9 +47,8 @@ class GrowOptions:
 def grow_command(arguments: Sequence[str]) -> int:
     """Teach a trained learner new families; it keeps what it knows"""
     options = parse(GrowOptions, arguments, prog="arml grow")
-    from arml.cli.progress import duration
     from arml.grow.practice import grow
-    from arml.report.tables import number
+    from arml.report.tables import duration, number
     from arml.results.scores import said
 
     errors, console = Console(stderr=True), Console()

@@ -21,6 +21,13 @@ Queries = tuple[Sequence[Path | int], Iterable[np.ndarray]]
 """The names of inputs to predict (files, or lines of a table), and the inputs in batches."""
 
 
+def check_there(*paths: Path) -> None:
+    """Raise `UsageError` for a path where nothing is."""
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"expected files at {path}, found nothing: check the path")
+
+
 def check_kind(owner: "Owner", table: bool, given: str, name: str) -> None:
     """Raise `UsageError` if a learner of pictures is given a table, or a learner of tables anything
     else."""
@@ -59,13 +66,6 @@ def number(text: str, path: Path) -> float:
     return float(text)
 
 
-def check_columns(path: Path, x: np.ndarray) -> None:
-    if len(x) > 1 and np.all(x == x[0]):
-        raise ValueError(
-            f"{path}: expected inputs that differ, got {len(x)} equal rows: check the table"
-        )
-
-
 def in_order(
     x: np.ndarray, found: Sequence[str], columns: Sequence[str] | None, path: Path
 ) -> np.ndarray:
@@ -86,9 +86,7 @@ def query_table(
     """The inputs of the query table, and the line of each."""
     from arml.datasets.own import read_table
 
-    if len(query) != 1:
-        raise UsageError(f"expected one CSV file as the query, got {len(query)} files: give one")
-    table = read_table(query[0], target=target)
+    table = read_table(_single(query), target=target)
     return in_order(table.x, table.columns, columns, query[0]), table.lines
 
 
@@ -144,9 +142,13 @@ def query_cells(query: Sequence[Path]) -> tuple[dict[str, list[str]], list[int]]
     """The cells of the query table by column, and the line of each row."""
     from arml.datasets.own import read_cells
 
+    return read_cells(_single(query))
+
+
+def _single(query: Sequence[Path]) -> Path:
     if len(query) != 1:
         raise UsageError(f"expected one CSV file as the query, got {len(query)} files: give one")
-    return read_cells(query[0])
+    return query[0]
 
 
 def pictures_of(eye: Eye, query: Sequence[Path]) -> Queries:

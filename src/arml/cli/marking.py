@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 from rich.table import Table as Grid
-from rich.text import Text
 
-from arml.cli.console import print_json, say
+from arml.cli.console import grid, print_json, say
 from arml.cli.errors import UsageError
 from arml.cli.inputs import check_kind, check_pictures, in_order, number
 from arml.predict.eye import eye_of
@@ -18,6 +17,7 @@ from arml.results.files import Json
 from arml.results.marks import thumbnail
 
 if TYPE_CHECKING:
+    from arml.cli.show import EvaluateOptions
     from arml.predict.predictor import Predictor
     from arml.predict.quick import QuickPredictor
 
@@ -38,20 +38,13 @@ def marks_of(files: Sequence[Path | int], chances: np.ndarray, classes: np.ndarr
     return [f"the queries' folders have the names of the classes: {first}", *rest]
 
 
-def evaluate_predictor(
-    folder: Path,
-    query: Path,
-    *,
-    target: str | None,
-    model: Path | None,
-    out: Path | None,
-    json: bool,
-) -> int:
+def evaluate_predictor(options: "EvaluateOptions", query: Path) -> int:
     """Score a saved predictor on labelled queries, and keep what `arml report` shows."""
     from arml.predict.quick import opened_predictor
     from arml.results.files import read_json, write_json
     from arml.results.marks import KEPT, WHAT
 
+    folder, target, model = options.folder, options.target, options.model
     if not query.exists():
         raise UsageError(f"expected labelled queries at {query}, found nothing: check the path")
     table = query.suffix.lower() == ".csv"
@@ -62,9 +55,9 @@ def evaluate_predictor(
     found = _table(predictor, query, target) if table else _pictures(predictor, query, model)
     made = read_json(folder / "config.json")["sha256"]
     content = {"what": WHAT, "predictor": made, "query": query.name, **found}
-    out = out or folder / KEPT
+    out = options.out or folder / KEPT
     write_json(out, content)
-    if json:
+    if options.json:
         print_json(content)
         return 0
     console = Console()
@@ -160,11 +153,7 @@ def _show(console: Console, content: Json) -> None:
 
 def _grid(table: Table) -> Grid:
     """The first rows of a table, with its names in the first column."""
-    grid = Grid(title=table.title, title_style="bold")
-    for i, column in enumerate(table.columns):
-        grid.add_column(Text(column.title), justify="right" if i else "left")
-    for line in table.lines[:ROWS]:
-        grid.add_row(Text(line.name), *(Text(cell.text) for cell in line.cells))
+    rows = [(line.name, *(cell.text for cell in line.cells)) for line in table.lines[:ROWS]]
     if len(table.lines) > ROWS:
-        grid.add_row(f"and {len(table.lines) - ROWS} more")
-    return grid
+        rows.append((f"and {len(table.lines) - ROWS} more",))
+    return grid([column.title for column in table.columns], rows, title=table.title)

@@ -18,6 +18,12 @@ from arml.experiment.recipes import RECIPES, reshaped
 Field = tuple[str, Any] | tuple[str, Any, Any]
 """The name of an option, its annotated type, and its default if it has one."""
 
+
+def option(name: str, kind: Any, words: str, *default: Any) -> Field:
+    """A field with its help."""
+    return (name, Annotated[kind, arg(help=words)], *default)
+
+
 SHOWN = (
     *("run", "trials", "search", "data", "minutes", "seeds", "steps", "batch", "seed"),
     "stream",
@@ -46,7 +52,9 @@ def read(
     def once(experiment: Experiment) -> tuple[Any, Experiment]:
         kind: type[Any] = _kind(experiment, fields, about)
         options = parse(kind, words, prog=prog)
-        values = {f.name: getattr(options.experiment, f.name) for f in _fields(experiment)}
+        values = {
+            f.name: getattr(options.experiment, f.name) for f in dataclasses.fields(experiment)
+        }
         return options, dataclasses.replace(experiment, **values)
 
     options, given = once(experiment)
@@ -85,27 +93,17 @@ def _kind(
     typed = dataclasses.make_dataclass(
         "Experiment",
         [
-            (f.name, hint(f.name, parts.get(f.name, f.type)), _default(getattr(experiment, f.name)))
-            for f in _fields(experiment)
+            (f.name, hint(f.name, parts.get(f.name, f.type)), getattr(experiment, f.name))
+            for f in dataclasses.fields(experiment)
         ],
         bases=(type(experiment),),
         frozen=True,
         namespace={"__doc__": "The experiment."},
     )
-    own: list[Any] = [
-        (name, hint(name, kind), *map(_default, default)) for name, kind, *default in fields
-    ]
-    own.append(("experiment", Annotated[typed, arg(name="")], _default(typed(**vars(experiment)))))
+    own: list[Any] = [(name, hint(name, kind), *default) for name, kind, *default in fields]
+    own.append(("experiment", Annotated[typed, arg(name="")], typed(**vars(experiment))))
     own.sort(key=lambda field: len(field) == 3)  # those without a default come first
     return dataclasses.make_dataclass("Options", own, namespace={"__doc__": about})
-
-
-def _fields(options: Any) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(options)
-
-
-def _default(value: Any) -> Any:
-    return dataclasses.field(default=value)
 
 
 def _flag(name: str) -> str:
@@ -122,7 +120,7 @@ def spelled_out(
     plain = {_flag(name) for name in (*(f[0] for f in fields), *(vars(experiment)))}
     parts: dict[str, list[str]] = {}
     for part in PARTS:
-        for field in _fields(getattr(experiment, part)):
+        for field in dataclasses.fields(getattr(experiment, part)):
             name = _flag(field.name)
             parts.setdefault(name, []).append(f"{part}.{name}")
             parts.setdefault(f"no-{name}", []).append(f"{part}.no-{name}")
@@ -142,10 +140,10 @@ def spelled_out(
 
 def _others(experiment: Experiment, fields: Sequence[Field]) -> str:
     """The options that the short help does not describe, by part."""
-    own = [name for name, *_ in fields] + [f.name for f in _fields(experiment)]
+    own = [name for name, *_ in fields] + [f.name for f in dataclasses.fields(experiment)]
     own = [name for name in own if name not in (*SHOWN, *PARTS, "recipe")]
     groups = {"the run": own}
-    groups |= {p: [f.name for f in _fields(getattr(experiment, p))] for p in PARTS}
+    groups |= {p: [f.name for f in dataclasses.fields(getattr(experiment, p))] for p in PARTS}
     lines = ["More options (--help-all describes them):"]
     for group, names in groups.items():
         prefix = "--" if group == "the run" else f"--{group}."
@@ -175,7 +173,7 @@ def flags(recipe: Experiment, experiment: Experiment) -> list[str]:
             words += ["--network", NETWORKS.of(after).name]
             before = NETWORKS.of(after).options_class()
         prefix = f"{part}." if part else ""
-        for field in _fields(after):
+        for field in dataclasses.fields(after):
             old, new = getattr(before, field.name), getattr(after, field.name)
             if old == new or dataclasses.is_dataclass(new):
                 continue

@@ -8,17 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from arml.report.tables import duration
 from arml.results.files import Json
 
 PLAIN_SECONDS = 10.0
 """Seconds between two lines of progress where there is no terminal."""
-
-
-def duration(seconds: float) -> str:
-    """`40 s`, `3 min` or `1.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class Quality:

@@ -1,7 +1,6 @@
 """`arml reproduce`: the paper's tables, run by worker processes that can be stopped and resumed."""
 
 import os
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,15 +15,15 @@ from rich.table import Table as Grid
 from rich.text import Text
 from tyro.conf import Positional
 
-from arml.cli.console import parse, say
+from arml.cli.console import command, grid, parse, say
 from arml.cli.errors import UsageError
-from arml.cli.progress import duration
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.datasets.starter_features import starter_features_ready
 from arml.datasets.store import open_store, place
 from arml.report.paper import overall
 from arml.report.study import export, load_study
 from arml.report.study_page import write_study
+from arml.report.tables import duration
 from arml.reproduce.costs import seconds
 from arml.reproduce.crew import Progress, carry_out_all
 from arml.reproduce.plan import Table, Unit, record, units
@@ -107,7 +106,7 @@ def reproduce_command(arguments: Sequence[str]) -> int:
     for folder, why in progress.failed.items():
         say(console, f"failed: {folder}: {why}")
     left = len(work) - len(progress.done) - len(progress.failed)
-    again = shlex.join(["arml", "reproduce", *arguments])
+    again = command("reproduce", *arguments)
     if left:
         say(console, f"stopped and saved; {left} runs are left; to continue: {again}")
         return INTERRUPTED
@@ -184,21 +183,19 @@ def _workers() -> int:
 def _list(console: Console, tables: Sequence[Table], work: Sequence[Unit]) -> None:
     for one in tables:
         say(console, f"{one.name}: {one.title}")
-        grid = Grid(box=None)
-        for heading in ("row", "paper", "expected", "seeds", "steps", "a seed"):
-            grid.add_column(heading, justify="left" if heading == "row" else "right")
+        rows = []
         for row in one.rows:
             paper = overall(one.paper, row.paper)
-            took = seconds(row.experiment, tasks=one.tasks)
-            grid.add_row(
-                Text(row.label),
-                f"{paper.mean:g}" if paper else "",
-                f"{row.expected:g}" if row.expected is not None else "",
-                str(len(one.seeds_of(row))),
-                f"{row.experiment.steps:,}",
-                duration(took),
+            rows.append(
+                (
+                    *(row.label, f"{paper.mean:g}" if paper else ""),
+                    f"{row.expected:g}" if row.expected is not None else "",
+                    *(f"{len(one.seeds_of(row))}", f"{row.experiment.steps:,}"),
+                    duration(seconds(row.experiment, tasks=one.tasks)),
+                )
             )
-        console.print(grid)
+        headings = ("row", "paper", "expected", "seeds", "steps", "a seed")
+        console.print(grid(headings, rows, box=None))
         console.print()
     total = sum(unit["seconds"] for unit in work)
     say(console, f"{len(work)} runs, about {duration(total)} on one core")
@@ -250,10 +247,10 @@ class Overview:
 
     def drawn(self, progress: Progress) -> Group:
         """The live view."""
-        grid = Grid(box=None, show_header=False)
+        running = Grid(box=None, show_header=False)
         for index, at in sorted(progress.running.items()):
             bar = ProgressBar(total=at["total"] or 1, completed=at["done"], width=24)
-            grid.add_row(
+            running.add_row(
                 f"{index}",
                 Text(at["unit"]["folder"].removeprefix("runs/")),
                 at["phase"],
@@ -262,7 +259,7 @@ class Overview:
                 duration(time.monotonic() - at["since"]),
             )
         failed = [Text(f"failed: {folder}: {why}") for folder, why in progress.failed.items()]
-        return Group(Text(self.summary(progress), style="bold"), grid, *failed)
+        return Group(Text(self.summary(progress), style="bold"), running, *failed)
 
     def said(self, progress: Progress) -> None:
         """Lines about new events."""

@@ -1,6 +1,5 @@
 """`arml train --seeds N`: several seeds of one experiment, side by side."""
 
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,10 +8,9 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from arml.cli.console import say
+from arml.cli.console import command, say
 from arml.cli.progress import PLAIN_SECONDS, Quality
 from arml.cli.stopping import INTERRUPTED, Stop
-from arml.core.plugins import as_options
 from arml.experiment import Experiment
 from arml.experiment.folder import check_claim
 from arml.experiment.seeds import of_seed, train_seeds
@@ -71,7 +69,7 @@ def train_all(
     experiment: Experiment,
     folder: Path,
     count: int,
-    again: Sequence[str],
+    again: str,
     quality: Quality,
 ) -> int:
     """Train `count` seeds from the experiment's own on; returns the exit status."""
@@ -102,11 +100,11 @@ def train_all(
     for seed, why in failed.items():
         say(console, f"seed {seed} failed: {why}")
     if stop():
-        say(console, f"stopped and saved; to resume: {shlex.join(again)}")
+        say(console, f"stopped and saved; to resume: {again}")
         return INTERRUPTED
     _summary(console, [folder / f"seed-{s}" for s in seeds if s not in failed], quality)
     if failed:
-        say(console, f"to try the failed seeds again: {shlex.join(again)}")
+        say(console, f"to try the failed seeds again: {again}")
         return 1
     return 0
 
@@ -127,5 +125,4 @@ def _summary(console: Console, folders: Sequence[Path], quality: Quality) -> Non
         mean = float(np.mean(last))
         say(console, f"{len(last)} seeds: mean {mean:.3g}, standard deviation {spread:.2g}")
     if folders:
-        words = shlex.join(["arml", "evaluate", str(folders[0]), *as_options()])
-        say(console, f"next: {words}, and so on for each seed")
+        say(console, f"next: {command('evaluate', str(folders[0]))}, and so on for each seed")

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from tyro.conf import Positional
 
-from arml.cli.console import parse, print_json, say
+from arml.cli.console import grid, parse, print_json, say
 from arml.cli.errors import UsageError
 from arml.cli.progress import scoring
 from arml.results.files import Json
@@ -144,14 +142,7 @@ def _predictor(options: EvaluateOptions) -> int:
         )
     from arml.cli.marking import evaluate_predictor
 
-    return evaluate_predictor(
-        options.folder,
-        options.query,
-        target=options.target,
-        model=options.model,
-        out=options.out,
-        json=options.json,
-    )
+    return evaluate_predictor(options, options.query)
 
 
 def _rows(scored: Sequence["Scored"]) -> list["Row"]:
@@ -186,13 +177,15 @@ def _print_difference(console: Console, against: Json, metric: str) -> None:
     parts = {"all tasks": found, **found["families"]}
     p = f", p = {found['p']:.2g}" if found["p"] is not None else ""
     title = f"Difference from {against['run']} on the same tasks{p}"
-    table = Table(title=title, title_style="bold")
-    for heading in ("", "difference ± 95%", "tasks"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for name, part in parts.items():
-        shown = "not finite" if part["mean"] is None else said(metric, part, sign="+")
-        table.add_row(Text(name), shown, f"{part['n']:,}")
-    console.print(table)
+    rows = [
+        (
+            name,
+            "not finite" if part["mean"] is None else said(metric, part, sign="+"),
+            f"{part['n']:,}",
+        )
+        for name, part in parts.items()
+    ]
+    console.print(grid(("", "difference ± 95%", "tasks"), rows, title=title))
 
 
 @dataclass(frozen=True)

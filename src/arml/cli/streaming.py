@@ -12,12 +12,13 @@ from tyro.conf import arg
 from arml.cli.console import print_json, say
 from arml.cli.errors import UsageError
 from arml.cli.options import Field, read, recipe_at
-from arml.cli.progress import PLAIN_SECONDS, duration
+from arml.cli.progress import PLAIN_SECONDS
 from arml.cli.training_options import values_of
 from arml.core.plugins import as_options
 from arml.experiment import Experiment
 from arml.experiment.recipes import RECIPES, recipe
 from arml.grow.streaming import StreamOptions, train_stream
+from arml.report.tables import duration
 
 FIELDS: tuple[Field, ...] = (
     ("run", Annotated[Path, arg(help="Folder of the run; an unfinished one is resumed.")]),

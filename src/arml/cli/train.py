@@ -2,21 +2,19 @@
 
 import contextlib
 import os
-import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from arml.cli.console import TensorBoard, say
+from arml.cli.console import TensorBoard, command, say, tell
 from arml.cli.errors import UsageError
 from arml.cli.progress import Display, Quality
 from arml.cli.seeds import train_all
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.cli.training_options import read_command
 from arml.cli.waiting import expected, note, pace
-from arml.core.plugins import as_options
 from arml.experiment import TASKS, Experiment, run
 from arml.experiment.folder import check_claim, check_place
 from arml.experiment.parts import metric_of
@@ -38,11 +36,10 @@ def _quality(experiment: Experiment) -> Quality:
 def _warn_of_messages(experiment: Experiment) -> None:
     step = pace(experiment)[1]
     if step < MESSAGE:
-        say(
-            Console(stderr=True),
+        tell(
             f"warning: a step of this recipe takes about {1000 * step:.0f} ms, and the messages "
             "between processes take longer: one process is faster; --seeds trains several seeds "
-            "side by side",
+            "side by side"
         )
 
 
@@ -68,8 +65,8 @@ def train_command(arguments: Sequence[str]) -> int:
         console = Console()
         for line in lines:
             say(console, line)
-        words = ["arml", "train", *arguments, *as_options()]
-        return train_all(console, experiment, folder, options.seeds, words, _quality(experiment))
+        again = command("train", *arguments)
+        return train_all(console, experiment, folder, options.seeds, again, _quality(experiment))
     if options.coordinator is not None:
         if not options.process:
             waiting = "waiting for the other processes of the run, at most five minutes"
@@ -141,7 +138,7 @@ def train_command(arguments: Sequence[str]) -> int:
     if display.started is not None and leads():
         note(experiment, display.started, devices)
     if reached < experiment.steps:
-        again = shlex.join(["arml", "train", *arguments, *as_options()])
+        again = command("train", *arguments)
         say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
         return INTERRUPTED
     if leads():
@@ -174,4 +171,4 @@ def _finish(console: Console, folder: Path, quality: Quality) -> None:
         said = quality.said(last["validation"], last.get("validation_ci95"))
         say(console, f"step {last['step']:,}: {said}; ± is the 95% interval over tasks")
     say(console, f"metrics.jsonl, checkpoints and config.json are in {folder}")
-    say(console, f"next: {shlex.join(['arml', 'evaluate', str(folder), *as_options()])}")
+    say(console, f"next: {command('evaluate', str(folder))}")

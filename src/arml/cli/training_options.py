@@ -6,71 +6,53 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
-from tyro.conf import arg
 
 from arml.cli.console import say
 from arml.cli.errors import UsageError
-from arml.cli.options import Field, read, recipe_at
-from arml.cli.progress import duration
+from arml.cli.options import option, read, recipe_at
 from arml.cli.waiting import pace
 from arml.experiment import Experiment
 from arml.experiment.recipes import recipe
+from arml.report.tables import duration
 from arml.results.folder import read_config
 
 if TYPE_CHECKING:
     from arml.experiment.choose import Choice
     from arml.experiment.running import Begun
 
-FIELDS: tuple[Field, ...] = (
-    ("run", Annotated[Path, arg(help="Folder of the run; an unfinished one is resumed.")]),
-    (
+FIELDS = (
+    option("run", Path, "Folder of the run; an unfinished one is resumed."),
+    option(
         "minutes",
-        Annotated[
-            float | None,
-            arg(help="Train for about this time; the steps of a recipe are for one CPU core."),
-        ],
+        float | None,
+        "Train for about this time; the steps of a recipe are for one CPU core.",
         None,
     ),
-    (
+    option(
         "seeds",
-        Annotated[
-            int,
-            arg(help="Train this many seeds side by side, in RUN/seed-0, RUN/seed-1 and so on."),
-        ],
+        int,
+        "Train this many seeds side by side, in RUN/seed-0, RUN/seed-1 and so on.",
         1,
     ),
-    (
-        "tensorboard",
-        Annotated[bool, arg(help="Write TensorBoard events to the run's folder tensorboard.")],
-        False,
-    ),
-    (
+    option("tensorboard", bool, "Write TensorBoard events to the run's folder tensorboard.", False),
+    option(
         "devices",
-        Annotated[
-            int,
-            arg(
-                help="Devices of each process that share the tasks of a step. 0 takes the CPU "
-                "cores for images, as many as share the tasks evenly, and one device otherwise."
-            ),
-        ],
+        int,
+        "Devices of each process that share the tasks of a step. 0 takes the CPU cores for images, "
+        "as many as share the tasks evenly, and one device otherwise.",
         0,
     ),
-    (
+    option(
         "coordinator",
-        Annotated[
-            str | None,
-            arg(
-                help="HOST:PORT of process 0, if several processes make one run; `auto` lets JAX "
-                "find it."
-            ),
-        ],
+        str | None,
+        "HOST:PORT of process 0, if several processes make one run; `auto` lets JAX find it.",
         None,
     ),
-    ("processes", Annotated[int | None, arg(help="How many processes make the run.")], None),
-    ("process", Annotated[int | None, arg(help="Which of them this is, from 0.")], None),
+    option("processes", int | None, "How many processes make the run.", None),
+    option("process", int | None, "Which of them this is, from 0.", None),
 )
 """The options that are not part of the experiment: where and how it is run."""
 RACE = 3.0

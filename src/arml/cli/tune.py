@@ -1,21 +1,17 @@
 """`arml tune`: a sweep of a recipe's options on meta-validation tasks."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
-from tyro.conf import arg
 
-from arml.cli.console import say
+from arml.cli.console import command, grid, say
 from arml.cli.errors import UsageError
-from arml.cli.options import Field, flags, read, recipe_at
+from arml.cli.options import flags, option, read, recipe_at
 from arml.cli.stopping import INTERRUPTED, Stop
-from arml.core.plugins import as_options
 from arml.experiment import Experiment
 from arml.experiment.recipes import recipe
 from arml.results.files import Json, write_json
@@ -25,30 +21,24 @@ from arml.tuning.sweep import Sweep, Trial, tune
 SHOWN = 10
 """Trials in the table at the end."""
 
-FIELDS: tuple[Field, ...] = (
-    ("run", Annotated[Path, arg(help="Folder of the sweep; an unfinished one is continued.")]),
-    ("trials", Annotated[int, arg(help="Number of choices of options to try.")], 20),
-    (
+FIELDS = (
+    option("run", Path, "Folder of the sweep; an unfinished one is continued."),
+    option("trials", int, "Number of choices of options to try.", 20),
+    option(
         "search",
-        Annotated[
-            tuple[str, ...],
-            arg(
-                help="Options to search: PART.NAME=LOW..HIGH (on a logarithmic scale if it spans a "
-                "factor of ten) or PART.NAME=A,B,C, where PART is algorithm, outer or network; "
-                "the step sizes and the weights of losses if not given."
-            ),
-        ],
+        tuple[str, ...],
+        "Options to search: PART.NAME=LOW..HIGH (on a logarithmic scale if it spans a factor of "
+        "ten) or PART.NAME=A,B,C, where PART is algorithm, outer or network; the step sizes and "
+        "the weights of losses if not given.",
         (),
     ),
-    (
+    option(
         "pruner",
-        Annotated[
-            Literal["median", "hyperband", "none"],
-            arg(help="The rule that stops a trial which has fallen behind."),
-        ],
+        Literal["median", "hyperband", "none"],
+        "The rule that stops a trial which has fallen behind.",
         "median",
     ),
-    ("workers", Annotated[int, arg(help="Trials that run at the same time.")], 1),
+    option("workers", int, "Trials that run at the same time.", 1),
 )
 
 HELP = """usage: arml tune RECIPE --run DIR [--trials N] [--search PART.NAME=LOW..HIGH] [OPTIONS]
@@ -99,7 +89,7 @@ def tune_command(arguments: Sequence[str]) -> int:
         write_json(options.run / "best.json", best)
         say(console, f"best of {finished} finished trials, on validation tasks: {best['command']}")
     if stop():
-        again = shlex.join(["arml", "tune", *arguments, *as_options()])
+        again = command("tune", *arguments)
         say(console, f"stopped after {len(ended)} trials; to continue: {again}")
         return INTERRUPTED
     return 0
@@ -110,8 +100,7 @@ def _best(trial: Trial, sweep: Sweep, name: str) -> Json:
     usual_steps, steps = recipe(name).steps, sweep.experiment.steps
     # Trials are often shorter than the run that the search is for.
     whole: Experiment = replace(sweep.with_values(trial.values), steps=max(usual_steps, steps))
-    words = ["arml", "train", name, "--run", f"runs/{name}-tuned", *flags(recipe(name), whole)]
-    words += as_options()
+    words = ["train", name, "--run", f"runs/{name}-tuned", *flags(recipe(name), whole)]
     return {
         "score": trial.score,
         "split": "validation",
@@ -119,7 +108,7 @@ def _best(trial: Trial, sweep: Sweep, name: str) -> Json:
         "steps": steps,
         "values": trial.values,
         "run": str(trial.folder),
-        "command": shlex.join(words),
+        "command": command(*words),
     }
 
 
@@ -149,12 +138,9 @@ def _line(trial: Trial, steps: int) -> str:
 
 
 def _table(ended: Sequence[Trial], steps: int) -> Table:
-    table = Table(title="Validation scores, the best first", title_style="bold")
-    for heading in ("trial", "score"):
-        table.add_column(heading, justify="right")
-    for heading in ("", "options"):
-        table.add_column(heading)
-    for trial in ended[:SHOWN]:
-        row = (str(trial.number), _score(trial), _state(trial, steps), _values(trial.values))
-        table.add_row(*map(Text, row))
-    return table
+    rows = [
+        (str(trial.number), _score(trial), _state(trial, steps), _values(trial.values))
+        for trial in ended[:SHOWN]
+    ]
+    title = "Validation scores, the best first"
+    return grid(("trial", "score", "", "options"), rows, left=(2, 3), title=title)
