@@ -15,16 +15,15 @@ GRID = 48
 """Points a side of a fitted surface."""
 
 
-def _span(learner: FewShotLearner) -> tuple[float, float] | None:
-    """The known range of the inputs; tasks of one's own may not say it."""
-    found: tuple[float, float] | None = getattr(learner.portable.experiment.tasks, "span", None)
-    return found
+def span(learner: FewShotLearner) -> tuple[float, ...]:
+    """The ends of the range of the inputs that the learner was trained on; empty if tasks of one's
+    own do not say it."""
+    return tuple(getattr(learner.portable.experiment.tasks, "span", None) or ())
 
 
 def is_of_functions(learner: FewShotLearner) -> bool:
     """Whether it fits functions of two inputs in a known range."""
-    known = _span(learner) is not None
-    return known and learner.problem.features == (2,)
+    return bool(span(learner)) and learner.problem.features == (2,)
 
 
 def surface(learner: FewShotLearner, content: object, limits: Limits) -> Json:
@@ -59,13 +58,6 @@ def grid(low: float, high: float) -> Float[np.ndarray, "n 2"]:
     steps = np.linspace(low, high, GRID, dtype=np.float32)
     x2, x1 = np.meshgrid(steps, steps, indexing="ij")
     return np.stack([x1.ravel(), x2.ravel()], axis=1)
-
-
-def span(learner: FewShotLearner) -> tuple[float, float]:
-    """The range of the inputs that the learner was trained on."""
-    span = _span(learner)
-    assert span is not None
-    return span
 
 
 def example_function(learner: FewShotLearner, seed: int) -> Json:

@@ -12,7 +12,7 @@ from arml.app.uploads import Limits
 from arml.datasets.columns import missing
 from arml.datasets.own import NUMBER, cells_of
 from arml.predict.learner import FewShotLearner
-from arml.predict.tables import TablePredictor
+from arml.predict.tables import TablePredictor, remarks
 from arml.results.files import Json
 
 Kind = Literal["classes", "numbers"]
@@ -173,16 +173,7 @@ def _learned(learners: Mapping[Kind, FewShotLearner], asked: Asked) -> TablePred
 
 
 def _said(predictor: TablePredictor, asked: Asked) -> str:
-    reader, kinds = predictor.reader, predictor.classes
-    of = "" if kinds is None else f" of {len(kinds)} classes"
+    of = "" if predictor.classes is None else f" of {len(predictor.classes)} classes"
     said = [f"Learned from {len(asked.filled)} rows{of}; {len(asked.empty)} predicted."]
-    if reader.left_out:
-        said.append(
-            f"Not used, because it has one value in all rows: {', '.join(reader.left_out)}."
-        )
-    if len(reader.kept) < reader.total:
-        said.append(
-            f"Used {len(reader.kept)} of {reader.total} columns (each value of a category counts "
-            "as one)."
-        )
+    said += [f"{one[0].upper()}{one[1:]}." for one in remarks(predictor.reader, asked.target)]
     return " ".join(said)

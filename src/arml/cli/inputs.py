@@ -100,6 +100,7 @@ def adapted_table(
     """
     from arml.datasets.columns import missing
     from arml.datasets.own import read_cells
+    from arml.predict.tables import remarks
 
     cells, lines = read_cells(path)
     if target not in cells:
@@ -124,18 +125,11 @@ def adapted_table(
         )
     predictor = learner.adapt(cells, y)
     predictor.target = target
-    said, reader = [], predictor.reader
+    reader = predictor.reader
     assert reader is not None  # because the learner is one of tables
     for file in query:
         reader(query_cells([file])[0], str(file))
-    if reader.left_out:
-        said.append(f"not used, because it has one value in all rows: {', '.join(reader.left_out)}")
-    if len(reader.kept) < reader.total:
-        said.append(
-            f"used {len(reader.kept)} of {reader.total} columns (each value of a category counts "
-            f"as one): those that predict {target} best"
-        )
-    return predictor, [f"row {line}" for line in lines], said
+    return predictor, [f"row {line}" for line in lines], remarks(reader, target)
 
 
 def query_cells(query: Sequence[Path]) -> tuple[dict[str, list[str]], list[int]]:

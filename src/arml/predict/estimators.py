@@ -31,6 +31,8 @@ from arml.predict.learner import FewShotLearner, load
 from arml.predict.predictor import Predictor
 from arml.predict.shared import shipped
 
+TABLE: Json = {"dtype": None, "ensure_all_finite": "allow-nan"}
+"""What scikit-learn lets through for a learner of tables: texts, and missing cells."""
 Model = TypeVar("Model", bound="FewShot")
 
 FEATURES: dict[int, tuple[str, ...]] = {
@@ -137,29 +139,21 @@ class FewShot(BaseEstimator):
                 f"expected a learner of {self._kind} tasks for {type(self).__name__}, got one of "
                 f"{problem.kind}: use the other estimator, or another learner"
             )
-        if len(problem.features) == 2:
-            return self._fit_table(learner, X, y)
-        rows, targets = validate_data(
-            self, self._rows(X, problem), y, **self._y_checks(problem.outputs)
-        )
-        wanted = prod(problem.features)
-        if rows.shape[1] != wanted:
-            raise ValueError(
-                f"X has {rows.shape[1]} feature(s), but the learner was meta-trained on {wanted}: "
-                "choose those columns, or another learner"
-            )
-        targets = self._checked_y(targets, problem.outputs)
-        inputs = rows.reshape(-1, *problem.features)
-        self.predictor_: Predictor = learner.adapt(inputs, targets)
-        return self
-
-    def _fit_table(self: Model, learner: FewShotLearner, X: object, y: object) -> Model:
-        """Learn from rows of any columns: numbers, categories, missing cells."""
-        checks = self._y_checks(1)
-        rows, targets = validate_data(
-            self, X, y, dtype=None, ensure_all_finite="allow-nan", **checks
-        )
-        self.predictor_ = learner.adapt(_columns(rows), self._checked_y(targets, 1))
+        if len(problem.features) == 2:  # rows of any columns: numbers, categories, missing cells
+            checks = {**TABLE, **self._y_checks(1)}
+            rows, targets = validate_data(self, X, y, **checks)
+            inputs: Any = _columns(rows)
+        else:
+            checks = self._y_checks(problem.outputs)
+            rows, targets = validate_data(self, self._rows(X, problem), y, **checks)
+            wanted = prod(problem.features)
+            if rows.shape[1] != wanted:
+                raise ValueError(
+                    f"X has {rows.shape[1]} feature(s), but the learner was meta-trained on "
+                    f"{wanted}: choose those columns, or another learner"
+                )
+            inputs = rows.reshape(-1, *problem.features)
+        self.predictor_: Predictor = learner.adapt(inputs, self._checked_y(targets))
         return self
 
     def predict(self, X: object) -> np.ndarray:
@@ -173,8 +167,8 @@ class FewShot(BaseEstimator):
     def _y_checks(self, outputs: int) -> Json:
         return {}
 
-    def _checked_y(self, y: np.ndarray, outputs: int) -> np.ndarray:
-        raise NotImplementedError
+    def _checked_y(self, y: np.ndarray) -> np.ndarray:
+        return y
 
     def _rows(self, X: Any, problem: Problem) -> Any:
         """Images as flat rows, which scikit-learn's own checks can read."""
@@ -187,7 +181,7 @@ class FewShot(BaseEstimator):
         check_is_fitted(self)
         problem = self.predictor_.problem
         if self.predictor_.reader is not None:
-            rows = validate_data(self, X, reset=False, dtype=None, ensure_all_finite="allow-nan")
+            rows = validate_data(self, X, reset=False, **TABLE)
             read: np.ndarray = self.predictor_.reader(_columns(rows))
             return read
         rows = validate_data(self, self._rows(X, problem), reset=False)
@@ -220,7 +214,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
     def __init__(self, learner: object = "starter") -> None:
         self.learner = learner  # unchecked until `fit`, as scikit-learn asks
 
-    def _checked_y(self, y: np.ndarray, outputs: int) -> np.ndarray:
+    def _checked_y(self, y: np.ndarray) -> np.ndarray:
         check_classification_targets(y)
         labels: np.ndarray = column_or_1d(y, warn=True)
         return labels
@@ -258,9 +252,6 @@ class FewShotRegressor(RegressorMixin, FewShot):
 
     def _y_checks(self, outputs: int) -> Json:
         return {"y_numeric": True, "multi_output": outputs > 1}
-
-    def _checked_y(self, y: np.ndarray, outputs: int) -> np.ndarray:
-        return y
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

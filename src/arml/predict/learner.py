@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from arml.datasets.columns import reader_of
 from arml.experiment import Portable, Run
 from arml.predict import tables
 from arml.predict.backbone import backbone
@@ -94,16 +95,15 @@ def load_predictor(folder: Path | str) -> Predictor:
 
     **Raises** `RunError` if it is not there, altered or cut short.
     """
-    portable, arrays, task = read_predictor(Path(folder))
-    classes = None if task["classes"] is None else np.asarray(task["classes"])
-    portable = FewShotLearner(portable).portable
-    learnt = portable, arrays["x"], arrays["y"], classes, task["flat"]
-    predictor = (
-        tables.read_again(*learnt, task["reader"]) if task.get("reader") else Predictor(*learnt)
-    )
-    columns, predictor.target = task.get("columns"), task.get("target")  # older files lack these
-    predictor.columns = tuple(columns) if columns else None
-    return predictor.using(task.get("uses", "learner"))
+    portable, x, y, task = read_predictor(Path(folder))
+    classes = None if task.classes is None else np.asarray(task.classes)
+    learnt = FewShotLearner(portable).portable, x, y, classes, task.flat
+    predictor = Predictor(*learnt)
+    if task.reader:
+        predictor = tables.TablePredictor(*learnt, reader_of(task.reader))
+    predictor.columns = tuple(task.columns) if task.columns else None
+    predictor.target = task.target
+    return predictor.using(task.uses)
 
 
 def _restored(files: dict[str, bytes]) -> Predictor:

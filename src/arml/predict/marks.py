@@ -111,7 +111,7 @@ class Marks:
         return said
 
     def __repr__(self) -> str:
-        return f"Marks({self})"
+        return f"{type(self).__name__}({self})"
 
     def _repr_html_(self) -> str:
         # Here, because OpenCV is loaded for it.

@@ -2,7 +2,7 @@
 
 import base64
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cv2
@@ -25,13 +25,9 @@ def as_html(said: str, x: np.ndarray, y: np.ndarray, classes: np.ndarray | None)
     rows = []
     for k, label in enumerate(classes):
         own = x[y == k]
-        cells = [html.escape(str(label)), str(len(own))]
-        if x.ndim == 4:
-            cells.append("".join(map(_picture, own[:SHOWN])))
-        rows.append("".join(f"<td>{cell}</td>" for cell in cells))
-    head = "".join(f"<th>{name}</th>" for name in ("class", "examples", "")[: 2 + (x.ndim == 4)])
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f"{heading}<table><tr>{head}</tr>{body}</table>"
+        pictures = ["".join(map(_picture, own[:SHOWN]))] if x.ndim == 4 else []
+        rows.append([html.escape(str(label)), str(len(own)), *pictures])
+    return heading + _table(("class", "examples", "")[: 2 + (x.ndim == 4)], rows)
 
 
 def confusion_html(
@@ -40,14 +36,20 @@ def confusion_html(
     """A line about predictions, and a table of the accuracy of each class and of how often it was
     predicted as each class."""
     names = [html.escape(str(label)) for label in classes]
-    head = "".join(f"<th>{name}</th>" for name in ("labelled", "accuracy", *names))
     rows = []
     for name, label, counts in zip(names, classes.tolist(), confusion, strict=True):
         share = by_class.get(label)
-        cells = [name, "" if share is None else f"{share:.0%}", *(str(n or "") for n in counts)]
-        rows.append("".join(f"<td>{cell}</td>" for cell in cells))
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f"<p>{html.escape(said)}</p><table><tr>{head}</tr>{body}</table>"
+        rows.append(
+            [name, "" if share is None else f"{share:.0%}", *(str(n or "") for n in counts)]
+        )
+    return f"<p>{html.escape(said)}</p>{_table(('labelled', 'accuracy', *names), rows)}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells in HTML."""
+    lines = ["".join(f"<th>{name}</th>" for name in head)]
+    lines += ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def _picture(picture: np.ndarray) -> str:

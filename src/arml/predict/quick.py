@@ -20,6 +20,7 @@ from arml.predict.plain import Plain, PlainTask, plain
 from arml.predict.shared import (
     SUPPORT,
     WEIGHTS,
+    Learned,
     check_predictor,
     read_content,
     read_novelty,
@@ -29,7 +30,6 @@ from arml.predict.shared import (
 from arml.predict.simple import Uses, check_uses, choices, simple_function, softmax
 from arml.predict.trust import Trust, checked
 from arml.results.arrays import read_arrays
-from arml.results.files import Json
 from arml.training.provenance import provenance_without_jax
 
 if TYPE_CHECKING:
@@ -168,32 +168,30 @@ def quick_predictor(folder: Path) -> QuickPredictor | None:
     """The predictor in a folder; None if it needs JAX. **Raises** as `quick_learner`."""
     if not (folder / SUPPORT).is_file() or not (folder / WEIGHTS).is_file():
         return None
-    learner, content = _opened(folder)
-    task = content.get("task")
-    if learner is None or task is None or task["classes"] is None or task.get("reader"):
+    learner, task = _opened(folder)
+    if learner is None or task is None or task.classes is None or task.reader:
         return None
     x, y = read_support(folder, learner.problem, task)
-    if {*y.tolist()} != {*range(len(task["classes"]))}:
+    if {*y.tolist()} != {*range(len(task.classes))}:
         return None
-    uses: Uses = task.get("uses", "learner")
-    return QuickPredictor(learner, x, y, np.asarray(task["classes"]), uses)
+    return QuickPredictor(learner, x, y, np.asarray(task.classes), task.uses)
 
 
-def _opened(folder: Path) -> tuple[QuickLearner | None, Json]:
-    known, content = read_content(folder)
+def _opened(folder: Path) -> tuple[QuickLearner | None, Learned | None]:
+    known, _ = read_content(folder)
     try:
         problem = msgspec.convert(known.problem, Problem)
     except msgspec.ValidationError:  # the whole reader says what is wrong
-        return None, content
+        return None, None
     if known.inputs is not None or problem.kind != "classification":
-        return None, content
+        return None, None
     weights = read_arrays(folder / WEIGHTS, known.weights_sha256)
     learner = plain(known.experiment, problem, weights)
     if learner is None:
-        return None, content
+        return None, None
     novelty = read_novelty(folder, known.novelty)
     portable = QuickPortable(known.families, known.temperature, novelty)
-    return QuickLearner(learner, problem, portable, folder), content
+    return QuickLearner(learner, problem, portable, folder), known.task
 
 
 FEW = 2_000

@@ -178,13 +178,13 @@ def read_novelty(folder: Path, stated: Seen | None) -> Novelty | None:
     return Novelty(bank, stated.support, stated.query, sets)
 
 
-def read_support(folder: Path, problem: Problem, task: JsonView) -> tuple[np.ndarray, np.ndarray]:
-    """The support set of a predictor, of a `task` that `read_learner` has checked.
+def read_support(folder: Path, problem: Problem, task: Learned) -> tuple[np.ndarray, np.ndarray]:
+    """The support set of a predictor of this `task`.
 
     **Raises** `RunError` for what is no support set of such a task.
     """
-    arrays = read_arrays(folder / SUPPORT, task["sha256"])
-    x, y, classes = arrays.get("x"), arrays.get("y"), task["classes"]
+    arrays = read_arrays(folder / SUPPORT, task.sha256)
+    x, y, classes = arrays.get("x"), arrays.get("y"), task.classes
     if (
         x is None
         or y is None

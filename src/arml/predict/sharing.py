@@ -17,6 +17,7 @@ from arml.predict.shared import (
     FORMAT,
     SUPPORT,
     WEIGHTS,
+    Learned,
     check_predictor,
     read_content,
     read_novelty,
@@ -24,7 +25,7 @@ from arml.predict.shared import (
     write_folder,
 )
 from arml.results.arrays import read_arrays
-from arml.results.files import Json, JsonView, RunError
+from arml.results.files import JsonView, RunError
 from arml.training.checkpoint import filled, named
 from arml.training.provenance import provenance
 
@@ -57,13 +58,13 @@ def write_learner(
     write_folder(Path(folder), facts, arrays, portable.novelty, support=support, task=task)
 
 
-def read_learner(folder: Path | str) -> tuple[Portable, Json]:
-    """A learner that `write_learner` wrote, and its `config.json`.
+def read_learner(folder: Path | str) -> tuple[Portable, Learned | None]:
+    """A learner that `write_learner` wrote, and its task if it is that of a predictor.
 
     **Raises** `RunError` for a folder that is none, is of a later format, was altered or cut short.
     """
     folder = Path(folder)
-    known, content = read_content(folder)
+    known, _ = read_content(folder)
     where = str(folder / CONFIG)
     experiment = from_json(known.experiment, where)
     problem = problem_of(known.problem, f"{where}: problem")
@@ -83,21 +84,19 @@ def read_learner(folder: Path | str) -> tuple[Portable, Json]:
         inputs=known.inputs,
         novelty=read_novelty(folder, known.novelty),
     )
-    return portable, content
+    return portable, known.task
 
 
-def read_predictor(folder: Path) -> tuple[Portable, dict[str, np.ndarray], Json]:
+def read_predictor(folder: Path) -> tuple[Portable, np.ndarray, np.ndarray, Learned]:
     """A predictor that `write_learner` wrote: its learner, its support set `x`, `y`, and its task.
 
     **Raises** `RunError` as `read_learner`, and for a learner without a task.
     """
     check_predictor(folder)
-    portable, content = read_learner(folder)
-    task = content.get("task")
+    portable, task = read_learner(folder)
     if task is None:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
-    x, y = read_support(folder, portable.problem, task)
-    return portable, {"x": x, "y": y}, task
+    return portable, *read_support(folder, portable.problem, task), task
 
 
 def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], folder: Path) -> MetaLearner:

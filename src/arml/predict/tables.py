@@ -30,7 +30,7 @@ from arml.algorithms.tables import Tables
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
-from arml.datasets.columns import Reader, Table, reader, reader_of
+from arml.datasets.columns import Reader, Table, reader
 from arml.experiment import Portable
 from arml.predict.inference import by_chunks
 from arml.predict.inputs import checked_labels, checked_targets
@@ -220,6 +220,19 @@ class TablePredictor(Predictor):
         return [*owners, *[None] * (self.reader.width - len(owners))]
 
 
+def remarks(reader: Reader, target: str) -> list[str]:
+    """Which columns of a table are not used to predict `target`, for the user."""
+    said = []
+    if reader.left_out:
+        said.append(f"not used, because it has one value in all rows: {', '.join(reader.left_out)}")
+    if len(reader.kept) < reader.total:
+        said.append(
+            f"used {len(reader.kept)} of {reader.total} columns (each value of a category counts "
+            f"as one): those that predict {target} best"
+        )
+    return said
+
+
 def widening(distances: Float[np.ndarray, " n"], level: float) -> float:
     """By how many scales an interval reaches to each side, so that it holds about `level` of the
     targets: the rank of split conformal prediction among the examples' own `distances`. Where these
@@ -252,15 +265,3 @@ def learned(portable: Portable, x: Any, y: Any) -> TablePredictor:
     problem = dataclasses.replace(portable.problem, features=(read.width, 3))
     wide = dataclasses.replace(portable, problem=problem)
     return TablePredictor(wide, read(table), places, classes, flat, read)
-
-
-def read_again(
-    portable: Portable,
-    x: np.ndarray,
-    y: np.ndarray,
-    classes: np.ndarray | None,
-    flat: bool,
-    stated: Mapping[str, Any],
-) -> TablePredictor:
-    """A predictor from a file, whose reader is `stated`."""
-    return TablePredictor(portable, x, y, classes, flat, reader_of(stated))

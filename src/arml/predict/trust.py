@@ -19,7 +19,6 @@ example (or a tenth of them) less than the predictor has, so it is slightly pess
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -34,58 +33,22 @@ FOLDS = 10
 """Parts of which each is left out, where there are more examples."""
 
 
-@dataclass(frozen=True, eq=False)
-class Trust:
-    """The quality of a classifier, measured by leaving examples out."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Trust(Marks):
+    """The quality of a classifier, measured by leaving examples out: the marks of these."""
 
-    classes: np.ndarray
-    """The labels in order."""
     checked: Int[np.ndarray, " m"]
     """Places of the examples that were left out, in the support set."""
-    labels: Int[np.ndarray, " m"]
-    """The place among `classes` of each one's own label."""
-    probabilities: Float[np.ndarray, "m classes"]
-    """The prediction for each."""
     uses: Uses = "learner"
     """The kind of predictor that was checked."""
     others: Mapping[Uses, float] = field(default_factory=dict)
     """Accuracy of what else could be used."""
 
     @property
-    def marks(self) -> Marks:
-        """The predictions beside the labels, of the examples that were left out."""
-        return Marks(self.classes, self.labels, self.probabilities)
-
-    @property
-    def right(self) -> np.ndarray:
-        """Whether each was predicted as it is labelled `[m]`."""
-        return self.marks.right
-
-    @property
-    def accuracy(self) -> float:
-        """The share that was predicted as it is labelled; NaN if none could be checked."""
-        return self.marks.accuracy
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95% interval of the accuracy."""
-        return self.marks.interval
-
-    @property
     def best(self) -> Uses:
         """What to predict with: what was checked, unless another is more accurate."""
         most = max(self.others, key=lambda name: self.others[name], default=self.uses)
         return most if self.others.get(most, 0) > self.accuracy else self.uses
-
-    @property
-    def confusion(self) -> Int[np.ndarray, "classes classes"]:
-        """How many of each class (row) were predicted as each class (column)."""
-        return self.marks.confusion
-
-    @property
-    def by_class(self) -> dict[Any, float]:
-        """The accuracy of each class that could be checked."""
-        return self.marks.by_class
 
     @property
     def odd(self) -> Int[np.ndarray, " wrong"]:
@@ -99,16 +62,16 @@ class Trust:
     def as_json(self) -> Json:
         """All of it as plain values; `odd` holds places in the support set."""
         return {
-            **self.marks.as_json(),
+            **super().as_json(),
             "uses": self.uses,
             "others": {k: None if math.isnan(v) else v for k, v in self.others.items()},
             "best": self.best,
             "odd": self.odd.tolist(),
         }
 
-    def lines(self, names: Sequence[str]) -> list[str]:
+    def lines(self, names: Sequence[str], most: int = 5) -> list[str]:
         """The result in words; `names` are those of the support set's examples."""
-        said, shown = [str(self)], self.odd[:5]
+        said, shown = [str(self)], self.odd[:most]
         for place in shown:
             chances = self.probabilities[np.flatnonzero(self.checked == place)[0]]
             own = self.labels[self.checked == place][0]
@@ -119,15 +82,6 @@ class Trust:
         if len(self.odd) > len(shown):
             said.append(f"and {len(self.odd) - len(shown)} more are predicted as another class")
         return said
-
-    def __repr__(self) -> str:
-        return f"Trust({self})"
-
-    def _repr_html_(self) -> str:
-        # Here, because OpenCV is loaded for it.
-        from arml.predict.notebook import confusion_html
-
-        return confusion_html(str(self), self.classes, self.by_class, self.confusion)
 
     def __str__(self) -> str:
         n = len(self.labels)
@@ -172,7 +126,7 @@ def checked(
         return found
 
     def trust(of: Uses, others: Mapping[Uses, float]) -> Trust:
-        return Trust(classes, places, y[places], chances(of), of, others)
+        return Trust(classes, y[places], chances(of), places, of, others)
 
     return trust(uses, {name: trust(name, {}).accuracy for name in choices if name != uses})
 

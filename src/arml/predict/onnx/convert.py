@@ -13,7 +13,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Array
 
 from arml.predict.onnx.graph import Graph, prime_of
-from arml.predict.onnx.operators import ELEMENTWISE, WHOLE
+from arml.predict.onnx.operators import ELEMENTWISE, WHOLE, Call
 from arml.predict.onnx.values import Params, Typed, Value, constant, given
 
 
@@ -66,10 +66,12 @@ def _equation(graph: Graph, equation: JaxprEqn, values: list[Value]) -> list[Val
         return _now(equation, values)
     if name in ELEMENTWISE:
         own = np.broadcast_shapes(*(value.own for value in values))
-        result = ELEMENTWISE[name](graph, [_small(graph, value) for value in values], params)
+        names = [_small(graph, value) for value in values]
+        result = ELEMENTWISE[name](Call(graph, names, params, values, out))
         return [Value(out.shape, out.dtype, own, name=result)]
     if name in WHOLE:
-        result = WHOLE[name](graph, [_whole(graph, value) for value in values], params, values, out)
+        names = [_whole(graph, value) for value in values]
+        result = WHOLE[name](Call(graph, names, params, values, out))
         return [Value(out.shape, out.dtype, out.shape, name=result)]
     if known:
         return _now(equation, values)

@@ -1,10 +1,10 @@
 """The ONNX operators of JAX's primitives.
 
-Those of `ELEMENTWISE` broadcast their inputs; those of `WHOLE` read arrays of their full shape, and
-get the primitive's parameters, its inputs as values, and the shape and type of its output.
+Those of `ELEMENTWISE` broadcast their inputs; those of `WHOLE` read arrays of their full shape.
 """
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,28 +12,38 @@ from arml.predict.onnx.graph import Graph, prime_of
 from arml.predict.onnx.values import Params, Typed, Value
 
 
-def _operator(name: str) -> Callable[..., str]:
-    return lambda graph, names, params: graph.node(name, *names)
+class Call(NamedTuple):
+    """One operation of the traced function."""
+
+    graph: Graph
+    names: list[str]
+    """Its inputs in the graph."""
+    params: Params
+    """The primitive's parameters."""
+    values: list[Value]
+    """Its inputs as values."""
+    out: Typed
+    """The shape and the type of its output."""
+
+    def node(self, operator: str, **attributes: Any) -> str:
+        """The operator of the inputs."""
+        return self.graph.node(operator, *self.names, **attributes)
+
+    def with_one(self, operator: str, name: str) -> str:
+        """The operator of a number and 1."""
+        return self.graph.node(operator, name, self.graph.constant(np.float32(1)))
 
 
-def _not_equal(graph: Graph, names: list[str], params: Params) -> str:
-    return graph.node("Not", graph.node("Equal", *names))
+def _operator(name: str) -> Callable[[Call], str]:
+    return lambda call: call.node(name)
 
 
-def _power(graph: Graph, names: list[str], params: Params) -> str:
-    return graph.node("Pow", names[0], graph.constant(np.float32(params["y"])))
+def _finite(call: Call) -> str:
+    odd = call.graph.node("Or", call.node("IsInf"), call.node("IsNaN"))
+    return call.graph.node("Not", odd)
 
 
-def _finite(graph: Graph, names: list[str], params: Params) -> str:
-    odd = graph.node("Or", graph.node("IsInf", names[0]), graph.node("IsNaN", names[0]))
-    return graph.node("Not", odd)
-
-
-def _one(graph: Graph) -> str:
-    return graph.constant(np.float32(1))
-
-
-ELEMENTWISE: dict[str, Callable[[Graph, list[str], Params], str]] = {
+ELEMENTWISE: dict[str, Callable[[Call], str]] = {
     **{
         primitive: _operator(operator)
         for primitive, operator in {
@@ -68,53 +78,45 @@ ELEMENTWISE: dict[str, Callable[[Graph, list[str], Params], str]] = {
             "not": "Not",
         }.items()
     },
-    "ne": _not_equal,
+    "ne": lambda call: call.graph.node("Not", call.node("Equal")),
     "is_finite": _finite,
-    "square": lambda graph, names, params: graph.node("Mul", names[0], names[0]),
-    "integer_pow": _power,
-    "rsqrt": lambda graph, names, params: graph.node("Reciprocal", graph.node("Sqrt", names[0])),
-    "expm1": lambda graph, names, params: graph.node(
-        "Sub", graph.node("Exp", names[0]), _one(graph)
+    "square": lambda call: call.graph.node("Mul", call.names[0], call.names[0]),
+    "integer_pow": lambda call: call.graph.node(
+        "Pow", call.names[0], call.graph.constant(np.float32(call.params["y"]))
     ),
-    "log1p": lambda graph, names, params: graph.node(
-        "Log", graph.node("Add", names[0], _one(graph))
-    ),
-    "select_n": lambda graph, names, params: graph.node("Where", names[0], names[2], names[1]),
-    "convert_element_type": lambda graph, names, params: graph.cast(names[0], params["new_dtype"]),
+    "rsqrt": lambda call: call.graph.node("Reciprocal", call.node("Sqrt")),
+    "expm1": lambda call: call.with_one("Sub", call.node("Exp")),
+    "log1p": lambda call: call.graph.node("Log", call.with_one("Add", call.names[0])),
+    "select_n": lambda call: call.graph.node("Where", *(call.names[i] for i in (0, 2, 1))),
+    "convert_element_type": lambda call: call.graph.cast(call.names[0], call.params["new_dtype"]),
 }
 
 
-def _reshape(
-    graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed
-) -> str:
-    return graph.reshape(names[0], out.shape)
+def _reshape(call: Call) -> str:
+    return call.graph.reshape(call.names[0], call.out.shape)
 
 
-def _reduction(operator: str) -> Callable[..., str]:
-    def reduce(
-        graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed
-    ) -> str:
-        axes = graph.integers(*params["axes"])
-        if out.dtype != np.bool_:
-            return graph.node(operator, names[0], axes, keepdims=0)
-        return graph.cast(
-            graph.node(operator, graph.cast(names[0], np.int32), axes, keepdims=0), np.bool_
-        )
+def _reduction(operator: str) -> Callable[[Call], str]:
+    def reduce(call: Call) -> str:
+        graph, (name,) = call.graph, call.names
+        axes, logical = graph.integers(*call.params["axes"]), call.out.dtype == np.bool_
+        name = graph.cast(name, np.int32) if logical else name
+        reduced = graph.node(operator, name, axes, keepdims=0)
+        return graph.cast(reduced, np.bool_) if logical else reduced
 
     return reduce
 
 
-def _place(operator: str) -> Callable[..., str]:
-    def place(
-        graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed
-    ) -> str:
-        (axis,) = params["axes"]
-        return graph.cast(graph.node(operator, names[0], axis=axis, keepdims=0), out.dtype)
+def _place(operator: str) -> Callable[[Call], str]:
+    def place(call: Call) -> str:
+        (axis,) = call.params["axes"]
+        return call.graph.cast(call.node(operator, axis=axis, keepdims=0), call.out.dtype)
 
     return place
 
 
-def _slice(graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed) -> str:
+def _slice(call: Call) -> str:
+    graph, names, params, values, _ = call
     starts, ends, strides = params["start_indices"], params["limit_indices"], params["strides"]
     axes = [
         i
@@ -128,15 +130,15 @@ def _slice(graph: Graph, names: list[str], params: Params, values: list[Value], 
     return graph.node("Slice", names[0], *(graph.integers(*vector) for vector in vectors))
 
 
-def _reverse(
-    graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed
-) -> str:
+def _reverse(call: Call) -> str:
+    graph, names, params, *_ = call
     axes = params["dimensions"]
     vectors = [[-1] * len(axes), [np.iinfo(np.int64).min] * len(axes), axes, [-1] * len(axes)]
     return graph.node("Slice", names[0], *(graph.integers(*vector) for vector in vectors))
 
 
-def _pad(graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed) -> str:
+def _pad(call: Call) -> str:
+    graph, names, params, *_ = call
     low, high, between = zip(*params["padding_config"], strict=True)
     if not any((*low, *high, *between)):
         return names[0]
@@ -145,9 +147,8 @@ def _pad(graph: Graph, names: list[str], params: Params, values: list[Value], ou
     return graph.node("Pad", names[0], graph.integers(*low, *high), names[1])
 
 
-def _product(
-    graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed
-) -> str:
+def _product(call: Call) -> str:
+    graph, names, params, values, _ = call
     (left, right), (left_batch, right_batch) = params["dimension_numbers"]
     ranks = [len(value.shape) for value in values]
     if ranks == [2, 2] and (tuple(left), tuple(right)) == ((1,), (0,)) and not left_batch:
@@ -164,9 +165,8 @@ def _product(
     return graph.node("Einsum", *names, equation=equation)
 
 
-def _convolution(
-    graph: Graph, names: list[str], params: Params, values: list[Value], out: Typed
-) -> str:
+def _convolution(call: Call) -> str:
+    graph, names, params, *_ = call
     numbers = params["dimension_numbers"]
     if {*params["lhs_dilation"]} != {1} or params["batch_group_count"] != 1:
         raise ValueError("expected a plain convolution, got one with a dilated input")
@@ -186,16 +186,12 @@ def _convolution(
     return graph.node("Transpose", convolved, perm=back)
 
 
-WHOLE: dict[str, Callable[[Graph, list[str], Params, list[Value], Typed], str]] = {
+WHOLE: dict[str, Callable[[Call], str]] = {
     "reshape": _reshape,
     "squeeze": _reshape,
     "expand_dims": _reshape,
-    "transpose": lambda graph, names, params, values, out: graph.node(
-        "Transpose", names[0], perm=list(params["permutation"])
-    ),
-    "concatenate": lambda graph, names, params, values, out: graph.node(
-        "Concat", *names, axis=params["dimension"]
-    ),
+    "transpose": lambda call: call.node("Transpose", perm=list(call.params["permutation"])),
+    "concatenate": lambda call: call.node("Concat", axis=call.params["dimension"]),
     "reduce_sum": _reduction("ReduceSum"),
     "reduce_max": _reduction("ReduceMax"),
     "reduce_min": _reduction("ReduceMin"),
