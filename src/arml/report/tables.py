@@ -86,10 +86,10 @@ def spread(row: Row) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds below two minutes, then minutes, then hours."""
-    if seconds < 120:
+    """`40 s`, `3 min` or `1.5 h`."""
+    if seconds < 90:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def percentage(value: float | None) -> str:
