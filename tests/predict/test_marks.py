@@ -127,7 +127,7 @@ def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_
         (["--query", str(tmp_path / "none")], "expected labelled queries at"),
         (["--query", str(tmp_path)], "expected one CSV file, because kept reads tables"),
         (["--query", table, "--target", "bark"], "expected a column 'bark', as in the examples"),
-        (["--query", table, "--target", "leaf"], "expected a column 'leaf' with the answers"),
+        (["--query", table, "--target", "leaf"], "expected a column 'leaf'"),
     ):
         assert main(["evaluate", kept, *given]) == 2
         error = capsys.readouterr().err

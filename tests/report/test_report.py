@@ -258,11 +258,11 @@ def test_calibration_is_shown_where_it_is_known() -> None:
 
 
 def test_the_graph_leaves_weak_links_out_and_weighs_the_vertices() -> None:
-    graph = figures.graph(explanation())
-    assert set(graph.edges) == {(0, 1), (0, 2)}
-    assert graph.edges[0, 1]["weight"] == pytest.approx(0.9)
-    assert [graph.nodes[i]["read"] for i in graph] == pytest.approx([0.4, 0.15, 0.45])
-    assert not figures.graph(explanation(threshold=0.95)).edges
+    ends, weights = figures.strong_links(explanation())
+    assert ends.tolist() == [[0, 1], [0, 2]]
+    assert weights[0] == pytest.approx(0.9)
+    assert figures.reading(explanation()).mean(0) == pytest.approx([0.4, 0.15, 0.45])
+    assert not len(figures.strong_links(explanation(threshold=0.95))[0])
 
 
 def test_darker_is_higher_throughout_the_scale() -> None:

@@ -96,11 +96,8 @@ def _marked(classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | Non
     if not known:
         return None
     marks = Marks(classes, places_of([labels[place] for place in known], classes), chances[known])
-    accuracy = marks.by_class
     return {
-        "said": str(marks),
-        "classes": [{"name": str(name), "accuracy": accuracy.get(name)} for name in classes],
-        "confusion": marks.confusion.tolist(),
+        **_measured(marks),
         "mistakes": [
             {
                 "place": known[place],
@@ -111,6 +108,12 @@ def _marked(classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | Non
             for place in marks.mistakes[:MISTAKES].tolist()
         ],
     }
+
+
+def _measured(marks: Marks) -> Json:
+    """What to say, the accuracy of each class, and the confusion matrix."""
+    each = [{"name": str(n), "accuracy": marks.by_class.get(n)} for n in marks.classes]
+    return {"said": str(marks), "classes": each, "confusion": marks.confusion.tolist()}
 
 
 def _learned(
@@ -151,14 +154,7 @@ def trusted(
         }
         for place in trust.odd.tolist()
     ]
-    return {
-        "said": str(trust),
-        "classes": [
-            {"name": str(name), "accuracy": trust.by_class.get(name)} for name in trust.classes
-        ],
-        "confusion": trust.confusion.tolist(),
-        "odd": odd,
-    }
+    return {**_measured(trust), "odd": odd}
 
 
 def kept(learner: FewShotLearner, content: object, limits: Limits, eye: Eye | None = None) -> Json:

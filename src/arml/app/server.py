@@ -118,9 +118,7 @@ async def _content(request: Request, limits: Limits) -> object:
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def _answering(
-    served: Served, answer: Callable[[Any], Json]
-) -> Callable[[Request], Awaitable[Response]]:
+def _answering(served: Served, answer: Callable[[Any], Json]) -> Handler:
     """A route that answers a request's content in a thread, one at a time."""
 
     async def route(request: Request) -> Response:

@@ -66,6 +66,16 @@ def number(text: str, path: Path) -> float:
     return float(text)
 
 
+def column_of(cells: dict[str, list[str]], target: str | None, path: Path) -> list[str]:
+    """The column `target`, which is taken out of the cells of a table."""
+    if target not in cells:
+        raise ValueError(
+            f"{path}: expected a column {target!r}, got {', '.join(cells)}: name one of these with "
+            "--target"
+        )
+    return [text.strip() for text in cells.pop(target)]
+
+
 def in_order(
     x: np.ndarray, found: Sequence[str], columns: Sequence[str] | None, path: Path
 ) -> np.ndarray:
@@ -103,12 +113,7 @@ def adapted_table(
     from arml.predict.tables import remarks
 
     cells, lines = read_cells(path)
-    if target not in cells:
-        raise ValueError(
-            f"{path}: expected a column {target!r}, got {', '.join(cells)}: name one of these with "
-            "--target"
-        )
-    texts = [text.strip() for text in cells.pop(target)]
+    texts = column_of(cells, target, path)
     for line, text in zip(lines, texts, strict=True):
         if missing(text):
             raise ValueError(

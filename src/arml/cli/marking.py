@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 
 from arml.cli.console import grid, print_json, say
 from arml.cli.errors import UsageError
-from arml.cli.inputs import check_kind, check_pictures, in_order, number
+from arml.cli.inputs import check_kind, check_pictures, column_of, in_order, number
 from arml.predict.eye import eye_of
 from arml.report.table import Table
 from arml.results.files import Json
@@ -84,12 +84,7 @@ def _table(predictor: "Predictor | QuickPredictor", query: Path, target: str | N
 
     target = target or predictor.target
     cells, lines = read_cells(query)
-    if target not in cells:
-        raise ValueError(
-            f"{query}: expected a column {target!r} with the answers, got {', '.join(cells)}: name "
-            "the column with --target"
-        )
-    answers = [text.strip() for text in cells.pop(target)]
+    answers = column_of(cells, target, query)
     if predictor.reader is not None:
         x = predictor.reader(cells, str(query))
     else:

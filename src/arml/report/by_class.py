@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from arml.report.render import Block, gallery, heading, text
-from arml.report.render import table as table_block
+from arml.report import render
+from arml.report.render import Block
 from arml.report.table import Cell, Column, Line, Table
 from arml.results.by_class import ByClass
 from arml.results.marks import Mistake
@@ -45,14 +45,14 @@ def confused(found: ByClass, most: int = PAIRS) -> Table:
 def by_class_blocks(found: ByClass) -> list[Block]:
     """The part of the report."""
     blocks: list[Block] = [
-        text(
+        render.text(
             f"Each of {found.tasks:,} tasks draws its classes anew; a class counts in all tasks "
             "that it was drawn for."
         ),
-        table_block(hardest(found)),
+        render.table(hardest(found)),
     ]
     if found.pairs:
-        blocks.append(table_block(confused(found)))
+        blocks.append(render.table(confused(found)))
     return [*blocks, *mistakes(found.mistakes)]
 
 
@@ -67,4 +67,4 @@ def mistakes(found: Sequence[Mistake]) -> list[Block]:
         for one in found
     ]
     words = "The worst mistakes, the most confident first"
-    return [heading(words), gallery(cards)] if cards else []
+    return [render.heading(words), render.gallery(cards)] if cards else []

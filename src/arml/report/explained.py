@@ -7,10 +7,11 @@ from base64 import b64encode
 import numpy as np
 from matplotlib.figure import Figure
 
-from arml.report.figures import average_heat_maps, heat_maps, knowledge_graph
+from arml.report import render
+from arml.report.figures import average_heat_maps, heat_maps, knowledge_graph, mean_links
 from arml.report.inside import code_figure, effect_figure, mask_figure, tree_figure
 from arml.report.own_inside import own_figures
-from arml.report.render import Block, text
+from arml.report.render import Block
 from arml.report.table import Cell, Column, Line, Table
 from arml.results.files import Json, JsonView
 from arml.results.folder import RunFiles
@@ -156,8 +157,7 @@ def explorer(run: RunFiles, explain: JsonView) -> list[Block]:
     """The meta-knowledge graph as a drawing whose vertices can be chosen by the pointer, or by Tab
     and the arrow keys. Without scripts, and on paper, the page describes all vertices."""
     count = int(explain["vertices"])
-    links = np.asarray(explain["vertex_links"], float)
-    links = (links + links.T) / 2
+    links = mean_links(explain)
     reading = {name: np.mean(a["mean"], axis=0) for name, a in explain["average"].items()}
     share = np.mean(list(reading.values()), axis=0)
     angles = [2 * math.pi * i / count for i in range(count)]
@@ -197,7 +197,7 @@ def explorer(run: RunFiles, explain: JsonView) -> list[Block]:
             "text": f"{threshold:.3f}",
         }
     graph = {"macro": "explorer", "links": drawn, "vertices": vertices, "slider": slider}
-    return [text(f"{strongest(explain)}.{_reach(explain)}"), graph]
+    return [render.text(f"{strongest(explain)}.{_reach(explain)}"), graph]
 
 
 def _panel(explain: JsonView, i: int, reading: JsonView, links: np.ndarray) -> Json:

@@ -8,7 +8,6 @@ Each takes the content of `explain.json`, as `check_explained` accepts it, and r
 from collections.abc import Mapping
 from math import ceil
 
-import networkx as nx
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -104,25 +103,21 @@ def average_heat_maps(explain: JsonView) -> Figure:
     return _panels(explain, means, title, deviations)
 
 
-def graph(explain: JsonView) -> nx.Graph:
-    """The meta-knowledge graph: its vertices, and the links of at least the threshold.
-
-    A vertex has `read`, the share of all links that go to it, averaged over families; a link has
-    `weight`, the mean of its two directions.
-    """
+def mean_links(explain: JsonView) -> np.ndarray:
+    """`[vertices, vertices]`: the links between vertices, the mean of the two directions."""
     links = np.asarray(explain["vertex_links"], float)
-    links = (links + links.T) / 2
-    vertices, threshold = len(links), explain["threshold"]
-    result = nx.Graph()
-    result.add_nodes_from((i, {"read": read}) for i, read in enumerate(_reading(explain).mean(0)))
-    for i in range(vertices):
-        for j in range(i + 1, vertices):
-            if links[i, j] >= threshold:
-                result.add_edge(i, j, weight=float(links[i, j]))
-    return result
+    mean: np.ndarray = (links + links.T) / 2
+    return mean
 
 
-def _reading(explain: JsonView) -> np.ndarray:
+def strong_links(explain: JsonView) -> tuple[np.ndarray, np.ndarray]:
+    """The ends `[links, 2]` and the weights `[links]` of the links of at least the threshold."""
+    links = mean_links(explain)
+    ends = np.argwhere(np.triu(links >= explain["threshold"], 1))
+    return ends, links[tuple(ends.T)]
+
+
+def reading(explain: JsonView) -> np.ndarray:
     """`[families, vertices]`: the mean link of a family's prototypes to each vertex."""
     return np.stack([np.mean(explain["average"][name]["mean"], 0) for name in explain["families"]])
 
@@ -133,22 +128,21 @@ def knowledge_graph(explain: JsonView) -> Figure:
 
     Links below the threshold are left out. A vertex that is read more is drawn larger.
     """
-    net = graph(explain)
-    families, reading = list(explain["families"]), _reading(explain)
-    count, vertices = reading.shape
+    families, read = list(explain["families"]), reading(explain)
+    count, vertices = read.shape
     height = max(0.34 * count + 1.1, 4.2)
     left = 0.5 * vertices + 1.6
     figure = Figure(figsize=(left + 4.6, height), layout="constrained")
     figure.suptitle("Meta-knowledge graph", x=0.01, ha="left", size=11, weight="bold")
     table, axes = figure.subplots(1, 2, width_ratios=[left, 4.6])
-    numbers = [[_decimals(value) for value in row] for row in reading] if vertices <= 12 else None
-    scale = Normalize(0.0, float(reading.max()) or 1.0)
+    numbers = [[_decimals(value) for value in row] for row in read] if vertices <= 12 else None
+    scale = Normalize(0.0, float(read.max()) or 1.0)
     rows = [_short(name, 22) for name in families]
-    heat(table, reading, rows, _vertices(vertices), numbers, norm=scale)
+    heat(table, read, rows, _vertices(vertices), numbers, norm=scale)
     table.set_title("Mean link from a family's prototypes", loc="left")
     # Cells no taller than wide, however few the families are.
     table.set_box_aspect(min(count / vertices, height / left))
-    _draw_graph(figure, axes, net, explain["threshold"])
+    _draw_graph(figure, axes, explain, read.mean(0))
     if not explain.get("vertex_links_reach_tasks", True):
         axes.set_xlabel("These links influence no task:\nthey have no meaning.")
     for part in (table, axes):
@@ -156,12 +150,13 @@ def knowledge_graph(explain: JsonView) -> Figure:
     return figure
 
 
-def _draw_graph(figure: Figure, axes: Axes, net: nx.Graph, threshold: float) -> None:
-    """The vertices on a circle, where no link can pass behind another vertex."""
-    places = nx.circular_layout(net)
-    # Clockwise from the top, as one reads a clock.
-    xy = np.array([[places[i][1], places[i][0]] for i in net])
-    weights = np.array([net.edges[edge]["weight"] for edge in net.edges])
+def _draw_graph(figure: Figure, axes: Axes, explain: JsonView, read: np.ndarray) -> None:
+    """The vertices on a circle, where no link can pass behind another vertex. `read` `[vertices]`
+    is the share of all links that go to each."""
+    threshold, (ends, weights) = explain["threshold"], strong_links(explain)
+    angles = 2 * np.pi * np.arange(len(read)) / len(read)
+    # Clockwise from the top, as one reads a clock; a single vertex is in the middle.
+    xy = np.stack([np.sin(angles), np.cos(angles)], axis=1) * (len(read) > 1)
     axes.set_title(f"Links of weight {threshold:.2f} or more", loc="left")
     if len(weights):
         # The palest tint can be seen on white, because the weakest link shown is still a link.
@@ -170,7 +165,7 @@ def _draw_graph(figure: Figure, axes: Axes, net: nx.Graph, threshold: float) -> 
         # Weights that hardly differ are drawn as hardly different.
         norm = Normalize(min(threshold, top - LEAST_RANGE), top)
         order = np.argsort(weights)
-        segments = np.array([[xy[i], xy[j]] for i, j in net.edges])[order]
+        segments = xy[ends][order]
         links = LineCollection(
             list(segments),
             cmap=scale,
@@ -186,12 +181,11 @@ def _draw_graph(figure: Figure, axes: Axes, net: nx.Graph, threshold: float) -> 
         bar.outline.set_visible(False)
     else:
         axes.text(0, 0, "no link reaches\nthe threshold", ha="center", va="center", color="#555555")
-    read = np.array([net.nodes[i]["read"] for i in net])
     area = 380 + 1100 * read / (read.max() or 1.0)
     axes.scatter(
         xy[:, 0], xy[:, 1], s=area, color="#FFF3D6", edgecolor="#8a5a00", linewidth=1.4, zorder=2
     )
-    for i, (x, y) in zip(net, xy, strict=True):
+    for i, (x, y) in enumerate(xy):
         axes.text(x, y, f"V{i}", ha="center", va="center", weight="bold", color="#222222", zorder=3)
     axes.set_xlabel("larger vertex = read more by the families")
     axes.set_xticks([])

@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from arml.report import render
 from arml.report.measures import Stream, measured
-from arml.report.render import Block, Report, Section, figure, html, text
-from arml.report.render import table as table_block
+from arml.report.render import Block, Report, Section
 from arml.report.style import BLUES, styled
 from arml.report.table import Cell, Column, Line, Table
 from arml.report.tables import METRIC_NAMES, number
@@ -193,15 +193,15 @@ def growth_of(folder: Path) -> list[Block]:
 
 def growth_blocks(records: Records, outcome: JsonView | None = None) -> list[Block]:
     """The scores by stage or before and after, the decisions, and the graph through time."""
-    found = [] if outcome is None else [table_block(before_after(outcome))]
+    found = [] if outcome is None else [render.table(before_after(outcome))]
     if stages := stages_of(records):
         metric = stages[0]["metric"]
         found += [
-            text(summary(measured(stages, metric), metric), "lead"),
-            table_block(scores(stages, metric)),
-            text(MEASURES, "soft"),
+            render.text(summary(measured(stages, metric), metric), "lead"),
+            render.table(scores(stages, metric)),
+            render.text(MEASURES, "soft"),
         ]
-    found.append(table_block(decisions(records)))
+    found.append(render.table(decisions(records)))
     drawn = reading_figure(records)
     if drawn is not None:
         last = [record for record in records if record["decision"] == "read"][-1]
@@ -210,7 +210,7 @@ def growth_blocks(records: Records, outcome: JsonView | None = None) -> list[Blo
             for family, row in last["families"].items()
         )
         found.append(
-            figure(
+            render.figure(
                 drawn,
                 f"Heat maps of reading by stage. Vertex read most at the end: {most}",
                 "The graph through time: the share of its reading that each family (row) gives to "
@@ -226,4 +226,4 @@ def write_growth(
 ) -> None:
     """Write the page of a learner's growth as one self-contained HTML file, atomically."""
     section = Section("decisions", "How it grew", growth_blocks(records, outcome), "Growth")
-    write_text(out, html(Report(title, [text(lead)["text"]], [section])))
+    write_text(out, render.html(Report(title, [render.text(lead)["text"]], [section])))

@@ -6,10 +6,10 @@ from statistics import fmean, median, stdev
 
 import numpy as np
 
+from arml.report import render
 from arml.report.growth import MEASURES, growth_blocks, scores
 from arml.report.measures import SHARE, measured, tasks_to_bound
-from arml.report.render import Block, Section, details, text
-from arml.report.render import table as table_block
+from arml.report.render import Block, Section
 from arml.report.table import Cell, Column, Line, Table
 from arml.report.tables import METRIC_NAMES
 from arml.results.files import JsonView
@@ -104,11 +104,11 @@ def growing_sections(file: Path) -> list[Section]:
 def growing_blocks(study: JsonView) -> list[Block]:
     """The comparison, then each growing learner: its scores by stage and its decisions."""
     metric = study["metric"]
-    blocks = [table_block(growing_table(study)), text(f"{NOTE} {MEASURES}", "soft")]
+    blocks = [render.table(growing_table(study)), render.text(f"{NOTE} {MEASURES}", "soft")]
     for row in study["rows"].values():
         if row["way"] != "growing":
             continue
         records = [one for stage in row["stages"] for one in stage.get("decisions", [])]
-        inner = [table_block(scores(row["stages"], metric)), *growth_blocks(records)]
-        blocks.append(details(f"How it grew: {row['order']}, seed {row['seed']}", inner))
+        inner = [render.table(scores(row["stages"], metric)), *growth_blocks(records)]
+        blocks.append(render.details(f"How it grew: {row['order']}, seed {row['seed']}", inner))
     return blocks

@@ -5,24 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from arml.report import marks
+from arml.report import marks, render
 from arml.report.by_class import by_class_blocks, mistakes
 from arml.report.curves import learning_curves
 from arml.report.explained import captioned, graph_like, strongest
 from arml.report.growth import growth_of
-from arml.report.render import (
-    Block,
-    Report,
-    Section,
-    details,
-    figure,
-    heading,
-    html,
-    items,
-    pre,
-    text,
-)
-from arml.report.render import table as table_block
+from arml.report.render import Block, Report, Section
 from arml.report.rows import Row, make_rows, sections, told_apart
 from arml.report.tables import calibrates, duration, floors, interval, labels, number, table_of
 from arml.results.by_class import read_by_class
@@ -81,7 +69,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
 def _scores(rows: Sequence[Row]) -> list[Block]:
     """A table under its best rows."""
     best = _best(rows)
-    return [*([text(best, "lead")] if best else []), table_block(table_of(rows))]
+    return [*([render.text(best, "lead")] if best else []), render.table(table_of(rows))]
 
 
 def _best(rows: Sequence[Row]) -> str:
@@ -103,7 +91,7 @@ def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
         for run in runs
         if (scores := [m["validation"] for m in run.metrics if "validation" in m])
     ]
-    return figure(
+    return render.figure(
         learning_curves(runs, metric),
         "Learning curves by step. Last validation scores: " + ("; ".join(last) or "none"),
         "The loss on the training tasks, averaged over neighbouring steps, as far as the files "
@@ -115,8 +103,10 @@ def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
 def _explained(run: RunFiles) -> list[Block]:
     if not run.explain:
         return []
-    words = [text(f"{strongest(run.explain)}.")] if graph_like(run.explain) else []
-    figures = [figure(drawn, what, caption) for _, drawn, what, caption in captioned(run.explain)]
+    words = [render.text(f"{strongest(run.explain)}.")] if graph_like(run.explain) else []
+    figures = [
+        render.figure(drawn, what, caption) for _, drawn, what, caption in captioned(run.explain)
+    ]
     return [*words, *figures]
 
 
@@ -148,14 +138,17 @@ def _details(run: RunFiles, result: Result) -> Block:
         "Protocol": result["protocol"],
     }
     config = json.dumps(run.config.get("experiment", {}), indent=2, ensure_ascii=False)
-    return details(_name(run), [{"macro": "facts", "pairs": facts}, pre(config)])
+    return render.details(_name(run), [{"macro": "facts", "pairs": facts}, render.pre(config)])
 
 
 def _predictor(folder: Path, place: int) -> Section:
     """The part of the report about one predictor."""
     marked = read_marks(folder)
-    blocks: list[Block] = [text(marks.summary(marked), "lead"), table_block(marks.by_class(marked))]
-    blocks += [table_block(marks.confusion(marked)), *mistakes(marked.mistakes)]
+    blocks: list[Block] = [
+        render.text(marks.summary(marked), "lead"),
+        render.table(marks.by_class(marked)),
+    ]
+    blocks += [render.table(marks.confusion(marked)), *mistakes(marked.mistakes)]
     return Section(f"predictor-{place}", f"Predictor {folder.name}", blocks, folder.name)
 
 
@@ -179,7 +172,7 @@ def page_of(folders: Sequence[Path]) -> str:
     report = _runs_report(runs) if runs else Report("Few-shot predictions", [], [])
     lead = [PREDICTORS] if marked else []
     whole = replace(report, lead=lead + report.lead, sections=marked + report.sections)
-    return html(whole)
+    return render.html(whole)
 
 
 def _runs_report(runs: Sequence[Path]) -> Report:
@@ -201,11 +194,11 @@ def _runs_report(runs: Sequence[Path]) -> Report:
     def of_runs(look: Callable[[RunFiles], list[Block]]) -> list[Block]:
         """A part about each run that has one, under the run's name."""
         parts = [(run, look(run)) for run in loaded]
-        return [b for run, own in parts if own for b in (heading(f"`{_name(run)}`"), *own)]
+        return [b for run, own in parts if own for b in (render.heading(f"`{_name(run)}`"), *own)]
 
     inside = Section("inside", "Inside the learners", of_runs(_explained), "Inside")
     if any(run.explain and graph_like(run.explain) for run in loaded):
-        blocks = [text(GRAPH_NOTE), *inside.blocks]
+        blocks = [render.text(GRAPH_NOTE), *inside.blocks]
         inside = Section("graph", "The meta-knowledge graph", blocks, "Graph")
     parts = [
         Section("scores", "Scores on new tasks", tables, "Scores"),
@@ -213,7 +206,7 @@ def _runs_report(runs: Sequence[Path]) -> Report:
         Section("classes", "Which classes are hard", of_runs(_classes), "Classes"),
         inside,
         Section("growth", "How it grew", of_runs(_growth), "Growth"),
-        Section("reading", "How to read the numbers", [items(_notes(rows))], "Reading"),
+        Section("reading", "How to read the numbers", [render.items(_notes(rows))], "Reading"),
         Section("runs", "Runs", [_details(run, result) for run, result in scored]),
     ]
     return Report(

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from arml.report import charts, wording
+from arml.report import charts, render, wording
 from arml.report.claims import (
     FAILS,
     HOLDS,
@@ -25,19 +25,7 @@ from arml.report.claims import (
 from arml.report.explained import captioned, explorer, graph_like
 from arml.report.growth_study import growing_sections
 from arml.report.paper import titles
-from arml.report.render import (
-    Block,
-    Report,
-    Section,
-    details,
-    figure,
-    heading,
-    html,
-    items,
-    pre,
-    text,
-)
-from arml.report.render import table as table_block
+from arml.report.render import Block, Report, Section
 from arml.report.study import Study, StudyRow, StudyTable, load_study
 from arml.report.study_tables import NEEDS, papers_table, table_of
 from arml.report.table import Cell, Column, Line, Table
@@ -83,7 +71,7 @@ def write_study(folder: Path, named: Path | None = None) -> list[Path]:
     write_json(folder / "claims.json", claims)
     data = {table.name: _data(table) for table in study.tables if table.first}
     write_json(folder / "tables.json", {"format": FORMAT, "scale": study.scale, "tables": data})
-    write_text(folder / "index.html", html(study_report(study, verdicts, named or folder)))
+    write_text(folder / "index.html", render.html(study_report(study, verdicts, named or folder)))
     return [folder / name for name in ("index.html", "claims.json", "tables.json")]
 
 
@@ -113,7 +101,7 @@ def study_report(study: Study, verdicts: Sequence[Verdict], named: Path) -> Repo
         *(Section(table.name, table.title, _table(study, table, named)) for table in study.tables),
         *growing_sections(study.folder / "growing.json"),
         Section("structures", "What was learned inside", _structures(study), "Inside"),
-        Section("reading", "How to read the numbers", [items(NOTES)]),
+        Section("reading", "How to read the numbers", [render.items(NOTES)]),
         *unrun,
     ]
     return Report("The ARML paper, run again", lead, sections, scripted=True)
@@ -125,20 +113,24 @@ def _findings(verdicts: Sequence[Verdict], *, ours: bool) -> list[Block]:
     known = [v for v in own if v.why not in NONE]
     prefix = "ours" if ours else "paper"
     missing = [
-        text(f"{why.capitalize()}: {names}.", "soft") for why, names in without_figures(own).items()
+        render.text(f"{why.capitalize()}: {names}.", "soft")
+        for why, names in without_figures(own).items()
     ]
     cards, blocks = [], []
     for kind, (words, style) in CARDS.items():
         some = [v for v in known if v.verdict == kind]
         to = f"{prefix}-{kind.replace(' ', '-')}"
         cards.append({"count": len(some), "text": words, "kind": style, "to": to})
-        shown: list[Block] = [text("None.", "soft")]
+        shown: list[Block] = [render.text("None.", "soft")]
         if some and kind == UNCLEAR:
-            shown = [details("Each claim and table", [table_block(_matrix(some))]), *missing]
+            shown = [
+                render.details("Each claim and table", [render.table(_matrix(some))]),
+                *missing,
+            ]
         elif some:
-            shown = [items([f"{v.claim.text} (`{v.table}`): {v.said}" for v in some])]
-        blocks += [heading(TITLES[kind], to), *shown]
-    return [{"macro": "cards", "cards": cards}, text(counted(own), "soft"), *blocks]
+            shown = [render.items([f"{v.claim.text} (`{v.table}`): {v.said}" for v in some])]
+        blocks += [render.heading(TITLES[kind], to), *shown]
+    return [{"macro": "cards", "cards": cards}, render.text(counted(own), "soft"), *blocks]
 
 
 def _matrix(verdicts: Sequence[Verdict]) -> Table:
@@ -165,14 +157,17 @@ def _unrun(name: str) -> list[Block]:
         f"The paper's table. Ours {NEEDS}: `arml data prepare`, a GPU, and `arml reproduce --scale "
         "paper`."
     )
-    return [text(words, "soft"), details("The paper's figures", [table_block(papers_table(name))])]
+    return [
+        render.text(words, "soft"),
+        render.details("The paper's figures", [render.table(papers_table(name))]),
+    ]
 
 
 def _table(study: Study, table: StudyTable, named: Path) -> list[Block]:
     if table.first is None:
         failures = [f for row in table.rows for f in row.failures.values()]
         why = f" ({len(failures)} runs failed: {failures[0]})" if failures else ""
-        return [text(table.about), text(f"Not yet run{why}.", "soft")]
+        return [render.text(table.about), render.text(f"Not yet run{why}.", "soft")]
     metric, printed = table.first["metric"], any(table.paper(row) for row in table.rows)
     runs: dict[str, list[RunFiles]] = {}
     names = {row.run: row.label for row in table.rows if row.scored == "as trained"}
@@ -194,12 +189,13 @@ def _table(study: Study, table: StudyTable, named: Path) -> list[Block]:
         + (f", expected {row.about['expected']:g}" if row.about["expected"] is not None else "")
         for row in table.rows
     )
+    numbers = render.table(table_of(table), sortable=True)
     return [
-        text(table.about),
+        render.text(table.about),
         _forest(table, metric),
-        details("All numbers", [table_block(table_of(table), sortable=True)], opened=printed),
-        *([details("Learning curves", [learned])] if learned else []),
-        details("Commands", [pre(commands)]),
+        render.details("All numbers", [numbers], opened=printed),
+        *([render.details("Learning curves", [learned])] if learned else []),
+        render.details("Commands", [render.pre(commands)]),
     ]
 
 
@@ -281,7 +277,7 @@ def _structures(study: Study) -> list[Block]:
             one for one in captioned(run.explain) if one[0] not in ("knowledge-graph", "links")
         ]
         inner = explorer(run, run.explain) if graph else []
-        inner += [figure(drawn, what, caption) for _, drawn, what, caption in parts]
+        inner += [render.figure(*one[1:]) for one in parts]
         slug = re.sub(r"[^a-z0-9]+", "-", recipe_of(run).lower())
-        blocks.append(details(recipe_of(run), inner, f"inside-{slug}", opened=not blocks))
-    return blocks or [text("No run has been looked into yet.", "soft")]
+        blocks.append(render.details(recipe_of(run), inner, f"inside-{slug}", opened=not blocks))
+    return blocks or [render.text("No run has been looked into yet.", "soft")]

@@ -7,7 +7,7 @@ import json
 import math
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -102,8 +102,7 @@ class Scores:
 
     def first(self, n: int) -> "Scores":
         """The scores of the first `n` tasks."""
-        held = {name: getattr(self, name) for name in _ABOUT}
-        return Scores(self.values[:n], self.families[:n], self.tasks, **held)
+        return replace(self, values=self.values[:n], families=self.families[:n])
 
     def __repr__(self) -> str:
         return f"Scores({_line(self.metric, self.score)})"
