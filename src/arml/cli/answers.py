@@ -15,9 +15,9 @@ ENOUGH = 9
 """Examples from which 90% intervals can be made."""
 
 
-def vertices(weights: np.ndarray, most: int = 3) -> str:
-    """The vertices with the largest weights, as text: `V2 0.61, V0 0.22`."""
-    order = np.argsort(-weights)[:most]
+def vertices(weights: np.ndarray) -> str:
+    """The three vertices with the largest weights, as text: `V2 0.61, V0 0.22`."""
+    order = np.argsort(-weights)[:3]
     return ", ".join(f"V{i} {weights[i]:.2f}" for i in order)
 
 

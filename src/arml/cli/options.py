@@ -6,6 +6,7 @@ other part has an option of that name: `--inner-rate`. `--network NAME` chooses 
 
 import dataclasses
 from collections.abc import Sequence
+from textwrap import TextWrapper
 from typing import Annotated, Any
 
 from tyro.conf import Suppress, arg
@@ -147,13 +148,10 @@ def _others(experiment: Experiment, fields: Sequence[Field]) -> str:
     lines = ["More options (--help-all describes them):"]
     for group, names in groups.items():
         prefix = "--" if group == "the run" else f"--{group}."
-        line = f"  {prefix:12}"
-        for name in map(_flag, names):
-            if len(line) + len(name) > 98:
-                lines.append(line)
-                line = " " * 14
-            line += f" {name}"
-        lines.append(line)
+        first, more = f"  {prefix:12} ", " " * 15
+        text = " ".join(map(_flag, names))
+        wrap = TextWrapper(99, initial_indent=first, subsequent_indent=more, break_on_hyphens=False)
+        lines.append(wrap.fill(text))
     lines.append(
         "`algorithm.`, `tasks.` and the like may be left out where one part has the name: "
         "--inner-rate"

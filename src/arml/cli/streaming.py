@@ -13,7 +13,7 @@ from arml.cli.console import print_json, say
 from arml.cli.errors import UsageError
 from arml.cli.options import Field, read, recipe_at
 from arml.cli.progress import PLAIN_SECONDS
-from arml.cli.training_options import values_of
+from arml.cli.training_options import values_of, whole_numbers
 from arml.core.plugins import as_options
 from arml.experiment import Experiment
 from arml.experiment.recipes import RECIPES, recipe
@@ -89,12 +89,7 @@ def suited(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[
     """The experiment of the method that grows, with options that suit one's own data."""
     from arml.experiment.choose import CHOSEN, choose
 
-    fixed = {}
-    for name in CHOSEN:
-        value = " ".join(values_of(words, name))
-        if value.isdecimal():
-            fixed[name] = int(value)
-    choice = choose(data, fixed=fixed)
+    choice = choose(data, fixed=whole_numbers(words, CHOSEN))
     made = next(filter(_grows, choice.entrants))
     return made, [*choice.why, *([choice.pace] if choice.pace else [])]
 

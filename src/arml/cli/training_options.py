@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -89,6 +89,13 @@ def values_of(words: Sequence[str], option: str) -> list[str]:
     return []
 
 
+def whole_numbers(words: Sequence[str], options: Iterable[str]) -> dict[str, int]:
+    """The values of those options that were given as a number. Other words are refused when all
+    options are read."""
+    given = {name: " ".join(values_of(words, name)) for name in options}
+    return {name: int(value) for name, value in given.items() if value.isdecimal()}
+
+
 class Chosen(NamedTuple):
     """An experiment for the user's own data."""
 
@@ -110,24 +117,19 @@ def chosen(words: Sequence[str], data: Sequence[str]) -> Chosen:
         minutes = float(given)
     except ValueError:
         raise UsageError(f"expected --minutes as a number, got {given!r}") from None
-    fixed = {}
-    for name in CHOSEN:
-        value = " ".join(values_of(words, name))
-        # Other words are refused when all options are read.
-        if value.isdecimal():
-            fixed[name] = int(value)
+    fixed = whole_numbers(words, CHOSEN)
     choice = choose(data, fixed=fixed, minutes=minutes)
     folder = " ".join(values_of(words, "run"))
     if not folder or {"-h", "--help", "--help-all", "--coordinator"} & {*words}:
         lines = [*choice.why, *([choice.pace] if choice.pace else [])]
         return Chosen(choice.experiment, lines, bool(choice.pace))
-    devices = " ".join(values_of(words, "devices"))
+    devices = whole_numbers(words, ["devices"]).get("devices", 0)
     return _winner(
         choice,
         Path(folder),
         minutes,
         paced="steps" not in fixed and bool(choice.pace),
-        devices=int(devices) if devices.isdecimal() else 0,
+        devices=devices,
     )
 
 

@@ -20,6 +20,9 @@ from arml.results.files import Json
 Z = 1.959964
 """Standard deviations that 95% of a normal distribution lie within."""
 
+SHOWN = 5
+"""Mistakes that are told in words."""
+
 
 def wilson(right: int, n: int) -> tuple[float, float]:
     """The 95% interval of a share of which `right` of `n` were counted [1]."""
@@ -97,17 +100,17 @@ class Marks:
             "confusion": self.confusion.tolist(),
         }
 
-    def lines(self, names: Sequence[str], most: int = 5) -> list[str]:
+    def lines(self, names: Sequence[str]) -> list[str]:
         """A summary in words; `names` are those of the examples."""
         said, wrong = [str(self)], self.mistakes
-        for place in wrong[:most]:
+        for place in wrong[:SHOWN]:
             guess = self.probabilities[place].argmax()
             said.append(
                 f"{names[place]}: labelled {self.classes[self.labels[place]]}, predicted as "
                 f"{self.classes[guess]} ({self.probabilities[place, guess]:.0%})"
             )
-        if len(wrong) > most:
-            said.append(f"and {len(wrong) - most} more mistakes")
+        if len(wrong) > SHOWN:
+            said.append(f"and {len(wrong) - SHOWN} more mistakes")
         return said
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int
 
-from arml.predict.marks import Marks
+from arml.predict.marks import SHOWN, Marks
 from arml.predict.simple import WORDS, Uses
 from arml.results.files import Json
 
@@ -69,9 +69,9 @@ class Trust(Marks):
             "odd": self.odd.tolist(),
         }
 
-    def lines(self, names: Sequence[str], most: int = 5) -> list[str]:
+    def lines(self, names: Sequence[str]) -> list[str]:
         """The result in words; `names` are those of the support set's examples."""
-        said, shown = [str(self)], self.odd[:most]
+        said, shown = [str(self)], self.odd[:SHOWN]
         for place in shown:
             chances = self.probabilities[np.flatnonzero(self.checked == place)[0]]
             own = self.labels[self.checked == place][0]

@@ -12,18 +12,18 @@ CLASSES, PAIRS = 20, 10
 """Rows of the tables."""
 
 
-def hardest(found: ByClass, most: int = CLASSES) -> Table:
+def hardest(found: ByClass) -> Table:
     """The accuracy of the hardest classes, the lowest first."""
     lines = [
         Line(one.name, (Cell(f"{one.accuracy:.1%}", value=one.accuracy), Cell(f"{one.n:,}")))
-        for one in found.classes[:most]
+        for one in found.classes[:CLASSES]
     ]
     columns = (Column("Class"), Column("Accuracy"), Column("Queries"))
     title = f"The hardest of {len(found.classes)} {found.split} classes"
     return Table(title, columns, tuple(lines))
 
 
-def confused(found: ByClass, most: int = PAIRS) -> Table:
+def confused(found: ByClass) -> Table:
     """The most frequent confusions."""
     lines = [
         Line(
@@ -34,7 +34,7 @@ def confused(found: ByClass, most: int = PAIRS) -> Table:
                 Cell(f"{pair.count / max(pair.of, 1):.0%}"),
             ),
         )
-        for pair in found.pairs[:most]
+        for pair in found.pairs[:PAIRS]
     ]
     columns = (Column("Class"), Column("Predicted as"), Column("Queries"), Column("Share"))
     return Table(

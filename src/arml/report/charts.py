@@ -18,7 +18,7 @@ from arml.results.folder import RunFiles
 
 def ticks(low: float, high: float, *, logarithmic: bool, most: int = 5) -> list[float]:
     """Round numbers from `low` to `high`."""
-    if logarithmic and high / low > 4:
+    if logarithmic:
         decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         for factors in ((1, 2, 5), (1, 3), (1,)):
             found = [f * 10.0**d for d in decades for f in factors]
@@ -40,10 +40,11 @@ class Scale:
         known = [v for v in values if math.isfinite(v) and (v > 0 or not mse)] or [1.0]
         low, high = min(known), max(known)
         self.logarithmic = mse and high / low > 4
-        room = 0.0 if self.logarithmic else 0.06 * (high - low or abs(high) or 1.0)
-        self.low, self.high = (low, high) if self.logarithmic else (low - room, high + room)
         if self.logarithmic:
             self.low, self.high = low / 1.15, high * 1.15
+        else:
+            room = 0.06 * (high - low or abs(high) or 1.0)
+            self.low, self.high = low - room, high + room
         self.start, self.end, self.mse = start, end, mse
 
     def at(self, value: float) -> float:

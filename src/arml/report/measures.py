@@ -68,21 +68,19 @@ def forgetting(r: np.ndarray, first: np.ndarray, metric: str) -> float:
     return float(np.mean(lost)) if lost else float("nan")
 
 
-def reaches(score: float, bound: float, metric: str, share: float = SHARE) -> bool:
-    """Whether a score is at least `share` of the bound's; an error at most the bound's divided by
-    `share`."""
-    return score <= bound / share if metric == "mse" else score >= bound * share
+def reaches(score: float, bound: float, metric: str) -> bool:
+    """Whether a score is at least `SHARE` of the bound's; an error at most the bound's divided by
+    `SHARE`."""
+    return score <= bound / SHARE if metric == "mse" else score >= bound * SHARE
 
 
 def tasks_to(
-    tasks: Sequence[int], scores: Sequence[float], bound: float, metric: str, share: float = SHARE
+    tasks: Sequence[int], scores: Sequence[float], bound: float, metric: str
 ) -> int | None:
-    """The tasks after which a learner first reached `share` of the score of the `bound`; None if it
+    """The tasks after which a learner first reached `SHARE` of the score of the `bound`; None if it
     never did."""
-    for seen, score in zip(tasks, scores, strict=True):
-        if reaches(score, bound, metric, share):
-            return seen
-    return None
+    pairs = zip(tasks, scores, strict=True)
+    return next((seen for seen, score in pairs if reaches(score, bound, metric)), None)
 
 
 class Stream(NamedTuple):
