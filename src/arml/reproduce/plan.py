@@ -193,7 +193,4 @@ def _described(table: Table, scale: str) -> Json:
 
 def command(table: str, scale: str, row: str) -> str:
     """The command that runs one row, without `--out`: a folder may be moved or copied."""
-    given = {"--scale": scale, "--rows": row}
-    return shlex.join(
-        ("arml", "reproduce", table, *(word for pair in given.items() for word in pair))
-    )
+    return shlex.join(["arml", "reproduce", table, "--scale", scale, "--rows", row])

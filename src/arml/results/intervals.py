@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 import numpy as np
 from msgspec import Meta
 
-from arml.results.files import Json, plain
+from arml.results.files import plain
 
 
 class Score(TypedDict):
@@ -16,6 +16,13 @@ class Score(TypedDict):
     mean: Annotated[float, Meta(ge=-1e300, le=1e300)] | None
     ci95: Annotated[float, Meta(ge=0, le=1e300)] | None
     n: Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Summary(TypedDict):
+    """The scores of tasks, over all of them and by family."""
+
+    score: Score
+    families: dict[str, Score]
 
 
 def score_of(values: np.ndarray) -> Score:
@@ -29,13 +36,13 @@ def score_of(values: np.ndarray) -> Score:
 
 def summarise(
     scores: Sequence[float] | np.ndarray, families: Sequence[int] | np.ndarray, names: Sequence[str]
-) -> Json:
+) -> Summary:
     """The scores of tasks, over all of them and by family.
 
     **Arguments:** `scores` `[tasks]`, one a task; `families` `[tasks]`, the index into `names` of
     each task's family.
 
-    **Returns:** `{"score": Score, "families": {name: Score}}`. The interval is over tasks, at 95%;
+    **Returns** a `Summary`. The interval is over tasks, at 95%;
     it is None for one task, and the mean None for a family without tasks.
 
     **Raises:** `ValueError` if the lengths differ, if there is no task, or for an unknown family.
@@ -52,7 +59,7 @@ def summarise(
             "name each family"
         )
     by_family = {name: score_of(values[index == i]) for i, name in enumerate(names)}
-    return {"score": score_of(values), "families": by_family}
+    return Summary(score=score_of(values), families=by_family)
 
 
 def paired(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> Score:

@@ -14,9 +14,9 @@ from typing import Any, TypedDict
 import numpy as np
 
 from arml.results.arrays import check_sizes
-from arml.results.files import Json, JsonView, RunError, plain, write_bytes
+from arml.results.files import JsonView, RunError, plain, write_bytes
 from arml.results.forms import Count
-from arml.results.intervals import Score, normal_p, paired, summarise
+from arml.results.intervals import Score, Summary, normal_p, paired, summarise
 from arml.results.manifest import check_sealed, sealed
 from arml.results.schema import read_as
 
@@ -67,8 +67,7 @@ class Scores:
     @property
     def score(self) -> Score:
         """Mean, interval and number of tasks, as a result file holds them."""
-        found: Score = self.summary()["score"]
-        return found
+        return self.summary()["score"]
 
     @property
     def mean(self) -> float:
@@ -82,10 +81,9 @@ class Scores:
 
     def by_family(self) -> dict[str, Score]:
         """Mean, interval and number of tasks of each family: `{"mean", "ci95", "n"}`."""
-        found: dict[str, Score] = self.summary()["families"]
-        return found
+        return self.summary()["families"]
 
-    def summary(self) -> Json:
+    def summary(self) -> Summary:
         """`score` and `families`, as a result file holds them."""
         names = self.names or tuple(map(str, range(int(self.families.max(initial=0)) + 1)))
         return summarise(self.values, self.families, names)
