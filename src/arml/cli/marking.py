@@ -17,7 +17,6 @@ from arml.results.files import Json
 from arml.results.marks import thumbnail
 
 if TYPE_CHECKING:
-    from arml.cli.show import EvaluateOptions
     from arml.predict.predictor import Predictor
     from arml.predict.quick import QuickPredictor
 
@@ -38,13 +37,20 @@ def marks_of(files: Sequence[Path | int], chances: np.ndarray, classes: np.ndarr
     return [f"the queries' folders have the names of the classes: {first}", *rest]
 
 
-def evaluate_predictor(options: "EvaluateOptions", query: Path) -> int:
+def evaluate_predictor(
+    folder: Path,
+    query: Path,
+    *,
+    target: str | None,
+    model: Path | None,
+    out: Path | None,
+    json: bool,
+) -> int:
     """Score a saved predictor on labelled queries, and keep what `arml report` shows."""
     from arml.predict.quick import opened_predictor
     from arml.results.files import read_json, write_json
     from arml.results.marks import KEPT, WHAT
 
-    folder, target, model = options.folder, options.target, options.model
     if not query.exists():
         raise UsageError(f"expected labelled queries at {query}, found nothing: check the path")
     table = query.suffix.lower() == ".csv"
@@ -55,9 +61,9 @@ def evaluate_predictor(options: "EvaluateOptions", query: Path) -> int:
     found = _table(predictor, query, target) if table else _pictures(predictor, query, model)
     made = read_json(folder / "config.json")["sha256"]
     content = {"what": WHAT, "predictor": made, "query": query.name, **found}
-    out = options.out or folder / KEPT
+    out = out or folder / KEPT
     write_json(out, content)
-    if options.json:
+    if json:
         print_json(content)
         return 0
     console = Console()

@@ -142,7 +142,14 @@ def _predictor(options: EvaluateOptions) -> int:
         )
     from arml.cli.marking import evaluate_predictor
 
-    return evaluate_predictor(options, options.query)
+    return evaluate_predictor(
+        options.folder,
+        options.query,
+        target=options.target,
+        model=options.model,
+        out=options.out,
+        json=options.json,
+    )
 
 
 def _rows(scored: Sequence["Scored"]) -> list["Row"]:
