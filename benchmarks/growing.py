@@ -112,6 +112,7 @@ def measured(
         batch=made.batch,
         outer=made.outer,
         seed=seed,
+        grow=True,
     )
 
     def build(count: int) -> MetaLearner:

@@ -21,7 +21,7 @@ from arml.tasks.functions import functions_2d
 TASKS = functions_2d(shots=4, queries=4)
 STREAM = mixture(TASKS)
 NETWORK = MLPOptions(hidden=(8,), init="he")
-OPTIONS = GrowthOptions(steps=10, tasks=10, batch=2)
+OPTIONS = GrowthOptions(steps=10, tasks=10, batch=2, grow=True)
 STAGES = in_stages(["line", "ripple"])
 
 

@@ -23,7 +23,7 @@ from arml.tasks.functions import functions_2d
 
 TASKS = functions_2d(shots=4, queries=4)
 STREAM = mixture(TASKS)
-OPTIONS = GrowthOptions(steps=10, tasks=20, batch=4, prune=False, curve=False)
+OPTIONS = GrowthOptions(steps=10, tasks=20, batch=4, prune=False, curve=False, grow=True)
 
 
 @pytest.fixture(autouse=True, scope="module")

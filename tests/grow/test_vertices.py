@@ -16,6 +16,7 @@ from arml.grow.vertices import (
     alone,
     handicapped,
     own_vertices,
+    owns_weights,
     signature,
     with_leaf,
     with_vertex,
@@ -143,6 +144,8 @@ def test_an_intervention_takes_a_grown_vertex_out(three):
 def test_a_vertex_may_own_an_offset_of_every_weight(learner):
     made = replace(OPTIONS, gate="weights")
     own = arml.build(made, TASKS, network=NETWORK)
+    assert owns_weights(own)
+    assert not owns_weights(learner)
     assert arml.build(replace(made, grown=1), TASKS, network=NETWORK).choose.grown == 1
     task = TASKS.sample(jax.random.key(9))
     # The offsets are zero, and everything else is drawn as without.
@@ -159,7 +162,9 @@ def test_a_vertex_may_own_an_offset_of_every_weight(learner):
 
 
 def test_a_learner_without_such_vertices_has_none():
-    assert own_vertices(arml.build("maml", TASKS, network=NETWORK)) is None
+    plain = arml.build("maml", TASKS, network=NETWORK)
+    assert own_vertices(plain) is None
+    assert not owns_weights(plain)
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ class Method(Entry):
     compared: str = ""
     """Where it is compared, separated by blanks: tables of `arml reproduce` (data sets, or other
     kinds that `reproduce/tables.py` names), and races of `arml train --data` (`race-folders` on
-    pictures, `race-features` on vectors). `stream` says that it grows on one's own data with
+    pictures, `race-features` on vectors). `stream` is the method for one's own data with
     `--stream`."""
     preset: Callable[[Problem], MethodOptions] | None = None
     """Its options for a problem; the class's defaults if None."""

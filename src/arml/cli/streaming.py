@@ -45,7 +45,7 @@ def stream_command(arguments: Sequence[str]) -> int:
     from arml.report.measures import measured
     from arml.report.table import terminal
 
-    if _grows(experiment) and getattr(experiment.tasks, "shots", 2) < 2:
+    if options.stream.grow and getattr(experiment.tasks, "shots", 2) < 2:
         lines.append(
             "with one shot the support set does not show which vertex suits a task: --shots 5 does"
         )
@@ -86,16 +86,12 @@ def _experiment(words: list[str]) -> tuple[Experiment, list[str]]:
 
 
 def suited(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[str]]:
-    """The experiment of the method that grows, with options that suit one's own data."""
+    """The experiment of the method for streams, with options that suit one's own data."""
     from arml.experiment.choose import CHOSEN, choose
 
     choice = choose(data, fixed=whole_numbers(words, CHOSEN))
-    made = next(filter(_grows, choice.entrants))
+    made = next(one for one in choice.entrants if "stream" in RECIPES[one.recipe].compared)
     return made, [*choice.why, *([choice.pace] if choice.pace else [])]
-
-
-def _grows(experiment: Experiment) -> bool:
-    return "stream" in RECIPES[experiment.recipe].compared
 
 
 class _Said:

@@ -183,8 +183,7 @@ def _next(
     growth, index = place.growth, place.growth.stages
     if way.start == "fresh":
         growth = replace(begun(build(place.leaves)), stages=index, known=growth.known)
-    grows = way.grows == "vertices"
-    plan = replace(options, grow=grows, prune=grows)
+    plan = options if way.grows == "vertices" else replace(options, grow=False)
     if way.tasks == "stage":
         plan = replace(plan, replay=0.0)
     if way.tasks == "all":

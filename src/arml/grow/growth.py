@@ -14,8 +14,8 @@
   the new families gain nothing.
 - **Prune** a vertex whose removal hurts no known family.
 
-A learner without vertices that own a modulation trains all weights with replay, and so does any
-learner without the option `grow`. Each decision is a record with its numbers. No decision depends
+A learner whose vertices own no modulation trains all weights with replay, and so does any learner
+without the option `grow`. Each decision is a record with its numbers. No decision depends
 on test tasks.
 """
 
@@ -28,7 +28,7 @@ from arml.grow.judging import signatures, unneeded
 from arml.grow.options import Growth, GrowthOptions, begun
 from arml.grow.stage import Runs, Shown, vertex_stage
 from arml.grow.streams import Mixture, Stage
-from arml.grow.vertices import own_vertices, without_vertex
+from arml.grow.vertices import own_vertices, owns_weights, without_vertex
 from arml.results.files import Json
 
 __all__ = ["Growth", "GrowthOptions", "begun", "grown"]
@@ -64,7 +64,8 @@ def grown(
     learner, names, made = before.learner, before.names, before.made
     seed = options.seed * 1_000 + before.stages
     run = Runs(options, seed, train, held, stage, memory, before.known, folder, shown)
-    if own_vertices(learner) is None or not before.known or not options.grow:
+    grows = owns_weights(learner) if options.grow is None else options.grow
+    if own_vertices(learner) is None or not before.known or not grows:
         done = run.all(learner, before.known)
     else:
         done = vertex_stage(before, run, note)
@@ -72,7 +73,7 @@ def grown(
     if done.accepted:
         names, made = (*names, f"V{made}"), made + 1
     known = tuple(dict.fromkeys((*before.known, *stage)))
-    if options.prune:
+    if options.prune and grows:
         learner, names = _pruned(learner, names, held, known, options, note)
     if own_vertices(learner) is not None:
         reads = {

@@ -30,8 +30,9 @@ class GrowthOptions:
     """The most vertices that a learner may have."""
     prune: bool = True
     """Remove vertices that no family needs."""
-    grow: bool = True
-    """Propose vertices. If False, all weights are trained with replay."""
+    grow: bool | None = None
+    """Propose vertices; if False, all weights are trained with replay. None grows a learner whose
+    vertices own the weights of the network: vertices that own templates add less than replay."""
     batch: int = 25
     """Tasks of one outer step."""
     outer: OuterOptions = field(default_factory=OuterOptions)

@@ -58,6 +58,9 @@ class StreamOptions:
     """Tasks of each family that are kept for replay; 0 to draw replayed tasks anew."""
     held: int = 200
     """Held-out tasks of each family for a decision, and test tasks for a score."""
+    grow: bool | None = None
+    """Propose vertices, or train all weights with replay. By default a learner grows if its
+    vertices own the weights of the network (`--gate weights`)."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
@@ -107,8 +110,8 @@ def train_stream(
     was stopped.
 
     The steps of the experiment are those of the whole stream, and all stages have the same number.
-    A learner whose vertices own a modulation (`arml-templates`) grows; others train all weights,
-    with replay. Scores of test tasks are taken after each stage, and decide nothing.
+    A learner whose vertices own the weights of the network grows; others train all weights, with
+    replay. Scores of test tasks are taken after each stage, and decide nothing.
 
     **Raises** `ValueError` or `RunError` in one line.
     """
@@ -163,6 +166,7 @@ def train_stream(
                 batch=experiment.batch,
                 outer=experiment.outer,
                 seed=experiment.seed,
+                grow=options.grow,
             ),
             memory=memory,
             tested=options.held,

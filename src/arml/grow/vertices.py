@@ -29,6 +29,7 @@ __all__ = [
     "alone",
     "grown_vertices",
     "own_vertices",
+    "owns_weights",
     "parts",
     "signature",
     "with_leaf",
@@ -43,6 +44,12 @@ def own_vertices(learner: MetaLearner) -> int | None:
     if isinstance(learner, Conditioned) and isinstance(learner.modulate, Templates | OwnLayers):
         return len(_graph(learner).vertices)
     return None
+
+
+def owns_weights(learner: MetaLearner) -> bool:
+    """Whether each vertex owns an offset of every weight of the network."""
+    modulate = learner.modulate if isinstance(learner, Conditioned) else None
+    return isinstance(modulate, OwnLayers) and modulate.offsets is not None
 
 
 def parts(learner: Conditioned) -> list[slice]:
