@@ -15,7 +15,7 @@ from arml.core.learner import MetaLearner, MethodOptions, NetworkOptions, parame
 from arml.experiment.options import Experiment
 from arml.tasks.options import TasksLike, splits_of
 from arml.training.options import seeded
-from arml.training.step import OuterOptions
+from arml.training.step import OuterOptions, TrainState, start
 
 if TYPE_CHECKING:
     What = str | MethodOptions | Experiment
@@ -113,6 +113,16 @@ def built(experiment: Experiment, problem: Problem) -> MetaLearner:
     return learner
 
 
+def started(experiment: Experiment, problem: Problem) -> TrainState:
+    """The state before the first step of a training, by one compiled program for all seeds."""
+    weights = seeded(experiment.seed)[0]
+    # Of the number of steps only whether there are any changes the state.
+    optimiser = experiment.outer, min(experiment.steps, 1)
+    parts = experiment.algorithm, experiment.network
+    state: TrainState = _compiled_start()(*optimiser, *parts, problem, weights)
+    return state
+
+
 def _drawn(
     algorithm: MethodOptions, network: NetworkOptions, problem: Problem, key: PRNGKeyArray
 ) -> MetaLearner:
@@ -126,3 +136,19 @@ def _drawn(
 @cache
 def _compiled() -> Initial:
     return jit(_drawn, ONCE)
+
+
+def _start_of(
+    outer: OuterOptions,
+    steps: int,
+    algorithm: MethodOptions,
+    network: NetworkOptions,
+    problem: Problem,
+    key: PRNGKeyArray,
+) -> TrainState:
+    return start(_drawn(algorithm, network, problem, key), outer.build(steps))
+
+
+@cache
+def _compiled_start() -> Callable[..., TrainState]:
+    return jit(_start_of, ONCE)

@@ -11,7 +11,7 @@ import equinox as eqx
 import numpy as np
 
 from arml.core.episodes import Problem
-from arml.experiment.building import built, experiment_for, initial
+from arml.experiment.building import experiment_for, initial, started
 from arml.experiment.folder import check_claim, check_place, claim, take_up
 from arml.experiment.options import Experiment, absolute, fingerprint, steadier
 from arml.results.files import JsonView, RunError, append_metric
@@ -52,8 +52,7 @@ class Begun(NamedTuple):
 
 def fresh(experiment: Experiment, problem: Problem) -> Clocked:
     """The checkpoint of the experiment before its first step."""
-    learner = built(experiment, problem)
-    return Clocked(start(learner, experiment.outer.build(experiment.steps)), np.zeros(()))
+    return Clocked(started(experiment, problem), np.zeros(()))
 
 
 def like(experiment: Experiment, problem: Problem) -> Clocked:
@@ -136,14 +135,14 @@ def _run(
         check_claim(experiment, folder)
         splits = _splits(experiment, folder, progress)
         problem = splits.train.problem
-        blank = like(experiment, problem)  # before a folder is claimed: it refuses what cannot be
-        if not experiment.steps and checkpoint.named(blank.state.learner):
+        now = fresh(experiment, problem)  # before a folder is claimed: it refuses what cannot be
+        if not experiment.steps and checkpoint.named(now.state.learner):
             raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
         found = None
         if leads():
             claim(experiment, splits, folder, devices=mesh.size if mesh else 1)
-            found = take_up(experiment, folder, blank)
-        saved, now = found or (None, fresh(experiment, problem))
+            found = take_up(experiment, folder, now)
+        saved, now = found or (None, now)
         if found is None and begun is not None and absolute(begun.experiment) == experiment:
             now = Clocked(begun.state, np.asarray(begun.seconds))
             for step, record in begun.records:
