@@ -22,7 +22,6 @@ from arml.nn.modulation import (
     stacked,
     tanh_gate,
     unit_modulation,
-    unmodulated,
 )
 from arml.nn.networks import Conv4Options, Linear, MLPOptions
 
@@ -67,7 +66,7 @@ def zero(dense: Linear, bias: float = 0.0) -> Linear:
 def test_neutral_modulations_leave_the_network_as_it_is(net):
     dense = stacked(net, 5, key=jax.random.key(1))
     code = jnp.asarray(CODE)
-    for modulate in (unmodulated, Gate(zero(dense, 100.0)), FiLM(zero(dense), zero(dense))):
+    for modulate in (Gate(zero(dense, 100.0)), FiLM(zero(dense), zero(dense))):
         jax.tree.map(np.testing.assert_array_equal, modulate(net, code), net)
 
 

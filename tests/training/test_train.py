@@ -12,7 +12,6 @@ from arml.core.episodes import Problem, TaskDistribution
 from arml.core.inner import GradientDescent
 from arml.core.learner import Conditioned
 from arml.core.losses import mse
-from arml.nn.modulation import unmodulated
 from arml.nn.networks import MLPOptions, linear
 from arml.tasks.functions import functions_2d
 from arml.training.step import OuterOptions, TrainState, make_interval, make_step, start
@@ -188,7 +187,7 @@ def test_task_encoders_may_have_an_outer_step_of_their_own():
     conditioned = Conditioned(
         net=MLPOptions(hidden=(4,)).build(TASKS.problem, key=KEY),
         encode=linear(2, 3, key=KEY),
-        modulate=unmodulated,
+        modulate=lambda net, code: net,
         inner=GradientDescent(jnp.ones(())),
         loss=mse,
     )

@@ -1,6 +1,6 @@
-"""The registry of methods: the entries that the modules of this folder name in `METHODS`, and those
-that others register. A registered method passes the contract tests, has a recipe for each setting,
-and is trained, scored and reported like any other.
+"""The registry of methods: the entries in `METHODS` of each module of this folder, and those that
+others register. A registered method passes the contract tests, has a recipe for each setting, and
+is trained, scored and reported like any other.
 """
 
 from collections.abc import Iterator

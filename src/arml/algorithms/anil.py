@@ -1,12 +1,12 @@
-"""ANIL: a task adapts the linear head alone; the body is shared by all tasks, and meta-learned
-through the adapted head. MAML's inner loop mostly reuses its features, and ANIL says so.
+"""ANIL: a task adapts the linear head alone. All tasks share the body, which is meta-learned
+through the adapted head. The paper finds that MAML's inner loop, too, hardly changes the features.
 
 [1] Raghu, Raghu, Bengio and Vinyals, Rapid Learning or Feature Reuse?, ICLR 2020 (no official
     code).
 
 Differences
-- The inner rate is stated on mean losses.
-- Not one of the methods that ARML's paper compares with.
+- The inner rate is for mean losses.
+- ARML's paper does not compare with it.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class ANIL(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class ANILOptions(InnerOptions):
-    """ANIL, with one rate for the head or one learned for each of its parameters."""
+    """ANIL, with one rate for the head, or a learned rate for each of its parameters."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ANIL:
         """The learner; `net` holds its only weights, so the key goes unused."""
@@ -60,7 +60,6 @@ METHODS = (
         options_class=ANILOptions,
         about="ANIL: a task adapts the head alone, on shared features.",
         paper="Raghu, Raghu, Bengio and Vinyals, ICLR 2020",
-        year=2020,
         preset=lambda problem: ANILOptions(inner_rate=usual_rate(problem)),
         measured={"regression2d": (0.5, 1.31)},
         cost=lambda options: Cost(0.0003, images=0.4),

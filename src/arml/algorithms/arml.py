@@ -1,28 +1,28 @@
-"""ARML: a task becomes a graph of prototypes and reads a learned graph of meta-knowledge; its
+"""ARML: a task becomes a graph of prototypes, which reads a learned graph of meta-knowledge. The
 reading tailors the shared initialisation.
 
 [1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020. Equation
     numbers are this paper's.
-[2] The authors' code, huaxiuyao/ARML (TensorFlow 1), whose behaviour the preset `official` has.
+[2] The authors' code, huaxiuyao/ARML (TensorFlow 1). The preset `official` behaves like it.
 
 Differences
-- Rates and the reconstruction weights are stated on mean losses. The authors' image code divides
-  losses by the shots and sums them: its inner rate .01 is .05 here (5 ways), and its weight .01 is
+- Rates and the reconstruction weights are for mean losses. The authors' image code divides losses
+  by the shots and sums them: its inner rate .01 is .05 here (5 ways), and its weight .01 is
   .01 * shots / (ways * queries).
-- `paper`: the text's image step sizes (inner .001, outer .01) are the code's, swapped; the code's
-  are used. The weights mu_1 and mu_2 are not in the text; with its Frobenius norms the code's .01
-  is divided by the number of entries that the code's means divide by.
-- `paper`: the text's one-layer GCN is taken with the symmetric normalisation of the paper that it
-  cites. The authors' code normalises by row, so that the edges between vertices reach nothing.
-- `paper`: E and F are two layers "with 40 neurons"; they have the ReLU that the base network has,
-  which the paper describes in the same words. The authors' code has one linear layer for both.
-- Ablation IV (`vertices=0`) loses the links of ablation III, too: links only steer the messages of
-  the super-graph, and the first code q is made of the prototypes alone.
-- The number of soft clusters is not in the text; two, as in its figure and in the code.
-- Slots of ours: a head that starts from the task's prototypes (`arml.nn.heads`); vertices that own
-  templates (`arml.nn.templates`); and a reading of how the network's own features spread.
-  `arml-templates` has all three. Its vertices start together and follow the prototypes by soft
-  k-means, so that they part where tasks differ.
+- `paper`: the text's image step sizes (inner .001, outer .01) are the code's, swapped; we use those
+  of the code. The text does not give the weights mu_1 and mu_2. It has Frobenius norms where the
+  code has means, so the code's .01 is divided by the number of entries of a mean.
+- `paper`: the text's one-layer GCN has the symmetric normalisation of the paper that it cites. The
+  authors' code normalises by row, so that the edges between vertices have no effect.
+- `paper`: E and F are two layers "with 40 neurons". They have ReLU, as the base network has, which
+  the paper describes in the same words. The authors' code has one linear layer for both.
+- Ablation IV (`vertices=0`) also loses the links of ablation III: links only direct the messages of
+  the super-graph, and the first code q is made from the prototypes alone.
+- The text does not give the number of soft clusters; there are two, as in its figure and the code.
+- We add a head that starts from the task's prototypes (`arml.nn.heads`), vertices that own
+  templates (`arml.nn.templates`), and an encoder that reads the spread of the network's own
+  features. `arml-templates` has all three. Its vertices start close together and follow the
+  prototypes by soft k-means, so that they separate where tasks differ.
 """
 
 from collections.abc import Callable
@@ -38,31 +38,8 @@ from arml.algorithms.conditioned import ConditionedOptions
 from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Problem
 from arml.core.learner import Conditioned, Modulate, Network, the_inputs
-from arml.core.losses import loss_of
-from arml.nn import graphs, prototypes
-from arml.nn.embeddings import (
-    BodyFeatures,
-    Embed,
-    InputEmbedding,
-    PairEmbedding,
-    image_embedding,
-    linear_units,
-    pooled_embedding,
-    the_inputs_themselves,
-)
-from arml.nn.modulation import (
-    FiLM,
-    Gate,
-    each_filter,
-    each_parameter,
-    film,
-    shrunk,
-    sigmoid_gate,
-    stacked,
-    tanh_gate,
-    unit_modulation,
-)
-from arml.nn.networks import glorot, linear, mlp, truncated_normal
+from arml.nn import embeddings, graphs, modulation, prototypes
+from arml.nn.networks import glorot, linear, truncated_normal
 from arml.nn.parts import with_body
 from arml.nn.relational import SEQUENCES, Relational
 from arml.nn.summaries import (
@@ -77,14 +54,15 @@ from arml.nn.templates import BestFit, own_layers, templates
 
 @dataclass(frozen=True, kw_only=True)
 class ARMLOptions(ConditionedOptions):
-    """ARML's slots. The defaults are what `official` and `paper` share on 2-D regression."""
+    """ARML's parts. `official` and `paper` both have these defaults on 2-D regression."""
 
     reads: Literal["inputs", "features"] = "inputs"
     """The encoder's input: the inputs, by an embedding of its own, or the base network's
     features."""
     structure: Literal["classes", "clusters", "mean", "samples", "spread"] = "clusters"
-    """The kind of prototypes: a class, a soft cluster, the mean of all (I), a sample (II), or, as
-    one prototype a task, the share of each feature's variance that lies between classes."""
+    """The kind of prototypes: one for each class, soft cluster, or sample (II); or a single one for
+    the task: the mean of all samples (I), or the share of each feature's variance that lies between
+    classes (spread)."""
     clusters: int = 2
     """Number of soft clusters."""
     links: Literal["relations", "none"] = "relations"
@@ -92,13 +70,14 @@ class ARMLOptions(ConditionedOptions):
     vertices: int = 6
     """Vertices of the meta-knowledge graph; 0 removes the graph, and with it the links (IV)."""
     grown: int = 0
-    """Of the vertices, those that were grown later and are read by fit (`arml.nn.templates`)."""
+    """How many of the vertices were grown later; a task reads these by how well they fit
+    (`arml.nn.templates`)."""
     propagation: Literal["gcn", "sage", "gat"] = "gcn"
     """Message passing on the super-graph."""
     normalise: Literal["row", "symmetric"] = "symmetric"
     """Normalisation of the GCN's adjacency."""
     layers: int = 1
-    """Layers of message passing; 0, with templates, to read without."""
+    """Layers of message passing; with templates it may be 0: the task reads without messages."""
     summary: Literal["gru", "mlp"] = "gru"
     """Autoencoders of the prototypes: recurrent, or element by element (VI)."""
     sequence: Literal["prototypes", "samples", "labelled prototypes"] = "prototypes"
@@ -108,15 +87,15 @@ class ARMLOptions(ConditionedOptions):
     mu_1: float = 0.01
     """Weight of the second reconstruction, L_t; 0 for ablation V."""
     mu_2: float = 0.01
-    """Weight of the first reconstruction, L_q; 0 for ablation V. With templates, of the prototypes'
-    surprise at the vertices."""
+    """Weight of the first reconstruction, L_q; 0 for ablation V. With templates, weight of the
+    negative log-likelihood of the prototypes given the vertices."""
     gate: Literal["sigmoid", "tanh", "film", "templates", "layers", "weights"] = "sigmoid"
     """Modulation of the initialisation; tanh is VIII, film is IX. With templates each vertex owns a
-    FiLM of all units, with layers a layer from the mean prototype to one, with weights an offset of
-    every weight, too; and there is no autoencoder."""
+    FiLM of all units; with layers, a layer that makes a FiLM from the mean prototype; with weights,
+    also an offset of every weight. These three have no autoencoder."""
     granularity: Literal["parameter", "filter", "unit"] = "parameter"
-    """One gate a parameter, one shared within a filter (VII), or one a hidden unit, before its
-    activation and not on weights: batch normalisation undoes what scales a filter."""
+    """One gate for each parameter, for each filter (VII), or for each hidden unit. The last acts
+    before the activation and not on weights: batch normalisation cancels the scale of a filter."""
     gamma_r: float = 1.0
     """Scale of the distances between prototypes, Eq. (4)."""
     gamma_o: float = 1.0
@@ -126,7 +105,7 @@ class ARMLOptions(ConditionedOptions):
     width: int = 40
     """Dimension d of embeddings, prototypes, vertices and of each of the two codes."""
     hidden: tuple[int, ...] = ()
-    """Hidden layers of the embedding of vectors; none makes it linear."""
+    """Hidden layers of the embedding of vectors; without any it is linear."""
     activation: Literal["none", "relu"] = "none"
     """Activation of the embedding of vectors; images have ReLU."""
     own_values: bool = False
@@ -134,10 +113,10 @@ class ARMLOptions(ConditionedOptions):
     pictures: Literal["authors", "pooled"] = "authors"
     """Embedding of images: the authors' network, or filters pooled over the picture."""
     window: int = 3
-    """Window of the authors' image embedding's convolutions."""
+    """Window of the convolutions in the authors' image embedding."""
     vertex_init: Literal["glorot", "normal", "middle"] = "glorot"
-    """Vertices as the authors' (Glorot-uniform, as single rows), standard normal: as large as
-    pooled embeddings, or close together around one half, in the middle of shares."""
+    """Initial vertices: the authors' (Glorot-uniform, as single rows); standard normal, as large as
+    pooled embeddings; or close together around one half, in the middle of the range of shares."""
     message_init: Literal["authors", "glorot"] = "glorot"
     """Weights of the message passing: the authors' truncated normal of 1, or Glorot's."""
 
@@ -145,18 +124,14 @@ class ARMLOptions(ConditionedOptions):
         """The learner, with freshly drawn weights, for the base network `net`."""
         self.check_problem(problem)
         keys = dict(zip(KEYS, jax.random.split(key, len(KEYS)), strict=True))
-        learned, head = self.headed(net, problem)
         code = self.vertices if self.owns else self.width * (2 if self.vertices else 1)
-        modulate = self.modulation(learned, code, problem, keys)
-        code += self.width if self.gate in LAYERS else 0
-        return Conditioned(
-            net=learned,
+        return self.conditioned(
+            net,
+            problem,
             encode=self.encoder(net, problem, keys),
-            modulate=modulate,
-            inner=self.inner(net, modulate(learned, jnp.zeros(code, jnp.float32))),
-            loss=loss_of(problem),
-            look=the_inputs if self.reads == "inputs" else BodyFeatures(),
-            head=head,
+            modulate=lambda learned: self.modulation(learned, code, problem, keys),
+            code=code + (self.width if self.gate in LAYERS else 0),
+            look=the_inputs if self.reads == "inputs" else embeddings.BodyFeatures(),
             choose=BestFit(jnp.zeros(self.grown, jnp.float32)) if self.grown else None,
         )
 
@@ -170,16 +145,19 @@ class ARMLOptions(ConditionedOptions):
             sizes, weights, key = (code, self.width), self.gate == "weights", keys["gate"]
             return own_layers(net, *sizes, features=problem.features, offsets=weights, key=key)
         if self.granularity == "unit":
-            act = {"sigmoid": sigmoid_gate, "tanh": tanh_gate, "film": film}[self.gate]
-            scale, key, features = code**-0.5, keys["gate"], problem.features
-            return unit_modulation(net, code, act, features=features, scale=scale, key=key)
-        granularity = {"parameter": each_parameter, "filter": each_filter}[self.granularity]
-        dense = stacked(net, code, granularity=granularity, key=keys["gate"])
+            act, scale, key = modulation.UNITS[self.gate], code**-0.5, keys["gate"]
+            return modulation.unit_modulation(
+                net, code, act, features=problem.features, scale=scale, key=key
+            )
+        granularity = (
+            modulation.each_filter if self.granularity == "filter" else modulation.each_parameter
+        )
+        dense = modulation.stacked(net, code, granularity=granularity, key=keys["gate"])
         if self.gate == "film":
-            shift = stacked(net, code, granularity=granularity, key=keys["shift"])
-            return FiLM(shrunk(dense), shrunk(shift), granularity)
+            shift = modulation.stacked(net, code, granularity=granularity, key=keys["shift"])
+            return modulation.FiLM(modulation.shrunk(dense), modulation.shrunk(shift), granularity)
         activation = {"sigmoid": jax.nn.sigmoid, "tanh": jnp.tanh}[self.gate]
-        return Gate(dense, activation, granularity)
+        return modulation.Gate(dense, activation, granularity)
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
@@ -198,7 +176,7 @@ class ARMLOptions(ConditionedOptions):
         return self.gate in ("templates", *LAYERS)
 
     def check_problem(self, problem: Problem) -> None:
-        """Refuse options that do not suit `problem`."""
+        """Raise `ValueError` in one line if an option does not suit `problem`."""
         if self.reads == "features":
             classes_only("reading the network's features", problem)
         if self.structure in ("classes", "spread") and problem.kind != "classification":
@@ -235,7 +213,11 @@ class ARMLOptions(ConditionedOptions):
         has_graph, key = self.vertices > 0, keys["embed"]
         other = jax.random.fold_in(key, 1)
         return Relational(
-            embed=the_inputs_themselves if reads_features else self.embedding(problem, key=key),
+            embed=(
+                embeddings.the_inputs_themselves
+                if reads_features
+                else self.embedding(problem, key=key)
+            ),
             embed_values=self.embedding(problem, key=other) if self.own_values else None,
             structure=structures[self.structure],
             sequence=SEQUENCES[self.sequence],
@@ -249,17 +231,17 @@ class ARMLOptions(ConditionedOptions):
             own=self.gate in LAYERS,
         )
 
-    def embedding(self, problem: Problem, *, key: PRNGKeyArray) -> Embed:
+    def embedding(self, problem: Problem, *, key: PRNGKeyArray) -> embeddings.Embed:
         """The embedding E of samples: of images, of vectors, or of pairs (x, y)."""
-        if len(problem.features) == 3:
-            if self.pictures == "pooled":
-                return pooled_embedding(problem.features, self.width, key=key)
-            return image_embedding(problem.features, self.width, window=self.window, key=key)
-        paired = problem.kind == "regression"
-        inputs = problem.features[0] + (problem.outputs if paired else 0)
-        net = mlp((inputs, *self.hidden, self.width), key=key)
-        activation = {"none": linear_units, "relu": jax.nn.relu}[self.activation]
-        return (PairEmbedding if paired else InputEmbedding)(net, activation)
+        return embeddings.embedding_of(
+            problem,
+            self.width,
+            window=self.window,
+            pooled=self.pictures == "pooled",
+            hidden=self.hidden,
+            activation=jax.nn.relu if self.activation == "relu" else embeddings.linear_units,
+            key=key,
+        )
 
     def graph(self, width: int, keys: dict[str, PRNGKeyArray]) -> graphs.MetaKnowledgeGraph:
         """The meta-knowledge graph, whose vertices have `width` numbers."""
@@ -276,7 +258,8 @@ class ARMLOptions(ConditionedOptions):
             relate=relate,
             connect=connect,
             propagate=tuple(
-                graphs.PROPAGATIONS[self.propagation](
+                graphs.message_passing(
+                    self.propagation,
                     width,
                     init=MESSAGES[self.message_init],
                     normalise=NORMALISATIONS[self.normalise],

@@ -1,5 +1,5 @@
-"""The presets of ARML: as the authors' code, as the paper's text, as we have measured best, and
-with templates."""
+"""The presets of ARML: the authors' code, the paper's text, the options that measured best for us,
+and templates."""
 
 from dataclasses import replace
 
@@ -11,8 +11,8 @@ from arml.nn.heads import EXCEPTIONS
 
 
 def on_vectors(options: ARMLOptions, problem: Problem) -> ARMLOptions:
-    """One gate a unit where vectors are classified: they may have a thousand numbers, and a gate a
-    weight has as many for each."""
+    """For classification of vectors, one gate for each unit instead of each weight: a vector may
+    have a thousand numbers, and then each unit has as many weights."""
     if problem.kind == "regression" or len(problem.features) == 3:
         return options
     return replace(options, granularity="filter")
@@ -58,7 +58,7 @@ def paper(problem: Problem) -> ARMLOptions:
 
 
 def best(problem: Problem) -> ARMLOptions:
-    """Ours: what measured best on validation tasks, at any number of ways."""
+    """Ours: the options that measured best on validation tasks, at any number of ways."""
     if problem.kind == "regression":
         return ARMLOptions(
             summary="mlp",
@@ -67,14 +67,14 @@ def best(problem: Problem) -> ARMLOptions:
             width=64,
             clusters=4,
             gate="film",
-            # FiLM does not bound the start that it makes. While the encoder learns, the odd task
+            # FiLM does not bound the weights that it makes. While the encoder learns, a rare task
             # starts with a loss of 40,000 and a curvature of 46 / inner_rate: each inner step then
             # raises the loss, and the fifth overflows. Once trained, 0.2% of tasks reach the bound.
             inner_bound=100.0,
         )
     options = ARMLOptions(
-        # The fewer the classes, the larger the gradient of the mean loss: below five ways a first
-        # step of .05 can raise the support loss.
+        # The gradient of the mean loss is larger when there are fewer classes: below five ways a
+        # first step of .05 can raise the support loss.
         inner_rate=min(0.05, usual_rate(problem)),
         learn_rates=True,
         structure="classes",
@@ -92,12 +92,12 @@ def best(problem: Problem) -> ARMLOptions:
 
 
 def with_templates(problem: Problem) -> ARMLOptions:
-    """Ours: every vertex owns a modulation of the whole network, a task reads them by how its
-    network's features spread within and between classes, and classifies by the nearest prototype.
-    One example a class has no spread, and then all tasks read alike.
+    """Ours: every vertex owns a modulation of the whole network. A task reads the vertices by how
+    its features spread within and between classes, and the nearest prototype classifies. With one
+    example of each class there is no spread, and all tasks read alike.
 
-    A function's coefficients take more than a blend of a few templates to tell: in regression a
-    vertex owns layers, from the task's mean embedding to a modulation."""
+    A blend of a few templates cannot express a function's coefficients: in regression a vertex owns
+    layers, from the task's mean embedding to a modulation."""
     if problem.kind == "regression":
         return ARMLOptions(
             inner_bound=100.0,
@@ -134,7 +134,6 @@ OURS = Method(
     options_class=ARMLOptions,
     about="ARML as it measured best: the preset `best`.",
     paper="Yao, Wu, Tao, Li, Ding, Li and Li, ICLR 2020",
-    year=2020,
     row="arml",
     preset=best,
     settings={
@@ -142,7 +141,8 @@ OURS = Method(
             "network": {"init": "he"},
             "outer": {"clip": 10.0, "schedule": "cosine", "warmup": 1_000},
         },
-        # At the full step the encoder embeds all pictures alike before the network learns from it.
+        # At the full step the encoder learns to embed all pictures alike before the network has
+        # learned to use it.
         "images": {"outer": {"encoder_factor": 0.03}},
     },
     measured={"regression2d": (7.0, 0.168)},
@@ -152,7 +152,8 @@ OURS = Method(
     tune=("inner_rate", "mu_1", "mu_2"),
 )
 AS_PUBLISHED: dict[str, Changes] = {
-    # On the starter set the higher rate did not help the text; the code has the same gates.
+    # On the starter set the higher rate did not help `arml-paper`; the authors' code has the same
+    # gates.
     "small images": {"outer": {"outer_rate": 0.001}},
     "many families": {"algorithm": {"vertices": 8}},  # the paper's on Art-Multi; Plain-Multi has 4
 }
@@ -186,7 +187,7 @@ METHODS = (
         preset=official,
         settings=AS_PUBLISHED,
         measured={"regression2d": (11.0, 0.230), "regression2d-wide": (5.5, 0.562)},
-        # Rows of the adjacency are normalised apart, and one layer reads the neighbours only.
+        # Each row of the adjacency is normalised by itself, and one layer reads neighbours only.
         dead=(".encode.graph.connect",),
     ),
     replace(

@@ -1,33 +1,33 @@
-"""BMAML: an ensemble of initialisations, the particles, that a task moves together by Stein
-variational gradient descent (SVGD), so that they become samples of the posterior: each follows the
-likelihood's gradient of all, and a kernel keeps them apart. The outer loss asks that a few steps on
-the support set (the follower) lead near to where more steps on all data lead (the leader): the
-chaser loss.
+"""BMAML: an ensemble of initialisations, the particles. A task moves them together by Stein
+variational gradient descent (SVGD), so that they become samples of its posterior: each particle
+follows the gradients of all, and a kernel keeps them apart. The outer loss is the chaser loss: the
+distance from the particles after a few steps on the support set (the follower) to the particles
+after more steps on all data (the leader).
 
 [1] Yoon, Kim, Dia, Kim, Bengio and Ahn, Bayesian Model-Agnostic Meta-Learning, NeurIPS 2018.
 [2] The authors' code, jsikyoon/bmaml (sinusoid regression only).
 
 Differences
 - The kernel's derivative is exact. The authors' code has half of it: the factor 2 is missing.
-- The bandwidth's median is over the pairs of particles; the authors' code counts each particle's
-  distance of zero to itself too. It has a floor of 1e-6, for particles that coincide.
-- The step on the log posterior is `inner_rate` over the number of labels that it sees, so that the
-  rate is on the mean loss: those of the support set for the follower, of both sets for the leader.
-  Likelihood, prior and kernel share the factor: the posterior is not tempered. As in [1], a
-  particle's own gradient counts 1/particles of it.
-- There are 5 particles, which take the other methods' 5 steps before the leader's one, in the other
-  methods' networks and batches, with Adam at a constant rate on 2-D regression. [2] has 10
-  particles, 1 step, three hidden layers, 10 tasks and a decay of .98.
-- The step on the log precision of the weights is divided by the number of weights, whose
-  precision it is, instead: with all its data the larger networks' would overshoot.
+- The bandwidth's median is over the pairs of particles; the authors' code also counts the distance
+  of zero from each particle to itself. It has a floor of 1e-6, for particles that coincide.
+- The step on the log posterior is `inner_rate` divided by the number of labels, so that the rate is
+  for the mean loss: the labels of the support set for the follower, of both sets for the leader.
+  Likelihood, prior and kernel share the factor, so the posterior is not tempered. As in [1], a
+  particle's own gradient has the weight 1/particles.
+- There are 5 particles. The follower takes 5 steps, as the other methods do, and the leader one
+  more. Networks and batches are those of the other methods, with Adam at a constant rate on 2-D
+  regression. [2] has 10 particles, 1 step, three hidden layers, 10 tasks and a decay of .98.
+- The step on the log precision of the weights is divided by the number of weights instead: divided
+  by the number of labels, it would overshoot in the larger networks.
 - The precision of the noise starts at 2, where the likelihood's gradient is that of the mean
-  squared error, and not at 100. It is one for all targets.
+  squared error, and not at 100. All targets share it.
 - Classification has the cross-entropy as its likelihood, and no precision of noise.
-- The particles act on the head alone where `acts="head"`; the body is then shared, and learned by
-  the chaser loss. [1] does so on images, and its code has none; here it is the choice for images.
-- The first particle is the given base network. The others' weights are drawn from a normal of the
-  same root mean square, array by array; vectors (zero biases) start as they are.
-- The leader sees the query set through the network's own normalisation of queries.
+- With `acts="head"` the particles are heads; they share the body, which the chaser loss trains. [1]
+  does so on images, but has no code for it; here it is the default for images.
+- The first particle is the given base network. The weights of the others are drawn from a normal of
+  the same root mean square, array by array; vectors (zero biases) start as they are.
+- The network normalises queries in its own way for the leader, too.
 - The training loss is the chaser loss, which does not measure quality: the validation score does.
   `objective="query"` trains on the prediction's loss instead, as MAML does.
 """
@@ -79,8 +79,8 @@ def stein(
     m = len(particles)
     if m == 1:  # no pairs, no median; a kernel of one
         return gradients
-    # From inner products: an array of all pairs of particles is slow. Centred, they lose nothing
-    # where particles are close; and the diagonal is exactly zero.
+    # From inner products, because an array of all pairs of particles is slow. They are centred, so
+    # that close particles lose no precision; and the diagonal is exactly zero.
     centred = particles - jnp.mean(particles, axis=0)
     products = centred @ centred.T
     norms = jnp.diagonal(products)
@@ -109,7 +109,8 @@ class BMAML(MetaLearner):
     loss: Loss = eqx.field(static=True)
 
     def given(self, support_x: Array) -> Callable[[Array], Outputs]:
-        """Inputs to the function from weights to outputs; what all particles share is inside."""
+        """A function from inputs to the function that maps a particle's weights to outputs. It
+        computes once what all particles share."""
         if self.acts == "all":
             return lambda x: lambda weights: join(weights, self.net).given(support_x)(x)
         body = self.net.body.given(support_x)
@@ -200,12 +201,12 @@ class BMAML(MetaLearner):
 
 
 def log_gamma_prior(log: Float[Array, ""], shape: float, rate: float) -> Float[Array, ""]:
-    """The log density of a logarithm whose exponential has a Gamma prior, but for a constant."""
+    """The log density at `log` of the logarithm of a Gamma variable, but for a constant."""
     return shape * log - rate * jnp.exp(log)
 
 
 def redrawn(weights: PyTree, *, key: PRNGKeyArray) -> PyTree:
-    """Normal arrays of the same root mean squares; vectors, which are biases, as they are."""
+    """Arrays drawn from normals of the same root mean squares; biases, which are vectors, stay."""
     leaves, structure = jax.tree.flatten(weights)
     keys = jax.random.split(key, len(leaves))
 
@@ -226,7 +227,7 @@ class BMAMLOptions(InnerOptions):
     acts: Literal["all", "head"] = "all"
     """The kind of particles: whole networks, or heads on a shared body (images)."""
     leader_steps: int = 1
-    """Steps on support and query set that the leader takes beyond the follower."""
+    """Steps on support and query set that the leader takes after the follower's."""
     objective: Literal["chaser", "query"] = "chaser"
     """The outer loss: how far the follower is from the leader, or its loss on the queries."""
 
@@ -269,7 +270,6 @@ METHODS = (
         options_class=BMAMLOptions,
         about="BMAML: particles that a task moves together, as samples of its posterior.",
         paper="Yoon, Kim, Dia, Kim, Bengio and Ahn, NeurIPS 2018",
-        year=2018,
         row="bmaml",
         preset=bmaml,
         measured={"regression2d": (94.0, 2.58)},

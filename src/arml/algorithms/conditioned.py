@@ -1,14 +1,17 @@
 """Options of every conditioned method: the inner loop, and the head that a task starts from."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Problem
-from arml.core.inner import GradientDescent, InnerOptions
-from arml.core.learner import Head, Network, the_learned_head
+from arml.core.inner import InnerOptions
+from arml.core.learner import Conditioned, Head, Modulate, Network, the_learned_head
+from arml.core.losses import loss_of
 from arml.nn.heads import headless, prototype_head
 from arml.nn.parts import with_body
 
@@ -20,25 +23,40 @@ class ConditionedOptions(InnerOptions):
     head: Literal["learned", "prototypes"] = "learned"
     """Head that a task starts from: one that all tasks share, or the task's own prototypes."""
     head_scale: float = 0.05
-    """Scale of the distances to prototypes, from which it is learned on."""
+    """Initial scale of the distances to prototypes, which is learned."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is out of range."""
         super().check()
         at_least(self, ("head_scale",), 0, strict=True)
 
-    def headed(self, net: Network, problem: Problem) -> tuple[Network, Head]:
-        """The network as it is learned, and what gives it the head that a task starts from."""
-        if self.head == "learned":
-            return net, the_learned_head
-        classes_only("a head of prototypes", problem)
-        return headless(with_body(net, "a head of prototypes")), prototype_head(
-            self.head_scale, problem.outputs
+    def conditioned(
+        self,
+        net: Network,
+        problem: Problem,
+        *,
+        modulate: Callable[[Network], Modulate],
+        code: int,
+        **parts: Any,
+    ) -> Conditioned:
+        """The learner for the base network `net`. `modulate` makes the modulation, which reads
+        `code` numbers, for the network that is learned; `parts` are the other fields."""
+        learned: Network = net
+        head: Head = the_learned_head
+        if self.head == "prototypes":
+            classes_only("a head of prototypes", problem)
+            body = with_body(net, "a head of prototypes")
+            learned, head = headless(body), prototype_head(self.head_scale, problem.outputs)
+        modulation = modulate(learned)
+        # Learned rates have the structure of the network that descends: modulated, and with a head.
+        start: PyTree = modulation(learned, jnp.zeros(code, jnp.float32))
+        if self.head == "prototypes":
+            start = replace(start, head=body.head)
+        return Conditioned(
+            net=learned,
+            modulate=modulation,
+            inner=self.descent(start),
+            loss=loss_of(problem),
+            head=head,
+            **parts,
         )
-
-    def inner(self, net: PyTree, modulated: PyTree) -> GradientDescent:
-        """The inner loop for a network like `net` once it is modulated."""
-        # Learned rates have the structure of what descends: the modulated body, and a head.
-        if self.head == "learned":
-            return self.descent(modulated)
-        return self.descent(replace(modulated, head=net.head))

@@ -1,27 +1,28 @@
-"""HSML: tasks are clustered softly in a tree, and a gate tailors the shared initialisation to the
-clusters that a task belongs to. A recurrent autoencoder makes a code of the support set, the code
-climbs from the leaves to the root, and code and root set one gate for each parameter.
+"""HSML: a tree clusters tasks softly, and gates tailor the shared initialisation to the clusters of
+a task. A recurrent autoencoder makes a code from the support set, the code climbs from the leaves
+to the root, and code and root set one gate for each parameter.
 
 [1] Yao, Wei, Huang and Li, Hierarchically Structured Meta-learning, ICML 2019.
 [2] The authors' code, huaxiuyao/HSML (TensorFlow 1).
 
 Differences
-- Rates and the reconstruction weight are stated on mean losses. The authors' image code divides
-  losses by the shots and sums them: its inner rate .01 is .01 * ways here, and its weight .01 is
+- Rates and the reconstruction weight are for mean losses. The authors' image code divides losses by
+  the shots and sums them: its inner rate .01 is .01 * ways here, and its weight .01 is
   .01 * shots / (ways * queries).
-- Leaves are chosen by distance, upper clusters by a linear score: the code's `tree_type` 1, its
-  default. Its other one has distances on every level.
-- Each sample's label stands beside its embedding as a one-hot vector; the code's comes out
-  inverted, zero at the class and one elsewhere.
-- Support sets of pictures and vectors come in order of class, in training and at test; which class
-  is first is drawn for each task. The authors shuffle the samples. The recurrent code depends on
-  the order, the accuracy hardly: with features of the starter pictures (5-shot, one training of
-  2,000 steps, 1,000 validation tasks) shuffling moves the code by 0.8 times the mean distance
-  between two tasks, and the accuracy by 0.00 ± 0.01 points. That code varies little between tasks.
-- All support samples are read; the authors' 5-shot runs read the first ten.
-- Vectors to be classified, which the authors do not have, are embedded linearly, as their
-  regression's pairs are.
-- The batch normalisation's offset is neither gated nor adapted.
+- A distance chooses leaves, and a linear score chooses upper clusters: `tree_type` 1 of the
+  authors' code, its default. Its other type has distances on every level.
+- Each sample's label follows its embedding as a one-hot vector. In the authors' code this vector is
+  inverted by mistake: zero at the class and one elsewhere.
+- Support sets of pictures and vectors are in order of class, in training and at test; the order of
+  the classes is drawn for each task. The authors shuffle the samples. The recurrent code depends on
+  the order, but the accuracy hardly does: with features of the starter pictures (5-shot, one
+  training of 2,000 steps, 1,000 validation tasks) shuffling moves the code by 0.8 times the mean
+  distance between two tasks, and the accuracy by 0.00 ± 0.01 points. That code varies little
+  between tasks.
+- The encoder reads all support samples; in the authors' 5-shot runs it reads the first ten.
+- The authors do not classify vectors. Here these are embedded linearly, as the authors embed the
+  pairs of their regression.
+- The offset of the batch normalisation is neither gated nor adapted.
 """
 
 from collections.abc import Callable
@@ -39,10 +40,8 @@ from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import usual_rate
 from arml.core.learner import Conditioned, Embedding, Encoder, Network
-from arml.core.losses import loss_of
-from arml.nn.embeddings import Embed, InputEmbedding, PairEmbedding, image_embedding
+from arml.nn.embeddings import embedding_of
 from arml.nn.modulation import Gate, stacked
-from arml.nn.networks import mlp
 from arml.nn.summaries import Summary, gru_autoencoder
 from arml.nn.trees import Climb, ClusterTree, cluster_tree
 
@@ -53,7 +52,7 @@ class Trace(NamedTuple):
     code: Float[Array, " code"]
     """g, the task's own."""
     climb: Climb
-    """Its way up the tree: how much of it each cluster takes."""
+    """How it climbs the tree: how much of it each cluster takes."""
     reconstruction: Float[Array, ""]
 
 
@@ -62,7 +61,7 @@ class TreeEncoder(Encoder):
 
     embed: Callable[[Examples], Float[Array, "n d"]]
     ways: int = eqx.field(static=True)
-    """Classes of the labels beside the embeddings; 0 for none."""
+    """Classes of the labels that follow the embeddings; 0 for none."""
     summarise: Summary
     tree: ClusterTree
     mu: float
@@ -81,7 +80,7 @@ class TreeEncoder(Encoder):
         return jnp.concatenate([code, climb.nodes[-1][0]]), self.mu * error  # [g; h]
 
     def embedding(self) -> Embedding:
-        """Where there are classes it reads x alone, whatever the labels."""
+        """In classification it reads x alone, so any labels serve."""
         return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
 
 
@@ -116,30 +115,20 @@ class HSMLOptions(ConditionedOptions):
         key_embed, key_summary, key_tree, key_gate = jax.random.split(key, 4)
         ways = problem.outputs if problem.kind == "classification" else 0
         encode = TreeEncoder(
-            embed=self.embed(problem, key=key_embed),
+            embed=embedding_of(problem, self.embedding, window=self.window, key=key_embed),
             ways=ways,
             summarise=gru_autoencoder(self.embedding + ways, self.width, key=key_summary),
             tree=cluster_tree(self.width, self.clusters, spread=self.spread, key=key_tree),
             mu=self.mu,
         )
-        learned, head = self.headed(net, problem)
-        return Conditioned(
-            net=learned,
+        code = 2 * self.width
+        return self.conditioned(
+            net,
+            problem,
             encode=encode,
-            modulate=Gate(stacked(learned, 2 * self.width, key=key_gate)),
-            inner=self.descent(net),
-            loss=loss_of(problem),
-            head=head,
+            modulate=lambda learned: Gate(stacked(learned, code, key=key_gate)),
+            code=code,
         )
-
-    def embed(self, problem: Problem, *, key: PRNGKeyArray) -> Embed:
-        """The embedding of samples: of images, of vectors, or of pairs (x, y)."""
-        if len(problem.features) == 3:
-            return image_embedding(problem.features, self.embedding, window=self.window, key=key)
-        paired = problem.kind == "regression"
-        inputs = problem.features[0] + (problem.outputs if paired else 0)
-        net = mlp((inputs, self.embedding), key=key)
-        return (PairEmbedding if paired else InputEmbedding)(net)
 
 
 def hsml(problem: Problem) -> HSMLOptions:
@@ -162,7 +151,6 @@ METHODS = (
         options_class=HSMLOptions,
         about="HSML: a tree of task clusters tailors the initialisation, one gate a parameter.",
         paper="Yao, Wei, Huang and Li, ICML 2019",
-        year=2019,
         row="hsml",
         preset=hsml,
         measured={"regression2d": (13.0, 0.221)},

@@ -1,5 +1,6 @@
-"""Meta-learning from tasks with heterogeneous attribute spaces: a vector for each column, label and
-row, each inferred from the others by means over sets, so that a task may have any of them.
+"""Meta-learning from tasks with heterogeneous attribute spaces: each column, label and row has a
+vector. Means over sets infer each kind of vector from the others, so that a task may have any
+number of columns, labels and rows.
 
     v_i = g(mean_n f(x_ni)),  c_j = g(mean_n f(y_nj))                                       (1)
     u_n = g(mean_i f[v_i, x_ni] + mean_j f[c_j, y_nj])                                      (2)
@@ -11,10 +12,10 @@ with other networks f and g in each place.
 [1] Iwata and Kumagai, Meta-learning from Tasks with Heterogeneous Attribute Spaces, NeurIPS 2020.
 
 Differences
-- Classes are distinguished by the distance of z to the class means of the support set, with a
-  learned scale; then c_j is not inferred a second time. A number is read from z and c by a network.
-- Values are the cells as `arml.nn.cells` measures them; missing cells are left out of every mean.
-- The numbering of the equations is this file's.
+- The distance of z to the class means of the support set tells classes apart, with a learned scale;
+  then c_j is not inferred a second time. In regression a network predicts from z and c.
+- Values are the cells as `arml.nn.cells` measures them; every mean leaves out missing cells.
+- The equations are numbered for this file.
 """
 
 from dataclasses import dataclass
@@ -29,13 +30,13 @@ from arml.core.checks import Options, at_least
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
-from arml.nn.cells import Cells, measure, standard_targets
+from arml.nn.cells import Cells, measure, one_target, standard_targets
 from arml.nn.networks import MLP, mlp
 from arml.nn.prototypes import among, class_means, squared_distances
 
 
 class SetNetwork(eqx.Module):
-    """g(mean f): from a set of vectors to one."""
+    """g(mean f): maps a set of vectors to one."""
 
     inside: MLP
     outside: MLP
@@ -98,7 +99,7 @@ class IwataKumagai(MetaLearner):
         if self.scale is not None:
             features = place(cells)
             scale = jnp.exp(self.scale)
-            # Rows that are not there belong to no class.
+            # A row without cells is not an example of any class.
             means, present = class_means(features, jnp.where(rows, support.y, -1), self.ways)
             return Adapted(
                 lambda q: among(present, -scale * squared_distances(place(by(q)), means))
@@ -133,10 +134,7 @@ class IwataKumagaiOptions(Options):
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> IwataKumagai:
         """The learner; it uses nothing of `net`."""
-        if problem.kind == "regression" and problem.outputs != 1:
-            raise ValueError(
-                f"expected one target for tables, got {problem.outputs}: train one learner each"
-            )
+        one_target(problem)
         keys = iter(jax.random.split(key, 16))
         d = self.width
 
@@ -166,7 +164,6 @@ METHODS = (
         options_class=IwataKumagaiOptions,
         about="Iwata-Kumagai: vectors of columns, labels and rows, inferred from each other.",
         paper="Iwata and Kumagai, NeurIPS 2020",
-        year=2020,
         inputs=(2,),
         cost=lambda options: Cost(step=0.05),
         descends=False,

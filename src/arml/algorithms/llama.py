@@ -1,24 +1,25 @@
-"""LLAMA: MAML read as hierarchical Bayes. A task's adapted weights are a mode of its posterior, and
-the marginal likelihood of the task is approximated around them (Laplace): the query loss, plus a
-volume term, half the log determinant of the posterior's curvature. The curvature is the query
-set's Fisher information in Kronecker factors, and a Gaussian prior's precision.
+"""LLAMA: MAML as hierarchical Bayes. A task's adapted weights are a mode of its posterior. Around
+them Laplace's method approximates the task's marginal likelihood: the query loss, plus half the log
+determinant of the posterior's curvature. The curvature is the query set's Fisher information in
+Kronecker factors, plus the precision of a Gaussian prior.
 
 [1] Grant, Finn, Levine, Darrell and Griffiths, Recasting Gradient-Based Meta-Learning as
     Hierarchical Bayes, ICLR 2018 (no official code).
 
 Differences
-- The query loss is a mean, and `eta` weights the whole log determinant: the half of Laplace's
-  formula, the number of queries and the paper's reduction of the term are all in it.
-- The curvature is the Fisher information of the *summed* query loss (of a Gaussian of unit variance
-  for regression), which is never negative, in place of the Hessian; the two are the same for linear
-  outputs. The expectation over labels is exact: one backward pass a class, or a target.
+- The query loss is a mean, and `eta` weights the whole log determinant. So `eta` contains the half
+  of Laplace's formula, the number of queries and the paper's reduction of the term.
+- The curvature is not the Hessian but the Fisher information of the *summed* query loss (for
+  regression, of a Gaussian of unit variance), which is never negative. The two are the same for
+  linear outputs. The expectation over labels is exact: one backward pass for each class or target.
 - The prior's precision is one number for all weights, added to the eigenvalues of a block:
-  log det(n A (x) G + precision I) = sum_ij log(n a_i g_j + precision). The factored damping that
-  Kronecker-factored optimisers use is made for the inverse; it is far off in the determinant, which
-  the many directions without any curvature rule.
-- `curvature="diagonal"` has the exact diagonal instead: cheaper for wide layers.
-- Normalisation's statistics are constants of the curvature, so that examples stay apart.
-- `remat` recomputes the curvature too in the backward pass.
+  log det(n A (x) G + precision I) = sum_ij log(n a_i g_j + precision). The factored damping of
+  Kronecker-factored optimisers approximates the inverse. It is a bad approximation of the
+  determinant, where most directions have no curvature at all.
+- `curvature="diagonal"` has the exact diagonal instead: it is cheaper for wide layers.
+- The curvature takes the statistics of the normalisation as constants, so that each example has a
+  gradient of its own.
+- `remat` also recomputes the curvature in the backward pass.
 """
 
 from collections.abc import Callable
@@ -117,7 +118,7 @@ class LLAMAOptions(InnerOptions):
         if inside < len(jax.tree.leaves(adaptable(body))):
             raise ValueError(
                 "LLAMA needs all adapted weights in layers that arml.linear or Convolution makes, "
-                "for it has their curvature: build the network of these"
+                "because it computes their curvature: build the network from these"
             )
         return LLAMA(
             net=body,
@@ -138,7 +139,6 @@ METHODS = (
         options_class=LLAMAOptions,
         about="LLAMA: MAML whose outer loss has the curvature at the adapted weights.",
         paper="Grant, Finn, Levine, Darrell and Griffiths, ICLR 2018",
-        year=2018,
         row="llama",
         preset=lambda problem: LLAMAOptions(inner_rate=usual_rate(problem)),
         measured={"regression2d": (33.0, 1.02)},

@@ -1,17 +1,18 @@
-"""MAML: one shared initialisation from which every task descends; and Meta-SGD, which learns the
-step sizes too.
+"""MAML: one shared initialisation from which every task descends; and Meta-SGD, which also learns
+the step sizes.
 
 [1] Finn, Abbeel and Levine, Model-Agnostic Meta-Learning, ICML 2017; code: cbfinn/maml.
 [2] Li, Zhou, Chen and Li, Meta-SGD, 2017 (no official code).
 
 Differences
-- Inner rates are stated on mean losses. The authors' image code divides the loss by the shots and
-  sums it, so that their .01 is .05 here (5 ways).
-- Adapting takes as many steps at test as in training, 5. The authors' code has 10 at test on
-  miniImageNet, and bounds each element of the outer gradient to 10 there; here it has no bound.
+- Inner rates are for mean losses. The authors' image code divides the loss by the shots and sums
+  it, so that their .01 is .05 here (5 ways).
+- A task takes 5 steps at test, as in training. On miniImageNet the authors' code takes 10 at test,
+  and bounds each element of the outer gradient to 10; here it has no bound.
 - On 2-D regression first-order MAML and Meta-SGD bound the norms of their inner gradients (1,000)
   and outer gradients (10), and the outer step on Meta-SGD's rates is a hundredth of the others':
-  without, steep tasks overflow. Meta-SGD takes 5 steps as the other methods do, and 1 in its paper.
+  without these, steep tasks overflow. Meta-SGD takes 5 steps, as the other methods do; its paper
+  takes 1.
 - Meta-SGD starts all its rates at the common inner rate, as in ARML's comparison, not at random.
   They may become negative, as in the paper.
 """
@@ -58,7 +59,6 @@ MAML_METHOD = Method(
     options_class=MAMLOptions,
     about="MAML: one shared initialisation, second order.",
     paper="Finn, Abbeel and Levine, ICML 2017",
-    year=2017,
     row="maml",
     preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem)),
     measured={"regression2d": (5.0, 1.17), "regression2d-wide": (2.5, 1.64)},
@@ -74,7 +74,7 @@ METHODS = (
         about="First-order MAML: without the second derivatives.",
         row="",
         preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), first_order=True),
-        # Nothing keeps its inner steps from growing unstable: a few ripples had losses of 100,000.
+        # Without a bound its inner steps become unstable: a few ripple tasks had losses of 100,000.
         settings={"regression": {"algorithm": {"inner_clip": 1_000.0}, "outer": {"clip": 10.0}}},
         measured={"regression2d": (1.0, 3.47)},
         cost=lambda options: Cost(0.0008, images=0.6),
@@ -88,8 +88,8 @@ METHODS = (
         paper="Li, Zhou, Chen and Li, 2017",
         row="meta-sgd",
         preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), learn_rates=True),
-        # At Adam's full step learned inner rates double in one step, and the loss is soon not
-        # finite; even so, the odd steep task overflows unless both gradients are bounded.
+        # At Adam's full step the learned inner rates double in one step, and the loss is soon not
+        # finite. Even at a hundredth, rare steep tasks overflow unless both gradients are bounded.
         settings={
             "regression": {
                 "algorithm": {"inner_clip": 1_000.0},

@@ -1,8 +1,9 @@
-"""The registry's entry of a method: all that the library knows about it, in the method's own file.
+"""The entry of a method in the registry: all that the library knows about it, in its own file.
 
-A module of this folder names its entries in `METHODS`; nothing else lists methods.
+Each module of this folder lists its entries in `METHODS`; no other place lists methods.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
@@ -34,7 +35,7 @@ class Variant(NamedTuple):
     about: str
     changes: Changes
     compared: str = ""
-    """As of the method."""
+    """As `Method.compared`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,20 +45,20 @@ class Method(Entry):
     title: str = ""
     """Its name in tables; `name` if empty."""
     paper: str = ""
-    """Where it was published."""
-    year: int = 9999
-    """The year of that; lists are in this order."""
+    """Its authors, and where they published it."""
+    year: int = 0
+    """When it was published; if 0, the first year in `paper`. Lists are in this order."""
     row: str = ""
     """Its row in the tables of ARML's paper; empty if it has none."""
     compared: str = ""
-    """Where it is compared, separated by blanks: tables of `arml reproduce` (data sets, or other
+    """Where it is compared, separated by blanks: tables of `arml reproduce` (data sets, or the
     kinds that `reproduce/tables.py` names), and races of `arml train --data` (`race-folders` on
     pictures, `race-features` on vectors). `stream` is the method for one's own data with
     `--stream`."""
     preset: Callable[[Problem], MethodOptions] | None = None
     """Its options for a problem; the class's defaults if None."""
     kinds: tuple[str, ...] = KINDS
-    """The kinds of problems that it is made for; it refuses others."""
+    """The kinds of problems that it is made for; it raises an error for others."""
     inputs: tuple[int, ...] = (1, 3)
     """How many axes an input may have: 1 vectors, 2 the cells of tables, 3 pictures."""
     settings: Mapping[str, Changes] = field(default_factory=dict)
@@ -70,18 +71,17 @@ class Method(Entry):
     cost: Callable[[Any], Cost] = lambda options: Cost()
     """The training time with these options."""
     inside: str | Callable[..., dict[str, object]] = ""
-    """What `arml explain` shows of a learner: one of `explain.LOOKS`, or a function
-    `(learner, tasks, *, n, chunk)` that returns plain data; empty for nothing."""
+    """Names the part of a learner that `arml explain` shows: one of `explain.LOOKS`, or a function
+    `(learner, tasks, *, n, chunk)` that returns plain data; empty if it shows nothing."""
     tune: tuple[str, ...] | None = None
     """Step sizes and weights that `arml tune` searches if no option is named; if None, the
     `inner_rate` if there is one."""
     descends: bool | Callable[[Problem], bool] = True
     """Whether it adapts by gradient steps."""
     dead: tuple[str, ...] = ()
-    """Meta-parameters that no gradient reaches at the first step, as the beginnings of their
-    paths."""
+    """Prefixes of the paths of meta-parameters that no gradient reaches at the first step."""
     exceptions: Mapping[str, str] = field(default_factory=dict)
-    """Contract tests that do not hold, by name (`test_...`), each with the reason."""
+    """Contract tests that the method does not pass, by name (`test_...`), each with the reason."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,6 +91,8 @@ class Method(Entry):
             known = {f.name for f in fields(self.options_class)}
             object.__setattr__(self, "tune", ("inner_rate",) if "inner_rate" in known else ())
         object.__setattr__(self, "title", self.title or self.name)
+        published = re.search(r"\b\d{4}\b", self.paper)
+        object.__setattr__(self, "year", self.year or (int(published[0]) if published else 9999))
 
     def suits(self, problem: Problem) -> bool:
         """Whether it is made for such tasks."""

@@ -1,20 +1,21 @@
-"""MT-Net: MAML that learns where and along what to descend. Each layer is followed by a square
-matrix T that no task adapts, so that gradients through it are taken in a learned metric; and each
-task adapts only the units that a learned random mask draws.
+"""MT-Net: MAML that learns in which metric to descend, and on which units. A square matrix T, which
+no task adapts, follows each layer, so that gradients through it have a learned metric. Each task
+adapts only the units that a learned random mask draws.
 
 [1] Lee and Choi, Gradient-Based Meta-Learning with Learned Layerwise Metric and Subspace, ICML
     2018.
 [2] The authors' code, yoonholee/MT-net.
 
 Differences
-- Inner rates are stated on mean losses.
-- A unit's mask is shared by its weights and its bias, one logit a unit, as in the code's `share_M`.
-- The mask is drawn for the adaptation at test too, as in the code: one mask a task, over which
-  nothing is averaged, so that a prediction depends on the key.
-- Inner rates, steps and batches are the other methods'. On 2-D regression the norms of inner
-  (1,000) and outer gradients (10) are bounded, because the warps make steep tasks steeper; on
-  miniImageNet nothing is, where the authors bound each element of the outer gradient to 10.
-- Offsets of the batch normalisation are not masked, because they are not adapted.
+- Inner rates are for mean losses.
+- The weights and the bias of a unit share its mask, with one logit for each unit, as in the code's
+  `share_M`.
+- At test, too, the mask is drawn for the adaptation, as in the code: one mask for each task,
+  without averaging over masks, so that a prediction depends on the key.
+- Inner rates, steps and batches are those of the other methods. On 2-D regression the norms of
+  inner (1,000) and outer gradients (10) have bounds, because the warps make steep tasks steeper. On
+  miniImageNet there is no bound; the authors bound each element of the outer gradient to 10.
+- Offsets of the batch normalisation have no masks, because no task adapts them.
 """
 
 import dataclasses
@@ -45,12 +46,12 @@ class Warped(eqx.Module):
 
 
 def is_warped(node: object) -> bool:
-    """Whether it is a layer of the network with its T."""
+    """Whether a node is a layer with its T."""
     return isinstance(node, Warped)
 
 
 def layers_of(net: Network) -> list[PyTree]:
-    """The layers of a network, with their T where they have one."""
+    """The layers of a network; a layer that has a T comes with it."""
     return layers(net, lambda node: is_warped(node) or is_layer(node))
 
 
@@ -82,7 +83,7 @@ class MTNet(MetaLearner):
 
     net: Network
     logits: tuple[Float[Array, " _"], ...]
-    """Of the masks: for each layer, one a unit."""
+    """The logits of the masks: for each layer, one for each unit."""
     inner: GradientDescent
     loss: Loss = eqx.field(static=True)
 
@@ -96,7 +97,7 @@ class MTNet(MetaLearner):
             jax.tree.map(lambda p, mask=mask: mask, layer)
             for layer, mask in zip(layers_of(part), drawn, strict=True)
         ]
-        # Every task adapts the parameters outside of layers.
+        # Every task adapts all parameters outside the layers.
         ones = jax.tree.map(
             lambda p: p if is_warped(p) else jnp.ones_like(p), part, is_leaf=is_warped
         )
@@ -136,7 +137,6 @@ METHODS = (
         options_class=MTNetOptions,
         about="MT-Net: MAML in a learned metric, on units that a learned mask draws.",
         paper="Lee and Choi, ICML 2018",
-        year=2018,
         row="mt-net",
         preset=lambda problem: MTNetOptions(inner_rate=usual_rate(problem)),
         # The warps make a steep task steeper: the gradient was not finite after 167 steps (seed 0).

@@ -1,26 +1,27 @@
 """MUMOMAML (later MMAML): an encoder reads the support set and modulates each hidden unit of the
-shared initialisation before its activation; then the task descends. The modulation says which mode
-of the tasks this one is of, and holds still while the weights adapt.
+shared initialisation before its activation; then the task descends. The modulation tells which mode
+of the task distribution this task belongs to, and stays constant while the weights adapt.
 
 [1] Vuorio, Sun, Hu and Lim, Toward Multimodal Model-Agnostic Meta-Learning, 2018; and Multimodal
     Model-Agnostic Meta-Learning via Task-Aware Modulation, NeurIPS 2019.
 [2] The authors' code, vuoristo/MMAML-Regression and shaohua0116/MMAML-Classification.
 
 Differences
-- The default modulation is the sigmoid: ARML's paper does not say which one it compares with, and
-  its own gate is one. The authors' programs default to FiLM.
-- The base network is the other methods': the authors' has three hidden layers of 100, or
-  convolutions of stride 2 whose channels double.
-- The softmax is scaled by the number of units, so that attention to all alike leaves them as they
-  are; the code's divides them by that number.
-- The image encoder halves by max-pooling, the code's by strides; its normalisation has no scale. As
-  in the code it reads no labels, and no recurrent network follows it.
-- On images FiLM follows the pooling, the code's precedes it: they part where 1 + gamma < 0.
-- Vectors to be classified, which the authors do not have, are read in sequence beside their one-hot
-  labels, as the regression's are beside their targets.
-- The inner gradient is not clipped; the authors' is, at 10 or 20 (`inner_clip`).
+- The default modulation is the sigmoid, as in ARML's own gate: ARML's paper does not say which one
+  it compares with. The authors' programs default to FiLM.
+- The base network is that of the other methods. The authors' network has three hidden layers of
+  100, or convolutions of stride 2 whose channels double.
+- The softmax is scaled by the number of units, so that equal attention to all units does not change
+  them; in the authors' code it divides them by that number.
+- The image encoder halves images by max-pooling, the authors' encoder by strides; its normalisation
+  has no scale. As in the authors' code it reads no labels, and no recurrent network follows it.
+- On images FiLM follows the pooling; in the authors' code it precedes it. The two differ where
+  1 + gamma < 0.
+- The authors do not classify vectors. Here the encoder reads these in sequence, each with its
+  one-hot label, as it reads the inputs of a regression with their targets.
+- The inner gradient is not clipped; the authors clip it at 10 or 20 (`inner_clip`).
 - Biases start at zero, and convolutions and the image encoder's dense layer are Glorot-uniform, as
-  elsewhere in this library; other weights start as PyTorch's do in the code.
+  elsewhere in this library; other weights start as in the authors' code, with PyTorch's defaults.
 """
 
 from dataclasses import dataclass
@@ -35,18 +36,16 @@ from arml.algorithms.conditioned import ConditionedOptions
 from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import Shared, usual_rate
-from arml.core.learner import Conditioned, Encoder, Modulate, Network
-from arml.core.losses import loss_of
-from arml.nn.modulation import film, sigmoid_gate, softmax_attention, unit_modulation
-from arml.nn.networks import ConvBlock, Convolution, Linear, glorot, linear
+from arml.core.inner import usual_rate
+from arml.core.learner import Conditioned, Encoder, Network
+from arml.nn.modulation import UNITS, unit_modulation
+from arml.nn.networks import ConvBlock, Linear, conv_block, linear
 from arml.nn.summaries import BidirectionalLSTM, bidirectional_lstm
-
-MODULATIONS = {"sigmoid": sigmoid_gate, "film": film, "softmax": softmax_attention}
 
 
 class SequenceEncoder(Encoder):
-    """Reads the pairs of x and y (one-hot, if `ways`) one after the other; their order counts."""
+    """Reads the pairs of x and y (one-hot if `ways`) in sequence; the code depends on their
+    order."""
 
     read: BidirectionalLSTM
     ways: int = eqx.field(static=True)
@@ -59,7 +58,7 @@ class SequenceEncoder(Encoder):
 
 class ImageEncoder(Encoder):
     """Convolutional blocks, the mean over positions, a dense layer with ReLU, and the mean over the
-    images; neither labels nor order count."""
+    images. The code depends neither on labels nor on order."""
 
     blocks: tuple[ConvBlock, ...]
     dense: Linear
@@ -72,16 +71,11 @@ class ImageEncoder(Encoder):
 
 
 def image_encoder(channels: int, filters: int, width: int, *, key: PRNGKeyArray) -> ImageEncoder:
-    """Four blocks, the first of `filters` filters and each next of twice as many."""
+    """Four blocks, the first with `filters` filters and each next with twice as many."""
     *keys, key_dense = jax.random.split(key, 5)
     sizes = (channels, *(filters * 2**i for i in range(4)))
-    blocks = tuple(
-        ConvBlock(
-            Convolution(glorot(k, (3, 3, c, o), jnp.float32), jnp.zeros(o, jnp.float32)),
-            Shared(jnp.zeros(o, jnp.float32)),
-        )
-        for c, o, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
-    )
+    pairs = zip(sizes[:-1], sizes[1:], keys, strict=True)
+    blocks = tuple(conv_block(c, o, key=k) for c, o, k in pairs)
     return ImageEncoder(blocks, linear(sizes[-1], width, key=key_dense))
 
 
@@ -108,18 +102,15 @@ class MUMOMAMLOptions(ConditionedOptions):
         """The learner, with freshly drawn weights, for the base network `net`."""
         key_encode, key_modulate = jax.random.split(key)
         code = self.width * (1 if len(problem.features) == 3 else 2)
-        act = MODULATIONS[self.modulation]
-        modulate: Modulate = unit_modulation(
-            net, code, act, features=problem.features, key=key_modulate
-        )
-        learned, head = self.headed(net, problem)
-        return Conditioned(
-            net=learned,
+        act, features = UNITS[self.modulation], problem.features
+        return self.conditioned(
+            net,
+            problem,
             encode=self.encoder(problem, key=key_encode),
-            modulate=modulate,
-            inner=self.inner(net, modulate(learned, jnp.zeros(code, jnp.float32))),
-            loss=loss_of(problem),
-            head=head,
+            modulate=lambda learned: unit_modulation(
+                learned, code, act, features=features, key=key_modulate
+            ),
+            code=code,
         )
 
     def encoder(self, problem: Problem, *, key: PRNGKeyArray) -> Encoder:
@@ -148,7 +139,6 @@ METHODS = (
         about="MUMOMAML: a code of the support set modulates each hidden unit of the "
         "initialisation.",
         paper="Vuorio, Sun, Hu and Lim, 2018 and NeurIPS 2019",
-        year=2018,
         row="mumomaml",
         preset=mumomaml,
         measured={"regression2d": (10.0, 0.243)},

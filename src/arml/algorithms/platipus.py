@@ -1,27 +1,26 @@
 """PLATIPUS: a distribution over initialisations. A task's prior is a Gaussian around the
-initialisation after one gradient step on the support set; an initialisation is sampled from it and
-adapted as in MAML, and predictions are averaged over samples. Training samples instead from a
-posterior that has seen the query set, and holds it near the prior by their divergence.
+initialisation after one gradient step on the support set. Each sample from it adapts as in MAML,
+and a prediction is the mean over samples. Training samples instead from a posterior that uses the
+query set, and adds the divergence of this posterior from the prior to the loss.
 
 [1] Finn, Xu and Levine, Probabilistic Model-Agnostic Meta-Learning, NeurIPS 2018 (no official
     code).
 [2] cnguyen10/few_shot_meta_learning, Platipus.py: initial values, and the divergence's weight.
 
 Differences
-- `log_sigma` and `log_v` are logarithms of standard deviations, of the prior and of the posterior,
-  one for each adapted parameter; all start at -4 ([2]: drawn from -4 to -3).
+- `log_sigma` and `log_v` are the logarithms of the standard deviations of the prior and of the
+  posterior, one for each adapted parameter; all start at -4 ([2]: drawn from -4 to -3).
 - The means mu_q and mu_p take one gradient step, as in [1]; [2] takes all inner steps.
-- All gradients, those of mu_q and mu_p among them, are of mean losses. In the outer loss regression
-  has the Gaussian negative log-likelihood of `noise`, without its constant: the mean squared error
-  over 2 noise^2.
-- The data term is a mean over queries and one sampled initialisation; the divergence is a sum over
-  parameters, times `kl_weight`. The bound itself would weight it by 1 / queries, at which it drowns
-  the data; 1e-6 is [2]'s.
-- [2] advises to start from a trained MAML. Here mu starts at the base network: there is no warm
-  start.
-- gamma, the rate of the one step, starts at [2]'s .01, but on 2-D regression at the inner rate,
+- All gradients, including those of mu_q and mu_p, are of mean losses. The outer loss of regression
+  is the Gaussian negative log-likelihood with standard deviation `noise`, without its constant: the
+  mean squared error divided by 2 noise^2.
+- The data term is a mean over queries, with one sampled initialisation; the divergence is a sum
+  over parameters, times `kl_weight`. The bound itself has the weight 1 / queries, with which the
+  divergence outweighs the data; we use 1e-6, as [2] does.
+- [2] advises to start from a trained MAML. Here mu starts at the base network.
+- gamma, the rate of the one step, starts at .01 as in [2], but on 2-D regression at the inner rate,
   .001. A prediction is the mean over 10 samples, 5 on images.
-- Outer gradients have no bound, but on features, where it is a norm of 10.
+- Outer gradients have no bound, except in the recipes for features, where it is a norm of 10.
 - Arrays that tasks share (offsets of the normalisation) have no distribution.
 """
 
@@ -86,7 +85,7 @@ class PLATIPUS(MetaLearner):
     loss: Loss = eqx.field(static=True)
 
     def query_loss(self, net: Network, support: Examples, examples: Examples) -> Float[Array, ""]:
-        """The mean loss of `net` on the examples, beside the support set."""
+        """The mean loss of `net` on the examples, for a task with this support set."""
         return self.loss(net.given(support.x)(examples.x), examples.y)
 
     def centre(self, support: Examples, examples: Examples, rate: Array) -> PyTree:
@@ -166,8 +165,9 @@ class PLATIPUSOptions(InnerOptions):
 
 
 def platipus(problem: Problem) -> PLATIPUSOptions:
-    """No longer steps for the means than the inner loop's, as the regression is too steep for
-    them; on images half the samples, as each adapts all convolutions."""
+    """The steps of the means are at most as long as those of the inner loop, because the regression
+    is too steep for longer ones. Images have half the samples, because each adapts all
+    convolutions."""
     rate = usual_rate(problem)
     return PLATIPUSOptions(
         inner_rate=rate,
@@ -184,7 +184,6 @@ METHODS = (
         options_class=PLATIPUSOptions,
         about="PLATIPUS: MAML from initialisations sampled around the task's own.",
         paper="Finn, Xu and Levine, NeurIPS 2018",
-        year=2018,
         row="platipus",
         preset=platipus,
         cost=lambda options: Cost(0.017, images=2.2),

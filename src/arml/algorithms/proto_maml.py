@@ -1,16 +1,16 @@
-"""Proto-MAML: MAML whose head starts, for each task, from the task's prototypes. Before the first
-inner step it is ProtoNet; then body and head descend together. The outer loop differentiates
-through the prototypes, so the body learns to start well and to descend well.
+"""Proto-MAML: MAML whose head starts from the prototypes of each task. Before the first inner step
+it is ProtoNet; then body and head descend together. The outer loop differentiates through the
+prototypes, so the body learns to start well and to descend well.
 
 [1] Triantafillou et al., Meta-Dataset: A Dataset of Datasets for Learning to Learn from Few
     Examples, ICLR 2020, section 3.
 [2] The authors' code, google-research/meta-dataset (TensorFlow 1).
 
 Differences
-- The distances have a scale s, so that w_k = 2 s c_k and b_k = -s |c_k|^2. It is learned from .05
-  on; the paper has 1.
-- The gradient is of second order, as in MAML here; the paper's is of first order.
-- The inner rate is that of the other methods, on mean losses; the paper searches for rate and
+- The distances have a scale s, so that w_k = 2 s c_k and b_k = -s |c_k|^2. It is learned and starts
+  at .05; the paper has 1.
+- The outer gradient has second derivatives, as in MAML here; the paper drops them.
+- The inner rate is that of the other methods, for mean losses; the paper searches for rate and
   steps.
 """
 
@@ -50,7 +50,7 @@ class ProtoMAMLOptions(InnerOptions):
     """Proto-MAML."""
 
     scale: float = 0.05
-    """Scale of the squared distances, from which it is learned on."""
+    """Initial scale of the squared distances, which is learned."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is out of range."""
@@ -58,7 +58,7 @@ class ProtoMAMLOptions(InnerOptions):
         at_least(self, ("scale",), 0, strict=True)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoMAML:
-        """The learner; `net` holds its weights but those of the head, so the key goes unused."""
+        """The learner; its only random weights are in the body of `net`, so the key goes unused."""
         classes_only("Proto-MAML", problem)
         return ProtoMAML(
             net=headless(with_body(net, "Proto-MAML")),
@@ -76,7 +76,6 @@ METHODS = (
         options_class=ProtoMAMLOptions,
         about="Proto-MAML: MAML whose head starts from the task's prototypes.",
         paper="Triantafillou et al., ICLR 2020",
-        year=2020,
         preset=lambda problem: ProtoMAMLOptions(inner_rate=usual_rate(problem)),
         kinds=("classification",),
         cost=lambda options: Cost(images=1.1),

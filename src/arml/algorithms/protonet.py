@@ -1,6 +1,7 @@
-"""ProtoNet: a class is the mean of its embedded support examples, and a query belongs to the
-nearest. There is no adaptation by gradient; the embedding alone is learned. It is the Bayes rule
-for Gaussian classes of one common, round covariance, and so linear in the embedding.
+"""ProtoNet: the prototype of a class is the mean of its embedded support examples, and a query
+belongs to the class of the nearest prototype. Only the embedding is learned; a task takes no
+gradient steps. This is the Bayes rule for Gaussian classes that share one round covariance, and so
+linear in the embedding.
 
 [1] Snell, Swersky and Zemel, Prototypical Networks for Few-shot Learning, NeurIPS 2017. Equation
     numbers are this paper's.
@@ -8,16 +9,16 @@ for Gaussian classes of one common, round covariance, and so linear in the embed
 
 Differences
 - The embedding is the base network without its head, so Conv-4 has as many filters as elsewhere.
-- The paper trains on more classes than it tests on (20 or 30 for miniImageNet). That is an option
-  of the tasks; classes that a task does not have are left out of the softmax.
-- The outer rate is the other methods', constant or falling as a cosine; the authors halve theirs
-  every 2,000 episodes.
+- The paper trains on more classes than it tests on (20 or 30 for miniImageNet). Here this is an
+  option of the tasks; the softmax leaves out classes that a task does not have.
+- The outer rate is that of the other methods, constant or falling as a cosine; the authors halve
+  theirs every 2,000 episodes.
 - Normalisation is that of the base network; the authors' code keeps running averages.
 - The distances may have a scale, constant or learned, as in TADAM. Without one the softmax of wide
   features is nearly certain at first, and its gradient small.
-- The distances may be those of Simple CNAPS, in which the spread of a class counts
+- The distances may be those of Simple CNAPS, which take the spread of each class into account
   (`arml.nn.covariance`).
-- TADAM's auxiliary classification may train the body besides.
+- TADAM's auxiliary classification may also train the body.
 """
 
 from collections.abc import Callable
@@ -44,8 +45,8 @@ Metric = Literal["squared", "mahalanobis"]
 
 
 class ProtoNet(MetaLearner):
-    """logits_k = -s ||f(x) - c_k||^2, with f the body and c_k the mean of f over class k; or
-    the Mahalanobis distance in the place of the squared one."""
+    """logits_k = -s ||f(x) - c_k||^2, with f the body and c_k the mean of f over class k; or with
+    the Mahalanobis distance instead of the squared one."""
 
     body: Body
     scale: float | Float[Array, ""]
@@ -79,12 +80,12 @@ class ProtoNet(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoNetOptions(Options):
-    """ProtoNet's metric: all else that it learns is the base network's body."""
+    """ProtoNet's metric, and its auxiliary classification."""
 
     scale: float = 1.0
     """Scale of the squared distances; the paper has none."""
     learn_scale: bool = False
-    """Learn the scale, from `scale` on."""
+    """Learn the scale, which starts at `scale`."""
     metric: Metric = "squared"
     """The squared distance, or the regularised Mahalanobis distance, for two shots or more."""
     auxiliary: float = 0.0
@@ -120,7 +121,6 @@ METHODS = (
         options_class=ProtoNetOptions,
         about="ProtoNet: the nearest class mean in a learned embedding.",
         paper="Snell, Swersky and Zemel, NeurIPS 2017",
-        year=2017,
         row="protonet",
         kinds=("classification",),
         variants={

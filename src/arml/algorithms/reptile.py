@@ -1,6 +1,6 @@
-"""Reptile: learn a task with a few steps of Adam, then move the initialisation some way towards
-where that led. No query set and no derivative of the inner loop: the direction theta' - theta alone
-finds an initialisation that is near the solutions of many tasks.
+"""Reptile: learn a task with a few steps of Adam, then move the initialisation some way towards the
+adapted weights theta'. It needs no query set and no derivative of the inner loop: the direction
+theta' - theta alone finds an initialisation that is near the solutions of many tasks.
 
 [1] Nichol, Achiam and Schulman, On First-Order Meta-Learning Algorithms, 2018; code:
     openai/supervised-reptile.
@@ -8,17 +8,17 @@ finds an initialisation that is near the solutions of many tasks.
 Differences
 - The outer step theta <- theta + epsilon * mean(theta' - theta) is gradient descent on half the
   squared distance to theta', which is held fixed: the outer optimiser `sgd` with `outer_rate`
-  epsilon. The training loss is that distance; it says nothing of quality, the validation score
+  epsilon. The training loss is that distance; it does not measure quality, the validation score
   does.
-- Meta-training merges a task's support and query set, which gives the `shots + queries` examples a
-  class that the authors' `--train-shots` gives.
-- Tasks of one outer step run side by side. With `moments="carried"` each starts Adam from the
-  second moments that the outer step holds and moves towards the tasks' mean final ones, where the
-  authors' code hands them on from task to task.
+- Meta-training merges a task's support and query set into `shots + queries` examples of each class,
+  which the authors do with `--train-shots`.
+- Tasks of one outer step run side by side. With `moments="carried"` each starts Adam from common
+  second moments, and the outer step moves these towards the mean of the tasks' final ones. The
+  authors' code passes them on from task to task.
 - Batch normalisation has no scale, and its offset is adapted with the rest.
-- A task is learnt at test as in training, with 8 steps on minibatches of 10. The authors' images
-  have 50 steps then, on minibatches of 5 (1-shot) or 15 (5-shot): `arml evaluate --steps 50`. A
-  step has 4 tasks of images, and theirs 5.
+- A task takes 8 steps on minibatches of 10, at test as in training. On images the authors take 50
+  steps at test, on minibatches of 5 (1-shot) or 15 (5-shot): `arml evaluate --steps 50`. An outer
+  step has 4 tasks of images; theirs has 5.
 """
 
 from dataclasses import dataclass
@@ -40,14 +40,14 @@ DECAY, EPSILON = 0.999, 1e-8
 
 
 class SecondMoment(Carried):
-    """Adam's running mean of squared gradients, and the sum of the weights in it, so that
-    `total / weight` is free of the bias of its start at zero."""
+    """Adam's running mean of squared gradients, and the sum of its weights, so that
+    `total / weight` has no bias from its start at zero."""
 
     total: PyTree
     weight: Float[Array, ""]
 
     def updated(self, gradient: PyTree) -> "SecondMoment":
-        """With one more gradient in it."""
+        """The moment with one more gradient."""
 
         def mix(old: Array, new: Array | float) -> Array:
             return DECAY * old + (1 - DECAY) * new
@@ -73,7 +73,7 @@ class Reptile(MetaLearner):
 
     net: Network
     moment: SecondMoment | None
-    """Adam's state from task to task; None if it starts anew."""
+    """Adam's state, carried from step to step; None if it starts anew on each task."""
     inner: GradientDescent
     """The rate and the number of steps."""
     batch: int = eqx.field(static=True)
@@ -98,7 +98,7 @@ class Reptile(MetaLearner):
         return Adapted(adapted.given(support.x), net=adapted)
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """Half the squared distance to where the task led: its gradient is theta - theta'."""
+        """Half the squared distance to the adapted weights: its gradient is theta - theta'."""
         pairs = zip(task.support, task.query, strict=True)
         merged = Examples(*(jnp.concatenate(pair) for pair in pairs))
         net, moment = self.descend(merged, key)
@@ -115,8 +115,8 @@ class Reptile(MetaLearner):
 
 
 def minibatches(n: int, size: int, steps: int, *, key: PRNGKeyArray) -> list[Int[Array, " batch"]]:
-    """`steps` index sets of `size` (all of the `n` if 0 or too large), cut from one shuffled pass
-    through the examples after another."""
+    """`steps` sets of `size` indices (all `n` if `size` is 0 or too large), cut from shuffled
+    passes through the examples."""
     if not 0 < size < n:
         return [jnp.arange(n)] * steps
     passes = -(-steps * size // n)
@@ -162,7 +162,6 @@ METHODS = (
         options_class=ReptileOptions,
         about="Reptile: the initialisation moves towards where each task's own steps lead.",
         paper="Nichol, Achiam and Schulman, 2018",
-        year=2018,
         row="reptile",
         settings={"any": {"outer": TOWARDS}},
         measured={"regression2d": (1.7, 2.46)},

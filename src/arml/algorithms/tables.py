@@ -1,14 +1,14 @@
 """Tables of any width: a network over cells chooses the kernel of each task.
 
-Every cell is a token: its value and its rank as the support set measures them, and what other
-examples with such a label have there. Tokens attend over columns, then over rows, where queries see
-the support set only [1]. From them come a weight for each column and a place for each row; they and
-a few numbers of the task make a kernel, and ridge regression in it makes the prediction: of classes
-as one-hot vectors, so that any number of them works and none has an output of its own, or of
-numbers with a Gaussian process's variance. As the ridge grows, the classifier becomes the nearest
-class mean. The numbers of a task (mixture of kernels, ridge, temperature) and the scales inside the
-layers are blends of templates: a task reads the vertices of a graph of meta-knowledge, as ARML does
-[2], and each vertex owns a template.
+Every cell is a token: its value and its rank, as the support set measures them, and the mean of the
+column over other examples with a similar label. Tokens attend over columns, then over rows, where
+queries see the support set only [1]. The tokens give a weight for each column and a place for each
+row. These and a few numbers of the task make a kernel, and ridge regression with this kernel
+predicts. Classes are one-hot vectors, so that their number may be any, and no class has an output
+of its own. Numbers have the variance of a Gaussian process. As the ridge grows, the classifier
+becomes the nearest class mean. The numbers of a task (mixture of kernels, ridge, temperature) and
+the scales inside the layers are blends of templates: a task reads the vertices of a graph of
+meta-knowledge, as in ARML [2], and each vertex owns a template.
 
     K = a_1 sum_c w_c z_c z'_c + a_2 exp(-sum_c v_c (z_c - z'_c)^2 / 2)
       + a_3 exp(-sum_c u_c |r_c - r'_c|) + a_4 exp(-|g - g'|^2 / 2)                      (1)
@@ -22,10 +22,11 @@ with z the standardised values, r the ranks, w, v, u the columns' weights and g 
     ICLR 2019: ridge regression as the head.
 
 Differences
-- nanoTabPFN predicts classes by outputs that it has learned, at most as many as in its training;
-  here labels enter only by how alike they are, so permuting the classes permutes the outputs.
-- A missing cell is no token that others see, and no value of it reaches the kernel: its place is
-  beside the axis of values, at distance one.
+- nanoTabPFN has one learned output for each class, so a task has at most as many classes as in its
+  training. Here labels enter only by how alike they are: permuting the classes permutes the
+  outputs.
+- No token attends to a missing cell, and no value of it reaches the kernel: it is at distance one
+  from all values, along an axis of its own.
 - ARML's vertices shape the initialisation of a network; here they shape the kernel.
 """
 
@@ -52,6 +53,7 @@ from arml.nn.cells import (
     expected,
     mean_of,
     measure,
+    one_target,
     standard_targets,
 )
 from arml.nn.kernels import Read, Solved, mixture
@@ -61,7 +63,7 @@ from arml.nn.prototypes import among
 PLACE = 16
 """Dimension of a row's place."""
 NUMBERS = (1.0, 0.5, 0.5, 0.0, -1.5, 1.5, 0.0)
-"""Where a task's numbers begin: four shares of kernels, log ridge, log temperature, log noise."""
+"""Initial numbers of a task: four shares of kernels, log ridge, log temperature, log noise."""
 FREEDOM = 4
 """Degrees of freedom of the predictive distribution of a number: Student's t."""
 
@@ -70,11 +72,11 @@ class Tables(MetaLearner):
     """Reads the cells of a support set, makes a kernel of them, and solves a ridge regression."""
 
     embed: Linear
-    """Of a cell."""
+    """From the numbers of a cell to its token."""
     describe: Linear
-    """Of a column."""
+    """From the description of a column to a part of its tokens."""
     code: MLP
-    """Of the columns together: the query with which the task reads the graph."""
+    """From the description of a column to a code; the mean code is the task's."""
     vertices: Float[Array, "vertices d"]
     scales: Float[Array, "vertices layers 2 d"]
     """The templates of the layers."""
@@ -94,7 +96,8 @@ class Tables(MetaLearner):
     def _described(
         self, support: Examples, cells: Cells
     ) -> tuple[Array, Array, Array, Float[Array, " vertices"]]:
-        """The labels, how alike those of two rows are, each column in numbers, and the reading."""
+        """The labels, how alike those of two rows are, a description of each column, and how much
+        the task reads each vertex."""
         label = support.y
         if not self.ways:
             label = standard_targets(support.y[:, 0], cells.rows)[0]
@@ -105,7 +108,7 @@ class Tables(MetaLearner):
         return label, alike, columns, self.links(code)
 
     def read(self, support: Examples) -> Read:
-        """From a support set to the kernel of its task."""
+        """The kernel of a task, made from its support set."""
         by = measure(support.x)
         cells = by(support.x)
         label, alike, columns, reading = self._described(support, cells)
@@ -258,10 +261,7 @@ class TablesOptions(Options):
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Tables:
         """The learner; it uses nothing of `net`."""
-        if problem.kind == "regression" and problem.outputs != 1:
-            raise ValueError(
-                f"expected one target for tables, got {problem.outputs}: train one learner each"
-            )
+        one_target(problem)
         keys = jax.random.split(key, 9)
         d, v = self.width, self.vertices
         shape = (v, self.depth, 2, d)

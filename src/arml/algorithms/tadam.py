@@ -1,32 +1,32 @@
 """TADAM: ProtoNet whose embedding depends on the task, and whose metric has a scale. A first pass
-embeds the support set with the shared body; the mean of its prototypes, the task's representation,
-decides a scale and a shift of every unit of every block, with which support and query are embedded
-again. Classifying the same images among all training classes trains the shared body besides.
+embeds the support set with the shared body. The mean of its prototypes represents the task, and
+sets a scale and a shift for every unit of every block. With these, support and query are embedded
+again. In addition, the shared body learns to classify the same images among all training classes.
 
 [1] Oreshkin, Rodriguez and Lacoste, TADAM: Task dependent adaptive metric for improved few-shot
     learning, NeurIPS 2018.
 [2] The authors' code, ElementAI/TADAM (TensorFlow 1).
 
 Differences
-- The auxiliary task: the authors make, before an episode's step and with the probability
-  0.9^(floor(20 t / T) + 1) at step t of T, a step of its own on a batch of 64 images from all
-  training classes. Here its loss on the episode's own images is added to every episode's, with the
-  weight .395, the mean of that probability over the run: in expectation as much of its gradient,
-  without the noise of the draw, the schedule and the second optimiser.
-- Where tasks come from several data sets the auxiliary head spans the classes of all of them.
-- The layers that make scales and shifts have the swish of the authors' networks; the blocks keep
+- The auxiliary task: at step t of T the authors first take, with probability
+  0.9^(floor(20 t / T) + 1), an auxiliary step on a batch of 64 images from all training classes.
+  Here the auxiliary loss on the episode's own images is added to the loss of every episode, with
+  the weight .395, the mean of that probability over the run. In expectation its gradient has the
+  same weight, and there is no random draw, schedule or second optimiser.
+- If tasks come from several data sets, the auxiliary head spans the classes of all of them.
+- The layers that make scales and shifts have swish, as the authors' networks do; the blocks keep
   the base network's ReLU.
-- The metric's scale alpha is the code's 7.5; the paper tunes it, and `learn_scale` learns it.
-- The distance is the code's, not squared; `metric="squared"` is ProtoNet's.
+- The metric's scale alpha is 7.5 as in the code; the paper tunes it, and `learn_scale` learns it.
+- The distance is not squared, as in the code; `metric="squared"` is that of ProtoNet.
 - The embedding is the base network without its head, not a ResNet-12. Its blocks pool before they
   are scaled and shifted, and apply ReLU last.
-- ARML's paper gives its TADAM the embedding E of ARML: two convolutions and two dense layers. Here
-  TADAM has ProtoNet's body, so that the two differ in TADAM's own parts alone. Its numbers cannot
-  be compared with the paper's as those of one network.
-- It is trained as the other methods are: Adam, 4 tasks of images with as many queries of each
-  class, no decay of weights, on images no bound on gradients. The authors have SGD with momentum
-  and a rate that falls in steps from .1, 2 tasks, 32 queries of any class, a decay of 5e-4 and
-  gradients of norm 1 at most.
+- In ARML's paper TADAM has the embedding E of ARML: two convolutions and two dense layers. Here
+  TADAM has ProtoNet's body, so that the two methods differ only in TADAM's own parts. So its scores
+  and the paper's are of different networks.
+- Training is as for the other methods: Adam, 4 tasks of images with an equal number of queries of
+  each class, no weight decay, and on images no bound on gradients. The authors have SGD with
+  momentum and a rate that falls in steps from .1, 2 tasks, 32 queries of any class, a decay of 5e-4
+  and gradients of norm 1 at most.
 """
 
 from collections.abc import Callable
@@ -51,8 +51,8 @@ from arml.nn.prototypes import among, class_means, squared_distances, units
 
 
 class TaskEmbedding(eqx.Module):
-    """Three dense layers as wide as the block that they modulate; the second and the third add to
-    their inputs."""
+    """Three dense layers as wide as the block that they modulate; the second and the third have
+    skip connections."""
 
     layers: tuple[Linear, Linear, Linear]
 
@@ -81,7 +81,7 @@ class TADAM(MetaLearner):
 
     body: Body
     ten: tuple[tuple[TaskEmbedding, TaskEmbedding], ...]
-    """The task embedding network: what makes the scales and the shifts of each block."""
+    """The task embedding network: for each block, one part makes the scales and one the shifts."""
     gamma_0: Float[Array, " blocks"]
     beta_0: Float[Array, " blocks"]
     alpha: float | Float[Array, ""]
@@ -95,7 +95,7 @@ class TADAM(MetaLearner):
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         generic, present = class_means(self.body.given(support.x)(support.x), support.y, self.ways)
-        # Absent classes have zeros for their means.
+        # The means of absent classes are zero.
         code = jnp.sum(generic, axis=0) / jnp.sum(present, dtype=generic.dtype)
         embed = self.conditioned(code).given(support.x)
         means, _ = class_means(embed(support.x), support.y, self.ways)
@@ -139,7 +139,7 @@ class TADAMOptions:
     scale: float = 7.5
     """Scale alpha of the distances."""
     learn_scale: bool = False
-    """Learn the scale, from `scale` on."""
+    """Learn the scale, which starts at `scale`."""
     metric: Literal["euclidean", "squared"] = "euclidean"
     """Distance to the prototypes."""
     film_decay: float = 0.01
@@ -153,8 +153,8 @@ class TADAMOptions:
         at_least(self, ("film_decay", "auxiliary"), 0)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TADAM:
-        """The learner with the body of `net`; it starts as a ProtoNet, for gamma_0 and beta_0 are
-        zero."""
+        """The learner with the body of `net`; it starts as a ProtoNet, because gamma_0 and beta_0
+        are zero."""
         classes_only("TADAM", problem)
         body = with_body(net, "TADAM").body
         code = units(body, problem.features)
@@ -188,14 +188,13 @@ METHODS = (
         options_class=TADAMOptions,
         about="TADAM: ProtoNet with an embedding that depends on the task, and a scaled metric.",
         paper="Oreshkin, Rodriguez and Lacoste, NeurIPS 2018",
-        year=2018,
         row="tadam",
         kinds=("classification",),
         cost=lambda options: Cost(images=0.9),
         tune=("scale", "auxiliary"),
         descends=False,
-        # Its output is multiplied by gamma_0 and beta_0, which start at zero: no gradient reaches
-        # it at the first step, and from the second on it does.
+        # gamma_0 and beta_0 multiply its output and start at zero: no gradient reaches it at the
+        # first step.
         dead=(".ten",),
     ),
 )

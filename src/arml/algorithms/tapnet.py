@@ -1,21 +1,21 @@
-"""TapNet: every class has a learned reference vector, and a task is solved in the subspace in which
-its class means and their references agree. That subspace is the null space of their differences: it
-is computed, not learned, and no gradient passes through it. Queries are classified by their
-distance to the references, within the subspace.
+"""TapNet: every class has a learned reference vector. Each task has a subspace in which its class
+means and their references agree: the null space of their differences. It is computed, not learned,
+and no gradient passes through it. A query belongs to the class of the nearest reference within the
+subspace.
 
 [1] Yoon, Seo and Moon, TapNet: Neural Network Augmented with Task-Adaptive Projection for Few-Shot
     Learning, ICML 2019.
 [2] The authors' code, istarjun/TapNet (Chainer).
 
 Differences
-- The projection is applied as x - Q Q^T x, with Q an orthonormal basis of the differences from a
-  QR decomposition: the distances are those within the null space's basis, whose D - N columns need
-  a full singular value decomposition. Differences that depend on each other, by accident, still
-  take N dimensions away, as in the authors' code.
+- The projection is x - Q Q^T x, where a QR decomposition gives Q, an orthonormal basis of the
+  differences. It has the same distances as a basis of the null space, whose D - N columns need a
+  full singular value decomposition. If differences happen to be linearly dependent, they still
+  remove N dimensions, as in the authors' code.
 - Classes that a task does not have take no reference vector and no dimension.
 - The embedding is the base network without its head, not a ResNet-12 with dropout.
-- The distances may have a scale, constant or learned, as ProtoNet's may.
-- It is trained as the other methods are: on as many ways as at test, 15 queries a class, at their
+- The distances may have a scale, constant or learned, as in ProtoNet.
+- Training is as for the other methods: as many ways as at test, 15 queries of each class, and their
   rate. The authors train on 20 ways with 8 queries, decay the weights by 5e-4 and divide the rate
   by ten after 40,000 episodes.
 """
@@ -47,14 +47,14 @@ class TapNet(MetaLearner):
 
     body: Body
     references: Float[Array, "ways d"]
-    """Phi: one vector a class of a training task."""
+    """Phi: one vector for each class of a training task."""
     scale: float | Float[Array, ""]
     """s."""
     loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        """At test a class takes the nearest reference that is free, class 0 first: the references
-        were trained for no class in particular, and there may be more of them than classes."""
+        """At test each class takes the nearest reference that is free, beginning with class 0: no
+        reference was trained for a particular class, and there may be more of them than classes."""
         return self._classify(
             support, lambda means, present: match(means, self.references, present)
         )
@@ -119,8 +119,8 @@ def _normalised(x: Float[Array, "n d"]) -> Float[Array, "n d"]:
 def projection(errors: Float[Array, "ways d"], present: Bool[Array, " ways"]) -> Project:
     """x -> x M M^T, with M an orthonormal basis of the null space of the errors of the classes that
     are present. No gradient reaches the errors."""
-    # Column k of Q belongs to row k, given the rows before it: absent classes go last, where their
-    # columns can be left out.
+    # Column k of Q depends on the rows up to k only: absent classes go last, so that their columns
+    # can be left out.
     ordered = jax.lax.stop_gradient(errors)[jnp.argsort(~present)]
     basis = jax.lax.stop_gradient(unbatched(jnp.linalg.qr)(ordered.T)[0])
     basis = jnp.where(jnp.arange(len(errors)) < jnp.sum(present), basis, 0)
@@ -129,20 +129,20 @@ def projection(errors: Float[Array, "ways d"], present: Bool[Array, " ways"]) ->
 
 @dataclass(frozen=True, kw_only=True)
 class TapNetOptions(Options):
-    """TapNet's metric: its references have the dimension of the base network's features."""
+    """TapNet's metric. Its references have as many numbers as the base network has features."""
 
     scale: float = 1.0
     """Scale of the squared distances; the paper has none."""
     learn_scale: bool = False
-    """Learn the scale, from `scale` on."""
+    """Learn the scale, which starts at `scale`."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is out of range."""
         at_least(self, ("scale",), 0, strict=True)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TapNet:
-        """The learner with the body of `net`; references are drawn as a linear layer's weights, of
-        variance 1/D, as in the authors' code."""
+        """The learner with the body of `net`; references are drawn with variance 1/D, as the
+        weights of a linear layer are, as in the authors' code."""
         classes_only("TapNet", problem)
         body = with_body(net, "TapNet").body
         ways, d = problem.outputs, units(body, problem.features)
@@ -168,7 +168,6 @@ METHODS = (
         options_class=TapNetOptions,
         about="TapNet: the nearest reference vector in a subspace computed for the task.",
         paper="Yoon, Seo and Moon, ICML 2019",
-        year=2019,
         row="tapnet",
         kinds=("classification",),
         cost=lambda options: Cost(images=0.6),

@@ -1,7 +1,7 @@
 """VERSA: a network reads a task's support set and returns, in one pass, a Gaussian over the weights
-of a linear head on shared features. It learns by predicting well under that distribution: the loss
-is minus the logarithm of the mean probability over samples of the head. A class's weights depend on
-that class's examples only, so one learner serves any number of classes.
+of a linear head on shared features. The loss is minus the logarithm of the mean probability over
+samples of the head. The weights of a class depend on the examples of that class only, so one
+learner serves any number of classes.
 
 [1] Gordon, Bronskill, Bauer, Nowozin and Turner, Meta-Learning Probabilistic Inference for
     Prediction, ICLR 2019.
@@ -10,22 +10,23 @@ that class's examples only, so one learner serves any number of classes.
     with Probabilistic Neural Networks, ICLR 2022.
 
 Differences
-- Samples are drawn as logits, not as weights (local reparameterisation), as in the authors' code;
-  but one number a sample and class serves all queries, so that a prediction depends on nothing but
-  its own query. The loss, a mean over queries, has the same expectation.
+- Samples are drawn as logits, not as weights (local reparameterisation), as in the authors' code.
+  But all queries share one random number for each sample and class, so that a prediction depends on
+  no other query. The loss, a mean over queries, has the same expectation.
 - A prediction is the logarithm of the mean probability; the authors' code scores by the logsumexp
-  of the logits, whose largest need not be the same.
-- For classes, the networks of the means have no bias in their last layers: it would be the same
-  for every class, and softmax cancels it.
-- Features are the base network's without its head, and there is no dropout. It is trained as the
-  other methods are: 4 tasks a step and their outer rate, where the authors have 8 tasks (1-shot)
-  and 2.5e-4. Loss and prediction are of 10 samples of the head, as theirs.
-- Regression is ours, for [1] has only view reconstruction: the mean of phi(f(x), y) over the
-  support set, with phi two layers as in its encoder of views, takes the place of the class mean;
-  the head has one row a target; the likelihood is Gaussian with a learned noise, and then the mean
-  over all samples has a closed form. Predictions are its mean, so they take no samples.
-- The regression's likelihood is weighted as in [3] (beta of 1/2). Plain, it explains away the error
-  of hard tasks as variance: on the 2-D functions it left over four times the squared error.
+  of the logits, whose largest class may be another.
+- In classification, the networks of the means have no bias in their last layers: it would be the
+  same for every class, and softmax cancels it.
+- Features are those of the base network without its head, and there is no dropout. Training is as
+  for the other methods: 4 tasks in each step and their outer rate; the authors have 8 tasks
+  (1-shot) and 2.5e-4. Loss and prediction take 10 samples of the head, as theirs do.
+- Regression is ours, because [1] has only view reconstruction. The mean of phi(f(x), y) over the
+  support set replaces the class mean, where phi has two layers as in its encoder of views. The head
+  has one row for each target. The likelihood is Gaussian with a learned noise, so the mean over all
+  samples has a closed form. A prediction is the mean of the Gaussian, and takes no samples.
+- The regression's likelihood is weighted as in [3] (beta of 1/2). Without weights it explains the
+  error of hard tasks as variance: on the 2-D functions its squared error was more than four times
+  as large.
 """
 
 from collections.abc import Callable
@@ -58,7 +59,7 @@ class GaussianHead(NamedTuple):
     def outputs(
         self, h: Float[Array, "m d"]
     ) -> tuple[Float[Array, "m outputs"], Float[Array, "m outputs"]]:
-        """The mean and the variance of each output: what sampled weights would give it."""
+        """The mean and the variance of each output, if the weights are drawn from the Gaussians."""
         mean = h @ self.weight_mean.T + self.bias_mean
         spread = jnp.square(h) @ jnp.exp(self.weight_log_variance).T
         return mean, spread + jnp.exp(self.bias_log_variance)
@@ -84,8 +85,8 @@ class Inference(eqx.Module):
 
 
 class Amortised(eqx.Module):
-    """Four networks: from each row that represents a class, or a whole task, to the head's rows for
-    it."""
+    """Four networks. They map each row, which represents a class or a whole task, to the rows of
+    the head for it."""
 
     weight_mean: Inference
     weight_log_variance: Inference
@@ -104,8 +105,8 @@ class Amortised(eqx.Module):
 def amortised(
     inputs: int, d: int, rows: int, width: int, *, bias: bool, key: PRNGKeyArray
 ) -> Amortised:
-    """For a head of `rows` rows of `d` weights from each row of `inputs` numbers; `bias` is whether
-    the networks of the means have one in their last layers."""
+    """The networks that map each row of `inputs` numbers to `rows` rows of a head, of `d` weights
+    each; `bias` tells whether those of the means have a bias in their last layers."""
 
     def network(outputs: int, bias: bool, key: PRNGKeyArray) -> Inference:
         *hidden, last = mlp((inputs, width, width, outputs), key=key).layers
@@ -121,8 +122,8 @@ def amortised(
 
 
 class VERSA(MetaLearner):
-    """p(y | x) = 1/L sum_l softmax(logits_l), with logits_l drawn from the Gaussian that the head's
-    gives them; the default loss on log p is minus the log of the mean probability."""
+    """p(y | x) = 1/L sum_l softmax(logits_l), where logits_l are drawn from the Gaussian that the
+    head gives. The cross-entropy of log p is minus the logarithm of the mean probability."""
 
     body: Body
     amortise: Amortised
@@ -227,7 +228,6 @@ METHODS = (
         options_class=VERSAOptions,
         about="VERSA: a network that returns a Gaussian over the task's linear head.",
         paper="Gordon, Bronskill, Bauer, Nowozin and Turner, ICLR 2019",
-        year=2019,
         row="versa",
         measured={"regression2d": (8.0, 0.280)},
         cost=lambda options: Cost(0.007, images=0.6),

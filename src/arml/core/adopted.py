@@ -1,4 +1,4 @@
-"""Anything that can draw tasks, as a `TaskDistribution`: the door for a user's own families."""
+"""Any object that draws tasks becomes a `TaskDistribution`, so that users may bring their own."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -14,7 +14,7 @@ from arml.core.identity import identity_of
 if TYPE_CHECKING:
 
     class Tasks(Protocol):
-        """Whatever draws tasks."""
+        """An object that draws tasks."""
 
         @property
         def problem(self) -> Problem: ...
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
         def sample(self, key: PRNGKeyArray, /) -> Task: ...
 else:
-    Tasks = object  # `as_tasks` checks what it is given, and says what is missing
+    Tasks = object  # `as_tasks` checks its argument, and its error names the missing attribute
 
 
 class _Held:
-    """An object that JAX does not look into: it equals itself alone."""
+    """Holds an object that JAX must not look into. It is equal only to a holder of that object."""
 
     def __init__(self, value: object) -> None:
         self.value = value
@@ -41,8 +41,8 @@ class _Held:
 
 
 class Adopted(TaskDistribution):
-    """The tasks of another object with `problem`, `families` and `sample(key)`, with the types that
-    the library needs."""
+    """The tasks of another object with `problem`, `families` and `sample(key)`, cast to the types
+    that the library needs."""
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
@@ -58,16 +58,13 @@ class Adopted(TaskDistribution):
         return Task(support, query, jnp.asarray(task.family, jnp.int32), task.classes)
 
     def protocol(self) -> Facts:
-        own = getattr(self._source(), "protocol", None)
-        return protocol_of(self.problem) if own is None else own()
+        return getattr(self._source(), "protocol", lambda: protocol_of(self.problem))()
 
     def identity(self) -> str:
-        own = getattr(self._source(), "identity", None)
-        return identity_of(self._source()) if own is None else own()
+        return getattr(self._source(), "identity", lambda: identity_of(self._source()))()
 
     def floor(self) -> float | None:
-        own = getattr(self._source(), "floor", None)
-        return None if own is None else own()
+        return getattr(self._source(), "floor", lambda: None)()
 
     def _source(self) -> PyTree:
         return self.source.value if isinstance(self.source, _Held) else self.source
@@ -77,10 +74,10 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     """A task distribution from one, or from any object with `problem`, `families` and
     `sample(key)`.
 
-    One task is traced, not drawn, to see that it is of the problem.
+    One task is traced, not drawn, to compare its shapes with the problem.
 
-    **Raises** `ValueError` in one line for another object, and for tasks of other shapes than its
-    problem says.
+    **Raises** `ValueError` in one line for another object, and for tasks whose shapes differ from
+    those of the problem.
     """
     missing = [name for name in ("problem", "families", "sample") if not hasattr(tasks, name)]
     if missing:
@@ -96,7 +93,7 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
             f"got {type(problem).__name__} and {len(families)}: define both"
         )
     known = _seen(tasks)
-    # What JAX knows as a pytree may have arrays, which are then arguments of a compiled program.
+    # The arrays of a pytree become arguments of a compiled program; any other object is held whole.
     whole = jax.tree_util.treedef_is_leaf(jax.tree.structure(tasks))
     adopted = Adopted(families, problem, _Held(tasks) if whole else tasks)
     if known not in _AS_THEY_ARE:
@@ -116,7 +113,7 @@ of the distribution except the values of its arrays."""
 
 
 def _seen(tasks: Tasks) -> Hashable:
-    """Everything that the shapes of the tasks depend on; None where that cannot be compared."""
+    """All values that the shapes of the tasks depend on; None if one of them cannot be hashed."""
     leaves, structure = jax.tree.flatten(tasks)
     held = [_shape(leaf) if hasattr(leaf, "shape") else leaf for leaf in leaves]
     own = (type(tasks), tasks.problem, tuple(tasks.families), structure, tuple(held))
@@ -128,6 +125,8 @@ def _seen(tasks: Tasks) -> Hashable:
 
 
 def _sampled(tasks: Tasks) -> Callable[[PRNGKeyArray], Task]:
+    """`tasks.sample`, which raises `ValueError` unless it returns a `Task`."""
+
     def sample(key: PRNGKeyArray) -> Task:
         task: object = tasks.sample(key)
         if not isinstance(task, Task):

@@ -23,8 +23,8 @@ def calibration_error(
 def expected_error(
     logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"], temperature: float = 1.0
 ) -> float:
-    """The calibration error of the likeliest classes of softmax(logits / temperature); NaN where a
-    logit is."""
+    """The calibration error of the likeliest classes of softmax(logits / temperature); NaN if a
+    logit is not finite."""
     z = logits.astype(np.float64) / temperature
     if not np.all(np.isfinite(z)):
         return float("nan")

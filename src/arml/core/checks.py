@@ -1,4 +1,4 @@
-"""Checks of options that many of them share."""
+"""Checks that many options share."""
 
 import math
 from collections.abc import Iterable
@@ -27,11 +27,11 @@ class Options:
 
 
 MOST = 100_000
-"""The largest whole number that an option may be, where it does not state another."""
+"""The largest whole number that an option may be, unless its check states another."""
 LONGEST = 100
-"""The most numbers of one option."""
+"""The largest count of numbers in one option."""
 LARGEST = 2**30
-"""The most numbers that a learner may have: 4 GiB in float32."""
+"""The largest count of numbers in a learner: 4 GiB in float32."""
 
 
 def at_least(
@@ -42,15 +42,14 @@ def at_least(
     strict: bool = False,
     most: int = MOST,
 ) -> None:
-    """Refuse options that are not finite numbers of `least` or more; above it if `strict`.
+    """Raise `ValueError` in one line if an option is not finite or is less than `least`; with
+    `strict`, also if it equals `least`.
 
-    Whole numbers are sizes and counts: one above `most` is a slip or an attack.
+    Whole numbers are sizes and counts: one above `most` is a mistake or an attack, and raises, too.
 
     **Arguments**
 
     - `options`: an object with the attributes `names`, each a number or a tuple of numbers.
-
-    **Raises** `ValueError` in one line.
     """
     wanted = f"at least {least:g}" if least else "0 or more"
     wanted = f"above {least:g}" if strict else wanted
@@ -68,10 +67,7 @@ def at_least(
 
 
 def check_size(numbers: int) -> None:
-    """Refuse a learner that would not fit in memory, by how many numbers it has.
-
-    **Raises** `ValueError`.
-    """
+    """Raise `ValueError` if a learner has so many numbers that it would not fit in memory."""
     if numbers > LARGEST:
         raise ValueError(
             f"expected a learner of at most {LARGEST:,} numbers, got {numbers:,}: lower its sizes "
@@ -80,10 +76,7 @@ def check_size(numbers: int) -> None:
 
 
 def classes_only(method: str, problem: "Problem") -> None:
-    """Refuse a regression problem for a method that compares classes.
-
-    **Raises** `ValueError` in one line.
-    """
+    """Raise `ValueError` in one line if a method that compares classes is given regression."""
     if problem.kind != "classification":
         raise ValueError(
             f"{method} needs classification tasks, because it compares classes; these are "

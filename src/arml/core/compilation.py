@@ -1,7 +1,7 @@
 """Compiler options for XLA, chosen by how a program is used.
 
-On a CPU most of the wait before the first step is compilation. The settings change rounding at
-most. On other devices XLA's defaults stand.
+On a CPU, compilation takes most of the time before the first step. The options change nothing but
+rounding. On other devices XLA's defaults apply.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,19 +24,19 @@ ONCE = {
 }
 """For a program that runs once, such as the drawing of initial weights: compile it quickly."""
 LARGE = {"xla_cpu_use_fusion_emitters": False}
-"""For one whose time goes into convolutions, or that runs for seconds at most: these emitters take
-most of the compilation, and speed up long loops over small arrays only."""
+"""For a program that spends its time in convolutions, or runs only for seconds: the fusion emitters
+take most of the compilation, and speed up only long loops over small arrays."""
 
 
 def jit(function: Callable[P, R], settings: Settings, *, donate: str = "none") -> Callable[P, R]:
-    """`eqx.filter_jit` with those of `settings` that this XLA knows; `donate` as there."""
+    """`eqx.filter_jit` with the `settings` that this version of XLA knows; it gets `donate`."""
     options = {"donate": donate, "compiler_options": known(settings)}
     compiled: Callable[P, R] = eqx.filter_jit(function, **options)  # type: ignore[call-overload]
     return compiled
 
 
 def known(settings: Settings) -> Settings:
-    """Those of `settings` that this XLA knows; on another device than a CPU none."""
+    """The `settings` that this version of XLA knows; none on a device other than a CPU."""
     if jax.default_backend() != "cpu":
         return {}
     return {name: value for name, value in settings.items() if _known(name, value)}
@@ -46,14 +46,14 @@ def known(settings: Settings) -> Settings:
 def _known(name: str, value: bool | int) -> bool:
     try:
         jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
-    except Exception:  # XLA's settings come and go, and it raises of several kinds
+    except Exception:  # versions of XLA know different settings, and raise different errors
         return False
     return True
 
 
 def short(function: Callable[P, R]) -> Callable[P, R]:
-    """`eqx.filter_jit` for a function that is called for seconds at most: quickly compiled."""
-    # When first called, as the device is not to be touched before.
+    """`eqx.filter_jit` for a function that runs for seconds at most: it compiles quickly."""
+    # Made at the first call: importing a module must not touch the device.
     compiled = cache(lambda: jit(function, LARGE))
 
     def call(*arguments: P.args, **named: P.kwargs) -> R:
@@ -63,8 +63,8 @@ def short(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def vmap(function: Callable[..., R]) -> Callable[..., R]:
-    """`jax.vmap(function)`; of a single element, `function` itself, which is traced and compiled
-    sooner."""
+    """`jax.vmap(function)`; a single element goes to `function` itself, which is traced and
+    compiled faster."""
 
     def mapped(*arguments: PyTree) -> R:
         if len(jax.tree.leaves(arguments)[0]) > 1:
@@ -79,10 +79,11 @@ def vmap(function: Callable[..., R]) -> Callable[..., R]:
 def unbatched(function: Callable[..., R]) -> Callable[..., R]:
     """`function`, whose `vmap` is a loop on a CPU: for functions that call LAPACK.
 
-    jaxlib shares a batch of matrices among threads, and waits for them in one of the same threads:
-    as many such calls at once as there are threads never end. For a single matrix it does not wait.
+    jaxlib shares a batch of matrices among its threads, and one of these threads waits for the
+    others. If every thread waits in such a call, none is left to work, and the calls never end. For
+    a single matrix no thread waits.
     """
-    # Defaults that are no arrays would become arguments.
+    # Without the lambda, a default value that is not an array would become an argument.
     looped: Callable[..., R] = sequential_vmap(lambda *arguments: function(*arguments))
 
     def call(*arguments: Array) -> R:

@@ -1,4 +1,4 @@
-"""Examples and tasks: the two values that everything else passes around.
+"""Examples and tasks: the values that every other module works on.
 
 The shape vocabulary of the whole library: `tasks`, `support`, `query`, `ways` (classes of a task),
 `shots` (support examples of each class), `queries`, `features`, `prototypes`, `vertices`, `code`
@@ -33,11 +33,12 @@ class Examples(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One few-shot task: learn from `support`, be judged on `query`.
+    """One few-shot task: a learner learns from `support` and is scored on `query`.
 
     `family` is the index of the data family that the task came from. It is for reports only: no
-    learner sees it. `classes` says which of the distribution's classes the task's own are, where
-    there are such: training may use it (TADAM's auxiliary task), adaptation never sees it.
+    learner sees it. `classes` is the number of each of the task's classes among all classes of the
+    distribution; None where these are not numbered. Training may use it (TADAM's auxiliary task),
+    adaptation never sees it.
 
         task = arml.Task(support, query=support, family=jnp.array(0))
     """
@@ -77,17 +78,17 @@ class TaskDistribution(eqx.Module):
         """Draw ONE task (no task axis). Pure and jittable; every task has the same shapes."""
 
     def protocol(self) -> Facts:
-        """Plain data that a table must say of these tasks, in its order."""
+        """The facts that a table must state about these tasks, in the order of the table."""
         return protocol_of(self.problem)
 
     def identity(self) -> str:
-        """The same text for two distributions exactly if they draw the same task from the same
+        """A text that two distributions share exactly if they draw the same task from the same
         key: only then may two scores be paired. By default it is a digest of the name of the class
         and of all its fields."""
         return identity_of(self)
 
     def floor(self) -> float | None:
-        """The least expected score that any learner can have, where it is known."""
+        """The lowest expected score that a learner can reach; None where it is not known."""
         return None
 
 
@@ -101,8 +102,8 @@ def protocol_of(problem: Problem) -> Facts:
 def in_words(protocol: Facts) -> str:
     """A protocol as one phrase: `5-way 1-shot, 15 queries, 28 px`.
 
-    Of other entries the name and the value are said (`noise 0.3`); the name alone where the value
-    is True, and nothing where it is False or None.
+    Any other entry gives its name and its value (`noise 0.3`); the name alone if the value is True,
+    and nothing if it is False or None.
     """
     said = [
         " ".join(f"{protocol[name]}-{one}" for name, one in _COUNTS.items() if name in protocol)

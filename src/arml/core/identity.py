@@ -13,7 +13,7 @@ _PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
 def identity_of(value: object) -> str:
-    """The name of the value's class, and twelve letters that stand for its whole content."""
+    """The name of the value's class, and twelve hexadecimal digits of a digest of its content."""
     digest = hashlib.sha256()
     for part in _parts(value):
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -21,13 +21,13 @@ def identity_of(value: object) -> str:
 
 
 def class_name(kind: object) -> str:
-    """`module.Class`, by `module_name`."""
+    """`module.Class`, with the module's name as `module_name` gives it."""
     module = module_name(getattr(kind, "__module__", "") or "")
     return f"{module}.{getattr(kind, '__qualname__', type(kind).__qualname__)}"
 
 
 def module_name(name: str) -> str:
-    """The name of a module; for a script that of its file, whether it is run or imported."""
+    """The name of a module; for a script the name of its file, whether it is run or imported."""
     file = getattr(sys.modules.get(name), "__file__", None)
     if "." in name or file is None or Path(file).name == "__init__.py":
         return name
@@ -35,8 +35,8 @@ def module_name(name: str) -> str:
 
 
 def _parts(value: object) -> Iterator[bytes]:
-    """The value as a list of byte strings. The length of each is written too, so that no two values
-    have one digest because their parts end at other places."""
+    """The value as a series of byte strings. `identity_of` adds the length of each: without it, two
+    values that are cut in different places could have the same digest."""
     if isinstance(value, _PLAIN):
         yield f"{type(value).__name__} {value!r}".encode()
     elif isinstance(value, np.ndarray | np.generic | jax.Array):

@@ -1,4 +1,4 @@
-"""The one inner loop: gradient descent on a task's support loss, differentiable through.
+"""The inner loop: gradient descent on a task's support loss, which can itself be differentiated.
 
 theta <- theta - rate * grad L_support(theta), repeated. A rate that is a float is a constant; a
 rate that is an array, or a pytree of arrays with the shape of the adapted parameters, is
@@ -63,16 +63,16 @@ class GradientDescent(eqx.Module):
       pytree of arrays with the structure of `adaptable(net)` (learned, one for each parameter).
     - `steps`: the number of steps; `with_steps` changes it for the adaptation at test.
     - `first_order`: drop the second derivatives (first-order MAML).
-    - `clip`: bound on the global norm of each step's gradient; 0 for none. It keeps a
-      step finite on the odd task whose loss is steep.
-    - `bound`: bound on each number of it; 0 for none. No parameter moves more than `rate * bound`
-      in a step. On small networks it costs far less time than `clip`: 2% and 18% of a step of
-      `regression2d/arml`.
+    - `clip`: bound on the global norm of each step's gradient; 0 for none. It keeps the step finite
+      on a rare task whose loss is steep.
+    - `bound`: bound on each element of the gradient; 0 for none. No parameter moves more than
+      `rate * bound` in a step. On small networks it costs far less time than `clip`: 2% of a step
+      of `regression2d/arml`, against 18%.
     - `remat`: recompute each step in the backward pass instead of storing it: memory of one step
       instead of all, for about one more forward pass.
-    - `transform`: an Optax transformation of the gradient, whose result `rate` multiplies, such as
-      `optax.trace(0.9)` (momentum) or `optax.scale_by_adam(eps_root=1e-8)`; none for plain descent.
-      The outer gradient goes through it: Adam's root needs `eps_root` for a derivative at zero.
+    - `transform`: an Optax transformation of the gradient, such as `optax.trace(0.9)` (momentum) or
+      `optax.scale_by_adam(eps_root=1e-8)`; None for plain descent. `rate` multiplies its result.
+      The outer gradient goes through it: Adam's root has a derivative at zero only with `eps_root`.
     """
 
     rate: float | PyTree
@@ -108,7 +108,7 @@ class GradientDescent(eqx.Module):
         if self.remat:
             step = jax.checkpoint(step)
         if any(array.ndim > 2 for array in jax.tree.leaves(part)):
-            # A step of convolutions takes long to compile, and a loop costs it nothing.
+            # A step of convolutions takes long to compile, and a loop does not slow it down.
             now, _ = jax.lax.scan(
                 lambda now, _: (step(now, self.rate), None), now, length=self.steps
             )
@@ -127,31 +127,32 @@ def with_steps(learner: N, steps: int) -> N:
     """
 
     def change(node: PyTree) -> PyTree:
-        return dataclasses.replace(node, steps=steps) if _is_inner(node) else node
+        return dataclasses.replace(node, steps=steps) if is_inner(node) else node
 
-    changed: N = jax.tree.map(change, learner, is_leaf=_is_inner)
+    changed: N = jax.tree.map(change, learner, is_leaf=is_inner)
     return changed
 
 
 def steps_of(learner: PyTree) -> int:
     """The inner steps of a learner; 0 for one that has no inner loop."""
-    nodes = jax.tree.leaves(learner, is_leaf=_is_inner)
-    return max((node.steps for node in nodes if _is_inner(node)), default=0)
+    nodes = jax.tree.leaves(learner, is_leaf=is_inner)
+    return max((node.steps for node in nodes if is_inner(node)), default=0)
 
 
-def _is_inner(node: object) -> bool:
+def is_inner(node: object) -> bool:
+    """Whether a part of a learner is an inner loop."""
     return isinstance(node, GradientDescent)
 
 
 def usual_rate(problem: Problem) -> float:
-    """The inner rate of the field's comparisons, on the mean loss. The reference codes divide an
-    image task's loss by the shots and sum it, so that their .01 is .01 * ways here."""
+    """The inner rate that published comparisons use, for the mean loss. The reference codes divide
+    an image task's loss by the shots and sum it, so that their .01 is .01 * ways here."""
     return 0.001 if problem.kind == "regression" else 0.01 * problem.outputs
 
 
 @dataclass(frozen=True, kw_only=True)
 class InnerOptions(Options):
-    """The inner loop as data: the options that every gradient-based algorithm shares.
+    """The options of an inner loop, which all gradient-based algorithms share.
 
         descend = arml.InnerOptions(inner_rate=0.1, inner_steps=3).descent(net)
 
@@ -165,11 +166,11 @@ class InnerOptions(Options):
     first_order: bool = False
     """Drop the second derivatives."""
     learn_rates: bool = False
-    """Learn one rate for each parameter (Meta-SGD), from inner_rate on."""
+    """Learn one rate for each parameter (Meta-SGD); each starts at inner_rate."""
     inner_clip: float = 0.0
     """Bound on the norm of each inner gradient; 0 for none."""
     inner_bound: float = 0.0
-    """Bound on each number of an inner gradient; 0 for none. Cheaper than inner_clip."""
+    """Bound on each element of an inner gradient; 0 for none. Cheaper than inner_clip."""
     remat: bool = False
     """Recompute inner steps in the backward pass: less memory, more time."""
 

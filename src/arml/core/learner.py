@@ -24,18 +24,19 @@ class Network(Protocol):
     batch statistics couple the examples)."""
 
     def __call__(self, x: Float[Array, "n *features"], /) -> Float[Array, "n outputs"]:
-        """The outputs of a set that is normalised by itself."""
+        """The outputs of a set, normalised with its own statistics."""
         ...
 
     def given(self, x: Float[Array, "support *features"], /) -> Callable[[Array], Array]:
-        """The function that predicts after adaptation, beside the support inputs `x`."""
+        """The function that predicts after adaptation to a task with the support inputs `x`."""
         ...
 
 
 Loss = Callable[[Array, Array], Float[Array, ""]]
 
 Modulate = Callable[[PyTree, Float[Array, " code"]], PyTree]
-"""Tailors a network to a code. Networks stand as pytrees here, as some need a body and a head."""
+"""Tailors a network to a code. The type is PyTree, because some functions need a body and a head,
+which `Network` does not promise."""
 Head = Callable[[PyTree, Examples], PyTree]
 """Gives a network the head that a task starts from."""
 
@@ -44,7 +45,7 @@ Embedding = Callable[[Float[Array, "n *features"]], Float[Array, "n d"]]
 
 
 Spread = Callable[[Float[Array, "n *features"]], tuple[Float[Array, " n"], Float[Array, " n"]]]
-"""Centre and scale of the number that is predicted for each input."""
+"""Maps inputs to the centre and the scale of the number predicted for each."""
 
 
 class Adapted(NamedTuple):
@@ -92,36 +93,36 @@ class MetaLearner(eqx.Module):
         return f"{type(self).__name__}({parameters(self):,} parameters)"
 
     def embedding(self) -> Callable[[Array], Embedding] | None:
-        """From a task's support inputs to the embedding of single inputs that all tasks share; None
-        if each task adapts all weights. Novelty in classification is measured in it."""
+        """A function from a task's support inputs to an embedding of single inputs; None if each
+        task adapts all weights. The novelty of classification tasks is measured in it."""
         return None
 
     def coding(self) -> Callable[[Examples], Float[Array, " code"]] | None:
-        """From a support set to its code; None for a method without one. Novelty in regression is
-        measured in it."""
+        """A function from a support set to its code; None for a method without codes. The novelty
+        of regression tasks is measured in it."""
         return None
 
     def encoder(self) -> "Encoder | None":
-        """The part of this learner that makes codes of support sets; None for a method without."""
+        """The part of this learner that encodes support sets; None for a method without one."""
         return None
 
     def slower(self) -> PyTree:
-        """The part of this learner whose outer step `encoder_factor` scales; None without one."""
+        """The part of this learner whose outer step `encoder_factor` scales; None if none is."""
         return None
 
     def spread(self, support: Examples) -> Spread | None:
-        """From a support set to the centre and scale of the predictions for inputs, where one
-        number is predicted with a distribution: Student's t with four degrees of freedom."""
+        """A function from inputs to the distribution of their predictions, Student's t with four
+        degrees of freedom; None for a learner that predicts no distribution of one number."""
         return None
 
     def reading(self) -> Callable[[Examples], PyTree] | None:
-        """From a support set to all that its encoding by a meta-knowledge graph passes through
-        (`arml.nn.relational.Trace`); None for a method without one."""
+        """A function from a support set to each step of its encoding by a meta-knowledge graph
+        (`arml.nn.relational.Trace`); None for a method without a graph."""
         return None
 
 
 class Carried(eqx.Module):
-    """Arrays that a learner carries from step to step, and that are no parameters."""
+    """Arrays that a learner carries from step to step, but that are not parameters."""
 
 
 def parameters(learner: PyTree) -> int:
@@ -134,7 +135,7 @@ def parameters(learner: PyTree) -> int:
 
 @runtime_checkable
 class MethodOptions(Protocol):
-    """The options of a method: a frozen dataclass with these two."""
+    """The options of a method: a frozen dataclass with these two methods."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -142,13 +143,13 @@ class MethodOptions(Protocol):
         """Raise `ValueError` in one line if an option is invalid."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MetaLearner:
-        """The learner, with fresh weights beside those of the base network `net`."""
+        """The learner: the weights of the base network `net`, and fresh weights of its own."""
         ...
 
 
 @runtime_checkable
 class NetworkOptions(Protocol):
-    """The options of a base network: a frozen dataclass with these two."""
+    """The options of a base network: a frozen dataclass with these two methods."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -161,7 +162,7 @@ class NetworkOptions(Protocol):
 
 
 class Encoder(eqx.Module):
-    """Makes a code of a support set: ``[n] examples -> ([code], penalty)``."""
+    """Encodes a support set: ``[n] examples -> ([code], penalty)``."""
 
     @abc.abstractmethod
     def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""] | float]:
@@ -184,7 +185,7 @@ class Encoder(eqx.Module):
         return None
 
     def reversed(self) -> "Encoder | None":
-        """One that reads each support set in reverse order; None where that means nothing."""
+        """An encoder that reads each support set in reverse order; None if it cannot be made."""
         return None
 
 
@@ -194,7 +195,7 @@ def the_inputs(net: Network, support: Examples) -> Examples:
 
 
 def the_learned_head(net: Network, support: Examples) -> Network:
-    """The task starts from the head that the network has."""
+    """The task starts from the network's own head, which all tasks share."""
     return net
 
 
@@ -215,8 +216,7 @@ class Conditioned(MetaLearner):
     look: Callable[[PyTree, Examples], Examples] = the_inputs
     head: Head = the_learned_head
     choose: "Choose | None" = None
-    """What makes another code of a task's code, by how well its adapted networks fit the support
-    set."""
+    """Chooses another code for a task by how well the adapted networks fit its support set."""
 
     def __repr__(self) -> str:
         parts = ", ".join(type(part).__name__ for part in (self.encode, self.modulate))
@@ -231,7 +231,7 @@ class Conditioned(MetaLearner):
     def adapt_from(
         self, code: Float[Array, " code"], penalty: Float[Array, ""] | float, support: Examples
     ) -> Adapted:
-        """Learn ONE task from its support set, with this code."""
+        """Learn ONE task from its support set, from this code on."""
         start = self.head(self.modulate(self.net, code), support)
         adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
         return Adapted(adapted.given(support.x), penalty, adapted)

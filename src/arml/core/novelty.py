@@ -1,4 +1,4 @@
-"""Novelty: how far a task is from all that meta-training saw.
+"""Novelty: how far a task is from the tasks of meta-training.
 
 A learner embeds training tasks, and the vectors are kept as a bank. The novelty of a vector is its
 mean distance to the nearest of them, divided by the distance that 95% of validation tasks do not
@@ -31,8 +31,8 @@ LEVEL = 0.95
 
 
 class Bound(NamedTuple):
-    """The distances that `LEVEL` of the support sets of so many classes, and of the queries beside
-    such a set, do not exceed."""
+    """Support sets of one size, and two distances: `LEVEL` of these sets do not exceed the first,
+    and `LEVEL` of their tasks' queries do not exceed the second."""
 
     classes: int
     examples: int
@@ -43,38 +43,38 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Novelty:
-    """The data that novelty is measured with, saved beside the learner."""
+    """The data needed to measure novelty, saved beside the learner."""
 
     bank: Float[np.ndarray, "n d"]
     """Class prototypes, or codes of tasks, of meta-training."""
     support: float
     """The distance that `LEVEL` of the validation tasks' support sets do not exceed."""
     query: float | None
-    """The same of single queries; None where these cannot be embedded, for want of a target."""
+    """The same for single queries; None where they cannot be embedded, as they have no target."""
     sets: tuple[Bound, ...] = ()
-    """The same of smaller support sets of classes, whose distances vary more and are larger: a
-    network that normalises by its support set has fewer examples to do so. Empty for regression,
-    and in the files of earlier versions."""
+    """The same for smaller support sets of classes. Their distances are larger and vary more,
+    because a network that normalises by its support set has fewer examples for it. Empty for
+    regression, and in the files of earlier versions."""
 
     def bounds(self, counts: Int[np.ndarray, " classes"]) -> tuple[float, float | None]:
-        """The bounds of a support set with so many examples of each class, and of its queries.
+        """The bounds of a support set with `counts` examples of its classes, and of its queries.
 
-        They are those of the largest measured set that is not larger: a smaller set has a higher
-        bound, so there are fewer false alarms, not more.
+        They are those of the largest measured set that is no larger than this one. A smaller set
+        has a higher bound, so this choice raises fewer false alarms.
         """
         n, least = len(counts), int(np.min(counts))
         smaller = [one for one in self.sets if one.classes <= n and one.examples <= least]
         if not smaller:
-            # The mean over few examples varies more, and that over one as much as a query.
+            # A mean over few examples varies more; over one example, it varies as a query does.
             query = self.support if self.query is None else self.query
             return self.support + max(0.0, query - self.support) / int(np.sum(counts)), self.query
         best = max(smaller, key=lambda one: (one.classes, one.examples))
         return best.support, best.query
 
     def scale(self) -> Float[np.ndarray, " d"]:
-        """The unit of each dimension: the bank's standard deviation, and a little more."""
+        """The unit of each dimension: the bank's standard deviation, plus a small number."""
         scale: Float[np.ndarray, " d"] = self.bank.astype(np.float64).std(axis=0)
-        # A unit that was zero in all of meta-training counts, but does not outweigh all others.
+        # A feature that was zero in all of meta-training counts, but does not outweigh the others.
         scale += 0.1 * np.sqrt(np.mean(scale**2)) + 1e-12
         return scale
 
@@ -89,23 +89,23 @@ class Novelty:
 
 
 def threshold(distances: Float[np.ndarray, " n"], alike: int | None = None) -> float:
-    """The distance that a new one of the same kind exceeds with probability of at most
-    1 - `LEVEL` [2]; only `alike` of them are independent, if fewer than all."""
+    """The distance that a new example of the same kind exceeds with a probability of at most
+    1 - `LEVEL` [2]. `alike` is how many of the `distances` are independent; all if None."""
     n, m = len(distances), alike or len(distances)
     rank = min(int(np.ceil((m + 1) * LEVEL * n / m)), n) - 1
     return float(np.sort(distances)[rank])
 
 
 def enough(classes: int) -> bool:
-    """Whether so many validation classes can give a threshold at `LEVEL`: 19 can."""
+    """Whether this number of validation classes can give a threshold at `LEVEL`: 19 or more."""
     return classes / (classes + 1) >= LEVEL
 
 
 def class_threshold(distances: Float[np.ndarray, " n"], classes: Int[np.ndarray, " n"]) -> float:
     """The distance that an example of a new class exceeds with probability of at most 1 - `LEVEL`.
 
-    Classes are drawn alike, and the examples of one class are: each class weighs the same, and the
-    new class weighs as much at infinity [3].
+    The distances of one class are alike, so each class has the same weight, and the new class has
+    that weight at infinity [3].
     """
     found, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
     assert enough(len(found))

@@ -1,7 +1,7 @@
-"""Parts that others bring: from installed packages by entry points, and from plug-in files.
+"""Parts from outside this package: entry points of installed packages, and plug-in files.
 
-A plug-in is a Python file that calls `arml.register`. `load_plugin` runs one; those that the
-variable `ARML_PLUGINS` names are run when a registry is first asked, in worker processes too.
+A plug-in is a Python file that calls `arml.register`. `load_plugin` runs one. A registry runs those
+that the environment variable `ARML_PLUGINS` names at its first use, in worker processes too.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 VARIABLE = "ARML_PLUGINS"
-"""Plug-in files, separated as in PATH."""
+"""The environment variable that names plug-in files, separated as in PATH."""
 
 
 class Source(NamedTuple):
@@ -47,7 +47,7 @@ def source_of(cls: type) -> Source | None:
 
 
 def warn_of_change(now: Source | None, then: str, where: str) -> None:
-    """Warn if a part is not of the version `then`, which `where` was made with."""
+    """Warn if `where` was made with another version of a part, `then`."""
     if now is not None and then and then != now.version:
         warnings.warn(
             f"{where}: {now.name} is not the version that this was made with "
@@ -78,7 +78,7 @@ def entry_points(group: str) -> Iterator[tuple[str, Any]]:
 
 
 def announce(file: Path | str) -> None:
-    """Name a plug-in file for this process and those that it starts.
+    """Announce a plug-in file to this process and to those that it starts.
 
     **Raises** `ValueError` if there is no such file.
     """
@@ -95,7 +95,7 @@ def _announced() -> list[str]:
 
 
 def as_options() -> list[str]:
-    """The announced plug-ins as options of a command that is printed."""
+    """The announced plug-ins as options, for a command that is shown to the user."""
     return [word for path in _announced() for word in ("--plugin", os.path.relpath(path))]
 
 
@@ -124,7 +124,7 @@ def load_plugin(file: Path | str) -> None:
     if spec is None or spec.loader is None:
         raise ValueError(f"expected a Python file as the plug-in, got {file}: name a .py file")
     module = util.module_from_spec(spec)
-    # First, as dataclasses look for their module, and registries for plug-ins.
+    # Before it runs, because dataclasses look up their module, and registries load plug-ins.
     sys.modules[name] = module
     _loaded.add(str(path))
     try:

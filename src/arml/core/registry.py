@@ -1,8 +1,8 @@
-"""Registries: the parts that an experiment may name, the package's own and others'.
+"""Registries of the parts that an experiment may name: this package's and those of others.
 
 An entry brings everything that the library needs to know about one method, one kind of tasks or one
-network. Entries of others come from installed packages (entry points) and from plug-in files; both
-are read when a registry is first asked.
+network. Entries of others come from installed packages (entry points) and from plug-in files; a
+registry reads both at its first use.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,8 +56,8 @@ class Entry:
 def options_of(build: Callable[..., object]) -> type:
     """A class of options whose fields are the parameters of a function that have defaults.
 
-    `options.build(...)` calls the function with them. Arguments of `build` that the function has no
-    parameters for are left out, so that a class of tasks may stand in its place.
+    `options.build(...)` calls the function with them. It leaves out arguments for which the
+    function has no parameter, so that a class of tasks may be given as the function.
 
     **Raises** `ValueError` in one line for a keyword without a default.
     """
@@ -86,7 +86,7 @@ def options_of(build: Callable[..., object]) -> type:
 
 
 GIVEN = ("key", "progress", "split")
-"""Parameters that `build` is given, and that are no options."""
+"""Parameters that the caller of `build` gives: they are not options."""
 E = TypeVar("E", bound=Entry)
 
 
@@ -97,7 +97,7 @@ class Registry(Mapping[str, E], Generic[E]):
 
     - `part`: `method`, `tasks` or `network`; its entry points are of the group `arml.methods`,
       `arml.tasks` or `arml.networks`.
-    - `entry`: makes an entry of the keywords `name` and `options_class` and what else it takes.
+    - `entry`: makes an entry from the keywords `name`, `options_class` and others of its own.
     """
 
     def __init__(self, part: str, entry: Callable[..., E], own: Iterable[E] = ()) -> None:
@@ -149,7 +149,7 @@ class Registry(Mapping[str, E], Generic[E]):
     def known(self, name: str) -> E:
         """The entry of that name.
 
-        **Raises** `ValueError` with the nearest names for another.
+        **Raises** `ValueError` with the nearest names if there is none.
         """
         found = self._entries()
         if name not in found:
@@ -180,7 +180,7 @@ class Registry(Mapping[str, E], Generic[E]):
 
 
 def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
-    """The names that are most like an unknown one, as the end of a message."""
+    """The end of a message about an unknown name: the known names that are most like it."""
     names = list(known)
     close = get_close_matches(name, names, n, 0.5)
     if close:

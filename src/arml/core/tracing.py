@@ -1,4 +1,4 @@
-"""A look at how a learner learns one task: the network after each inner step."""
+"""How a learner learns one task: the network after each inner step."""
 
 from typing import NamedTuple
 
@@ -23,8 +23,7 @@ class InnerStep(NamedTuple):
 def trace(
     learner: MetaLearner, support: Examples, *, key: PRNGKeyArray | None = None
 ) -> list[InnerStep]:
-    """The losses and networks of one task: where the learner starts from, then after each of its
-    inner steps.
+    """The losses and networks of one task: at the start, then after each inner step.
 
         task = tasks.sample(jax.random.key(0))
         [step.loss for step in arml.trace(learner, task.support)]
@@ -38,7 +37,7 @@ def trace(
     """
     key = jax.random.key(0) if key is None else key
     found = []
-    # The task is learned anew for each number of steps: so it is each method's own adaptation.
+    # Each number of steps adapts anew, so that every step is the method's own adaptation.
     for steps in range(steps_of(learner) + 1):
         loss, net = _learned(with_steps(learner, steps), support, key)
         if net is None:

@@ -1,10 +1,10 @@
 """Attention over the cells of a table: over its columns, and over its rows.
 
-The maps are tied: one map of columns serves all rows, and one map of rows all columns, so that a
-map is made of all that the table shows, and a few large matrix products make it [1]. Both are made
+The attention maps are tied [1]: one map of columns serves all rows, and one map of rows serves all
+columns. So each map uses the whole table, and takes only a few large matrix products. Both are made
 from the support set, and rows attend to the support set only: a query's prediction depends on no
-other query. There are no positions: a permutation of columns or rows permutes what comes out. A
-missing cell is left out of every sum.
+other query. There are no positions: a permutation of columns or rows permutes the output in the
+same way. Every sum leaves out missing cells.
 
 [1] Rao et al., MSA Transformer, ICML 2021: tied axial attention.
 """
@@ -20,7 +20,7 @@ from arml.nn.networks import Linear, linear
 
 Tokens = Float[Array, "rows columns d"]
 FEW = -1e9
-"""The logit of what may not be attended to."""
+"""The logit of a cell that may not be attended to."""
 
 
 class Remembered(NamedTuple):
@@ -34,7 +34,7 @@ class Remembered(NamedTuple):
 
 
 def standard(x: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-    """Layer normalisation without parameters: what follows it has its own."""
+    """Layer normalisation without parameters: the layers after it have their own."""
     mean = jnp.mean(x, axis=-1, keepdims=True)
     return (x - mean) * jax.lax.rsqrt(jnp.var(x, axis=-1, keepdims=True) + 1e-5)
 
@@ -65,9 +65,9 @@ class Layer(eqx.Module):
     ) -> tuple[Tokens, Remembered]:
         """The cells after one layer, and the part of them that queries will need.
 
-        `alike` is how alike the labels of two rows are, for rows of the support set; `support` is
-        the part of it that queries need. `film` scales and shifts the small network's
-        input.
+        `alike` says how alike the labels of two rows of the support set are. For queries, `support`
+        is the part of the support set that they need. `film` scales and shifts the input of the
+        small network.
         """
         seen = there.astype(h.dtype)
         q, k, v = self._split(self.across(standard(h)), seen)
@@ -113,7 +113,8 @@ def _map(
     scale: Float[Array, ""],
     bias: Float[Array, "heads n m"] | float = 0.0,
 ) -> Float[Array, "heads n m"]:
-    """Softmax of the products of queries and keys, whose size is that of a single cell's."""
+    """Softmax of the products of queries and keys. `scale` brings them to the size of one cell's
+    product."""
     logits = jnp.einsum(product, q, k)
     return jax.nn.softmax(jnp.where(allowed, logits * scale + bias, FEW), axis=-1)
 

@@ -1,6 +1,6 @@
-"""Auxiliary classification: the images of a task among all training classes, by a linear head on
-the shared body's features. It trains the body with more classes than a task has, and needs the
-numbers of the classes, which only training tasks tell.
+"""Auxiliary classification: a linear head on the shared body's features classifies the images of a
+task among all training classes. It trains the body with more classes than a task has, and needs the
+numbers of the classes, which only training tasks have.
 
 [1] Oreshkin, Rodriguez and Lacoste, TADAM: Task dependent adaptive metric for improved few-shot
     learning, NeurIPS 2018, section 3.4.

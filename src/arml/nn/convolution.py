@@ -1,10 +1,10 @@
 """A convolution of NHWC images that is fast on a CPU under `vmap` and reverse mode of any order.
 
 `vmap` over tasks whose kernels differ turns XLA's convolution into a grouped one, and reverse mode
-turns it into dilated forms; on a CPU both leave the fast path by an order of magnitude. So there
-are two operations here, the convolution and the gradient of its kernel, tied so that every
-derivative of either is again one of the two, and `vmap` unrolls them over the tasks (or merges the
-tasks into the examples where the kernel is shared). Elsewhere XLA's own convolution is used.
+turns it into dilated forms; on a CPU both are ten times slower. So this module has two operations,
+the convolution and the gradient of its kernel. Every derivative of either is again one of the two.
+`vmap` unrolls them over the tasks, or merges the tasks into the examples where all tasks share the
+kernel. On other devices XLA's own convolution runs.
 """
 
 from collections.abc import Callable
@@ -25,10 +25,11 @@ def convolve(
 ) -> Float[Array, "n h w o"]:
     """The cross-correlation of `x` with `kernel`, stride 1, zero padding SAME, no bias.
 
-    Reverse mode of any order; forward mode only where the plain form is used (not on a CPU).
+    It has derivatives of any order in reverse mode. In forward mode it has them on other devices
+    than a CPU only.
     """
     odd = kernel.shape[0] % 2 == 1 and kernel.shape[1] % 2 == 1
-    # Even kernels pad unevenly, which the tied derivatives do not provide for.
+    # The derivatives here take the padding to be even, and an even kernel pads unevenly.
     if jax.default_backend() == "cpu" and odd:
         return _convolve(x, kernel)
     return _plain(x, kernel)
@@ -45,7 +46,8 @@ def _pad(x: Array, rows: int, columns: int) -> Array:
 
 
 def _patches(x: Array, kh: int, kw: int) -> Array:
-    """`[n * h * w, kh * kw * c]`: each position's neighbourhood; columns first copies in runs."""
+    """`[n * h * w, kh * kw * c]`: the neighbourhood of each position. Columns are shifted first, so
+    that memory is copied in long runs."""
     h, c = x.shape[1], x.shape[3]
     columns = _columns(x, kh, kw)
     return jnp.concatenate([columns[:, i : i + h] for i in range(kh)], -1).reshape(-1, kh * kw * c)
@@ -58,8 +60,8 @@ def _columns(x: Array, kh: int, kw: int) -> Array:
 
 
 def _direct(x: Array, kernel: Array) -> Array:
-    """The convolution of one task. With few channels a product with the patches is faster, the more
-    so as `_correlate` shares the patches and the inner steps all share them."""
+    """The convolution of one task. With few channels, a product with the patches is faster, and
+    `_correlate` and all inner steps use the same patches."""
     kh, kw, c, o = kernel.shape
     if c >= FEW_CHANNELS:
         return _plain(x, kernel)
@@ -67,7 +69,7 @@ def _direct(x: Array, kernel: Array) -> Array:
 
 
 def _unrolled(operation: Callable[..., Array]) -> Callable[..., Array]:
-    """`operation` as it is, but a loop over the mapped axis under `vmap`."""
+    """`operation`, whose `vmap` is a loop over the mapped axis."""
     mapped = custom_vmap(operation)
 
     @mapped.def_vmap
@@ -112,9 +114,9 @@ _convolve.defvjp(_convolve_fwd, _convolve_bwd)
 def _correlate(size: tuple[int, int], x: Array, g: Array) -> Array:
     """The kernel's gradient: `d[i, j] = sum over n, y, z of x[n, y + i, z + j]^T g[n, y, z]`.
 
-    A matrix product for each row of the kernel, with the column shifts of `x` beside each other:
-    fewer copies than a patch matrix, and none of `g`, which stands on the left as XLA's product is
-    then faster.
+    It takes a matrix product for each row of the kernel, with the column shifts of `x` beside each
+    other: this copies less than a patch matrix, and does not copy `g`. XLA's product is faster with
+    `g` on the left.
     """
     kh, kw = size
     h, c, o = x.shape[1], x.shape[3], g.shape[-1]
@@ -160,7 +162,7 @@ class _Windows(NamedTuple):
 def max_pool(x: Float[Array, "n h w c"], *, window: int = 2) -> Float[Array, "n h2 w2 c"]:
     """The maximum over windows that do not overlap; rows and columns left over are dropped.
 
-    Of equal values the first takes the gradient. Reverse mode of any order.
+    Of equal values the first takes the gradient. It has derivatives of any order in reverse mode.
     """
     out = (x.shape[1] // window, x.shape[2] // window)
     return _pool(x, _Windows(x.shape, window, window, (0, 0), out))
@@ -169,10 +171,10 @@ def max_pool(x: Float[Array, "n h w c"], *, window: int = 2) -> Float[Array, "n 
 def max_pool_same(
     x: Float[Array, "n h w c"], *, window: int = 3, stride: int = 2
 ) -> Float[Array, "n h2 w2 c"]:
-    """The maximum over windows that may overlap, padded as SAME: `ceil(h / stride)` rows, and the
-    odd row of padding at the bottom, the odd column at the right.
+    """The maximum over windows that may overlap, padded as SAME: `ceil(h / stride)` rows. An odd
+    row of padding is at the bottom, an odd column at the right.
 
-    Of equal values the first takes the gradient. Reverse mode of any order.
+    Of equal values the first takes the gradient. It has derivatives of any order in reverse mode.
     """
     out = (-(-x.shape[1] // stride), -(-x.shape[2] // stride))
     before = tuple(
@@ -183,7 +185,7 @@ def max_pool_same(
 
 
 def _slices(x: Array, windows: _Windows, fill: float) -> list[Array]:
-    """The window's elements, each for all windows: `window^2` arrays of the output's shape."""
+    """`window^2` arrays of the output's shape: each has one element of every window."""
     size, stride = windows.window, windows.stride
     low_high = []
     for before, n, length in zip(windows.before, windows.out, x.shape[1:3], strict=True):

@@ -1,4 +1,4 @@
-"""Distances in which the spread of a class counts: the regularised Mahalanobis distance.
+"""The regularised Mahalanobis distance, which takes the spread of each class into account.
 
 d_k(f) = (f - c_k)^T Q_k^-1 (f - c_k), Q_k = l_k S_k + (1 - l_k) S + I, l_k = n_k / (n_k + 1): here
 S_k is the covariance of class k, S that of all the task's examples. Directions in which the
@@ -8,8 +8,8 @@ examples of a class differ count for less.
     (Simple CNAPS). Equation numbers are this paper's.
 
 Differences
-- One example has no covariance: for a class of one shot Q_k is the identity, the plain distance.
-  The paper takes S for it, whose largest directions are those that tell the classes apart.
+- One example has no covariance: for a class of one shot Q_k is the identity, which gives the plain
+  distance. The paper takes S, whose largest directions are those that tell the classes apart.
 - Covariances divide by the number of examples, so that a class of any size has one.
 """
 
@@ -23,7 +23,7 @@ from arml.nn.prototypes import class_means
 
 @jax.custom_jvp
 def inverse(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """The inverse; its derivatives are products of itself."""
+    """The inverse of a matrix, whose derivatives are products of the inverse."""
     return unbatched(jnp.linalg.inv)(matrix)
 
 

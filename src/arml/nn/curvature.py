@@ -1,10 +1,9 @@
-"""The curvature of a base network's negative log-likelihood: its Fisher information, one block a
-layer, the expectation over labels exact and taken from the network's own predictions.
+"""The curvature of a base network's negative log-likelihood: its Fisher information, with one block
+for each layer. The expectation over labels is exact, under the network's own predictions.
 
 A block is Kronecker-factored [1], with the sums over positions of a convolution as in [2], or it is
-the block's exact diagonal. Weights are homogeneous: a layer's inputs have a last one of 1, whose
-weight is the bias. The normalisation's statistics count as constants of the forward pass, so that
-each example has a gradient of its own.
+the block's exact diagonal. A layer's inputs end with a constant 1, whose weight is the bias. The
+statistics of the normalisation are constants here, so that each example has a gradient of its own.
 
 [1] Martens and Grosse, Optimizing Neural Networks with Kronecker-factored Approximate Curvature,
     ICML 2015.
@@ -29,31 +28,31 @@ Root = Callable[[Float[Array, "n outputs"]], Float[Array, "k n outputs"]]
 
 
 def gaussian_root(outputs: Float[Array, "n targets"]) -> Float[Array, "targets n targets"]:
-    """Of a Gaussian of unit variance around the outputs: F = I."""
+    """The root for a Gaussian of unit variance around the outputs: F = I."""
     n, targets = outputs.shape
     root = jnp.eye(targets, dtype=outputs.dtype)
     return jnp.broadcast_to(root[:, None], (targets, n, targets))
 
 
 def categorical_root(logits: Float[Array, "n ways"]) -> Float[Array, "ways n ways"]:
-    """Of the classes: sqrt(p_c) (e_c - p), the gradient of log p(c) weighted by the probability
-    that the class is drawn; F = diag(p) - p p^T."""
+    """The root for classes: sqrt(p_c) (e_c - p), the gradient of log p(c) times the root of the
+    probability of class c; F = diag(p) - p p^T."""
     log_p = jax.nn.log_softmax(logits)
     scores = jnp.eye(logits.shape[1], dtype=logits.dtype)[:, None] - jnp.exp(log_p)
     return jnp.exp(log_p / 2).T[:, :, None] * scores
 
 
 class Layer(NamedTuple):
-    """The inputs of one layer, with a last one of 1, and the log-likelihood's gradients in what
-    it gives, one for each column `k` of the root. A dense layer has one position."""
+    """The inputs of one layer, with a 1 at their end, and the gradients of the log-likelihood with
+    respect to its outputs, one for each column `k` of the root. A dense layer has one position."""
 
     inputs: Float[Array, "n positions inputs"]
     gradients: Float[Array, "k n positions outputs"]
 
 
 class _Tapped(eqx.Module):
-    """Layer number `index`, which shows its inputs and outputs to `see`, and adds `tap` to its
-    outputs: the gradient in `tap` is the gradient in the outputs."""
+    """Layer number `index`. It passes its inputs and outputs to `see`, and adds `tap` to its
+    outputs, so that the gradient of `tap` is the gradient of the outputs."""
 
     layer: Callable[[Array], Array]
     tap: Array | float
@@ -87,8 +86,8 @@ def _run(
 def layers(
     net: BaseNetwork, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...], root: Root
 ) -> list[Layer]:
-    """The inputs of the layers of `net` and the gradients at their outputs, on `x`, in the order of
-    the blocks, and then the head's. Each must be used once.
+    """The inputs of the layers of `net` and the gradients at their outputs, on `x`: those of the
+    blocks in their order, then the head's. The network must use each layer once.
 
     **Arguments**
 
@@ -112,7 +111,7 @@ def layers(
 
 
 def _rows(layer: Linear | Convolution, x: Array) -> Float[Array, "n positions inputs"]:
-    """The vectors that a layer multiplies its weights with, and a last one of 1."""
+    """The vectors that a layer multiplies by its weights, with a 1 at their end."""
     if isinstance(layer, Convolution):
         kh, kw = layer.kernel.shape[:2]
         h, w = x.shape[1:3]
@@ -126,8 +125,8 @@ def _rows(layer: Linear | Convolution, x: Array) -> Float[Array, "n positions in
 
 
 def factors(layer: Layer) -> tuple[Float[Array, "inputs inputs"], Float[Array, "outputs outputs"]]:
-    """The Kronecker factors A and G of a layer's mean Fisher information A (x) G: A the mean over
-    examples and the sum over positions of a a^T, G the mean over both of g g^T."""
+    """The Kronecker factors A and G of a layer's mean Fisher information A (x) G. A is the mean
+    over examples of the sum over positions of a a^T; G is the mean over both of g g^T."""
     n, positions, _ = layer.inputs.shape
     a = layer.inputs.reshape(n * positions, -1)
     g = layer.gradients.reshape(-1, layer.gradients.shape[-1])
@@ -135,16 +134,16 @@ def factors(layer: Layer) -> tuple[Float[Array, "inputs inputs"], Float[Array, "
 
 
 def log_det_kronecker(layer: Layer, precision: float) -> Float[Array, ""]:
-    """log det(n A (x) G + precision I), with the `n` examples of the layer. First derivatives
-    only."""
+    """log det(n A (x) G + precision I), with the `n` examples of the layer. Only its first
+    derivatives are right."""
     n = len(layer.inputs)
     a, g = map(_eigenvalues, factors(layer))
     return jnp.sum(jnp.log(n * a[:, None] * g + precision))
 
 
 def _eigenvalues(matrix: Float[Array, "d d"]) -> Float[Array, " d"]:
-    """Of a matrix that is positive and semi-definite. Their first derivative is that of v^T M v
-    with v held fixed, which is finite where eigenvalues coincide too."""
+    """The eigenvalues of a positive semi-definite matrix. Their first derivative is that of v^T M v
+    with v held fixed, which is finite even where eigenvalues coincide."""
     vectors = jax.lax.stop_gradient(_eigenvectors(jax.lax.stop_gradient(matrix)))
     return jnp.maximum(jnp.sum(vectors * (matrix @ vectors), axis=0), 0.0)
 

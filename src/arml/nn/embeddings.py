@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.core.episodes import Examples
+from arml.core.episodes import Examples, Problem
 from arml.nn.convolution import convolve, max_pool, max_pool_same
 from arml.nn.networks import MLP, BaseNetwork, Linear, he, linear, mlp, truncated_normal
 from arml.nn.normalisation import local_response_norm, standardised
@@ -23,8 +23,8 @@ def linear_units(x: Array) -> Array:
 
 
 class BodyFeatures(eqx.Module):
-    """The base network's own features in the place of the inputs: its encoder is as good as the
-    network is. No gradient goes back through them."""
+    """The base network's own features replace the inputs, so the encoder needs no network of its
+    own. No gradient passes through them."""
 
     def __call__(self, net: BaseNetwork, support: Examples) -> Examples:
         return Examples(jax.lax.stop_gradient(net.body(support.x)), support.y)
@@ -35,32 +35,25 @@ def the_inputs_themselves(support: Examples) -> Float[Array, "n d"]:
     return support.x
 
 
-class PairEmbedding(eqx.Module):
-    """Embeds the pair (x, y): a regression sample means nothing without its target."""
+class VectorEmbedding(eqx.Module):
+    """Embeds vectors. In regression it reads the pair (x, y), because x alone says nothing of the
+    function; in classification x alone, because the order of the prototypes gives their classes."""
 
     net: MLP
-    activation: Activation = eqx.field(static=True, default=linear_units)
+    paired: bool = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
 
     def __call__(self, support: Examples) -> Float[Array, "n d"]:
-        return self.activation(self.net(jnp.concatenate([support.x, support.y], axis=1)))
-
-
-class InputEmbedding(eqx.Module):
-    """Embeds x alone: classification prototypes get their labels from their order."""
-
-    net: MLP
-    activation: Activation = eqx.field(static=True, default=linear_units)
-
-    def __call__(self, support: Examples) -> Float[Array, "n d"]:
-        return self.activation(self.net(support.x))
+        x = jnp.concatenate(support, axis=1) if self.paired else support.x
+        return self.activation(self.net(x))
 
 
 class ImageEmbedding(eqx.Module):
     """Two convolutions with pooling and local response normalisation, two dense layers.
 
-    The network of TensorFlow's old CIFAR-10 tutorial: convolutions without bias, pool and
-    normalise after the first, normalise and pool after the second; ReLU everywhere, so that the
-    embeddings are not negative.
+    The network of TensorFlow's old CIFAR-10 tutorial. The convolutions have no bias. Pooling and
+    then normalisation follow the first, normalisation and then pooling follow the second. ReLU is
+    everywhere, so the embeddings are not negative.
     """
 
     first: Float[Array, "k k c filters"]
@@ -78,35 +71,27 @@ class ImageEmbedding(eqx.Module):
 
 
 def image_embedding(
-    features: tuple[int, ...],
-    width: int,
-    *,
-    window: int,
-    filters: int = 32,
-    hidden: int = 384,
-    key: PRNGKeyArray,
+    features: tuple[int, ...], width: int, *, window: int, key: PRNGKeyArray
 ) -> ImageEmbedding:
-    """For images of shape `features = (h, w, c)`; weights as in the authors' code (truncated
-    normal of .04, biases .1)."""
+    """For images of shape `features = (h, w, c)`; sizes and weights are those of the authors' code
+    (truncated normal of .04, biases .1)."""
     height, width_px, channels = features
     keys = jax.random.split(key, 4)
     init = truncated_normal(0.04)
-    flat = -(-height // 4) * -(-width_px // 4) * filters
     return ImageEmbedding(
-        init(keys[0], (window, window, channels, filters), jnp.float32),
-        init(keys[1], (window, window, filters, filters), jnp.float32),
-        linear(flat, hidden, init=init, bias=0.1, key=keys[2]),
-        linear(hidden, width, init=init, bias=0.1, key=keys[3]),
+        init(keys[0], (window, window, channels, 32), jnp.float32),
+        init(keys[1], (window, window, 32, 32), jnp.float32),
+        linear(-(-height // 4) * -(-width_px // 4) * 32, 384, init=init, bias=0.1, key=keys[2]),
+        linear(384, width, init=init, bias=0.1, key=keys[3]),
     )
 
 
 class PooledEmbedding(eqx.Module):
-    """The texture of a picture, without places: two convolutions with ReLU and pooling, the mean
+    """The texture of a picture, without positions: two convolutions with ReLU and pooling, the mean
     and the standard deviation of each filter over the picture, two dense layers.
 
-    The picture is brought to mean 0 and standard deviation 1 first, so that its brightness does not
-    outweigh its content. The embedding is brought there last, so that it can neither vanish nor
-    explode.
+    The picture is first brought to mean 0 and standard deviation 1, so that its brightness does not
+    outweigh its content. So is the embedding at the end: it can neither vanish nor explode.
     """
 
     first: Float[Array, "3 3 c filters"]
@@ -118,7 +103,7 @@ class PooledEmbedding(eqx.Module):
         for kernel in (self.first, self.second):
             x = max_pool(jax.nn.relu(convolve(x, kernel)))
         mean = jnp.mean(x, axis=(1, 2))
-        # The root of a variance of 0, of a filter that sees nothing, would have no gradient.
+        # A filter that sees nothing has a variance of 0, whose root has no gradient.
         deviation = jnp.sqrt(jnp.var(x, axis=(1, 2)) + 1e-6)
         return standardised(self.dense(jnp.concatenate([mean, deviation], axis=1)), axis=1)
 
@@ -138,3 +123,24 @@ def pooled_embedding(
         for k, inputs in zip(kernels, (features[2], filters), strict=True)
     )
     return PooledEmbedding(first, second, mlp((2 * filters, hidden, width), init=he, key=key_dense))
+
+
+def embedding_of(
+    problem: Problem,
+    width: int,
+    *,
+    window: int,
+    pooled: bool = False,
+    hidden: tuple[int, ...] = (),
+    activation: Activation = linear_units,
+    key: PRNGKeyArray,
+) -> Embed:
+    """The embedding of a problem's samples in `width` numbers: `pooled_embedding`, or else
+    `image_embedding` with its `window`, for images; dense layers for vectors."""
+    if len(problem.features) == 3:
+        if pooled:
+            return pooled_embedding(problem.features, width, key=key)
+        return image_embedding(problem.features, width, window=window, key=key)
+    paired = problem.kind == "regression"
+    inputs = problem.features[0] + (problem.outputs if paired else 0)
+    return VectorEmbedding(mlp((inputs, *hidden, width), key=key), paired, activation)

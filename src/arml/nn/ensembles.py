@@ -1,4 +1,4 @@
-"""Several predictions of the same examples made one."""
+"""Several predictions of the same examples, combined to one."""
 
 import math
 from collections.abc import Callable
@@ -14,12 +14,12 @@ Combine = Callable[[Float[Array, "members n outputs"]], Float[Array, "n outputs"
 
 
 def mean_prediction(predictions: Float[Array, "members n targets"]) -> Float[Array, "n targets"]:
-    """The mean: regression."""
+    """For regression: the mean."""
     return jnp.mean(predictions, axis=0)
 
 
 def log_mean_probability(logits: Float[Array, "members n ways"]) -> Float[Array, "n ways"]:
-    """The logarithm of the members' mean probability of each class: classification."""
+    """For classification: the logarithm of the members' mean probability of each class."""
     total = jax.nn.logsumexp(jax.nn.log_softmax(logits), axis=0)
     return total - math.log(len(logits))
 

@@ -12,7 +12,7 @@ from arml.nn.networks import BaseNetwork, Body, he, perceptron
 
 
 class FlatBlock(eqx.Module):
-    """Tables' cells as one vector: values, and which are there."""
+    """Reads the cells of a row as one vector: the values, and which of them are there."""
 
     block: Callable[[Array], tuple[Array, object]]
 
@@ -24,8 +24,8 @@ class FlatBlock(eqx.Module):
 
 @dataclass(frozen=True)
 class CellsOptions:
-    """A base network for the cells of tables: a hidden layer of 64 over all of them. It knows a
-    column by its place, so it is a comparison at most."""
+    """A base network for the cells of tables: a hidden layer of 64 over all of them. It tells
+    columns apart by their position only, so it serves as a comparison."""
 
     width: int = 64
     """Units of the hidden layer."""

@@ -1,11 +1,11 @@
 """Graphs: relations between vertices, the learned meta-knowledge graph, and message passing.
 
-A task's prototypes are joined to the meta-knowledge graph in one super-graph; messages travel
-along its weighted edges; the messages that arrive at the prototypes are the task's reading.
+One super-graph joins a task's prototypes to the meta-knowledge graph. Messages travel along its
+weighted edges. The messages that arrive at the prototypes are the task's reading.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -36,20 +36,20 @@ def unlinked(nodes: Float[Array, "n d"]) -> Float[Array, "n n"]:
 
 
 def by_row(adjacency: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """D^-1 A: the mean over neighbours. A vertex's message knows nothing of its neighbours' own
-    edges, so after one layer the prototypes cannot see how the vertices are linked."""
+    """D^-1 A: the mean over neighbours. A message does not depend on the other edges of its sender,
+    so after one layer the prototypes cannot see how the vertices are linked."""
     return adjacency / jnp.sum(adjacency, axis=1, keepdims=True)
 
 
 def symmetric(adjacency: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """D^-1/2 A D^-1/2 [Kipf and Welling, 2017]: the neighbours' degrees count, and with them the
-    edges of the meta-knowledge graph."""
+    """D^-1/2 A D^-1/2 [Kipf and Welling, 2017]: a message depends on its sender's degree, and so on
+    the edges of the meta-knowledge graph."""
     scale = jax.lax.rsqrt(jnp.sum(adjacency, axis=1))
     return scale[:, None] * adjacency * scale[None]
 
 
 class GCN(eqx.Module):
-    """H <- act(N(A + I) H W + b), N one of `by_row` and `symmetric`. Eq. (7)."""
+    """H <- act(N(A + I) H W + b), where N is `by_row` or `symmetric`. Eq. (7)."""
 
     dense: Linear
     normalise: Callable[[Array], Array] = eqx.field(static=True, default=symmetric)
@@ -63,8 +63,8 @@ class GCN(eqx.Module):
 
 
 class GraphSAGE(eqx.Module):
-    """H <- act([H, D^-1 A H] W + b): a vertex keeps itself apart from its neighbours' weighted
-    mean [Hamilton et al., 2017]. Eq. (7)."""
+    """H <- act([H, D^-1 A H] W + b): a vertex's own features and the weighted mean of its
+    neighbours have different weights [Hamilton et al., 2017]. Eq. (7)."""
 
     dense: Linear
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
@@ -81,8 +81,8 @@ class GAT(eqx.Module):
     """H <- act(softmax_j(leaky(a_1 . W h_i + a_2 . W h_j) + log A_ij) W H + b)
     [Velickovic et al., 2018]. Eq. (7).
 
-    The graphs here are complete and weighted, so the edge weights enter as a prior on the
-    attention; with self-loops of weight one.
+    The graphs here are complete and weighted, so the edge weights serve as a prior of the
+    attention; self-loops have weight one.
     """
 
     dense: Linear
@@ -128,21 +128,24 @@ class MetaKnowledgeGraph(eqx.Module):
         self, prototypes: Float[Array, "prototypes d"]
     ) -> Float[Array, "prototypes vertices"]:
         """A_S: how much each prototype attends to each vertex. Eq. (6)."""
+        return jax.nn.softmax(self._exponents(prototypes), axis=1)  # Eq. (6)
+
+    def _exponents(
+        self, prototypes: Float[Array, "prototypes d"]
+    ) -> Float[Array, "prototypes vertices"]:
         difference = (prototypes[:, None] - self.vertices[None]) / self.gamma_s
-        return jax.nn.softmax(-jnp.sum(jnp.square(difference), axis=-1) / 2, axis=1)  # Eq. (6)
+        return -jnp.sum(jnp.square(difference), axis=-1) / 2
 
     def surprise(self, prototypes: Float[Array, "prototypes d"]) -> Float[Array, ""]:
         """The negative log-likelihood of the prototypes under a mixture of Gaussians of standard
         deviation gamma_s around the vertices, without its constant; the mean over prototypes. Its
         gradient is that of soft k-means: a vertex moves towards the prototypes that read it."""
-        difference = (prototypes[:, None] - self.vertices[None]) / self.gamma_s
-        exponents = -jnp.sum(jnp.square(difference), axis=-1) / 2
-        mixture = jax.nn.logsumexp(exponents, axis=1) - jnp.log(len(self.vertices))
-        return -jnp.mean(mixture)
+        mixture = jax.nn.logsumexp(self._exponents(prototypes), axis=1)
+        return -jnp.mean(mixture - jnp.log(len(self.vertices)))
 
     def silenced(self) -> "MetaKnowledgeGraph":
-        """The same graph without links between its vertices, in the same structure, so that one
-        compiled program serves both."""
+        """The graph without links between its vertices. It has the same structure, so that one
+        compiled program serves both graphs."""
         if not isinstance(self.connect, Relations):
             return self
         dense = self.connect.dense
@@ -160,36 +163,31 @@ class MetaKnowledgeGraph(eqx.Module):
         return Reading(nodes[: len(prototypes)], links, adjacency)
 
 
-def gcn(
-    width: int, *, init: Initialiser, normalise: Callable[[Array], Array], key: PRNGKeyArray
-) -> GCN:
-    """A GCN layer of vertices of `width` numbers."""
-    return GCN(linear(width, width, init=init, key=jax.random.split(key, 3)[0]), normalise)
-
-
-def graph_sage(width: int, *, init: Initialiser, key: PRNGKeyArray, **_: object) -> GraphSAGE:
-    """A GraphSAGE layer."""
-    return GraphSAGE(linear(2 * width, width, init=init, key=jax.random.split(key, 3)[0]))
-
-
-def gat(width: int, *, init: Initialiser, key: PRNGKeyArray, **_: object) -> GAT:
-    """A GAT layer."""
+def message_passing(
+    kind: Literal["gcn", "sage", "gat"],
+    width: int,
+    *,
+    init: Initialiser,
+    normalise: Callable[[Array], Array],
+    key: PRNGKeyArray,
+) -> MessagePassing:
+    """A layer for vertices of `width` numbers; `normalise` is for a GCN."""
     key_dense, *keys = jax.random.split(key, 3)
+    dense = linear(2 * width if kind == "sage" else width, width, init=init, key=key_dense)
+    if kind == "gcn":
+        return GCN(dense, normalise)
+    if kind == "sage":
+        return GraphSAGE(dense)
     source, target = (glorot(k, (1, width), jnp.float32)[0] for k in keys)
-    return GAT(linear(width, width, init=init, key=key_dense), source, target)
+    return GAT(dense, source, target)
 
 
 def near_the_middle(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """Around one half. Vertices that start close to each other move apart along what distinguishes
-    the tasks; of vertices that start far apart, all tasks read the nearest one."""
+    """Around one half. Vertices that start close together move apart in the directions in which
+    tasks differ. If they start far apart, all tasks read the nearest one."""
     return 0.5 + 0.05 * jax.random.normal(key, shape, dtype)
 
 
-PROPAGATIONS: dict[str, Callable[..., MessagePassing]] = {
-    "gcn": gcn,
-    "sage": graph_sage,
-    "gat": gat,
-}
 STARTS: dict[str, Callable[..., Array]] = {
     "glorot": glorot,
     "normal": jax.random.normal,

@@ -1,8 +1,8 @@
-"""Heads made of a task's prototypes: the linear classifier that is the nearest class mean.
+"""Heads made from a task's prototypes: a linear classifier that chooses the nearest class mean.
 
 -s |f - c_k|^2 = 2 s c_k . f - s |c_k|^2 - s |f|^2, and the last term is the same for every class.
-So the head of weights w_k = 2 s c_k and biases b_k = -s |c_k|^2 has ProtoNet's softmax before the
-first inner step, where a head that all tasks share knows nothing of the classes.
+So a head with weights w_k = 2 s c_k and biases b_k = -s |c_k|^2 predicts as ProtoNet does before
+the first inner step. A head that all tasks share knows nothing of the classes there.
 
 [1] Triantafillou et al., Meta-Dataset: A Dataset of Datasets for Learning to Learn from Few
     Examples, ICLR 2020, section 3 (Proto-MAML).
@@ -20,7 +20,7 @@ from arml.nn.prototypes import ABSENT, class_means
 
 
 class PrototypeHead(eqx.Module):
-    """Gives a network the head that its features of the support set make."""
+    """Gives a network a head made from its features of the support set."""
 
     scale: float | Float[Array, ""]
     """s: a float is a constant, an array is learned."""
@@ -38,19 +38,19 @@ EXCEPTIONS = {
         "at one shot the prototypes are the examples, and the support loss starts at rounding"
     )
 }
-"""Of the contract, for methods whose head starts from prototypes."""
+"""Exceptions from the contract tests, for methods whose head starts from prototypes."""
 
 
 def to_be_made(features: Float[Array, "*n units"]) -> Float[Array, "*n outputs"]:
-    """In the place of a head that each task makes."""
+    """Stands for a head that each task makes."""
     raise AssertionError("a network without a head predicts nothing")
 
 
 def headless(net: BaseNetwork) -> BaseNetwork:
-    """The network without its head, which a task's prototypes will make: nothing learns it."""
+    """The network without its head: a task's prototypes will make one, so no head is learned."""
     return replace(net, head=to_be_made)
 
 
 def prototype_head(scale: float, ways: int) -> PrototypeHead:
-    """The head with a learned scale, from `scale` on."""
+    """The head with a learned scale, which starts at `scale`."""
     return PrototypeHead(jnp.asarray(scale, jnp.float32), ways)

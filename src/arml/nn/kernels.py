@@ -49,9 +49,9 @@ def mixture(
     theirs: tuple[Cells, Float[Array, "n place"]],
 ) -> Float[Array, "rows n"]:
     """A mixture of four kernels, all positive definite: linear in the standardised values, Gaussian
-    in them, Laplacian in the ranks, Gaussian in the places. `weights` has a number for each column
-    for the first three. A missing cell is beside the axis of values, at distance one of all that
-    are there."""
+    in them, Laplacian in the ranks, Gaussian in the places. The first three have weights for each
+    column. A missing cell is at distance one, along an axis of its own, from each cell that is
+    there."""
     (cells, places), (others, other_places) = ours, theirs
     linear, smooth, steps = weights
     here, there = (c.there.astype(jnp.float32) for c in (cells, others))
@@ -69,7 +69,7 @@ def mixture(
 def squares(
     x: Float[Array, "rows d"], y: Float[Array, "n d"], weights: Float[Array, " d"]
 ) -> Float[Array, "rows n"]:
-    """sum_d w_d (x_d - y_d)^2. By products, whose rounding matters little in what follows."""
+    """sum_d w_d (x_d - y_d)^2, by matrix products: their rounding matters little to a kernel."""
     own = jnp.square(x) @ weights
     other = jnp.square(y) @ weights
     return jnp.maximum(own[:, None] + other - 2 * (x * weights) @ y.T, 0.0)

@@ -1,7 +1,7 @@
 """Modulation: the task's code tailors the shared initialisation, theta_0i = g(code) o theta_0.
 
-`Gate` and `FiLM` act on the weights, by one dense layer for all, stacked; `granularity` says which
-of them share one gate. `UnitModulation` acts on hidden units, before their activation.
+`Gate` and `FiLM` act on weights: one dense layer makes the gates of all of them, and `granularity`
+says which weights share a gate. `UnitModulation` acts on hidden units, before their activation.
 """
 
 import math
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.core.inner import Shared, adaptable, join, split
 from arml.core.learner import Network
-from arml.nn.networks import BaseNetwork, Film, Initialiser, Linear, glorot, linear, uniform
+from arml.nn.networks import BaseNetwork, Film, Linear, linear, uniform
 from arml.nn.parts import filmed, widths, with_body
 
 N = TypeVar("N")
@@ -35,11 +35,6 @@ def each_filter(shape: Shape) -> Shape:
     return shape[-1:]
 
 
-def unmodulated(net: N, code: Float[Array, " code"]) -> N:
-    """The shared initialisation as it is: MAML as a conditioned learner."""
-    return net
-
-
 def _gates(values: Float[Array, " total"], part: PyTree, granularity: Granularity) -> PyTree:
     """Cut one vector into a pytree of gates that broadcast against the arrays of `part`."""
     leaves, structure = jax.tree.flatten(part)
@@ -54,7 +49,7 @@ def _gates(values: Float[Array, " total"], part: PyTree, granularity: Granularit
 
 
 class Gate(eqx.Module):
-    """theta_0i = sigma(W_g code + b_g) o theta_0. Eq. (10); `activation` is the sigma."""
+    """theta_0i = sigma(W_g code + b_g) o theta_0. Eq. (10); `activation` is sigma."""
 
     dense: Linear
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jax.nn.sigmoid)
@@ -73,7 +68,7 @@ class Gate(eqx.Module):
 class FiLM(eqx.Module):
     """theta_0i = (1 + gamma) o theta_0 + beta, both linear in the code (Perez et al., 2018).
 
-    Starts at the identity plus a small random part, so that the shared initialisation leads first.
+    It starts near the identity, so that the shared initialisation is learned first.
     """
 
     scale: Linear
@@ -88,18 +83,13 @@ class FiLM(eqx.Module):
 
 
 def stacked(
-    net: PyTree,
-    code: int,
-    *,
-    granularity: Granularity = each_parameter,
-    init: Initialiser = glorot,
-    key: PRNGKeyArray,
+    net: PyTree, code: int, *, granularity: Granularity = each_parameter, key: PRNGKeyArray
 ) -> Linear:
-    """The dense layers from a code of `code` numbers to the gates of each array of `net`, drawn
-    one by one (their fans differ) and stacked into one."""
+    """A dense layer from a code of `code` numbers to the gates of all arrays of `net`. The weights
+    of each array's gates are drawn separately, because their fans differ."""
     leaves = jax.tree.leaves(adaptable(net))
     layers = [
-        linear(code, math.prod(granularity(leaf.shape)), init=init, key=k)
+        linear(code, math.prod(granularity(leaf.shape)), key=k)
         for leaf, k in zip(leaves, jax.random.split(key, len(leaves)), strict=True)
     ]
     return Linear(
@@ -114,7 +104,7 @@ def shrunk(dense: Linear) -> Linear:
 
 
 def film(tau: Float[Array, " twice"]) -> Film:
-    """z (1 + gamma) + beta, gamma and beta the halves of tau."""
+    """z (1 + gamma) + beta, where gamma and beta are the halves of tau."""
     gamma, beta = jnp.split(tau, 2)
     return Film(Shared(1 + gamma), Shared(beta))
 
@@ -134,11 +124,20 @@ def softmax_attention(tau: Float[Array, " units"]) -> Film:
     return Film(Shared(len(tau) * jax.nn.softmax(tau)), Shared(jnp.zeros_like(tau)))
 
 
+UNITS = {
+    "sigmoid": sigmoid_gate,
+    "tanh": tanh_gate,
+    "film": film,
+    "softmax": softmax_attention,
+}
+"""Modulations of units by name."""
+
+
 class UnitModulation(eqx.Module):
     """One linear layer a block, from the task's code to tau, which modulates the block's units.
 
-    `scale` multiplies the code: with Adam, an outer step moves tau by up to the outer rate times
-    `scale` and the sum of the code's absolute values, however small the gradient.
+    `scale` multiplies the code. With Adam, an outer step moves tau by up to the outer rate times
+    `scale` times the sum of the code's absolute values, even if the gradient is small.
     """
 
     layers: tuple[Linear, ...]
@@ -159,8 +158,8 @@ def unit_modulation(
     scale: float = 1.0,
     key: PRNGKeyArray,
 ) -> UnitModulation:
-    """Layers from a code of `code` numbers to each block's tau; small, so that all units start
-    much alike. `features` is the shape of one input."""
+    """Layers from a code of `code` numbers to each block's tau; their weights are small, so that
+    all units start with nearly the same modulation. `features` is the shape of one input."""
     units = widths(with_body(net, "a modulation of units").body, features)
     each = 2 if modulation is film else 1
     layers = tuple(

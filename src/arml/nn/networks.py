@@ -1,9 +1,9 @@
 """Base networks, which tasks adapt. Each maps a whole set of inputs to outputs, `[n, *features] ->
 [n, outputs]`, and is a pytree whose arrays are its parameters: a body of blocks and a linear head.
 
-`net(x)` normalises, if it normalises at all, with the statistics of `x` itself. `net.given(x)`
-returns the function that predicts after adaptation. The network decides whether that function uses
-the support inputs `x`.
+If a network normalises, `net(x)` uses the statistics of `x` itself. `net.given(x)` returns the
+function that predicts after adaptation to a task with the support inputs `x`; the network decides
+whether that function uses them.
 """
 
 from collections.abc import Callable
@@ -22,18 +22,18 @@ from arml.nn.convolution import convolve, max_pool
 from arml.nn.normalisation import batch_norm, moments
 
 Statistics = tuple[Array, Array] | None
-"""Mean and variance of each channel; None of a block that does not normalise."""
+"""Mean and variance of each channel; None for a block that does not normalise."""
 Block = Callable[..., tuple[Array, Statistics]]
-"""A layer with its activation: `block(x, statistics)` of a whole set, statistics None for those of
-`x`. Returns its output and the statistics that it used."""
+"""A layer with its activation. `block(x, statistics)` normalises a whole set with the statistics,
+or with those of `x` if None, and returns its output and the statistics that it used."""
 Initialiser = Callable[[PRNGKeyArray, tuple[int, ...], DTypeLike], Array]
 glorot = jax.nn.initializers.glorot_uniform()
 he = jax.nn.initializers.he_normal()
 
 
 def truncated_normal(sd: float) -> Initialiser:
-    """Normal with standard deviation `sd` before it is cut at two of them, as TensorFlow's
-    `truncated_normal`: the authors' code starts from it."""
+    """Normal with standard deviation `sd`, cut at two of them: TensorFlow's `truncated_normal`,
+    which the authors' code uses."""
 
     def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         return sd * jax.random.truncated_normal(key, -2.0, 2.0, shape, dtype)
@@ -78,7 +78,7 @@ def linear(
 
 
 class MLP(eqx.Module):
-    """Fully connected layers with ReLU between them: a plain function, inside of other things."""
+    """Fully connected layers with ReLU between them: a part of other modules."""
 
     layers: tuple[Linear, ...]
 
@@ -106,7 +106,7 @@ class Convolution(eqx.Module):
 
 
 class Film(eqx.Module):
-    """Scales and shifts each unit before its activation; a task is given it, and keeps it."""
+    """Scales and shifts each unit before its activation. The inner loop does not change it."""
 
     scale: Shared
     shift: Shared
@@ -144,8 +144,8 @@ class ConvBlock(eqx.Module):
         """Returns the block's output and the statistics that it used (those of `x` if None)."""
         z = self.layer(x)
         statistics = moments(z) if statistics is None else statistics
-        # Normalisation without a scale and ReLU never fall, so the maximum may be taken first: the
-        # same numbers from a quarter of the elements. (With `film`, this order is its definition.)
+        # Normalisation without a scale and ReLU never decrease, so pooling first gives the same
+        # numbers from a quarter of the elements. (With `film`, this order is its definition.)
         z = batch_norm(max_pool(z), self.offset.value, statistics=statistics)
         return jax.nn.relu(z if self.film is None else self.film(z)), statistics
 
@@ -154,8 +154,8 @@ class Body(eqx.Module):
     """Everything but the head: blocks, `[n, *features] -> [n, units]`.
 
     `normalisation="batch"` is transductive, as in the papers: queries are normalised by their own
-    batch. `"support"` takes the statistics of the support set: a prediction then depends on
-    nothing but its own input.
+    batch. `"support"` takes the statistics of the support set: then a prediction depends on no
+    other query.
     """
 
     blocks: tuple[Block, ...]
@@ -164,7 +164,8 @@ class Body(eqx.Module):
     def run(
         self, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...] | None = None
     ) -> tuple[Float[Array, "n units"], tuple[Statistics, ...]]:
-        """The input of the head, and each block's statistics: those given, or else those of `x`."""
+        """The input of the head, and the statistics that each block used: `statistics`, or those of
+        `x` if None."""
         used = []
         for i, block in enumerate(self.blocks):
             x, taken = block(x, None if statistics is None else statistics[i])
@@ -175,7 +176,7 @@ class Body(eqx.Module):
         return self.run(x)[0]
 
     def given(self, x: Float[Array, "support *features"]) -> Callable[[Array], Array]:
-        """The function for queries beside the support inputs `x`."""
+        """The function for the queries of a task with the support inputs `x`."""
         if self.normalisation == "batch":
             return self
         statistics = self.run(x)[1]
@@ -192,9 +193,16 @@ class BaseNetwork(eqx.Module):
         return self.head(self.body(x))
 
     def given(self, x: Float[Array, "support *features"]) -> Callable[[Array], Array]:
-        """The function that predicts, beside the support inputs `x`."""
+        """The function that predicts for a task with the support inputs `x`."""
         body = self.body.given(x)
         return lambda query: self.head(body(query))
+
+
+def conv_block(inputs: int, filters: int, *, key: PRNGKeyArray) -> ConvBlock:
+    """A block with a Glorot-uniform kernel, and zeros for the biases and the offset."""
+    zeros = jnp.zeros(filters, jnp.float32)
+    kernel = glorot(key, (3, 3, inputs, filters), jnp.float32)
+    return ConvBlock(Convolution(kernel, zeros), Shared(zeros))
 
 
 def perceptron(
@@ -215,20 +223,13 @@ def conv4(
 ) -> BaseNetwork:
     """A Conv-4 for images of shape `features = (height, width, channels)`, at least 16 px wide.
 
-    Glorot-uniform kernels and zero biases, as the MAML family of reference codes has them.
+    Its kernels are Glorot-uniform and its biases zero, as in the reference codes of MAML and the
+    methods after it.
     """
     height, width, channels = features
-    *block_keys, head_key = jax.random.split(key, 5)
+    *keys, head_key = jax.random.split(key, 5)
     sizes = (channels, filters, filters, filters)
-    blocks = tuple(
-        ConvBlock(
-            Convolution(
-                glorot(k, (3, 3, c, filters), jnp.float32), jnp.zeros(filters, jnp.float32)
-            ),
-            Shared(jnp.zeros(filters, jnp.float32)),
-        )
-        for c, k in zip(sizes, block_keys, strict=True)
-    )
+    blocks = tuple(conv_block(c, filters, key=k) for c, k in zip(sizes, keys, strict=True))
     flat = (height // 16) * (width // 16) * filters
     return BaseNetwork(Body(blocks, normalisation), linear(flat, outputs, key=head_key))
 
@@ -243,7 +244,7 @@ class MLPOptions:
     """Initial weights: the authors' truncated normal of .01, or He's."""
 
     def check(self) -> None:
-        """Raise `ValueError` if a width is invalid. Without a hidden layer the model is linear."""
+        """Raise `ValueError` if a width is invalid. Without hidden layers the network is linear."""
         at_least(self, ("hidden",), 1)
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
@@ -263,7 +264,8 @@ class Conv4Options:
     filters: int = 32
     """Channels of each block."""
     normalisation: Literal["batch", "support"] = "batch"
-    """Statistics of the current batch (transductive, as in the papers) or of the support set."""
+    """Statistics: those of the current batch (transductive, as in the papers) or of the support
+    set."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""

@@ -1,6 +1,6 @@
-"""Normalisation whose statistics come from data that it is given, never from a running average.
+"""Normalisation whose statistics come from the data at hand, never from a running average.
 
-Everything here is differentiable any number of times.
+All functions here can be differentiated any number of times.
 """
 
 import jax
@@ -25,8 +25,8 @@ def moments(x: Float[Array, "n *space c"]) -> Moments:
 
 @moments.defjvp
 def _moments_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Moments, Moments]:
-    # A variance does not change with the mean that it is taken about: a sum over all of x that
-    # plain differentiation forms again in each gradient.
+    # The derivative of a variance with respect to its mean is zero. Plain differentiation does not
+    # know this, and sums over all of x again in each gradient.
     (x,), (dx,) = primals, tangents
     mean, variance = moments(x)
     axes = tuple(range(x.ndim - 1))
@@ -35,25 +35,22 @@ def _moments_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Moments
 
 
 def batch_norm(
-    x: Float[Array, "n *space c"],
-    offset: Float[Array, " c"],
-    *,
-    statistics: Moments | None = None,
-    epsilon: float = 1e-3,
+    x: Float[Array, "n *space c"], offset: Float[Array, " c"], *, statistics: Moments | None = None
 ) -> Float[Array, "n *space c"]:
-    """Each channel to mean `offset` and variance one; there is no scale.
+    """Bring each channel to mean `offset` and variance one; there is no scale.
 
-    `statistics` are the `moments` to normalise with; by default those of `x` itself, which couples
-    the examples (and makes a query's prediction depend on the other queries).
+    `statistics` are the `moments` to normalise with, those of `x` itself if None. The latter couple
+    the examples: the prediction for a query then depends on the other queries.
     """
     mean, variance = moments(x) if statistics is None else statistics
-    return (x - mean) * lax.rsqrt(variance + epsilon) + offset
+    return (x - mean) * lax.rsqrt(variance + 1e-3) + offset
 
 
 def standardised(
     x: Float[Array, "n *features"], *, axis: int | tuple[int, ...], epsilon: float = 1e-3
 ) -> Float[Array, "n *features"]:
-    """Mean 0 and variance 1 over `axis`: of each example, if that is all axes but the first."""
+    """Bring `x` to mean 0 and variance 1 over `axis`: each example, if these are all axes but the
+    first."""
     deviation = x - jnp.mean(x, axis=axis, keepdims=True)
     variance = jnp.mean(jnp.square(deviation), axis=axis, keepdims=True)
     return deviation * lax.rsqrt(variance + epsilon)
@@ -69,8 +66,8 @@ def local_response_norm(
 ) -> Float[Array, "*n c"]:
     """Divide each channel by `(bias + alpha * sum of squares of its neighbours)^beta`.
 
-    The neighbours of channel `i` are `i - radius .. i + radius`, itself included, as far as they
-    exist; the sum is not divided by their number.
+    The neighbours of channel `i` are the existing ones of `i - radius .. i + radius`, itself
+    included; the sum is not divided by their number.
     """
     channels = x.shape[-1]
     padding = [(0, 0)] * (x.ndim - 1) + [(radius, radius)]

@@ -1,9 +1,8 @@
-"""A base network from parts of one's own, and the parts that methods find in any base network.
+"""Base networks made from your own parts, and the parts that methods find in any base network.
 
-`network` makes one of blocks and a head. A block is any function of a whole set, `[n, ...] ->
-[n, ...]`; a method that modulates units (MUMOMAML, TADAM, ARML on pictures) then acts on the
-outputs of the block. MT-Net and LLAMA act on the `Linear` and `Convolution` layers inside, wherever
-they are.
+`network` makes a base network from blocks and a head. A block is any function of a whole set,
+`[n, ...] -> [n, ...]`; a method that modulates units (MUMOMAML, TADAM, ARML on pictures) acts on
+the block's outputs. MT-Net and LLAMA act on all `Linear` and `Convolution` layers in the network.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +20,7 @@ Film = Callable[[Array], Array]
 
 
 class Plain(eqx.Module):
-    """A block that normalises with no statistics; `film`, if any, acts on its output."""
+    """A block that does not normalise; `film`, if any, acts on its output."""
 
     block: Callable[[Array], Array]
     film: Film | None = None
@@ -32,7 +31,7 @@ class Plain(eqx.Module):
 
 
 class Filmed(eqx.Module):
-    """A block without a place of its own for `film`, which acts on the block's output."""
+    """A block that has no field `film`: here `film` acts on its output."""
 
     block: Block
     film: Film
@@ -45,24 +44,24 @@ class Filmed(eqx.Module):
 def network(
     blocks: Iterable[Callable[[Array], Array]], head: Callable[[Array], Array]
 ) -> BaseNetwork:
-    """A base network from functions of a whole set, which every method can use.
+    """A base network from functions of a whole set. Every method can use it.
 
         keys = jax.random.split(jax.random.key(0))
         net = arml.network([arml.linear(1, 8, key=keys[0])], arml.linear(8, 1, key=keys[1]))
 
     **Arguments**
 
-    - `blocks`: one after the other they make the features `[n, *features] -> [n, ...]`, which are
-      flattened. Equinox modules whose arrays are the parameters.
-    - `head`: from features to outputs, `[n, d] -> [n, outputs]`: `arml.linear`, so that all methods
-      find its weights.
+    - `blocks`: Equinox modules whose arrays are the parameters. In sequence they make the features,
+      `[n, *features] -> [n, ...]`, which are then flattened.
+    - `head`: from features to outputs, `[n, d] -> [n, outputs]`. Use `arml.linear`, so that all
+      methods find its weights.
     """
     return BaseNetwork(Body(tuple(map(Plain, blocks)), "batch"), head)
 
 
 def filmed(body: Body, films: Iterable[Film]) -> Body:
-    """The body with a modulation in each block: before the activation where the block has a place
-    for it, and otherwise of the block's output."""
+    """The body with a modulation in each block. A block with a field `film` applies it before its
+    activation; for other blocks it acts on the output."""
 
     def one(block: PyTree, film: Film) -> Block:
         own = any(field.name == "film" for field in fields(block))
@@ -74,7 +73,7 @@ def filmed(body: Body, films: Iterable[Film]) -> Body:
 
 
 def widths(body: Body, features: tuple[int, ...]) -> list[int]:
-    """How many units each block has, which its film scales and shifts: the last axis of its
+    """How many units each block has for its film to scale and shift: the last axis of its
     output."""
 
     def outputs(x: Array) -> list[Array]:
@@ -89,9 +88,9 @@ def widths(body: Body, features: tuple[int, ...]) -> list[int]:
 
 
 def with_body(net: object, method: str) -> BaseNetwork:
-    """The network, which has a body and a head.
+    """`net`, as a network with a body and a head.
 
-    **Raises** `ValueError` in one line for another.
+    **Raises** `ValueError` in one line if it has none.
     """
     if not isinstance(net, BaseNetwork):
         raise ValueError(
@@ -105,7 +104,7 @@ N = TypeVar("N")
 
 
 def is_layer(node: object) -> bool:
-    """Whether it is a linear map of a whole set with one bias a unit."""
+    """Whether a node is a `Linear` or `Convolution` layer."""
     return isinstance(node, Linear | Convolution)
 
 
@@ -115,7 +114,7 @@ def layers(net: PyTree, is_leaf: Callable[[object], bool] = is_layer) -> list[Py
 
 
 def with_layers(net: N, given: Iterable[PyTree], is_leaf: Callable[[object], bool] = is_layer) -> N:
-    """The network with others in the places of its layers."""
+    """The network with its layers replaced by those given, in the same order."""
     others = iter(given)
     made: N = jax.tree.map(
         lambda node: next(others) if is_leaf(node) else node, net, is_leaf=is_leaf

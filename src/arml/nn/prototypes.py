@@ -1,10 +1,10 @@
-"""Prototypes: the vertices of a task's own graph, made of the embeddings of its support set.
+"""Prototypes: the vertices of a task's own graph, made from the embeddings of its support set.
 
 Each structure maps two embeddings of the samples, E and F, both `[n, d]`, and their labels to
-prototypes `[K, d]`. Only the soft clusters tell E and F apart; elsewhere the two are the same.
+prototypes `[K, d]`. E and F differ only for the soft clusters.
 
-Below them is what classifiers by prototypes share: class means where a task may lack some of the
-classes, and logits from distances.
+The functions below the structures serve classifiers by prototypes: class means, where a task may
+lack some of the classes, and logits from distances.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 from arml.nn.networks import Body, Linear
 
 ABSENT = -1e9
-"""The logit of a class without support examples: finite, so that no gradient is lost to infinity.
-A learner that was built for 20 classes meets tasks of 5."""
+"""The logit of a class without support examples: it is finite, so that gradients are finite, too. A
+learner that was built for 20 classes may get a task with 5."""
 
 Structure = Callable[
     [Float[Array, "n d"], Float[Array, "n d"], Shaped[Array, "n *targets"]],
@@ -40,14 +40,14 @@ class ClassMeans(eqx.Module):
 class SoftClusters(eqx.Module):
     """Sums of the embeddings F, weighted by an assignment that is learned from E. Eq. (3).
 
-    Weighted sums, not means: the prototypes grow with the number of shots, as in the paper's
-    formula and in the authors' code. A learner that is used with more examples than in its training
-    meets prototypes of a size that it never saw, and diverges; `most` bounds them.
+    They are weighted sums, not means: the prototypes grow with the number of shots, as in the
+    paper's formula and in the authors' code. With more examples than in its training, a learner
+    gets larger prototypes than it ever saw, and diverges; `most` bounds them.
     """
 
     assign: Linear
     most: int | None = eqx.field(static=True, default=None)
-    """Of more samples than these, the sums are scaled to those of so many."""
+    """If there are more samples than this, the sums are scaled down as if there were this many."""
 
     def assignment(self, e: Float[Array, "n d"]) -> Float[Array, "n prototypes"]:
         """Each sample's weights over the clusters; rows sum to one."""
@@ -61,9 +61,9 @@ class SoftClusters(eqx.Module):
 
 
 class Spread(eqx.Module):
-    """One prototype a task: of each feature, the share of its variance that lies between classes
-    (the correlation ratio, from 0 to 1). It shows which features tell the classes apart. Class
-    means alone cannot show this; it takes the spread within classes, so two shots or more."""
+    """One prototype for the task: for each feature, the share of its variance that lies between
+    classes (the correlation ratio, from 0 to 1). It shows which features tell the classes apart.
+    This needs the spread within classes, and so two shots or more: class means do not show it."""
 
     ways: int = eqx.field(static=True)
 
@@ -73,7 +73,7 @@ class Spread(eqx.Module):
         means, _ = class_means(e, y, self.ways)
         within = jnp.mean(jnp.square(e - means[y]), axis=0)
         total = jnp.var(e, axis=0)
-        # A feature that hardly varies at all has no share.
+        # A feature that hardly varies has a share of about zero.
         least = 0.01 * jnp.mean(total) + 1e-12
         return ((total - within) / (total + least))[None]
 
@@ -95,8 +95,8 @@ def each_sample(
 def class_means(
     e: Float[Array, "n d"], y: Int[Array, " n"], ways: int
 ) -> tuple[Float[Array, "ways d"], Bool[Array, " ways"]]:
-    """The mean of each class, in class order, and which classes there are; the mean of the others
-    is zero."""
+    """The mean of each class, in class order, and which classes have examples; the mean of a class
+    without examples is zero."""
     member = jax.nn.one_hot(y, ways, axis=0, dtype=e.dtype)
     count = jnp.sum(member, axis=1)
     return member @ e / jnp.maximum(count, 1)[:, None], count > 0
@@ -112,13 +112,13 @@ def among(
 def squared_distances(
     x: Float[Array, "n d"], centres: Float[Array, "ways d"]
 ) -> Float[Array, "n ways"]:
-    """||x - c||^2. From the differences: |x|^2 - 2 x.c + |c|^2 cancels badly in float32 where the
-    two are close."""
+    """||x - c||^2, computed from the differences: |x|^2 - 2 x.c + |c|^2 loses precision in float32
+    when the two are close."""
     return jnp.sum(jnp.square(x[:, None] - centres), axis=-1)
 
 
 def units(body: Body, features: tuple[int, ...]) -> int:
-    """The dimension of what `body` makes of one input of shape `features`."""
+    """The number of features that `body` makes from one input of shape `features`."""
     one = jax.ShapeDtypeStruct((1, *features), jnp.float32)
     return jax.eval_shape(lambda x: body(x), one).shape[-1]
 

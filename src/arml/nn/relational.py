@@ -20,25 +20,26 @@ from arml.nn.summaries import Summary
 
 
 class Trace(NamedTuple):
-    """Everything that a task's encoding passes through, for looking inside."""
+    """Each step of a task's encoding, for those who look inside."""
 
     embeddings: Float[Array, "n d"]
     prototypes: Float[Array, "prototypes d"]
     reading: Reading | None
     raw: Float[Array, " code"]
-    """q, the code of the task before it reads; its reading a, where that is the code."""
+    """q, the code of the task before it reads the graph; where the reading is the code, a."""
     enriched: Float[Array, " code"] | None
     """t, the code of its reading."""
     penalties: tuple[Float[Array, ""], Float[Array, ""] | float]
-    """L_q and L_t; the prototypes' surprise at the vertices, where the reading is the code."""
+    """L_q and L_t; where the reading is the code, the surprise of the prototypes, and 0."""
 
 
 class Relational(Encoder):
     """ARML's task encoder: embed, structure, read the meta-knowledge graph, summarise.
 
     `sequence` chooses the input of the first autoencoder: the prototypes, or the samples. Without
-    autoencoders (`summarise` is None) the code is the reading itself, for templates: how much the
-    task's prototypes read each vertex, on average. The vertices then stand where prototypes are.
+    autoencoders (`summarise` is None) the code is the reading itself, which templates need: how
+    much the task's prototypes read each vertex, on average. The vertices then learn to stand where
+    prototypes are.
     """
 
     embed: Embed
@@ -53,7 +54,7 @@ class Relational(Encoder):
     mu_1: float
     mu_2: float
     own: bool = False
-    """Whether the task's own mean prototype stands behind its reading in the code."""
+    """Whether the code is the reading followed by the task's mean prototype."""
 
     def trace(self, support: Examples) -> Trace:
         """The encoding of one support set, step by step."""
@@ -88,12 +89,12 @@ class Relational(Encoder):
         return jnp.concatenate([trace.raw, trace.enriched]), penalty
 
     def embedding(self) -> Embedding:
-        """Where there are classes E reads x alone, whatever the labels."""
+        """In classification E reads x alone, so any labels serve."""
         return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
 
     @property
     def code_is_reading(self) -> bool:
-        """Whether the code is how much each vertex is read."""
+        """Whether the code is the reading: how much the task reads each vertex."""
         return self.summarise is None
 
     def reading(self) -> Callable[[Examples], Trace]:
@@ -110,8 +111,8 @@ class Relational(Encoder):
 
 
 class Reversed(Encoder):
-    """ARML's encoder, whose samples and class prototypes come in reverse order. The network that
-    adapts sees the support set as it is."""
+    """ARML's encoder, which gets samples and class prototypes in reverse order. The network adapts
+    to the support set in its own order."""
 
     encode: Relational
 
@@ -128,12 +129,14 @@ def of_prototypes(embeddings: Array, prototypes: Array) -> Array:
 
 
 def of_samples(embeddings: Array, prototypes: Array) -> Array:
-    """It reads the samples' embeddings: the authors' code in the regression."""
+    """The first autoencoder reads the samples' embeddings, as in the authors' code for
+    regression."""
     return embeddings
 
 
 def of_labelled_prototypes(embeddings: Array, prototypes: Array) -> Array:
-    """It reads each prototype beside its class as a one-hot vector: the authors' code on images."""
+    """The first autoencoder reads each prototype together with its class as a one-hot vector, as in
+    the authors' code for images."""
     return jnp.concatenate([prototypes, jnp.eye(len(prototypes), dtype=prototypes.dtype)], axis=1)
 
 

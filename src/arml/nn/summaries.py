@@ -1,5 +1,6 @@
 """Summaries: an autoencoder reads a set of vectors, its mean code represents the task, and its
-reconstruction error steadies the training (Eq. 8 and 9). A bidirectional LSTM reads without one."""
+reconstruction error stabilises the training (Eq. 8 and 9). A bidirectional LSTM has no such
+error."""
 
 from collections.abc import Callable
 
@@ -28,8 +29,8 @@ class GRUCell(eqx.Module):
     """A gated recurrent unit in its first form: the reset gate multiplies the state *before* the
     candidate's matrix product [Cho et al., 2014], as TensorFlow's GRUCell does.
 
-    Columns of `gates` are reset, then update. The input's products are apart from the state's, so
-    that a whole sequence of inputs can be multiplied at once.
+    Columns of the gates are reset, then update. Input and state have weights of their own, so that
+    a whole sequence of inputs is multiplied at once.
     """
 
     input_gates: Linear
@@ -40,7 +41,7 @@ class GRUCell(eqx.Module):
     def project(
         self, x: Float[Array, "*n inputs"]
     ) -> tuple[Float[Array, "*n gates"], Float[Array, "*n state"]]:
-        """The inputs' share of the gates and of the candidate."""
+        """The part of the gates and of the candidate that comes from the inputs."""
         return self.input_gates(x), self.input_candidate(x)
 
     def __call__(
@@ -71,8 +72,8 @@ def gru_cell(inputs: int, state: int, *, key: PRNGKeyArray) -> GRUCell:
 class LSTMCell(eqx.Module):
     """A long short-term memory unit [Hochreiter and Schmidhuber, 1997; Gers et al., 2000].
 
-    Columns of the gates are input, forget, candidate, output, as in PyTorch. The input's products
-    are apart from the state's, as in `GRUCell`.
+    Columns of the gates are input, forget, candidate, output, as in PyTorch. Input and state have
+    weights of their own, as in `GRUCell`.
     """
 
     input_gates: Linear
@@ -81,7 +82,7 @@ class LSTMCell(eqx.Module):
     def __call__(
         self, projected: Float[Array, " gates"], carry: tuple[Array, Array]
     ) -> tuple[Float[Array, " state"], Float[Array, " state"]]:
-        """The next state and memory cell, from the input's products and those before."""
+        """The next state and memory cell, from the input's products and the previous ones."""
         state, memory = carry
         gates = projected + state @ self.state_gates
         enter, forget, candidate, leave = jnp.split(gates, 4)
@@ -90,7 +91,7 @@ class LSTMCell(eqx.Module):
 
 
 def lstm_cell(inputs: int, state: int, *, key: PRNGKeyArray) -> LSTMCell:
-    """Weights as PyTorch's, biases zero."""
+    """Weights are drawn as in PyTorch; biases are zero."""
     key_input, key_state = jax.random.split(key)
     init = uniform(state**-0.5)
     return LSTMCell(
@@ -100,8 +101,8 @@ def lstm_cell(inputs: int, state: int, *, key: PRNGKeyArray) -> LSTMCell:
 
 
 class BidirectionalLSTM(eqx.Module):
-    """Each layer reads the one below in both directions; the code is the last state of either
-    direction of the top layer. It depends on the order of the sequence."""
+    """Each layer reads the one below in both directions; the code is the last state of both
+    directions of the top layer. It depends on the order of the sequence."""
 
     layers: tuple[tuple[LSTMCell, LSTMCell], ...]
 
@@ -139,10 +140,10 @@ def bidirectional_lstm(
 
 
 class GRUAutoencoder(eqx.Module):
-    """The authors' aggregator: the code is the mean of the encoder's states; the decoder starts
-    from the last one and reads its own outputs, which rebuild the sequence backwards in time.
+    """The authors' aggregator: the code is the mean of the encoder's states. The decoder starts
+    from the last state and reads its own outputs, which rebuild the sequence in reverse order.
 
-    It depends on the order of the sequence.
+    The code depends on the order of the sequence.
     """
 
     encoder: GRUCell
@@ -180,7 +181,8 @@ def gru_autoencoder(
     error: Callable[[Array], Array] = mean_square,
     key: PRNGKeyArray,
 ) -> GRUAutoencoder:
-    """Initial weights as in the authors' code: the output's are truncated normal of 1, bias .1."""
+    """Initial weights are those of the authors' code: the output layer's are truncated normal of 1,
+    with biases .1."""
     key_encoder, key_decoder, key_output = jax.random.split(key, 3)
     return GRUAutoencoder(
         gru_cell(features, code, key=key_encoder),
@@ -193,7 +195,7 @@ def gru_autoencoder(
 class MLPAutoencoder(eqx.Module):
     """Each vector is encoded and decoded by itself; the code is the mean (ablation VI).
 
-    It does not depend on the order of the set.
+    The code does not depend on the order of the set.
     """
 
     encoder: MLP
@@ -215,7 +217,7 @@ def mlp_autoencoder(
     error: Callable[[Array], Array] = mean_square,
     key: PRNGKeyArray,
 ) -> MLPAutoencoder:
-    """One hidden layer as wide as the code in both halves."""
+    """Encoder and decoder have one hidden layer, as wide as the code."""
     key_encoder, key_decoder = jax.random.split(key)
     return MLPAutoencoder(
         mlp((features, code, code), key=key_encoder),

@@ -1,12 +1,12 @@
-"""Templates: every vertex of the meta-knowledge graph owns a modulation of the base network, and a
-task blends them by how much it reads each vertex.
+"""Templates: every vertex of the meta-knowledge graph owns a modulation of the base network. A task
+blends them by how much it reads each vertex.
 
-h <- h (1 + sum_v a_v Gamma_v) + sum_v a_v B_v after each normalisation, with a the task's reading
-(the mean over its prototypes of Eq. 6); a vertex has one number of Gamma and one of B for each
-unit. All start at zero: the base network is as it is until the templates have learned something.
+h <- h (1 + sum_v a_v Gamma_v) + sum_v a_v B_v after each normalisation, where a is the task's
+reading (the mean over its prototypes of Eq. 6). A vertex has one number of Gamma and one of B for
+each unit. All start at zero, so at first the base network is not modulated.
 
-The idea is that of FLUTE [1], whose templates belong to named data sets. Here they belong to
-vertices, and nobody names the families.
+The idea is from FLUTE [1], whose templates belong to named data sets. Here they belong to vertices,
+and families need no names.
 
 [1] Triantafillou, Larochelle, Zemel and Dumoulin, Learning a Universal Template for Few-shot
     Dataset Generalization, ICML 2021.
@@ -50,12 +50,12 @@ def templates(net: Network, vertices: int, *, features: tuple[int, ...]) -> Temp
 
 
 class OwnLayers(eqx.Module):
-    """Each vertex owns a linear layer for each block, from the task's own code to FiLM. The layers
-    are blended as templates are: tau = sum_v a_v (W_v code + b_v), and tau scales and shifts.
+    """Each vertex owns a linear layer for each block, from the task's own code to FiLM. A task
+    blends the layers as it does templates: tau = sum_v a_v (W_v code + b_v) scales and shifts.
 
-    Its input is the reading a, followed by the task's own code. With `offsets` a vertex
-    also owns a shift of every weight of the network, theta + sum_v a_v D_v: a mixture of
-    initialisations, as in [2], in one graph.
+    Its input is the reading a, followed by the task's own code. With `offsets` a vertex also owns a
+    shift of every weight of the network, theta + sum_v a_v D_v: a mixture of initialisations, as in
+    [2], in one graph.
 
     [2] Jerfel, Grant, Griffiths and Heller, Reconciling Meta-learning and Continual Learning with
         Online Mixtures of Tasks, NeurIPS 2019.
@@ -64,7 +64,7 @@ class OwnLayers(eqx.Module):
     weights: tuple[Float[Array, "vertices d _"], ...]
     biases: tuple[Float[Array, "vertices _"], ...]
     offsets: PyTree = None
-    """The network's weights with an axis of vertices in front, all zero at first; or None."""
+    """Arrays like the network's weights, with a first axis of vertices; zero at first. Or None."""
 
     def __call__(self, net: BaseNetwork, code: Float[Array, " both"]) -> BaseNetwork:
         reading, own = jnp.split(code, [len(self.biases[0])])
@@ -87,7 +87,7 @@ def own_layers(
     offsets: bool = False,
     key: PRNGKeyArray,
 ) -> OwnLayers:
-    """The layers of `vertices` vertices from a code of `code` numbers; small, as those of
+    """The layers of `vertices` vertices from a code of `code` numbers, with small weights as in
     `unit_modulation`."""
     units = [2 * n for n in widths(with_body(net, "a modulation by layers").body, features)]
     init, keys = uniform(code**-0.5), jax.random.split(key, len(units))
@@ -100,15 +100,16 @@ def own_layers(
 
 
 class BestFit(eqx.Module):
-    """A task reads ONE of the vertices that were grown, or the others by their places: that whose
-    adapted network explains its support set best, as in a mixture of initialisations [2]. The last
-    `grown` vertices are the grown ones.
+    """A task reads ONE of the grown vertices, or all others by their places. It takes the choice
+    whose adapted network explains its support set best, as in a mixture of initialisations [2]. The
+    grown vertices are the last ones.
 
-    Where a vertex stands tells families apart only if their prototypes differ; how its network fits
-    the support set tells more, and costs some adaptations a vertex. In regression the misfit is the
-    product of two: of all examples after adaptation to all, and of the examples of each fold after
-    adaptation to the others, because a supple network fits whatever it is given. `handicaps` are
-    added to the logarithms of the grown vertices' misfits.
+    The place of a vertex tells families apart only if their prototypes differ. How well its network
+    fits the support set tells more, and costs some adaptations for each vertex. In regression the
+    misfit is the product of two errors: of all examples after adaptation to all, and of the
+    examples of each fold after adaptation to the others, because a flexible network fits any
+    examples that it adapts to. `handicaps` are added to the logarithms of the grown vertices'
+    misfits.
     """
 
     handicaps: Float[Array, " grown"]
@@ -119,7 +120,7 @@ class BestFit(eqx.Module):
         return len(self.handicaps)
 
     def readings(self, placed: Float[Array, " vertices"]) -> Float[Array, "choices vertices"]:
-        """The readings that a task may choose of."""
+        """The readings from which a task chooses."""
         count = len(placed)
         old = count - self.grown
         ones = jnp.eye(count, dtype=placed.dtype)[old:]

@@ -1,5 +1,5 @@
-"""Trees of clusters: a task's code climbs from soft clusters to coarser ones and to one root, and
-the gathered features tell which kinds of tasks it belongs to."""
+"""Trees of clusters: a task's code climbs from soft clusters to coarser ones and to one root. The
+root's features describe the kinds of tasks that this task belongs to."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,19 +10,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.nn.networks import Initialiser, Linear, glorot
+from arml.nn.prototypes import squared_distances
 
 Assignment = Callable[[Float[Array, "lower d"]], Float[Array, "lower upper"]]
 """How much of each lower node goes to each upper one; rows sum to one."""
 
 
 class Distances(eqx.Module):
-    """p_k = softmax_k(-||h - c_k||^2 / (2 spread)), c the clusters' centres."""
+    """p_k = softmax_k(-||h - c_k||^2 / (2 spread)), where c_k is the centre of cluster k."""
 
     centres: Float[Array, "upper d"]
     spread: float
 
     def __call__(self, lower: Float[Array, "lower d"]) -> Float[Array, "lower upper"]:
-        squares = jnp.sum(jnp.square(lower[:, None] - self.centres), axis=-1)
+        squares = squared_distances(lower, self.centres)
         return jax.nn.softmax(-squares / (2 * self.spread), axis=-1)
 
 
@@ -57,7 +58,7 @@ class Level(eqx.Module):
 
 
 class Climb(NamedTuple):
-    """The nodes that a code reaches on its way up, level by level, the root last."""
+    """The nodes of each level that a code climbs through, the root last."""
 
     assignments: tuple[Float[Array, "_ _"], ...]
     """Rows sum to one; the first has one row, the code's own."""
@@ -65,12 +66,12 @@ class Climb(NamedTuple):
 
 
 class ClusterTree(eqx.Module):
-    """Soft hierarchical clustering: the levels, the leaves' first and the root's last."""
+    """Soft hierarchical clustering, level by level from the leaves to the root."""
 
     levels: tuple[Level, ...]
 
     def climb(self, code: Float[Array, " d"]) -> Climb:
-        """The way of one task's code, step by step."""
+        """How one task's code climbs the tree, step by step."""
         nodes, climbed = code[None], []
         for level in self.levels:
             nodes, assignment = level(nodes)
@@ -86,11 +87,11 @@ class ClusterTree(eqx.Module):
 def cluster_tree(
     width: int, clusters: tuple[int, ...], *, spread: float, key: PRNGKeyArray
 ) -> ClusterTree:
-    """A tree over codes of `width` numbers with `clusters` nodes a level, leaves first, below one
-    root.
+    """A tree over codes of `width` numbers, with `clusters` nodes in each level, leaves first, and
+    one root.
 
-    A code chooses its leaf by distance, every level above by a linear score. Glorot-uniform
-    throughout, centres and biases as single rows, as in HSML's code.
+    A code goes to the leaves by distance, and to every level above by a linear score. All weights
+    are Glorot-uniform, centres and biases as single rows, as in HSML's code.
     """
     key_centres, *keys = jax.random.split(key, len(clusters) + 2)
     centres = _each(glorot, clusters[0], (1, width), key_centres)[:, 0]
@@ -114,5 +115,5 @@ def cluster_tree(
 
 
 def _each(init: Initialiser, count: int, shape: tuple[int, ...], key: PRNGKeyArray) -> Array:
-    """`count` draws of one shape, with the fans of each alone."""
+    """`count` arrays of one shape, each drawn with its own fans."""
     return jnp.stack([init(k, shape, jnp.float32) for k in jax.random.split(key, count)])

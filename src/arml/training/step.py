@@ -15,7 +15,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 from arml.core.checks import at_least
 from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Task, TaskDistribution
-from arml.core.inner import GradientDescent
+from arml.core.inner import is_inner
 from arml.core.learner import MetaLearner
 from arml.training.devices import over_tasks, share
 
@@ -107,9 +107,6 @@ class OuterOptions:
 
 def _learned_rates(learner: PyTree) -> PyTree:
     """True at the learned rates of inner loops, False elsewhere."""
-
-    def is_inner(node: PyTree) -> bool:
-        return isinstance(node, GradientDescent)
 
     return jax.tree.map(
         lambda node: jax.tree.map(lambda _: is_inner(node), node), learner, is_leaf=is_inner
