@@ -219,7 +219,7 @@ def test_bad_options():
             replace(ARMLOptions(), **options).check()
     with pytest.raises(ValueError, match="class prototypes need classification tasks"):
         learner(structure="classes")
-    with pytest.raises(ValueError, match="labelled prototypes need one prototype a class"):
+    with pytest.raises(ValueError, match="labelled prototypes need one prototype for each class"):
         learner(VECTORS, sequence="labelled prototypes")
     with pytest.raises(ValueError, match="needs the structure clusters, got classes"):
         learner(VECTORS, structure="classes", own_values=True)

@@ -193,7 +193,7 @@ def test_tasks_are_shared_out_evenly_or_not_at_all(tmp_path):
     assert own_parts(mesh, 8) == [slice(i, i + 2) for i in (0, 2, 4, 6)]
     with pytest.raises(ValueError, match="multiple of the 4 devices of the run, got 6"):
         run(replace(EXPERIMENT, batch=6), tmp_path / "run", devices=4)
-    with pytest.raises(ValueError, match="chunk must divide the 3 tasks of a device"):
+    with pytest.raises(ValueError, match="chunk must divide the 3 tasks that a device has"):
         run(replace(EXPERIMENT, batch=6, chunk=2), tmp_path / "run", devices=2)
     with pytest.raises(ValueError, match="from 1 to the 4 that this process has, got 5"):
         run(EXPERIMENT, tmp_path / "run", devices=5)

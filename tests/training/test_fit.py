@@ -238,7 +238,7 @@ def test_tasks_that_are_none_are_refused_in_one_line():
     ("options", "words"),
     [
         ({"steps": 0}, "steps must be at least 1, got 0"),
-        ({"steps": 4, "batch": 6, "chunk": 4}, "chunk must divide the batch of 6"),
+        ({"steps": 4, "batch": 6, "chunk": 4}, "chunk must divide the 6 tasks that a device has"),
         ({"steps": 4, "outer": OuterOptions(outer_rate=0.0)}, "outer_rate must be"),
     ],
 )
@@ -248,7 +248,7 @@ def test_options_that_cannot_be_are_refused(options, words):
 
 
 def test_steps_count_from_the_first(fitted):
-    with pytest.raises(ValueError, match="steps must be above the 20 that were taken, got 20"):
+    with pytest.raises(ValueError, match="steps must be above the 20 already taken, got 20"):
         arml.fit(fitted, TASKS, steps=20)
     with pytest.raises(ValueError, match="expected the seed 0 to go on, got 1"):
         arml.fit(fitted, TASKS, steps=30, seed=1)

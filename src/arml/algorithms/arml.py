@@ -149,9 +149,7 @@ class ARMLOptions(ConditionedOptions):
             return modulation.unit_modulation(
                 net, code, act, features=problem.features, scale=scale, key=key
             )
-        granularity = (
-            modulation.each_filter if self.granularity == "filter" else modulation.each_parameter
-        )
+        granularity = modulation.GRANULARITIES[self.granularity]
         dense = modulation.stacked(net, code, granularity=granularity, key=keys["gate"])
         if self.gate == "film":
             shift = modulation.stacked(net, code, granularity=granularity, key=keys["shift"])
@@ -172,7 +170,7 @@ class ARMLOptions(ConditionedOptions):
 
     @property
     def owns(self) -> bool:
-        """Whether a vertex owns what modulates the network."""
+        """Whether each vertex owns a modulation of the network."""
         return self.gate in ("templates", *LAYERS)
 
     def check_problem(self, problem: Problem) -> None:
@@ -186,7 +184,7 @@ class ARMLOptions(ConditionedOptions):
             )
         if self.sequence == "labelled prototypes" and self.structure != "classes":
             raise ValueError(
-                "labelled prototypes need one prototype a class: use the structure classes, "
+                "labelled prototypes need one prototype for each class: use the structure classes, "
                 f"not {self.structure}"
             )
         if self.own_values and self.structure != "clusters":
@@ -197,8 +195,7 @@ class ARMLOptions(ConditionedOptions):
 
     def encoder(self, net: Network, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
         """The task encoder."""
-        reads_features = self.reads == "features"
-        body = with_body(net, "reading features").body if reads_features else None
+        body = with_body(net, "reading features").body if self.reads == "features" else None
         width = self.width if body is None else prototypes.units(body, problem.features)
         error = {"mean": mean_square, "frobenius": squared_frobenius}[self.error]
         summarise = partial(SUMMARIES[self.summary], code=self.width, error=error)
@@ -211,13 +208,10 @@ class ARMLOptions(ConditionedOptions):
             "samples": prototypes.each_sample,
         }
         has_graph, key = self.vertices > 0, keys["embed"]
+        embed = embeddings.the_inputs_themselves if body else self.embedding(problem, key=key)
         other = jax.random.fold_in(key, 1)
         return Relational(
-            embed=(
-                embeddings.the_inputs_themselves
-                if reads_features
-                else self.embedding(problem, key=key)
-            ),
+            embed=embed,
             embed_values=self.embedding(problem, key=other) if self.own_values else None,
             structure=structures[self.structure],
             sequence=SEQUENCES[self.sequence],
@@ -271,7 +265,7 @@ class ARMLOptions(ConditionedOptions):
         )
 
 
-LAYERS = ("layers", "weights")  # gates of a regression
+LAYERS = ("layers", "weights")  # gates that read the task's own code
 MESSAGES = {"authors": truncated_normal(1.0), "glorot": glorot}
 NORMALISATIONS = {"row": graphs.by_row, "symmetric": graphs.symmetric}
 SUMMARIES: dict[str, Callable[..., Summary]] = {"gru": gru_autoencoder, "mlp": mlp_autoencoder}

@@ -12,9 +12,9 @@ Differences
 - The bandwidth's median is over the pairs of particles; the authors' code also counts the distance
   of zero from each particle to itself. It has a floor of 1e-6, for particles that coincide.
 - The step on the log posterior is `inner_rate` divided by the number of labels, so that the rate is
-  for the mean loss: the labels of the support set for the follower, of both sets for the leader.
-  Likelihood, prior and kernel share the factor, so the posterior is not tempered. As in [1], a
-  particle's own gradient has the weight 1/particles.
+  for the mean loss. The follower's labels are those of the support set, the leader's those of both
+  sets. Likelihood, prior and kernel share the factor, so the posterior is not tempered. As in [1],
+  a particle's own gradient has the weight 1/particles.
 - There are 5 particles. The follower takes 5 steps, as the other methods do, and the leader one
   more. Networks and batches are those of the other methods, with Adam at a constant rate on 2-D
   regression. [2] has 10 particles, 1 step, three hidden layers, 10 tasks and a decay of .98.
@@ -109,8 +109,8 @@ class BMAML(MetaLearner):
     loss: Loss = eqx.field(static=True)
 
     def given(self, support_x: Array) -> Callable[[Array], Outputs]:
-        """A function from inputs to the function that maps a particle's weights to outputs. It
-        computes once what all particles share."""
+        """A function from inputs to the function that maps a particle's weights to outputs. The
+        features of a shared body are computed once for all particles."""
         if self.acts == "all":
             return lambda x: lambda weights: join(weights, self.net).given(support_x)(x)
         body = self.net.body.given(support_x)

@@ -30,7 +30,7 @@ from arml.core.checks import Options, at_least
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
-from arml.nn.cells import Cells, measure, one_target, standard_targets
+from arml.nn.cells import Cells, mean_of, measure, one_target, standard_targets
 from arml.nn.networks import MLP, mlp
 from arml.nn.prototypes import among, class_means, squared_distances
 
@@ -43,9 +43,7 @@ class SetNetwork(eqx.Module):
 
     def each(self, x: Float[Array, "n m inputs"], there: Bool[Array, "n m"]) -> Float[Array, "n d"]:
         """The mean of f over the entries of the second axis that are `there`, before g."""
-        count = jnp.maximum(jnp.sum(there, axis=1), 1).astype(x.dtype)
-        made = jnp.where(there[..., None], self.inside(x), 0.0)
-        return jnp.sum(made, axis=1) / count[:, None]
+        return jax.vmap(mean_of)(self.inside(x), there)
 
     def __call__(
         self, x: Float[Array, "n m inputs"], there: Bool[Array, "n m"]

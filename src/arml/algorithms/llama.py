@@ -105,14 +105,7 @@ class LLAMAOptions(InnerOptions):
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> LLAMA:
         """The learner; `net` holds its only weights, so the key goes unused."""
-        log_dets: dict[str, LogDet] = {
-            "kronecker": curvature.log_det_kronecker,
-            "diagonal": curvature.log_det_diagonal,
-        }
-        roots: dict[str, curvature.Root] = {
-            "regression": curvature.gaussian_root,
-            "classification": curvature.categorical_root,
-        }
+        factored, regression = self.curvature == "kronecker", problem.kind == "regression"
         body = with_body(net, "LLAMA")
         inside = sum(len(jax.tree.leaves(adaptable(layer))) for layer in layers(body))
         if inside < len(jax.tree.leaves(adaptable(body))):
@@ -125,8 +118,8 @@ class LLAMAOptions(InnerOptions):
             inner=self.descent(net),
             eta=self.eta,
             precision=self.precision,
-            log_det=log_dets[self.curvature],
-            root=roots[problem.kind],
+            log_det=curvature.log_det_kronecker if factored else curvature.log_det_diagonal,
+            root=curvature.gaussian_root if regression else curvature.categorical_root,
             loss=loss_of(problem),
         )
 

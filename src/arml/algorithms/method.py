@@ -40,7 +40,7 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Entry):
-    """One method: a name, options for each problem, and what tables, plans and tests need."""
+    """One method: a name, options for each problem, and facts for tables, plans and tests."""
 
     title: str = ""
     """Its name in tables; `name` if empty."""
@@ -62,8 +62,8 @@ class Method(Entry):
     inputs: tuple[int, ...] = (1, 3)
     """How many axes an input may have: 1 vectors, 2 the cells of tables, 3 pictures."""
     settings: Mapping[str, Changes] = field(default_factory=dict)
-    """Options of its experiments that differ from others', by a trait of the setting, such as
-    `regression`, `images`, or the setting's name."""
+    """Options of its experiments that differ from those of other methods, by a trait of the
+    setting, such as `regression`, `images`, or the setting's name."""
     variants: Mapping[str, Variant] = field(default_factory=dict)
     """More recipes, by the second part of their names."""
     measured: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Method(Entry):
         object.__setattr__(self, "year", self.year or (int(published[0]) if published else 9999))
 
     def suits(self, problem: Problem) -> bool:
-        """Whether it is made for such tasks."""
+        """Whether it is made for tasks of this problem."""
         return problem.kind in self.kinds and len(problem.features) in self.inputs
 
     def options(self, problem: Problem) -> MethodOptions:

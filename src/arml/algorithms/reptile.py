@@ -102,16 +102,13 @@ class Reptile(MetaLearner):
         pairs = zip(task.support, task.query, strict=True)
         merged = Examples(*(jnp.concatenate(pair) for pair in pairs))
         net, moment = self.descend(merged, key)
-        ends = (net, None if self.moment is None else moment)
-        here, there = (
-            jax.tree.leaves(eqx.filter(state, eqx.is_inexact_array))
-            for state in ((self.net, self.moment), ends)
+        starts, ends = (self.net, self.moment), (net, None if self.moment is None else moment)
+        distances = jax.tree.map(
+            lambda a, b: jnp.sum(jnp.square(a - jax.lax.stop_gradient(b))),
+            eqx.filter(starts, eqx.is_inexact_array),
+            eqx.filter(ends, eqx.is_inexact_array),
         )
-        distances = (
-            jnp.sum(jnp.square(a - jax.lax.stop_gradient(b)))
-            for a, b in zip(here, there, strict=True)
-        )
-        return sum(distances, jnp.zeros(())) / 2
+        return jax.tree.reduce(jnp.add, distances) / 2
 
 
 def minibatches(n: int, size: int, steps: int, *, key: PRNGKeyArray) -> list[Int[Array, " batch"]]:

@@ -54,7 +54,7 @@ class TaskEmbedding(eqx.Module):
     """Three dense layers as wide as the block that they modulate; the second and the third have
     skip connections."""
 
-    layers: tuple[Linear, Linear, Linear]
+    layers: tuple[Linear, ...]
 
     def __call__(self, code: Float[Array, " code"]) -> Float[Array, " units"]:
         first, second, third = self.layers
@@ -65,14 +65,8 @@ class TaskEmbedding(eqx.Module):
 
 def task_embedding(code: int, units: int, *, key: PRNGKeyArray) -> TaskEmbedding:
     """From a code of `code` numbers to one for each of `units` units."""
-    first, second, third = jax.random.split(key, 3)
-    return TaskEmbedding(
-        (
-            linear(code, units, key=first),
-            linear(units, units, key=second),
-            linear(units, units, key=third),
-        )
-    )
+    pairs = zip((code, units, units), jax.random.split(key, 3), strict=True)
+    return TaskEmbedding(tuple(linear(inputs, units, key=k) for inputs, k in pairs))
 
 
 class TADAM(MetaLearner):

@@ -106,10 +106,6 @@ class MetaLearner(eqx.Module):
         """The part of this learner that encodes support sets; None for a method without one."""
         return None
 
-    def slower(self) -> PyTree:
-        """The part of this learner whose outer step `encoder_factor` scales; None if none is."""
-        return None
-
     def spread(self, support: Examples) -> Spread | None:
         """A function from inputs to the distribution of their predictions, Student's t with four
         degrees of freedom; None for a learner that predicts no distribution of one number."""
@@ -244,9 +240,6 @@ class Conditioned(MetaLearner):
         encoder = self.encoder()
         embed = None if encoder is None else encoder.embedding()
         return None if embed is None else lambda support_x: embed
-
-    def slower(self) -> PyTree:
-        return self.encode
 
     def encoder(self) -> Encoder | None:
         return self.encode if isinstance(self.encode, Encoder) else None

@@ -37,7 +37,7 @@ def trace(
     """
     key = jax.random.key(0) if key is None else key
     found = []
-    # Each number of steps adapts anew, so that every step is the method's own adaptation.
+    # Each number of steps adapts from the start, so that every step is the method's own adaptation.
     for steps in range(steps_of(learner) + 1):
         loss, net = _learned(with_steps(learner, steps), support, key)
         if net is None:

@@ -15,6 +15,7 @@ from arml.nn.networks import MLPOptions
 from arml.results.files import Json, RunError
 from arml.results.schema import read_options
 from arml.tasks.options import FunctionsOptions, TasksOptions
+from arml.training.devices import at_once
 from arml.training.step import OuterOptions
 
 REMEDY = "restore the file, or use the version of arml that wrote it"
@@ -69,11 +70,7 @@ class Experiment:
                     f"{name} must be a multiple of the interval {self.interval}, got {value}: "
                     "change one of them"
                 )
-        if self.batch % min(self.chunk, self.batch):
-            raise ValueError(
-                f"chunk must divide the batch of {self.batch} tasks or be larger, got "
-                f"{self.chunk}: change one of them"
-            )
+        at_once(self.chunk, self.batch)
         for part in (self.outer, self.algorithm, self.network, self.tasks):
             part.check()
 

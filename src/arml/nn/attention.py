@@ -49,7 +49,7 @@ class Layer(eqx.Module):
     """The same over rows."""
     down_out: Linear
     alike: Float[Array, " heads"]
-    """How much more a row attends to rows with such a label."""
+    """How much more a row attends to rows with a similar label."""
     wide: Linear
     narrow: Linear
     heads: int = eqx.field(static=True)

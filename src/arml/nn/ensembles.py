@@ -26,8 +26,4 @@ def log_mean_probability(logits: Float[Array, "members n ways"]) -> Float[Array,
 
 def combine_of(problem: Problem) -> Combine:
     """How an ensemble predicts for a problem."""
-    kinds: dict[str, Combine] = {
-        "regression": mean_prediction,
-        "classification": log_mean_probability,
-    }
-    return kinds[problem.kind]
+    return mean_prediction if problem.kind == "regression" else log_mean_probability

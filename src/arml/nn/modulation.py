@@ -35,6 +35,9 @@ def each_filter(shape: Shape) -> Shape:
     return shape[-1:]
 
 
+GRANULARITIES = {"parameter": each_parameter, "filter": each_filter}
+
+
 def _gates(values: Float[Array, " total"], part: PyTree, granularity: Granularity) -> PyTree:
     """Cut one vector into a pytree of gates that broadcast against the arrays of `part`."""
     leaves, structure = jax.tree.flatten(part)
@@ -124,12 +127,7 @@ def softmax_attention(tau: Float[Array, " units"]) -> Film:
     return Film(Shared(len(tau) * jax.nn.softmax(tau)), Shared(jnp.zeros_like(tau)))
 
 
-UNITS = {
-    "sigmoid": sigmoid_gate,
-    "tanh": tanh_gate,
-    "film": film,
-    "softmax": softmax_attention,
-}
+UNITS = {"sigmoid": sigmoid_gate, "tanh": tanh_gate, "film": film, "softmax": softmax_attention}
 """Modulations of units by name."""
 
 

@@ -1,1 +1,1 @@
-"""The outer loop, and all that maps the mathematics of one task over many."""
+"""The outer loop, and the functions that map the mathematics of one task over many."""

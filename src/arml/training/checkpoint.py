@@ -1,8 +1,8 @@
-"""Checkpoints of a run: the training state, saved whole or not at all, by Orbax.
+"""Checkpoints of a run: Orbax saves the training state whole or not at all.
 
 Orbax notices files that are cut short, but not all that are altered. So each checkpoint carries the
-shape, the type and the SHA-256 of its arrays, which are verified when it is read. Checkpoints of
-earlier versions have none of these.
+shape, the type and the SHA-256 of each of its arrays, which are verified when it is read.
+Checkpoints of earlier versions have none of these.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from arml.results.files import Json, JsonView, RunError, checksum
 from arml.results.manifest import noted, seal
 
 KEEP = 2
-"""Checkpoints that stay: the newest, and one more in case."""
+"""How many checkpoints are kept: the newest, and one more in case it is damaged."""
 NOTE = "checkpoints"
 """Name in the run's manifest: the SHA-256 of the description of each checkpoint's arrays."""
 DAMAGED = "damaged"
@@ -42,14 +42,14 @@ class DamagedError(RunError):
 
 
 def _manager(folder: Path) -> Any:
-    # Orbax takes seconds to import: only runs pay for it.
+    # Here, because importing Orbax takes seconds.
     import orbax.checkpoint as ocp
 
     # It also logs the errors that it raises, with tracebacks.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
     options = ocp.CheckpointManagerOptions(max_to_keep=KEEP, enable_async_checkpointing=False)
     if jax.process_count() > 1:
-        # The same arrays are on every device: one process writes them, and waits for no other.
+        # Every device has the same arrays: one process writes them, and waits for no other.
         alone = jax.process_index()
         options.multiprocessing_options = ocp.options.MultiprocessingOptions(
             primary_host=alone, active_processes={alone}, barrier_sync_key_prefix="leader"
@@ -60,13 +60,13 @@ def _manager(folder: Path) -> Any:
 
 
 def named(state: PyTree) -> dict[str, PyTree]:
-    """The arrays of a pytree, or their shapes, by where they stand in it."""
+    """The arrays of a pytree, or their shapes, by their paths in it."""
     leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(state, is_array))[0]
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
 def is_array(leaf: object) -> bool:
-    """Whether it is an array, or the shape of one."""
+    """Whether a leaf is an array, or the shape of one."""
     return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
@@ -80,8 +80,8 @@ def filled(like: S, arrays: Mapping[str, Any]) -> S:
 
 @contextlib.contextmanager
 def _quiet_threads() -> Iterator[None]:
-    """Let Orbax's own threads print nothing: their errors are raised again in our thread, and
-    writes that end after the first has failed complain that nobody waits for them."""
+    """Let Orbax's own threads print nothing: our thread raises their errors again, and writes that
+    end after the first has failed complain that nobody waits for them."""
     hook, unraisable = threading.excepthook, sys.unraisablehook
 
     def later(event: Any) -> None:
@@ -92,7 +92,7 @@ def _quiet_threads() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        # The other writes end soon after; nothing tells when.
+        # The other writes end soon after, but nothing tells when.
         time.sleep(1.0)
         raise
     finally:
@@ -102,7 +102,7 @@ def _quiet_threads() -> Iterator[None]:
 def save(folder: Path, step: int, state: PyTree) -> None:
     """Save the arrays of `state` as the checkpoint of `step`, atomically.
 
-    **Raises** `RunError` if the disk does not take it; older checkpoints stay as they were.
+    **Raises** `RunError` if it cannot be written; earlier checkpoints are then unchanged.
     """
     import orbax.checkpoint as ocp
 
@@ -146,7 +146,7 @@ def latest(folder: Path) -> int | None:
 
 
 def restore(folder: Path, step: int, like: S) -> S:
-    """`like`, of which the arrays' shapes are enough, with those of the checkpoint of `step`.
+    """`like` with the arrays of the checkpoint of `step`; `like` may have shapes for its arrays.
 
     **Raises** `DamagedError` if the checkpoint was cut short or altered, and `RunError` if it
     belongs to another learner.
@@ -157,7 +157,7 @@ def restore(folder: Path, step: int, like: S) -> S:
 def restore_newest(folder: Path, like: S) -> tuple[int, S] | None:
     """The step and the state of the newest checkpoint that is not damaged; None without any.
 
-    Damaged ones that are newer are put aside, in the folder `damaged` of the run, with a warning.
+    Newer ones, which are damaged, move to the folder `damaged` of the run, with a warning.
 
     **Raises** `DamagedError` if all are damaged, and `RunError` as `restore`.
     """
@@ -180,13 +180,13 @@ def restore_newest(folder: Path, like: S) -> tuple[int, S] | None:
     if damaged:
         raise DamagedError(
             f"{damaged[0]}, and no other checkpoint is left: restore it, or delete the run "
-            "folder to start anew"
+            "folder to start again"
         )
     return None
 
 
 def is_sound(folder: Path, step: int) -> bool:
-    """Whether the checkpoint of `step` can be read and its digests, if it has any, are right."""
+    """Whether the checkpoint of `step` can be read, and its digests, if it has any, match."""
     try:
         _read(folder, step, None)
     except RunError:
@@ -204,8 +204,8 @@ def _put_aside(folder: Path, step: int) -> None:
 
 
 def _read(folder: Path, step: int, expected: Shapes | None) -> Mapping[str, np.ndarray]:
-    """The arrays of a checkpoint, as NumPy's, of which the names, shapes and types are `expected`
-    (None for any) and the digests right."""
+    """The arrays of a checkpoint in NumPy, after checks of their digests and, unless `expected` is
+    None, of their names, shapes and types."""
     import orbax.checkpoint as ocp
 
     place = folder / str(step)
@@ -216,7 +216,7 @@ def _read(folder: Path, step: int, expected: Shapes | None) -> Mapping[str, np.n
         raise DamagedError(f"the checkpoint {place} was altered: its digests do not match")
     if expected is not None and stated is not None:
         _check_like(place, stated, expected)
-    # Placeholders of no memory.
+    # Placeholders that take no memory.
     targets = expected and {
         name: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
         for name, leaf in expected.items()
@@ -260,7 +260,7 @@ def _shown(about: Sequence[object] | None) -> str:
 
 def _brief(error: BaseException) -> str:
     text = str(error).strip()
-    # The storage names the system's reason last, after long paths.
+    # The storage gives the system's reason last, after long paths.
     if reason := re.search(r": ([^:]+) \[os_error_code", text):
         return reason[1]
     return text.splitlines()[0][:200] if text else type(error).__name__

@@ -1,7 +1,7 @@
-"""Several devices that share the tasks of a batch: one mesh, over the devices of every process.
+"""Several devices share the tasks of a batch: one mesh spans the devices of all processes.
 
-The mathematics does not know of it: `over_tasks` gives each device its part of the tasks, adds up
-the sums over tasks, and gathers the values of single tasks. Parameters are on every device.
+The mathematics does not depend on it: `over_tasks` gives each device its part of the tasks, adds up
+the sums over tasks, and gathers the values of single tasks. Every device has all parameters.
 """
 
 from collections.abc import Callable
@@ -37,25 +37,25 @@ def mesh_of(devices: int) -> Mesh | None:
 
 
 def own_cores() -> int:
-    """How many devices this process has that are cores of a CPU; 1 with an accelerator, for the
-    others may not be ours to take.
+    """How many CPU cores this process has as devices; 1 with accelerators, because others may need
+    the rest of them.
 
-    XLA uses one core for most operations on small images, so that two tasks on two cores are
-    done sooner than one after the other on both.
+    XLA uses one core for most operations on small images, so two tasks on one core each finish
+    sooner than one after the other on both.
     """
     return jax.local_device_count() if jax.default_backend() == "cpu" else 1
 
 
 def sharing(batch: int, chunk: int, devices: int) -> int:
-    """The most of `devices` that can share `batch` tasks, `chunk` at once on each; at least 1."""
+    """How many of `devices` can share `batch` tasks evenly, `chunk` at once on each; at least 1."""
     own = {n: batch // n for n in range(1, devices + 1) if batch % n == 0}
     return max((n for n in own if own[n] % min(chunk, own[n]) == 0), default=1)
 
 
 def share(mesh: Mesh | None, batch: int) -> int:
-    """The tasks of one device.
+    """How many tasks of a batch one device gets.
 
-    **Raises** `ValueError` if they cannot be shared out evenly.
+    **Raises** `ValueError` if the batch cannot be shared evenly.
     """
     if mesh is None:
         return batch
@@ -68,19 +68,20 @@ def share(mesh: Mesh | None, batch: int) -> int:
 
 
 def at_once(chunk: int, own: int) -> int:
-    """The tasks that a device adapts to at once, of its `own`: `chunk`, or all if they are fewer.
+    """How many of its `own` tasks a device adapts to at once: `chunk`, or all if they are fewer.
 
-    **Raises** `ValueError` if they are not a multiple of it.
+    **Raises** `ValueError` if `chunk` does not divide them.
     """
     if own % min(chunk, own):
         raise ValueError(
-            f"chunk must divide the {own} tasks of a device or be larger, got {chunk}: change it"
+            f"chunk must divide the {own} tasks that a device has of a batch, or be larger, got "
+            f"{chunk}: change one of them"
         )
     return min(chunk, own)
 
 
 def own_parts(mesh: Mesh | None, batch: int) -> list[slice]:
-    """Which tasks of a batch the devices of this process have, a slice for each."""
+    """The tasks of a batch that each device of this process gets, as slices."""
     if mesh is None:
         return [slice(None)]
     each, here = batch // mesh.size, jax.process_index()
@@ -97,9 +98,9 @@ def everywhere(mesh: Mesh | None, tree: PyTree) -> PyTree:
     def place(leaf: PyTree) -> PyTree:
         if not eqx.is_array(leaf):
             return leaf
-        # Not `device_put`: it would send the array to every process, to see that all have the same.
+        # Not `device_put`: it sends the array to every process, to check that all have the same.
         held = np.asarray(leaf)
-        # A copy for each device, which may keep it and write to it.
+        # A copy for each device, because a device may keep it and write to it.
         return jax.make_array_from_callback(held.shape, whole, lambda at: np.array(held[at]))
 
     return jax.tree.map(place, tree)
@@ -108,15 +109,15 @@ def everywhere(mesh: Mesh | None, tree: PyTree) -> PyTree:
 def over_tasks(
     mesh: Mesh | None, work: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
 ) -> Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]:
-    """`work(given, keys)`, with the tasks of `keys` (arrays with a leading axis of them) shared out
-    over the mesh.
+    """`work(given, keys)`, where the devices of the mesh share the tasks: `keys` are arrays with a
+    leading axis of tasks, and each device gets its part of them, and all of `given`.
 
     **Arguments**
 
-    - `work`: returns sums over its tasks, and arrays with a leading axis of its tasks: real
-      numbers, integers below 2^24. It gets all of `given`.
+    - `work`: returns sums over its tasks, and arrays with a leading axis of its tasks. All are real
+      numbers, or integers below 2^24.
 
-    **Returns** the same function of all tasks; it is `work` itself without a mesh.
+    **Returns** a function with the same results for all tasks; without a mesh, `work` itself.
     """
     if mesh is None:
         return work
@@ -126,8 +127,8 @@ def over_tasks(
 
         def part(arrays: PyTree, keys: PyTree) -> tuple[PyTree, PyTree]:
             total, each = work(eqx.combine(arrays, rest), keys)
-            # Values of single tasks are placed among zeros, so that one message adds up both: small
-            # steps wait for the number of messages, not for their length.
+            # Values of single tasks are placed among zeros, so that one sum over devices serves
+            # both: the time of a small step depends on the number of messages, not on their length.
             spread = jax.tree.map(placed, each)
             numbers = jax.tree.map(lambda a: a.astype(float), (total, spread))
             flat, restored = ravel_pytree(numbers)

@@ -1,4 +1,4 @@
-"""Evaluation: one score for each of a fixed list of tasks, the same for every method."""
+"""Evaluation: one score for each task of a fixed list, which is the same for every method."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
@@ -21,11 +21,11 @@ from arml.training.progress import bar
 
 Split = Literal["validation", "test"]
 SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}
-"""The key that fixes each split's tasks; those of `train` are tasks of the training."""
+"""The seed that fixes the tasks of each split; those of `train` are tasks of the training."""
 
 Look = Callable[..., PyTree]
-"""A function `look(part, task, key)` of ONE task, by a learner or a part of it. The key is for
-the adaptation. Where each task is given something, that is the fourth argument."""
+"""A function `look(part, task, key)` of ONE task, where `part` is a learner or a part of one and
+the key is for the adaptation. With `given`, a fourth argument is the task's own entry of it."""
 
 
 def look_chunk(
@@ -65,11 +65,11 @@ def looks(
     given: np.ndarray | None = None,
 ) -> Iterator[PyTree]:
     """`look(part, task, key)` of the first `n` tasks of a split, as NumPy arrays, `chunk` tasks at
-    a time on each device. A `look` that is a function of a module is compiled once. `given`
-    `[n, ...]` has something for each task."""
+    a time on each device. `given` `[n, ...]` has an entry for each task. Define `look` in a module:
+    a new function at each call is compiled each time."""
     chunk *= mesh.size if mesh else 1
     for first in range(0, n, chunk):
-        # The last chunk is filled up, so that one compiled program serves all.
+        # The last chunk is filled up, so that one compiled program serves all chunks.
         rows = np.minimum(np.arange(first, first + chunk), n - 1)
         own = () if given is None else (jnp.asarray(given[rows]),)
         found = _look_chunk(look, part, tasks, split_keys(split, first, chunk), mesh, own)
@@ -90,8 +90,8 @@ class Predictions(NamedTuple):
     """`[tasks, queries]` classes, or `[tasks, queries, outputs]`."""
     scores: Scores
     classes: np.ndarray | None = None
-    """`[tasks, ways]`: which of the distribution's classes each task's own are; None where it has
-    none."""
+    """`[tasks, ways]`: the number of each class of a task among all classes of the distribution;
+    None where these are not numbered."""
 
 
 def predicted(
@@ -155,27 +155,26 @@ def evaluate(
     watch: Callable[[int, int], None] | None = None,
     progress: bool | None = None,
 ) -> Scores:
-    """Score a learner on the first `n` tasks of a split: mse or accuracy, one for each task.
+    """Score a learner on the first `n` tasks of a split: the mse or the accuracy of each task.
 
         scores = arml.evaluate(fitted.learner, tasks, n=200)
         scores.mean, scores.ci95, scores.by_family(), scores.to_frame()
 
-    Task `i` is a function of the split and `i` alone, so that the scores of two learners are
-    paired: `arml.compare`.
+    Task `i` depends on the split and on `i` alone, so that the scores of two learners are paired:
+    see `arml.compare`.
 
     **Arguments**
 
     - `learner`: a `MetaLearner`, or a `Fitted` or `Run`, which has one.
     - `tasks`: a task distribution, `Splits`, or the options of a recipe's tasks.
     - `split`: validation or test. Only validation tasks may be used to choose anything.
-    - `steps`: inner steps at test; those of the training if None.
-    - `chunk`: tasks adapted to at once, on each device of `mesh`. It changes the memory that is
+    - `steps`: inner steps at test; as many as in training if None.
+    - `chunk`: how many tasks each device of `mesh` adapts to at once. It changes the memory that is
       needed, not the scores.
     - `watch`: called with the number of tasks done and `n`.
-    - `progress`: show a bar: in terminals and notebooks if None.
+    - `progress`: whether to show a bar; in terminals and notebooks if None.
 
-    **Raises** `ValueError` in one line for a number of tasks or steps that is invalid, and for
-    tasks that are none.
+    **Raises** `ValueError` in one line if `n` or `steps` is invalid, or `tasks` draws no tasks.
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}: ask for some hundreds of tasks")
@@ -204,14 +203,14 @@ def evaluate(
 
 
 def at_once_by_default(problem: Problem) -> int:
-    """Tasks adapted to at once: one where they are of pictures on a CPU, whose convolutions are
-    slower and compile longer when there are several."""
+    """How many tasks a device adapts to at once. For pictures on a CPU it is one: the convolutions
+    of several tasks are slower, and compile longer."""
     if len(problem.features) < 3:
         return 100
     return 1 if jax.default_backend() == "cpu" else 16
 
 
 def split_keys(split: str, first: int, chunk: int) -> Array:
-    """The keys of the tasks from `first` on, which are functions of the split and their numbers."""
+    """The keys of `chunk` tasks from `first` on, functions of the split and the task's number."""
     key = jax.random.key(SEEDS[split])
     return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(first, first + chunk))

@@ -1,7 +1,7 @@
 """Meta-training in memory: `fit` trains a learner and returns it with its history.
 
-`intervals` is the one loop over outer steps. `fit` collects its moments; a run folder
-(`arml.experiment.run`) writes them to files. Both give the same learner, bit for bit.
+`intervals` is the loop over outer steps. `fit` collects its moments; `arml.run` writes them to a
+run folder. Both give the same learner, bit for bit.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ from arml.training.step import (
 
 
 class NotFiniteError(RunError):
-    """The loss of a training is no longer finite. `where` says at which step, and on what."""
+    """The loss of a training is no longer finite. `where` tells the step and the family."""
 
     def __init__(self, where: str, more: str) -> None:
         super().__init__(f"{where}; {more}")
@@ -47,7 +47,7 @@ class NotFiniteError(RunError):
 
 
 class Moment(NamedTuple):
-    """A training after one of its intervals, as a callback gets it.
+    """The state of a training after an interval, which each callback gets.
 
         def is_good(moment):
             return moment.record["loss"] < 0.01
@@ -58,23 +58,23 @@ class Moment(NamedTuple):
     """
 
     step: int
-    """Outer steps that it has taken."""
+    """Outer steps taken so far."""
     steps: int
-    """Outer steps that it will take."""
+    """Outer steps in all."""
     record: Mapping[str, float | None]
     """`loss`, the mean meta-loss of the interval; `validation` and `validation_ci95`, the score on
     validation tasks, where they were scored (None if not finite)."""
     state: TrainState
-    """Its arrays are reused by the next interval."""
+    """The state; the next interval reuses the memory of its arrays."""
 
     @property
     def learner(self) -> MetaLearner:
-        """The learner now, as a copy that stays."""
+        """A copy of the learner, which the next interval leaves alone."""
         return _copied(self.state).learner
 
 
 Given = tuple[TaskDistribution, Array, Array]
-"""The values that an interval reads: the tasks, the data of the key, the steps of the training."""
+"""The tasks, the data of the training's key, and its number of steps: an interval reads these."""
 Interval = Callable[[Given, TrainState], tuple[TrainState, Record]]
 Callback = Callable[[Moment], object]
 """Called after each interval; a training ends early where one returns True."""
@@ -110,11 +110,11 @@ def intervals(
     key: PRNGKeyArray,
     mesh: Mesh | None = None,
 ) -> Generator[Moment]:
-    """Train from `state` to the step `options.steps`, an interval at a time.
+    """Train from `state` to the step `options.steps`, one interval at a time.
 
-    What step `s` does depends on the state, on `key` and on `s` alone.
+    The result of step `s` depends on the state, on `key` and on `s` alone.
 
-    **Raises** `NotFiniteError`.
+    **Raises** `NotFiniteError` if a loss or a gradient is not finite.
     """
     done, batch = int(state.step), options.batch
     chunk = at_once(options.chunk, share(mesh, batch))
@@ -212,29 +212,29 @@ def fit(
     """Meta-train a learner on tasks, in memory.
 
         fitted = arml.fit(arml.build("maml", tasks), tasks, steps=400)
-        fitted = arml.fit(fitted, tasks, steps=800)     # goes on for 400 more
+        fitted = arml.fit(fitted, tasks, steps=800)     # takes 400 more steps
 
     **Arguments**
 
-    - `learner`: from `arml.build`, or any `MetaLearner`; or the result of `fit`, to go on: as if it
-      had never stopped, bit for bit, as long as the outer rate does not depend on `steps`.
+    - `learner`: from `arml.build`, or any `MetaLearner`. With the result of `fit` the training goes
+      on as if it had never stopped, bit for bit, if the outer rate does not depend on `steps`.
     - `tasks`: a task distribution (or any object with `problem`, `families` and `sample(key)`),
       `Splits`, or the options of a recipe's tasks.
-    - `steps`: the outer step at which to end, counted from the first one of all.
+    - `steps`: the outer step at which to end, counted from the first step of the first `fit`.
     - `seed`: seeds the training tasks; 0 if None.
     - `outer`: the outer optimiser; Adam with rate 0.001 if None. `arml.outer` gives that of a
       method's recipes.
     - `batch`: tasks of one step: 4 of pictures and 25 of vectors if None.
-    - `validation`: task distribution to score each `validate_every` steps and at the end; that of
-      `tasks` where these are `Splits` or options, and none for a single distribution.
+    - `validation`: tasks to score every `validate_every` steps and at the end. If None, the
+      validation tasks of `tasks`, if these are `Splits` or options; a single distribution has none.
     - `interval`: steps between two records of the history.
     - `chunk`, `scan`: as in `Experiment`; chosen by the kind of tasks if None.
     - `callbacks`: each is called with a `Moment` after each interval; the training ends early if
       one returns True.
-    - `progress`: show a bar: in terminals and notebooks if None.
-    - `devices`: how many share the tasks of a step.
+    - `progress`: whether to show a bar; in terminals and notebooks if None.
+    - `devices`: how many devices share the tasks of a step.
 
-    To go on, options that are None stay as they were.
+    When a training goes on, options that are None keep their values.
 
     **Raises** `ValueError` in one line for invalid options or tasks, and `NotFiniteError`.
     """
@@ -258,8 +258,8 @@ def fit(
         options = dataclasses.replace(learner.options, steps=steps, **changed)
         if steps <= learner.step:
             raise ValueError(
-                f"steps must be above the {learner.step} that were taken, got {steps}: it counts "
-                "from the first step of all"
+                f"steps must be above the {learner.step} already taken, got {steps}: it counts "
+                "from the first step of the first fit"
             )
         if train.problem != learner.problem:
             raise ValueError(
@@ -291,5 +291,5 @@ def fit(
 
 
 def _copied(state: TrainState) -> TrainState:
-    """The same state in memory of its own, for an interval reuses that of the state it is given."""
+    """A copy of the state, because an interval reuses the memory of the state that it gets."""
     return jax.tree.map(lambda a: jnp.copy(a) if eqx.is_array(a) else a, state)

@@ -1,4 +1,4 @@
-"""How a learner is trained, as data."""
+"""The options of a training."""
 
 from dataclasses import dataclass, fields
 
@@ -7,6 +7,7 @@ from jaxtyping import PRNGKeyArray
 
 from arml.core.checks import at_least
 from arml.core.episodes import Problem
+from arml.training.devices import at_once
 from arml.training.evaluate import at_once_by_default
 from arml.training.step import OuterOptions
 
@@ -26,13 +27,13 @@ class FitOptions:
 
     @classmethod
     def of(cls, experiment: object) -> "FitOptions":
-        """Those of an experiment."""
+        """The options of an experiment."""
         return cls(**{field.name: getattr(experiment, field.name) for field in fields(cls)})
 
     @classmethod
     def usual(cls, problem: Problem, steps: int) -> "FitOptions":
-        """Those of the recipes for such tasks: convolutions are neither scanned nor batched over
-        tasks on a CPU."""
+        """The options of the recipes for such tasks. On a CPU, convolutions are neither scanned nor
+        batched over tasks."""
         images = len(problem.features) == 3
         batch, interval = (4, 20) if images else (25, 100)
         chunk = min(batch, at_once_by_default(problem))
@@ -40,13 +41,9 @@ class FitOptions:
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
-        at_least(self, ("steps", "batch", "interval", "chunk"), 1)
-        at_least(self, ("validate_every", "validation_tasks"), 1)
-        if self.batch % min(self.chunk, self.batch):
-            raise ValueError(
-                f"chunk must divide the batch of {self.batch} tasks or be larger, got "
-                f"{self.chunk}: change one of them"
-            )
+        counts = ("steps", "batch", "interval", "chunk", "validate_every", "validation_tasks")
+        at_least(self, counts, 1)
+        at_once(self.chunk, self.batch)
         self.outer.check()
 
 

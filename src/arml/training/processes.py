@@ -1,7 +1,7 @@
-"""Several processes, on one machine or many, that make one run.
+"""Several processes, on one machine or many, share one run.
 
 Only the first process reads and writes the run folder and prints. Every process draws and learns
-its own tasks. With one process, nothing here does anything.
+its own tasks. In a run of one process these functions do nothing.
 """
 
 import hashlib
@@ -17,17 +17,17 @@ from jax.experimental import multihost_utils
 from arml.results.files import RunError
 
 AUTO = "auto"
-"""The coordinator whose address, with the number of processes and one's own, is found out as JAX
-does: SLURM, Open MPI, Kubernetes, TPU pods."""
+"""A coordinator for which JAX finds the address, the number of processes and the number of this
+one: under SLURM, Open MPI, Kubernetes, or on TPU pods."""
 LENGTH = 400
 """Bytes of a message from one process to the others."""
 
 
 def join(coordinator: str, processes: int | None, process: int | None) -> None:
-    """Make this process one of a run's: `process` of `processes`, from 0, which meet at the
-    address `coordinator`, HOST:PORT of process 0.
+    """Let this process join a run as number `process` of `processes`, counted from 0. They meet at
+    the address `coordinator`, HOST:PORT of process 0.
 
-    Before JAX has touched a device. Returns once all are there.
+    Call it before JAX touches a device. It returns when all processes have joined.
 
     **Raises** `ValueError` in one line if the address or the numbers are invalid, and `RunError`
     if the others cannot be reached.
@@ -63,7 +63,7 @@ def join(coordinator: str, processes: int | None, process: int | None) -> None:
 
 def alone() -> bool:
     """Whether this process is the whole run."""
-    # Asked like this, a run of one process does not touch its device.
+    # Unlike `jax.process_count()`, this does not touch a device.
     return not jax.distributed.is_initialized()
 
 
@@ -73,15 +73,12 @@ def leads() -> bool:
 
 
 class LostError(RunError):
-    """Another process of the run has gone."""
+    """Another process of the run has ended."""
 
 
 @contextmanager
 def attended() -> Iterator[None]:
-    """Says so when an exchange fails because another process has gone.
-
-    **Raises** `LostError`.
-    """
+    """Raise `LostError` if an exchange within the block fails because another process has ended."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -89,7 +86,7 @@ def attended() -> Iterator[None]:
             raise
         first = str(error).strip().splitlines()[0][:200]
         raise LostError(
-            f"another process of the run has gone ({first}): read its message; to resume, start "
+            f"another process of the run has ended ({first}): read its message; to resume, start "
             "all of them again with the same commands"
         ) from error
 
@@ -105,10 +102,8 @@ def _told(text: str) -> list[str]:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """An error of one process within the block is raised in all processes at its end.
-
-    **Raises** `RunError` in those that did not fail themselves. No other exchange between the
-    processes may stand within the block.
+    """If one process fails within the block, all raise an error at its end: `RunError` in those
+    that did not fail themselves. The block may have no other exchange between the processes.
     """
     if alone():
         yield
@@ -124,17 +119,14 @@ def together() -> Iterator[None]:
 
 
 def any_of(wish: bool) -> bool:
-    """Whether one of the processes wishes it."""
+    """Whether `wish` is true in one of the processes."""
     if alone():
         return wish
     return any(_told("yes" if wish else ""))
 
 
 def check_same(what: str, value: object) -> None:
-    """Refuse processes that were not given the same.
-
-    **Raises** `ValueError`.
-    """
+    """Raise `ValueError` if the processes do not have the same value; `what` names it."""
     if alone():
         return
     marks = _told(hashlib.sha256(repr(value).encode()).hexdigest())
@@ -142,7 +134,7 @@ def check_same(what: str, value: object) -> None:
     if odd:
         raise ValueError(
             f"expected the same {what} in every process, got others in process {odd[0]} than in "
-            "process 0: start all with one command"
+            "process 0: start all with the same command"
         )
 
 
@@ -150,7 +142,7 @@ T = TypeVar("T")
 
 
 def of_leader(tree: T) -> T:
-    """The arrays of the process that leads, bit for bit."""
+    """`tree` with the arrays of the process that leads, bit for bit."""
     if alone():
         return tree
     arrays, rest = eqx.partition(tree, eqx.is_array)

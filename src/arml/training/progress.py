@@ -13,13 +13,13 @@ from rich.progress import (
 )
 
 Update = Callable[[int, str], None]
-"""Called with how much is done, and a word on how it goes."""
+"""Called with the number of steps done and a short text, such as the loss."""
 
 
 @contextmanager
 def bar(title: str, total: int, *, show: bool | None = None) -> Iterator[Update]:
-    """A bar of `total` steps. `show`: always if True, never if False; if None, where a person is
-    likely to see it."""
+    """A bar of `total` steps. It is shown if `show` is True, and if `show` is None in terminals and
+    notebooks."""
     console = Console(stderr=True)
     if show is False or not (show or console.is_terminal or console.is_jupyter):
         yield lambda done, said: None

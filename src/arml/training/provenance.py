@@ -10,8 +10,8 @@ from arml.results.machine import cores
 
 
 def provenance(devices: int = 1) -> Json:
-    """All of it, as plain data: `commit`, `versions` and `device`, with how many of it there were
-    where there were several. Those of a CPU are its cores, which `device` counts."""
+    """`commit`, `versions` and `device`, as plain data. Several devices have their number in front;
+    on a CPU that is the number of processes, because `device` counts the cores itself."""
     import jax
 
     count = jax.process_count() if jax.default_backend() == "cpu" else devices
@@ -20,7 +20,7 @@ def provenance(devices: int = 1) -> Json:
 
 
 def provenance_without_jax() -> Json:
-    """The same for a program that computes in NumPy: importing JAX takes more than a second."""
+    """The same for a program that computes in NumPy, which saves the second of importing JAX."""
     return {"commit": commit(), "versions": versions(), "device": host()}
 
 

@@ -16,7 +16,7 @@ from arml.core.checks import at_least
 from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.inner import is_inner
-from arml.core.learner import MetaLearner
+from arml.core.learner import Conditioned, MetaLearner
 from arml.training.devices import over_tasks, share
 
 if TYPE_CHECKING:
@@ -45,16 +45,17 @@ class OuterOptions:
     warmup: int = 0
     """Outer steps over which the rate rises from zero."""
     rates_factor: float = 1.0
-    """Factor on the outer step of learned inner rates: they are small, and Adam's steps are not."""
+    """Factor on the outer step of learned inner rates, which are small compared with Adam's
+    steps."""
     encoder_factor: float = 1.0
-    """Factor on the outer step of task encoders, which may otherwise move faster than the
-    network that they tailor learns to follow."""
+    """Factor on the outer step of task encoders: without it they may change faster than the network
+    that they tailor can follow."""
     clip: float = 0.0
     """Bound on the gradient's global norm; 0 for none."""
 
     def build(self, steps: int | Array) -> "optax.GradientTransformation":
         """The optimiser for a run of `steps` outer steps."""
-        import optax  # here, so that who only predicts does not wait for its import
+        import optax  # here, so that programs that only predict do not import it
 
         clip = optax.clip_by_global_norm(self.clip) if self.clip else optax.identity()
         decay = optax.add_decayed_weights(self.weight_decay) if self.weight_decay else None
@@ -74,8 +75,8 @@ class OuterOptions:
         return optax.chain(*([decay] if decay else []), clip, descent, *slow)
 
     def rate(self, steps: int | Array) -> Callable[[Array], Array] | float:
-        """The step size at each of `steps` outer steps, which may be traced: a rise over `warmup`
-        steps, then the schedule."""
+        """The step size at each of `steps` outer steps: it rises over `warmup` steps, then follows
+        the schedule. `steps` may be a traced array."""
         nothing = isinstance(steps, int) and not steps
         if nothing or (self.schedule == "constant" and not self.warmup):
             return self.outer_rate
@@ -106,7 +107,7 @@ class OuterOptions:
 
 
 def _learned_rates(learner: PyTree) -> PyTree:
-    """True at the learned rates of inner loops, False elsewhere."""
+    """A mask of the learner: True at the learned rates of inner loops, False elsewhere."""
 
     return jax.tree.map(
         lambda node: jax.tree.map(lambda _: is_inner(node), node), learner, is_leaf=is_inner
@@ -114,17 +115,17 @@ def _learned_rates(learner: PyTree) -> PyTree:
 
 
 def _encoder(learner: PyTree) -> PyTree:
-    """True at the parts that encode tasks, False elsewhere."""
+    """A mask of the learner: True at the parts that encode tasks, False elsewhere."""
 
     def has(node: PyTree) -> bool:
-        return isinstance(node, MetaLearner) and node.slower() is not None
+        return isinstance(node, Conditioned)
 
     def mark(node: PyTree) -> PyTree:
         nowhere = jax.tree.map(lambda _: False, node)
         if not has(node):
             return nowhere
-        everywhere = jax.tree.map(lambda _: True, node.slower())
-        return eqx.tree_at(lambda learner: learner.slower(), nowhere, everywhere)
+        everywhere = jax.tree.map(lambda _: True, node.encode)
+        return eqx.tree_at(lambda learner: learner.encode, nowhere, everywhere)
 
     return jax.tree.map(mark, learner, is_leaf=has)
 
@@ -150,8 +151,8 @@ class Record(NamedTuple):
 
 def start(learner: MetaLearner, optimiser: "optax.GradientTransformation") -> TrainState:
     """The state before the first step."""
-    # Copies, as a compiled interval reuses the memory of the state that it is given; with their own
-    # dtypes, as a weakly typed array would come back strong from a step, and compile a second one.
+    # Copies, because a compiled interval reuses the memory of the state that it gets. Their dtypes
+    # are explicit: a step returns a weakly typed array as a strong one, which compiles it again.
     learner = jax.tree.map(lambda a: jnp.array(a, a.dtype) if eqx.is_array(a) else a, learner)
     trained = eqx.filter(learner, eqx.is_inexact_array)
     return TrainState(learner, optimiser.init(trained), jnp.zeros((), jnp.int32))
@@ -171,11 +172,11 @@ def make_step(
     mesh: Mesh | None = None,
     key: PRNGKeyArray,
 ) -> Callable[[TaskDistribution, TrainState], tuple[TrainState, Record]]:
-    """One outer step over `batch` tasks, which the devices of `mesh` share; each adapts to `chunk`
-    of its own at once (a divisor of them; all if None).
+    """One outer step over `batch` tasks, which the devices of `mesh` share. Each device adapts to
+    `chunk` of its tasks at once: a divisor of their number, or None for all.
 
-    Pure: what step `s` draws depends on `key` and `s` alone, so a run can be taken up at any step.
-    A smaller chunk needs less memory. Chunks and devices give the same numbers to rounding.
+    It is pure: the tasks of step `s` depend on `key` and `s` alone, so a run can resume at any
+    step. A smaller chunk needs less memory. Chunks and devices change nothing but rounding.
     """
     import optax
 
@@ -184,8 +185,8 @@ def make_step(
     def gradients(
         given: tuple[TaskDistribution, MetaLearner], keys: tuple[Array, Array]
     ) -> tuple[PyTree, PyTree]:
-        """The gradient of the batch's mean loss, as far as the tasks of these keys (one to draw a
-        task, one to adapt to it) contribute to it; their losses and families."""
+        """The part of the gradient of the batch's mean loss that comes from the tasks of these keys
+        (one draws a task, one is for its adaptation); and their losses and families."""
         tasks, learner = given
         drawn = jax.vmap(tasks.sample)(keys[0])
         trained, rest = eqx.partition(learner, eqx.is_inexact_array)
@@ -232,7 +233,7 @@ def make_step(
 def _one(
     step: Callable[[PyTree, TrainState], tuple[TrainState, Record]],
 ) -> Callable[[PyTree, TrainState], tuple[TrainState, Record]]:
-    """A compiled step, the same one for intervals of every length."""
+    """A compiled step, which intervals of all lengths use."""
     return jit(step, LARGE, donate="all-except-first")
 
 
@@ -241,8 +242,8 @@ def make_interval(
 ) -> Callable[[PyTree, TrainState], tuple[TrainState, Record]]:
     """`steps` outer steps; the records are stacked.
 
-    `scan` makes them one compiled loop and one dispatch, which small networks want; a step that
-    takes a tenth of a second does not notice its dispatch, and compiles faster by itself.
+    With `scan` they are one compiled loop and one dispatch, which is faster for small networks. If
+    a step takes a tenth of a second, its dispatch hardly matters, and it compiles faster alone.
     """
 
     def looped(tasks: PyTree, state: TrainState) -> tuple[TrainState, Record]:
