@@ -13,14 +13,14 @@ from arml.algorithms.arml import ARMLOptions
 from arml.cli import main
 from arml.experiment import from_json, to_json
 from arml.experiment.parts import REGRESSION, STARTER
-from arml.report.claims import CLAIMS
+from arml.report.claims import CLAIMS, INERT
 from arml.reproduce.crew import Progress, carry_out_all
 from arml.reproduce.plan import is_done, record, suffix, units
 from arml.reproduce.scales import LOCAL, SCALES, with_seeds
-from arml.reproduce.tables import ABLATIONS, INERT, REPEATED, compared, table
-from arml.reproduce.unit import alone
+from arml.reproduce.tables import ABLATIONS, REPEATED, compared, table
 from arml.results.files import read_json, write_json
 from arml.results.folder import read_result
+from arml.results.lock import alone
 from arml.results.scores import read_scores
 from arml.tasks.options import FunctionsOptions
 
@@ -119,7 +119,7 @@ def test_every_claim_names_rows_that_its_tables_have() -> None:
 
 
 def test_a_run_is_one_processs_at_a_time(tmp_path: Path) -> None:
-    lines = ("from pathlib import Path", "from arml.results.lock import alone")
+    lines = ("from pathlib import Path", "from arml.results.lock import alone, alone")
     code = "; ".join((*lines, f"alone(Path({str(tmp_path)!r})).__enter__()"))
     other = [sys.executable, "-c", code]
     with alone(tmp_path):

@@ -34,12 +34,10 @@ def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
             return dataclasses.replace(node, normalisation="support")
         return dataclasses.replace(node, most=support) if isinstance(node, SoftClusters) else node
 
-    changed: MetaLearner = jax.tree.map(change, learner, is_leaf=_is_changed)
+    changed: MetaLearner = jax.tree.map(
+        change, learner, is_leaf=lambda node: isinstance(node, Body | SoftClusters)
+    )
     return changed
-
-
-def _is_changed(node: object) -> bool:
-    return isinstance(node, Body | SoftClusters)
 
 
 def check_fit(predicted: np.ndarray, y: np.ndarray) -> None:

@@ -183,8 +183,12 @@ class TablePredictor(Predictor):
         every = self.y if self.classes is not None else np.zeros(len(self.y), int)
         parts = [fold for fold in folds(every) if self._whole(fold)]
 
+        # The columns that fill up are of none of the table's.
+        filled: list[str | None] = [None] * (self.reader.width - len(self.reader.owners))
+        owners = [*self.reader.owners, *filled]
+
         def likely(hidden: str | None) -> float:
-            shown = [owner != hidden for owner in self._owners()]
+            shown = [owner != hidden for owner in owners]
             x = np.where(np.asarray(shown)[:, None], self.x, 0)
             total = 0.0
             for fold in parts:
@@ -213,11 +217,6 @@ class TablePredictor(Predictor):
             return len(fold) < len(self.y) - 1
         kept = np.setdiff1d(np.arange(len(self.y)), fold)
         return len(np.unique(self.y[kept])) == len(np.unique(self.y))
-
-    def _owners(self) -> list[str | None]:
-        """The table's column that each of the learner's is of; None for those that fill up."""
-        owners = self.reader.owners
-        return [*owners, *[None] * (self.reader.width - len(owners))]
 
 
 def remarks(reader: Reader, target: str) -> list[str]:

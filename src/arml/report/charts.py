@@ -76,16 +76,15 @@ def forest(rows: Sequence[JsonView], metric: str, caption: str) -> Json:
     drawn = []
     for row in rows:
         mean, half = row["mean"], row["ci95"] or 0.0
-        at = low = high = None
+        place: Json = {"at": None, "low": None, "width": None}
         if mean is not None:
-            at, low, high = scale.at(mean), scale.at(mean - half), scale.at(mean + half)
+            low, high = scale.at(mean - half), scale.at(mean + half)
+            place = {"at": scale.at(mean), "low": low, "width": round(high - low, 1)}
         drawn.append(
             {
+                **place,
                 "label": row["label"],
                 "kind": row["kind"],
-                "at": at,
-                "low": low,
-                "width": None if high is None or low is None else round(high - low, 1),
                 "paper": None if row["paper"] is None else scale.at(row["paper"]),
                 "text": interval(mean, row["ci95"], metric),
             }

@@ -38,20 +38,16 @@ def _binned(series: np.ndarray) -> np.ndarray:
     return whole.reshape(-1, size, series.shape[1]).mean(1)
 
 
-def learning_metric(run: RunFiles) -> str:
-    """The metric of a run's validation scores; `mse` if the run has no result."""
-    return run.result["metric"] if run.result else "mse"
-
-
 @styled
 def learning_curves(runs: Sequence[RunFiles], metric: str | None = None) -> Figure:
     """The training loss, averaged within bins, beside the validation score with its 95% interval.
     There is only the score if no run has its losses, as in folders of `arml reproduce --export`.
 
     Runs of one recipe share a colour and a line style. Mean squared errors have a logarithmic
-    axis. `metric` defaults to that of the first run; all runs must share it.
+    axis. All runs must share the `metric`, by default that of the first run, or `mse` where it has
+    no result.
     """
-    metric = metric or learning_metric(runs[0])
+    metric = metric or (runs[0].result["metric"] if runs[0].result else "mse")
     recipes = list(dict.fromkeys(recipe_of(run) for run in runs))
     figure = Figure(figsize=(9.4, 3.7 + 0.2 * (len(recipes) // 3)), layout="constrained")
     losses = any("loss" in record for run in runs for record in run.metrics)

@@ -13,7 +13,7 @@ from arml.report.render import Block, Report, Section
 from arml.report.style import BLUES, styled
 from arml.report.table import Cell, Column, Line, Table
 from arml.report.tables import METRIC_NAMES, number
-from arml.results.files import Json, JsonView, write_text
+from arml.results.files import JsonView, write_text
 from arml.results.growth import read_grown, read_growth
 from arml.results.scores import said
 
@@ -32,11 +32,6 @@ DECISIONS = {
     "prune": "a vertex is removed",
     "trained": "trained",
 }
-
-
-def stages_of(records: Records) -> list[Json]:
-    """The record of each stage that was scored, as `measures.measured` takes it."""
-    return [{**one, "stage": one["shares"]} for one in records if one["decision"] == "scored"]
 
 
 def scores(stages: Sequence[JsonView], metric: str) -> Table:
@@ -194,7 +189,8 @@ def growth_of(folder: Path) -> list[Block]:
 def growth_blocks(records: Records, outcome: JsonView | None = None) -> list[Block]:
     """The scores by stage or before and after, the decisions, and the graph through time."""
     found = [] if outcome is None else [render.table(before_after(outcome))]
-    if stages := stages_of(records):
+    stages = [{**one, "stage": one["shares"]} for one in records if one["decision"] == "scored"]
+    if stages:
         metric = stages[0]["metric"]
         found += [
             render.text(summary(measured(stages, metric), metric), "lead"),

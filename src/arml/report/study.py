@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from arml.report.paper import Reported, overall, reported_by_family
+from arml.report.paper import Reported, overall
 from arml.report.rows import mean_of, spread_of
 from arml.report.statistics import Comparison, compare, holm
 from arml.results import forms
@@ -102,10 +102,6 @@ class StudyTable:
     def paper(self, row: StudyRow) -> Reported | None:
         """The paper's figure for a row, over all families."""
         return overall(self.paper_table, row.about["paper"])
-
-    def paper_by_family(self, row: StudyRow) -> dict[str, Reported]:
-        """The paper's figures for a row by family."""
-        return reported_by_family(self.paper_table, row.about["paper"])
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def _line(
         cells.append(Cell(said, kind="paper", value=found and found.mean))
     cells += _difference(table, row, metric)
     cells.append(Cell(seeds(row, metric), value=row.spread))
-    paper = table.paper_by_family(row)
+    paper = reported_by_family(table.paper_table, row.about["paper"])
     for family in families:
         mean = row.family(family)
         small = f"paper {paper[family].mean:g}%" if family in paper else ""

@@ -58,13 +58,9 @@ def read_marks(folder: Path) -> Marked:
     if "mse" in content:
         raise RunError(f"{path}: expected a classifier, got a regression: its error is in the file")
     marked = read_as(Marked, content, str(path), advice)
-    if marked.predictor != _made(folder):
+    if marked.predictor != read_json(folder / "config.json").get("sha256"):
         raise RunError(f"{path} is of another predictor, which was saved there before; {advice}")
     return marked
-
-
-def _made(folder: Path) -> object:
-    return read_json(folder / "config.json").get("sha256")
 
 
 def thumbnail(picture: np.ndarray) -> str:

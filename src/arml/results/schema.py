@@ -45,14 +45,11 @@ def _struct(kind: Any) -> type[msgspec.Struct]:
     fields: list[tuple[str, object] | tuple[str, object, None]] = []
     for field in dataclasses.fields(kind):
         # Values that are objects already, such as the parts of an experiment, are not checked.
-        own = Any if isinstance(field.type, type) and _is_made(field.type) else field.type
+        made = isinstance(field.type, type) and field.type not in (int, float, str, bool)
+        own = Any if made else field.type
         needed = field.default is field.default_factory is dataclasses.MISSING
         fields.append((field.name, own) if needed else (field.name, own, None))
     return msgspec.defstruct(kind.__name__, fields, forbid_unknown_fields=True, kw_only=True)
-
-
-def _is_made(kind: type) -> bool:
-    return kind not in (int, float, str, bool)
 
 
 _WORDS: dict[str, str] = {}

@@ -52,7 +52,8 @@ def _equation(graph: Graph, equation: JaxprEqn, values: list[Value]) -> list[Val
     name, params = equation.primitive.name, equation.params
     inner = next((params[key] for key in ("jaxpr", "call_jaxpr", "call") if key in params), None)
     known = all(value.array is not None and value.own == value.shape for value in values)
-    if name == "jit" and known and not any(map(prime_of, _sizes(equation))):
+    sizes = [size for out in equation.outvars for size in _typed(out).shape]
+    if name == "jit" and known and not any(map(prime_of, sizes)):
         # Random numbers are drawn here: ONNX has no such bits.
         return [constant(each) for each in jaxpr_as_fun(inner)(*(v.array for v in values))]
     if inner is not None and name not in LOOPS:
@@ -85,11 +86,6 @@ def _typed(variable: Var | Literal) -> Typed:
     """Its shape and type: every variable here is an array."""
     assert isinstance(variable.aval, Typed)
     return variable.aval
-
-
-def _sizes(equation: JaxprEqn) -> list[int]:
-    """Every dimension of what an operation gives."""
-    return [size for out in equation.outvars for size in _typed(out).shape]
 
 
 def _now(equation: JaxprEqn, values: list[Value]) -> list[Value]:
