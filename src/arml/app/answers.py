@@ -55,10 +55,10 @@ def classified(
 
     It holds `queries` (each with its `label`, the `probabilities` of the classes, and the picture
     as the learner `seen` it), `classes` (their pictures as seen, their `mean`, the `nearest` to the
-    prototype, and what the prototype `reading` is) and the `graph`. Where `labels` of queries came,
+    prototype, and the `reading` of the prototype) and the `graph`. Where `labels` of queries came,
     `marks` says how these were predicted.
 
-    **Raises** `ValueError` in one line for what cannot be answered.
+    **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     learned = _learned(learner, content, limits, eye, asked=True)
     predictor, asked, quick = learned.predictor, learned.asked, _quickly(learned.predictor)
@@ -90,7 +90,7 @@ def _quickly(predictor: Predictor) -> Predictor | QuickPredictor:
 
 
 def _marked(classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | None]) -> Json | None:
-    """How the queries with labels were predicted: what to say, the accuracy of each class, the
+    """How the queries with labels were predicted: a summary, the accuracy of each class, the
     `confusion` matrix, and the `mistakes`, the surest first; None without labels."""
     known = [place for place, label in enumerate(labels) if label is not None]
     if not known:
@@ -111,7 +111,7 @@ def _marked(classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | Non
 
 
 def _measured(marks: Marks) -> Json:
-    """What to say, the accuracy of each class, and the confusion matrix."""
+    """A summary, the accuracy of each class, and the confusion matrix."""
     each = [{"name": str(n), "accuracy": marks.by_class.get(n)} for n in marks.classes]
     return {"said": str(marks), "classes": each, "confusion": marks.confusion.tolist()}
 
@@ -138,11 +138,11 @@ def _learned(
 def trusted(
     learner: FewShotLearner, content: object, limits: Limits, eye: Eye | None = None
 ) -> Json:
-    """How well labelled pictures predict each other: what to say, the `classes` that could be
+    """How well labelled pictures predict each other: a summary, the `classes` that could be
     checked with their accuracy, the `confusion` matrix, and the `odd` ones, each with its `place`
     in the order sent, the other `label` that is predicted, and the `share` of it.
 
-    **Raises** `ValueError` in one line for what cannot be answered.
+    **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     trust = _quickly(_learned(learner, content, limits, eye).predictor).trust()
     chances = dict(zip(trust.checked.tolist(), trust.probabilities, strict=True))
@@ -160,7 +160,7 @@ def trusted(
 def kept(learner: FewShotLearner, content: object, limits: Limits, eye: Eye | None = None) -> Json:
     """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads.
 
-    **Raises** `ValueError` in one line for what cannot be answered.
+    **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     predictor = _learned(learner, content, limits, eye).predictor
     packet = io.BytesIO()

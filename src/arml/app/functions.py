@@ -30,9 +30,9 @@ def surface(learner: FewShotLearner, content: object, limits: Limits) -> Json:
     """The surface that is fitted to points.
 
     It holds the heights on a `grid` of equal steps from `low` to `high` (a row has one x2), the
-    `fitted` heights at the points, what the task's prototypes `reading` is, and the `graph`.
+    `fitted` heights at the points, the `reading` of the task's prototypes, and the `graph`.
 
-    **Raises** `ValueError` in one line for what are no points.
+    **Raises** `ValueError` in one line for points that cannot be fitted.
     """
     low, high = span(learner)
     points = read_points(content, low=low, high=high, limits=limits)

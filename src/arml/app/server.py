@@ -1,9 +1,9 @@
-"""The server behind the page: this machine only, and only for who has its address.
+"""The server behind the page. It answers this machine only, and only requests with its address.
 
 The address holds a random token that every request must carry, and a request must name this
-machine as its host, so that no other page in the browser can ask for anything. Nothing is kept:
-pictures are in memory while they are answered. The page may load from here alone, which its
-Content-Security-Policy makes the browser hold it to.
+machine as its host, so that no other page in the browser can send one. Nothing is stored: pictures
+are in memory while they are answered. The Content-Security-Policy lets the page load from this
+server only.
 """
 
 import asyncio

@@ -20,17 +20,17 @@ KINDS: dict[str, Kind] = {"classification": "classes", "regression": "numbers"}
 LEVEL = 0.8
 """Of the intervals of numbers."""
 FEW = 10
-"""A column of numbers with more different values is taken for one of numbers."""
+"""A column of numbers with more different values than this is predicted as numbers."""
 
 
 def kind_of(learner: FewShotLearner) -> Kind | None:
-    """What a learner of tables predicts; None for another learner."""
+    """The kind of prediction of a learner of tables; None for another learner."""
     problem = learner.problem
     return KINDS[problem.kind] if len(problem.features) == 2 else None
 
 
 class Asked(NamedTuple):
-    """A table that the page sent, and what to predict."""
+    """A table that the page sent, and the column and the rows to predict."""
 
     cells: dict[str, list[str]]
     target: str
@@ -45,7 +45,7 @@ def columns(content: object, limits: Limits) -> Json:
     """The columns of a table: for each its `name`, how many cells are `empty`, and the `kind` of
     prediction that its values suggest.
 
-    **Raises** `ValueError` in one line for what is no table.
+    **Raises** `ValueError` in one line for anything but a table.
     """
     cells, n = _cells(content, limits)
     found = []
@@ -61,7 +61,7 @@ def predicted(learners: Mapping[Kind, FewShotLearner], content: object, limits: 
     """The predictions for the rows without a value: `header` and `rows` of a table of answers, the
     same as `csv`, and `said`, remarks on how the table was read.
 
-    **Raises** `ValueError` in one line for what cannot be answered.
+    **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     asked = _asked(content, limits)
     if not asked.empty:
@@ -92,7 +92,7 @@ def checked(learners: Mapping[Kind, FewShotLearner], content: object, limits: Li
     """How well the examples predict each other (`said`), and the `columns` that matter: the `name`
     of each and its `loss`, in nats, when it is left out; the largest first.
 
-    **Raises** `ValueError` in one line for what cannot be answered.
+    **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     predictor = _learned(learners, _asked(content, limits))
     drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])

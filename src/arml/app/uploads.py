@@ -30,7 +30,7 @@ class Limits:
     megabytes: int = 64
     """Size of the request: base64, so a third more than the files."""
     megapixels: int = 40
-    """Pixels of one picture, which a small file can have many of."""
+    """Pixels of one picture: a small file can have many."""
     points: int = 200
     """Points of a function."""
     rows: int = 2_000
@@ -44,7 +44,7 @@ def read_pictures(
 ) -> UInt8[np.ndarray, "n size size 3"]:
     """Pictures in base64 as bytes of `size x size` pixels; `names` are for the errors.
 
-    **Raises** `ValueError` in one line for what is no picture, or too large a one.
+    **Raises** `ValueError` in one line for a file that is no picture, or is too large.
     """
     if len(texts) > limits.pictures:
         raise ValueError(
@@ -124,7 +124,7 @@ def read_queries(content: object) -> list[Any]:
 def read_labels(content: object, n: int) -> list[str | None]:
     """The label of each of `n` queries, None where it is not known.
 
-    **Raises** `ValueError` for what are no such labels.
+    **Raises** `ValueError` for other labels.
     """
     if not isinstance(content, dict) or content.get("labels") is None:
         return [None] * n
@@ -139,7 +139,7 @@ def read_points(
 ) -> Float[np.ndarray, "n 3"]:
     """The points (x1, x2, height) of a function.
 
-    **Raises** `ValueError` in one line for what are no such points.
+    **Raises** `ValueError` in one line for other points.
     """
     points = _list(content, "points")
     if not 0 < len(points) <= limits.points:

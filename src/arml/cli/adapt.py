@@ -69,9 +69,9 @@ class AdaptOptions:
     """Predict each example from the others and report how well that works. It takes one adaptation
     for each example, or ten if there are many."""
     uses: Literal["auto", "learner", "inputs", "edges"] = "auto"
-    """What predicts classes: the learner, or logistic regression on the inputs (pixels) or on the
-    edges of pictures. `auto` takes the one that --trust finds most accurate, and with --no-trust
-    the learner."""
+    """The means to predict classes: the learner, or logistic regression on the inputs (pixels) or
+    on the edges of pictures. `auto` takes the one that --trust finds most accurate, and with
+    --no-trust the learner."""
 
 
 def adapt_command(arguments: Sequence[str]) -> int:
@@ -215,7 +215,7 @@ def _learner(place: Path, query: Sequence[Path], table: bool) -> Any:
 def _checked(
     predictor: "Predictor | QuickPredictor", options: AdaptOptions, names: Sequence[str]
 ) -> "Predictor | QuickPredictor":
-    """The predictor with what the options ask for, or with what its own check favours."""
+    """The predictor with the means that the options name, or that its own check finds best."""
     from arml.predict.simple import WORDS
 
     if options.uses != "auto":

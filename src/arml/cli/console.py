@@ -44,8 +44,8 @@ def grid(
     left: Sequence[int] = (0,),
     **style: Any,
 ) -> Table:
-    """A table of texts for the terminal, with numbers in the columns that are not `left`. Text is
-    not markup, because somebody chose the names."""
+    """A table for the terminal; the columns that are not `left` are aligned to the right. All cells
+    are plain text, because a name may look like markup."""
     table = Table(**{"title_style": "bold", **style})
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place in left else "right")

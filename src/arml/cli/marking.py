@@ -46,7 +46,7 @@ def evaluate_predictor(
     out: Path | None,
     json: bool,
 ) -> int:
-    """Score a saved predictor on labelled queries, and keep what `arml report` shows."""
+    """Score a saved predictor on labelled queries, and keep the results for `arml report`."""
     from arml.predict.quick import opened_predictor
     from arml.results.files import read_json, write_json
     from arml.results.marks import KEPT, WHAT

@@ -32,7 +32,7 @@ from arml.predict.predictor import Predictor
 from arml.predict.shared import shipped
 
 TABLE: Json = {"dtype": None, "ensure_all_finite": "allow-nan"}
-"""What scikit-learn lets through for a learner of tables: texts, and missing cells."""
+"""scikit-learn's options for a learner of tables, which reads texts and missing cells."""
 Model = TypeVar("Model", bound="FewShot")
 
 FEATURES: dict[int, tuple[str, ...]] = {
@@ -86,11 +86,11 @@ def expected_failed_checks(estimator: "FewShot") -> dict[str, str]:
     A learner of tables takes any number of features: all pass but those of missing cells, texts
     and single rows. Another learner passes those with its own number of features. The tag
     `poor_score` lowers the bar of one check: it frees regressors from fitting a line in ten
-    dimensions, because a few-shot regressor fits what its learner was meta-trained on.
+    dimensions, because a few-shot regressor fits functions like those of its meta-training.
     """
     problem = _loaded(estimator.learner, estimator._kind).problem
     if len(problem.features) == 2:
-        one = {"check_fit2d_1sample": "the error of a single row has words of its own"}
+        one = {"check_fit2d_1sample": "the error for a single row is worded differently"}
         return {
             "check_dtype_object": "its column of texts, all different, is no category",
             "check_estimators_nan_inf": "an empty cell is a missing one",
@@ -129,7 +129,7 @@ class FewShot(BaseEstimator):
         - `X`: `[n, n_features]`; images as `[n, size, size, 3]`, or the same as flat rows.
         - `y`: `n` labels of any kind, or targets.
 
-        **Raises** `ValueError` for what the learner was not made for; `RunError` if there is no
+        **Raises** `ValueError` for data that the learner cannot read; `RunError` if there is no
         learner of that name.
         """
         learner = _loaded(self.learner, self._kind)
@@ -202,7 +202,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
     **Arguments**
 
-    - `learner`: a loaded learner, or what `arml.load` takes: a run folder, or a shared learner. The
+    - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them. The
       default is the learner of pictures that ships; "tables" takes rows of any columns.
 
     After `fit`: `classes_`; `n_features_in_`; `feature_names_in_` for data
@@ -238,7 +238,7 @@ class FewShotRegressor(RegressorMixin, FewShot):
 
     **Arguments**
 
-    - `learner`: a loaded learner, or what `arml.load` takes: a run folder, or a shared learner. The
+    - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them. The
       default is the learner of functions of two inputs that ships; "tables" takes rows of any
       columns.
 

@@ -1,7 +1,7 @@
 """A user's own arrays, checked: the inputs, labels and targets that a learner can adapt to.
 
-NumPy, JAX and PyTorch arrays, lists, and pandas' frames and columns are taken; what cannot be is
-refused in one line, before any work.
+NumPy, JAX and PyTorch arrays, lists, and pandas' frames and columns are taken. Everything else
+is refused in one line, before any work.
 """
 
 import numpy as np
@@ -14,17 +14,19 @@ def checked_inputs(x: object, problem: Problem, what: str) -> np.ndarray:
 
     **Arguments**
 
-    - `what`: what they are called in an error.
+    - `what`: their name in an error.
 
-    **Raises** `ValueError` for another shape, for what is no number or not finite, and for pixels
-    that are neither bytes nor floats in [0, 1].
+    **Raises** `ValueError` for another shape, for texts, for numbers that are not finite, and for
+    pixels that are neither bytes nor floats in [0, 1].
     """
     features = problem.features
     wanted = f"[n, {', '.join(map(str, features))}]"
     try:
         array = np.asarray(x)
         if array.dtype != np.uint8:
-            with np.errstate(over="ignore"):  # what is too large is refused below, as infinity
+            with np.errstate(
+                over="ignore"
+            ):  # a number that is too large is refused below, as infinity
                 array = array.astype(np.float32)
     except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's is a RuntimeError
         raise ValueError(
@@ -66,7 +68,7 @@ def checked_labels(y: object, n: int) -> tuple[np.ndarray, np.ndarray]:
                 "expected labels that are all texts or all numbers, got both, as in 1 and '1': "
                 "make them alike"
             )
-        labels = np.asarray(labels.tolist())  # the type of what it holds
+        labels = np.asarray(labels.tolist())  # the type of its elements
     if labels.dtype.kind not in "biufU":
         labels = np.asarray([str(label) for label in labels])
     classes, places = np.unique(labels, return_inverse=True)
@@ -116,7 +118,7 @@ def floats(x: np.ndarray) -> np.ndarray:
 def checked_targets(y: object, problem: Problem, n: int) -> tuple[np.ndarray, bool]:
     """Targets `[n, outputs]`, and whether they came as `[n]`.
 
-    **Raises** `ValueError` for another shape, and for what is no number or not finite.
+    **Raises** `ValueError` for another shape, for texts, and for numbers that are not finite.
     """
     try:
         targets = np.asarray(y, np.float32)

@@ -49,7 +49,7 @@ class FewShotLearner(Holder):
         - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
           or rows of numbers (regression).
 
-        **Raises** `ValueError` for what cannot be such a support set."""
+        **Raises** `ValueError` for examples that cannot be learned."""
         if len(self.problem.features) == 2:
             return tables.learned(self.portable, x, y)
         return learned(self.portable, x, y)

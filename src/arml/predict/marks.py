@@ -1,7 +1,7 @@
 """How labelled examples were predicted: the accuracy of each class, the confusion matrix, and the
 worst mistakes.
 
-A mistake is the worse, the surer the prediction was. The interval of an accuracy is Wilson's [1],
+Mistakes are ordered by how sure the prediction was. The interval of an accuracy is Wilson's [1],
 which holds for few examples and for accuracies near 0 and 1.
 
 [1] Wilson, Probable Inference, the Law of Succession, and Statistical Inference, JASA 1927.

@@ -65,7 +65,7 @@ class Predictor(Holder):
         self._ways = max(portable.problem.outputs, 0 if classes is None else len(classes))
         self._learner = for_classes(portable, self._ways)
         self._function: Callable[[Array], Array] | None = None
-        # Of a table: the names of the inputs, and of what it predicts.
+        # Of a table: the names of the inputs, and of the column that it predicts.
         self.columns: tuple[str, ...] | None = None
         self.target: str | None = None
         self.uses: Uses = "learner"
@@ -144,8 +144,8 @@ class Predictor(Holder):
 
     def trust(self) -> Trust:
         """How well each example is predicted from the others, and which look mislabelled. It adapts
-        once for each example, or ten times where there are many. What else it could use is checked,
-        too: `predictor.using(trust.best)`. **Raises** `ValueError` for regression: use `interval`.
+        once for each example, or ten times where there are many. The other means are checked, too:
+        `predictor.using(trust.best)`. **Raises** `ValueError` for regression: use `interval`.
         """
         if self.classes is None:
             raise ValueError("expected a classification task, got regression: use interval")
@@ -179,7 +179,7 @@ class Predictor(Holder):
         return query_novelty(self.portable, self._support(), x)
 
     def support_novelty(self) -> float:
-        """The same of the support set: the mean over its examples, or of its code in regression.
+        """The novelty of the support set: the mean over its examples; in regression, of its code.
         **Raises** `ValueError` for a learner whose novelty has not been measured, or cannot be."""
         return support_novelty(self.portable, self._support(), self.x)
 
@@ -201,7 +201,7 @@ class Predictor(Holder):
         """Write it as an ONNX file, which runs without JAX (extra `onnx`): see `onnx.write`. A
         learner on features needs its frozen `model`, unless it is the one that ships.
 
-        **Raises** `ValueError` for what cannot be written; `RunError` if the file cannot be."""
+        **Raises** `ValueError` if ONNX lacks an operation; `RunError` if it cannot write."""
         eye = None if self.portable.inputs is None else remade(self.portable.inputs, model)
         function, portable = self._adapted(QUERIES), self.portable
         if self.uses != "learner":
@@ -221,7 +221,7 @@ class Predictor(Holder):
 
 
 def learned(portable: Portable, x: object, y: object) -> Predictor:
-    """The task of a support set, learned. **Raises** `ValueError` for what cannot be one."""
+    """The task of a support set, learned. **Raises** `ValueError` for other examples."""
     inputs = checked_inputs(x, portable.problem, "support inputs")
     if not len(inputs):
         raise ValueError("expected one or more support inputs, got none: give some examples")

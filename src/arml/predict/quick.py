@@ -1,7 +1,7 @@
 """Learners and predictors that need no JAX (`plain`), for commands that should answer at once.
 
-`quick_learner` and `quick_predictor` open what `arml.load` and `arml.load_predictor` open, and give
-None for what needs JAX. They have the part of those interfaces that the command line uses.
+`quick_learner` and `quick_predictor` open the folders of `arml.load` and `arml.load_predictor`, and
+return None for a learner that needs JAX. They have the methods that the command line uses.
 """
 
 from collections.abc import Sequence
@@ -181,7 +181,7 @@ def _opened(folder: Path) -> tuple[QuickLearner | None, Learned | None]:
     known, _ = read_content(folder)
     try:
         problem = msgspec.convert(known.problem, Problem)
-    except msgspec.ValidationError:  # the whole reader says what is wrong
+    except msgspec.ValidationError:  # the whole reader names the error
         return None, None
     if known.inputs is not None or problem.kind != "classification":
         return None, None

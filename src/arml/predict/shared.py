@@ -1,8 +1,8 @@
 """The files of a shared learner and of a predictor, read and checked without JAX.
 
-`config.json` holds the format's version, what the learner is (its experiment and the kind of tasks
-that it was built for), and a checksum of itself and of the weights: what was altered or cut short
-is refused.
+`config.json` holds the format's version, the learner's experiment, the kind of tasks that it was
+built for, and a checksum of itself and of the weights: a file that was altered or cut short is
+refused.
 
 The package carries such learners, which are found by name: `shipped`.
 """
@@ -39,9 +39,9 @@ def shipped() -> tuple[str, ...]:
 
 def locate(learner: Path | str) -> tuple[Path, str | None]:
     """The folder of a learner or run that is named by its path, or by the name of one that the
-    package carries, and what to tell whoever named it. The file of an ONNX model is itself.
+    package carries, and a remark for the user. The path of an ONNX model stays as it is.
 
-    A folder here that holds a learner or a run goes before what the package carries.
+    A folder here that holds a learner or a run comes before a learner of the package.
 
     **Raises** `RunError` with the names for a path where nothing is.
     """
@@ -69,7 +69,7 @@ def is_learner(path: Path) -> bool:
 
 
 def check_predictor(path: Path) -> None:
-    """Raise `RunError` for what is no folder of a predictor."""
+    """Raise `RunError` unless it is the folder of a predictor."""
     if (path / SUPPORT).is_file():
         return
     if is_learner(path):
@@ -118,7 +118,7 @@ class Learned(msgspec.Struct):
 
 
 class Content(msgspec.Struct):
-    """`config.json`; files of older versions lack what has a default."""
+    """`config.json`; files of older versions lack the fields with a default."""
 
     experiment: Json
     problem: Json
@@ -181,7 +181,7 @@ def read_novelty(folder: Path, stated: Seen | None) -> Novelty | None:
 def read_support(folder: Path, problem: Problem, task: Learned) -> tuple[np.ndarray, np.ndarray]:
     """The support set of a predictor of this `task`.
 
-    **Raises** `RunError` for what is no support set of such a task.
+    **Raises** `RunError` if the file does not hold a support set of such a task.
     """
     arrays = read_arrays(folder / SUPPORT, task.sha256)
     x, y, classes = arrays.get("x"), arrays.get("y"), task.classes

@@ -18,7 +18,7 @@ from arml.core.problem import Problem
 from arml.predict.inputs import floats
 
 Uses = Literal["learner", "inputs", "edges"]
-"""What a predictor predicts with."""
+"""The means by which a predictor predicts."""
 WORDS: dict[Uses, str] = {
     "learner": "the learner",
     "inputs": "logistic regression on the inputs",
@@ -31,7 +31,7 @@ DIRECTIONS, CELLS = 9, 4
 
 
 def choices(problem: Problem) -> tuple[Uses, ...]:
-    """What a predictor of such a problem can use."""
+    """The means that a predictor of such a problem can use."""
     if problem.kind == "regression" or len(problem.features) == 2:
         return ("learner",)
     pictures = len(problem.features) == 3 and min(problem.features[:2]) >= 16
@@ -39,7 +39,7 @@ def choices(problem: Problem) -> tuple[Uses, ...]:
 
 
 def check_uses(uses: str, allowed: tuple[Uses, ...]) -> None:
-    """Raise `ValueError` in one line for what a predictor cannot use."""
+    """Raise `ValueError` in one line for a word that is not allowed."""
     if uses not in allowed:
         raise ValueError(
             f"expected one of {', '.join(allowed)} to predict with, got {uses!r}: choose another"

@@ -47,7 +47,7 @@ compiled."""
 def as_table(x: Any) -> Table:
     """The columns of a data frame, a mapping, or an array `[n, columns]` (NaN is a missing cell).
 
-    **Raises** `ValueError` in one line for what is no table.
+    **Raises** `ValueError` in one line for anything but a table.
     """
     if isinstance(x, Mapping):
         table = {str(name): list(cells) for name, cells in x.items()}
@@ -154,12 +154,12 @@ class TablePredictor(Predictor):
         """The centre and the scale of Student's t for each number."""
         learner, support = self.portable.learner, self._support()
         centre, scale = by_chunks(lambda some: _spread(learner, support, some), x, 2).T
-        # What divides the logits of a classifier multiplies the scale of a regression.
+        # A temperature divides the logits of a classifier and multiplies the scale of a number.
         return np.stack([centre, self.portable.temperature * scale])
 
     @cached_property
     def _distances(self) -> Float[np.ndarray, " n"]:
-        """How far each example's target is from what the others predict for it, in scales."""
+        """The distance of each example's target from the prediction by the others, in scales."""
         found = []
         for fold in folds(np.zeros(len(self.y), int)):
             kept = np.setdiff1d(np.arange(len(self.y)), fold)
@@ -248,7 +248,7 @@ def widening(distances: Float[np.ndarray, " n"], level: float) -> float:
 def learned(portable: Portable, x: Any, y: Any) -> TablePredictor:
     """The predictor of the rows `x` (see `as_table`) with the labels or targets `y`.
 
-    **Raises** `ValueError` in one line for what cannot be such a support set.
+    **Raises** `ValueError` in one line for rows or labels that cannot be learned.
     """
     table = as_table(x)
     n = len(next(iter(table.values())))

@@ -42,11 +42,11 @@ class Trust(Marks):
     uses: Uses = "learner"
     """The kind of predictor that was checked."""
     others: Mapping[Uses, float] = field(default_factory=dict)
-    """Accuracy of what else could be used."""
+    """The accuracy of the other means that could be used."""
 
     @property
     def best(self) -> Uses:
-        """What to predict with: what was checked, unless another is more accurate."""
+        """The means to predict with: the one that was checked, unless another is more accurate."""
         most = max(self.others, key=lambda name: self.others[name], default=self.uses)
         return most if self.others.get(most, 0) > self.accuracy else self.uses
 
@@ -111,8 +111,8 @@ def checked(
     **Arguments**
 
     - `predict`: from the places of the examples that are kept, of those that are left out, and the
-      name of what predicts, to the probabilities of those that are left out `[left out, classes]`.
-    - `uses`: what is checked; only the accuracies of the other `choices` are found.
+      name of the means, to the probabilities of those that are left out `[left out, classes]`.
+    - `uses`: the means to check; of the other `choices` only the accuracies are found.
     """
     counts = np.bincount(y, minlength=len(classes))
     places = np.flatnonzero(counts[y] > 1)
@@ -174,7 +174,7 @@ def jackknife_plus(
 
     **Arguments**
 
-    - `left_out`: what the predictor without example i predicts for each query.
+    - `left_out`: the prediction for each query by the predictor without example i.
     - `residuals`: how far the predictor without example i is from example i's target.
 
     **Raises** `ValueError` for a level that so few examples cannot give.

@@ -10,7 +10,7 @@ __all__ = ["knowledge_graph", "learning_curves", "predictions", "report_of"]
 
 
 def __getattr__(name: str) -> object:
-    # Lazily: drawing takes Matplotlib, and most of what imports a part of this room does not draw.
+    # Lazily: drawing loads Matplotlib, and most importers of this room do not draw.
     if name not in __all__:
         raise AttributeError(f"module 'arml.report' has no attribute {name!r}")
     return getattr(import_module("arml.report.notebook"), name)

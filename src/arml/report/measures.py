@@ -1,4 +1,5 @@
-"""What a stream of families does to a learner, from the matrix R[stage, family] of its scores.
+"""Measures of how a learner changes over a stream of families, from the matrix R[stage, family] of
+its scores.
 
 The names are those of the literature on continual learning [1, 2]. All measures are stated so that
 they can be read without knowing whether a score is an error or an accuracy: `gain` is above zero if
@@ -55,8 +56,8 @@ def backward_transfer(r: np.ndarray, first: np.ndarray, metric: str) -> float:
 
 
 def forgetting(r: np.ndarray, first: np.ndarray, metric: str) -> float:
-    """The mean over families of what was lost since the best stage, as a share of the best score
-    [2]. 0.1 is an error that is 10% higher, or an accuracy that is 10% lower, than it was. Families
+    """The mean over families of the loss since the best stage, as a share of the best score [2].
+    0.1 is an error that is 10% higher, or an accuracy that is 10% lower, than it was. Families
     of the last stage are left out. NaN if there are no others."""
     lost = []
     for f in range(r.shape[1]):

@@ -72,8 +72,8 @@ def learning_curves(*folders: Path | str, metric: str | None = None) -> Figure:
 
 
 def knowledge_graph(explained: Json | Path | str) -> Figure:
-    """The meta-knowledge graph of a learner, from what `arml explain` wrote (`explain.json`, or the
-    folder that holds it)."""
+    """The meta-knowledge graph of a learner, from the `explain.json` of `arml explain` or its
+    folder."""
     found, path = explained, Path("the explanation")
     if not isinstance(found, dict):
         path = Path(found)

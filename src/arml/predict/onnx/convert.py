@@ -18,7 +18,7 @@ from arml.predict.onnx.values import Params, Typed, Value, constant, given
 
 
 def convert(graph: Graph, function: Callable[..., Array], *inputs: Value) -> Value:
-    """Add what `function` does with the inputs to the graph; returns its one result, whole.
+    """Add the operations of `function` on the inputs to the graph; returns its one result, whole.
 
     **Raises** `ValueError` if it uses a primitive that has no operator here.
     """
@@ -95,7 +95,7 @@ def _now(equation: JaxprEqn, values: list[Value]) -> list[Value]:
 
 
 def _small(graph: Graph, value: Value) -> str:
-    """The name of what is stored."""
+    """The name of the stored array."""
     return value.name if value.array is None else graph.constant(value.array)
 
 

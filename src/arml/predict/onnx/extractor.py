@@ -1,7 +1,7 @@
 """The frozen model of a learner on features, inside the predictor's own ONNX graph.
 
-The model's nodes and weights are copied, and what `datasets.extractor` does before and after them
-becomes nodes: normalisation, the mean over places, and the length of the vectors.
+The model's nodes and weights are copied, and the steps of `datasets.extractor` before and after
+them become nodes: normalisation, the mean over places, and the length of the vectors.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from arml.datasets.extractor import Extractor
 from arml.predict.onnx.graph import OPSET, Graph
 
 PREFIX = "extractor_"
-"""What the names of the model's own values begin with."""
+"""The beginning of the names of the model's own values."""
 
 
 def extracted(graph: Graph, pixels: str, extractor: Extractor) -> str:

@@ -114,9 +114,10 @@ class Graph:
         return self.node("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
 
     def number(self, value: np.ndarray) -> str | None:
-        """A scalar that counts examples, as a mean over them needs; None for any other.
+        """The name of a scalar that counts examples, such as the divisor of a mean; None for any
+        other number.
 
-        **Raises** `ValueError` for a number so large that this cannot be told.
+        **Raises** `ValueError` for a number so large that single precision rounds it.
         """
         if value.dtype.kind != "f" or not np.isfinite(value):
             return None

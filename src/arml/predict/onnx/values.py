@@ -15,7 +15,7 @@ Params = JsonView
 
 @runtime_checkable
 class Typed(Protocol):
-    """A shape and a type: an array, or what stands for one."""
+    """A shape and a type: an array, or a description of one."""
 
     @property
     def shape(self) -> Shape: ...
@@ -31,7 +31,7 @@ class Value:
     shape: Shape
     dtype: Any  # NumPy's, or JAX's own for a random key
     own: Shape
-    """The shape of what is stored; its dimensions of 1 are still to be broadcast to `shape`."""
+    """The shape of the stored array; its dimensions of 1 are still to be broadcast to `shape`."""
     array: PyTree = None
     name: str = ""
 

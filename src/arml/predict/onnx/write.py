@@ -39,7 +39,7 @@ def write_predictor(
     outputs: int,
     extractor: Extractor | None = None,
 ) -> None:
-    """Write what an adapted `function` predicts.
+    """Write the predictions of an adapted `function`.
 
     **Arguments**
 
