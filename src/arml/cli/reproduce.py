@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -98,7 +99,8 @@ def reproduce_command(arguments: Sequence[str]) -> int:
     # All rows are recorded, so that a call for one row hides no other.
     record([t for t in tables if t.name in {c.name for c in chosen}], options.scale, out)
     overview, listener = Overview(console, workers), Stop()
-    with listener.listening(), overview:
+    shown = overview.live if console.is_terminal else nullcontext()
+    with listener.listening(), shown:
         progress = carry_out_all(
             work, out, workers=workers, watch=overview, stop=listener, hire=hire
         )
@@ -221,14 +223,6 @@ class Overview:
         self.live = Live(console=console, refresh_per_second=2, transient=True)
         self.known: set[str] = set()
         self.spoken = time.monotonic()
-
-    def __enter__(self) -> "Overview":
-        if self.console.is_terminal:
-            self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.live.stop()
 
     def __call__(self, progress: Progress) -> None:
         if self.console.is_terminal:

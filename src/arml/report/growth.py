@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from arml.report import render
 from arml.report.measures import Stream, measured
 from arml.report.render import Block, Report, Section
-from arml.report.style import BLUES, styled
+from arml.report.style import heat, styled
 from arml.report.table import Cell, Column, Line, Table
 from arml.report.tables import METRIC_NAMES, number
 from arml.results.files import JsonView, write_text
@@ -43,7 +43,7 @@ def scores(stages: Sequence[JsonView], metric: str) -> Table:
             Cell(number(record["scores"][name], metric), kind="" if first <= i else "soft")
             for name, first in zip(stream.families, stream.first, strict=True)
         ]
-        mean = Cell(_shown(stream.r[i, stream.first <= i].mean(), metric))
+        mean = Cell(number(stream.r[i, stream.first <= i].mean(), metric))
         came = ", ".join(f"{name} {share:.0%}" for name, share in record["stage"].items())
         name = came if len(record["stage"]) > 1 else next(iter(record["stage"]))
         lines.append(Line(f"{i + 1}: {name}", (*cells, mean, Cell(f"{record['vertices']}"))))
@@ -57,17 +57,13 @@ def scores(stages: Sequence[JsonView], metric: str) -> Table:
     )
 
 
-def _shown(value: float, metric: str) -> str:
-    return number(value if np.isfinite(value) else None, metric)
-
-
 def summary(stream: Stream, metric: str) -> str:
     """The measures of a stream in a sentence or two."""
     forgot = f"{stream.forgetting:+.0%}" if np.isfinite(stream.forgetting) else "none to measure"
     back = stream.backward_transfer
     transfer = f"{back:+.3f}" if np.isfinite(back) else "none to measure"
     return (
-        f"Final mean {_shown(stream.final_mean, metric)}, forgetting {forgot}, backward transfer "
+        f"Final mean {number(stream.final_mean, metric)}, forgetting {forgot}, backward transfer "
         f"{transfer}; vertices {stream.vertices}, {stream.tasks:,} training tasks, of which "
         f"{stream.replayed:,} were replayed."
     )
@@ -149,14 +145,8 @@ def reading_figure(records: Records) -> Figure | None:
         for family, row in record["families"].items():
             for vertex, share in zip(record["vertices"], row, strict=True):
                 values[families.index(family), vertices.index(vertex)] = share
-        axes.imshow(values, cmap=BLUES, norm=Normalize(0, 1), aspect="auto")
-        for (i, j), value in np.ndenumerate(values):
-            if np.isfinite(value):
-                colour = "white" if value > 0.56 else "#12263a"
-                axes.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour, size=7)
-        axes.set_xticks(range(len(vertices)), vertices)
-        axes.set_yticks(range(len(families)), families)
-        axes.tick_params(length=0)
+        numbers = [[f"{v:.2f}" if np.isfinite(v) else "" for v in row] for row in values]
+        heat(axes, values, families, vertices, numbers, norm=Normalize(0, 1))
         axes.set_title(f"stage {record['stage'] + 1}", loc="left")
     return drawn
 

@@ -36,16 +36,13 @@ def confusion(marked: Marked) -> Table:
         return _pairs(marked)
     lines = []
     for k, (name, row) in enumerate(zip(marked.classes, marked.confusion, strict=True)):
-        cells = [Cell(str(n) if n else "", kind=_kind(n, k == j)) for j, n in enumerate(row)]
+        cells = [
+            Cell(str(n), kind="better" if j == k else "worse") if n else Cell()
+            for j, n in enumerate(row)
+        ]
         lines.append(Line(name, tuple(cells)))
     columns = (Column("Labelled"), *(Column(f"as {name}") for name in marked.classes))
     return Table("How each class was predicted", columns, tuple(lines))
-
-
-def _kind(count: int, right: bool) -> str:
-    if not count:
-        return ""
-    return "better" if right else "worse"
 
 
 def _pairs(marked: Marked) -> Table:

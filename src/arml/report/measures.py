@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arml.results.files import Json, JsonView
+from arml.results.intervals import number_of
 
 SHARE = 0.9
 """Of the bound's score, that a new family has to reach."""
@@ -114,7 +115,7 @@ def measured(stages: Sequence[JsonView], metric: str) -> Stream:
     `tasks` and `replayed`."""
     came = [list(record["stage"]) for record in stages]
     families = tuple(dict.fromkeys(name for names in came for name in names))
-    r = np.array([[_number(one["scores"][f]) for f in families] for one in stages], np.float64)
+    r = np.array([[number_of(one["scores"][f]) for f in families] for one in stages], np.float64)
     first = first_stages(came, families)
     return Stream(
         families,
@@ -146,17 +147,12 @@ def tasks_to_bound(
             continue
         (family,) = record["stage"]
         score = best["scores"][family]
-        if score is None or not reaches(_number(record["scores"][family]), score, metric):
+        if score is None or not reaches(number_of(record["scores"][family]), score, metric):
             found.append(None)
             continue
         curve = record["curve"]
         most = max((point["tasks"] for point in curve), default=0)
         trial = record["tasks"] - most
         tasks = [point["tasks"] + min(point["tasks"], trial) for point in curve]
-        found.append(tasks_to(tasks, [_number(one["score"]) for one in curve], score, metric))
+        found.append(tasks_to(tasks, [number_of(one["score"]) for one in curve], score, metric))
     return found
-
-
-def _number(score: float | None) -> float:
-    """A score, of which JSON has null where it is not finite."""
-    return float("nan") if score is None else score

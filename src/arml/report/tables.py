@@ -5,6 +5,7 @@ document; `--check` only reports whether they are up to date.
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -63,7 +64,7 @@ def diverged_note(folder: Path) -> str:
 
 def number(value: float | None, metric: str) -> str:
     """A score as text: accuracies, stored in [0, 1], as percentages."""
-    if value is None:
+    if value is None or not math.isfinite(value):
         return "not finite"
     if metric == "accuracy":
         return f"{100 * value:.2f}%"

@@ -77,6 +77,11 @@ def paired(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> 
         return score_of(first - second)
 
 
+def number_of(value: float | None) -> float:
+    """A number of JSON, which has null where one is not finite."""
+    return math.nan if value is None else value
+
+
 def normal_p(mean: float, error: float) -> float:
     """The two-sided p-value of a mean if the true mean is zero, by the normal distribution."""
     if error == 0:

@@ -4,7 +4,6 @@ import hashlib
 import html
 import io
 import json
-import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import numpy as np
 from arml.results.arrays import check_sizes
 from arml.results.files import JsonView, RunError, plain, write_bytes
 from arml.results.forms import Count
-from arml.results.intervals import Score, Summary, normal_p, paired, summarise
+from arml.results.intervals import Score, Summary, normal_p, number_of, paired, summarise
 from arml.results.manifest import check_sealed, sealed
 from arml.results.schema import read_as
 
@@ -72,12 +71,12 @@ class Scores:
     @property
     def mean(self) -> float:
         """The mean over tasks; NaN if a score is not finite."""
-        return _number(self.score["mean"])
+        return number_of(self.score["mean"])
 
     @property
     def ci95(self) -> float:
         """The half-width of its 95% interval over tasks, 1.96 s / sqrt(n)."""
-        return _number(self.score["ci95"])
+        return number_of(self.score["ci95"])
 
     def by_family(self) -> dict[str, Score]:
         """Mean, interval and number of tasks of each family: `{"mean", "ci95", "n"}`."""
@@ -110,10 +109,6 @@ class Scores:
         return _table(self.metric or "score", rows, self.metric)
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
 class About(TypedDict, total=False):
     """The description of scores in their file."""
 
@@ -130,7 +125,7 @@ _ABOUT = tuple(About.__annotations__)
 
 def said(metric: str, score: JsonView, *, sign: str = "") -> str:
     """A mean and its interval: accuracies in percent, differences of them in points."""
-    mean, half = _number(score["mean"]), _number(score["ci95"])
+    mean, half = number_of(score["mean"]), number_of(score["ci95"])
     if metric != "accuracy":
         return f"{mean:{sign}.4f} ± {half:.4f}"
     unit = " points" if sign else "%"
@@ -202,7 +197,7 @@ def compare(a: Scores, b: Scores) -> Difference:
     own = ((name, a.families == i) for i, name in enumerate(names))
     families = {name: paired(a.values[mask], b.values[mask]) for name, mask in own if mask.any()}
     total = paired(a.values, b.values)
-    mean, half = _number(total["mean"]), _number(total["ci95"])
+    mean, half = number_of(total["mean"]), number_of(total["ci95"])
     return Difference(
         mean, half, normal_p(mean, half / 1.96), len(a), a.metric or b.metric, families
     )
