@@ -10,7 +10,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from arml.datasets.published import published, write_published
+from arml.datasets.published import published
+from arml.results.files import checksum
 
 HEIGHT, WIDTH = 24, 32
 
@@ -190,6 +191,12 @@ def ravi(folder: Path, places: Sequence[int]) -> list[Path]:
 RULES = {"cub": (6, True), "fungi": (9, False)}
 """Pictures of a class in small archives, and whether these are all."""
 SIZES = [4, 2, 3]
+
+
+def write_published(path: Path, content: Mapping[str, object]) -> None:
+    """Write a split with its hash: `content` has origin, method, and parts or a rule."""
+    text = json.dumps({**content, "sha256": checksum(content)}, ensure_ascii=False, indent=1)
+    path.write_text(f"{text}\n", "utf-8")
 
 
 def small_rules(folder: Path) -> Path:

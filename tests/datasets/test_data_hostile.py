@@ -17,9 +17,7 @@ import pytest
 import archives
 from archives import add, pack, picture, tar, unpack
 from arml.cli import main
-from arml.datasets import members
 from arml.datasets.members import open_members
-from arml.datasets.published import write_published
 from arml.datasets.store import open_store, place
 
 NAMES = ["../evil.jpg", "dtd/../../evil.jpg", "/etc/evil.jpg", "C:/evil.jpg", "..\\evil.jpg"]
@@ -115,7 +113,7 @@ def test_decompression_bombs(tmp_path, refused, monkeypatch):
         assert "unpacks to more than 200 times its size" in said
     path = pack(tmp_path / "dtd.zip", archives.dtd() | {"dtd/images/banded/x.jpg": bytes(2**24)})
     assert "200 times its size" in refused(path)
-    monkeypatch.setattr(members, "TOTAL_LIMIT", 1000)
+    monkeypatch.setattr("arml.datasets.archive.TOTAL_LIMIT", 1000)
     assert "it unpacks to" in refused(pack(tmp_path / "dtd.zip", archives.dtd()))
 
 
@@ -292,7 +290,7 @@ def test_ten_thousand_classes(tmp_path):
             archive.writestr(f"dtd/images/{name}/a.jpg", data)
     split = tmp_path / "split.json"
     parts = {"train": names[:8000], "validation": names[8000:9000], "test": names[9000:]}
-    write_published(split, {"origin": "dtd", "method": "for a test", "parts": parts})
+    archives.write_published(split, {"origin": "dtd", "method": "for a test", "parts": parts})
     words = ["data", "prepare", "texture", "--unverified", "--size", "4", "--from", str(path)]
     # In a process of its own, where no shapes are checked.
     done = subprocess.run(

@@ -13,7 +13,7 @@ from arml.datasets.catalogue import PLAIN
 from arml.datasets.layouts.authors import METHOD
 from arml.datasets.layouts.fungi import _names
 from arml.datasets.layouts.reading import Picture
-from arml.datasets.published import drawn, published, select, write_published
+from arml.datasets.published import drawn, published, select
 from arml.datasets.splits import PARTS
 from arml.datasets.store import Store, open_store, verify
 
@@ -290,12 +290,12 @@ def test_the_rules_of_the_package_draw_a_hundred_classes(origin, images):
 
 def test_a_split_that_was_edited_is_refused(tmp_path):
     path = tmp_path / "split.json"
-    write_published(path, {"origin": "dtd", "method": "mine", "parts": archives.wnids()})
+    archives.write_published(path, {"origin": "dtd", "method": "mine", "parts": archives.wnids()})
     assert published("", path).method == "mine"
     path.write_text(path.read_text().replace("mine", "ours"))
     with pytest.raises(ValueError, match="SHA-256 is not that"):
         published("", path)
-    write_published(path, {"origin": "dtd", "method": "mine"})
+    archives.write_published(path, {"origin": "dtd", "method": "mine"})
     with pytest.raises(ValueError, match="a rule, or the parts"):
         published("", path)
 

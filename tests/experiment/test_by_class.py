@@ -15,7 +15,7 @@ from arml.datasets.folders import ImageFamily
 from arml.experiment.by_class import by_class, class_names
 from arml.results.by_class import KEPT, read_by_class
 from arml.results.files import read_json
-from arml.tasks.images import image_episodes
+from arml.tasks.images import listed
 from arml.training.evaluate import predictions
 
 NAMES = ["a", "b", "c", "d"]
@@ -47,7 +47,8 @@ def tasks():
     images = np.broadcast_to(images, (24, 4, 4, 3)).copy()
     family = ImageFamily("greys", tuple(NAMES), images, np.full(4, 6), "")
     split = {"greys": {"train": [], "validation": [], "test": NAMES}}
-    return image_episodes([family], split, part="test", ways=2, shots=1, queries=3)
+    images = listed([family], split, part="test", ways=2, shots=1, queries=3)
+    return images.on_the_device()
 
 
 def test_only_the_class_that_is_taken_for_another_is_hard(tasks):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from arml.core.episodes import Task
 from arml.datasets import ImageFamily, split_classes
-from arml.tasks.images import ImageEpisodes, distinct, image_episodes
+from arml.tasks.images import ImageEpisodes, distinct, listed
 
 COUNTS = {"few": [4, 5, 6, 4, 9], "many": [5, 4, 12, 7, 4, 4, 30, 4, 6]}
 """Images of each class; the families and the classes differ in size."""
@@ -40,7 +40,8 @@ SPLIT = {
 
 
 def episodes(ways: int = 3, shots: int = 1, queries: int = 2) -> ImageEpisodes:
-    return image_episodes(FAMILIES, SPLIT, part="train", ways=ways, shots=shots, queries=queries)
+    images = listed(FAMILIES, SPLIT, part="train", ways=ways, shots=shots, queries=queries)
+    return images.on_the_device()
 
 
 @eqx.filter_jit
@@ -164,7 +165,7 @@ def test_a_new_key_does_not_trace_again_and_strict_modes_pass():
 
 
 def test_only_the_classes_of_the_part_are_on_the_device():
-    tasks = image_episodes(FAMILIES, SPLIT, part="train", ways=2, shots=1, queries=1)
+    tasks = episodes(ways=2, shots=1, queries=1)
     assert tasks.pixels.dtype == jnp.uint8
     assert tasks.pixels.shape[0] == sum(sum(counts[:-2]) for counts in COUNTS.values())
     assert tasks.families == ("few", "many")
@@ -176,7 +177,7 @@ def test_a_split_made_by_the_library_fits():
     split = {f.name: split_classes(f, fractions=(0.4, 0.3, 0.3)) for f in FAMILIES}
     for part in ("train", "validation", "test"):
         with pytest.raises(ValueError, match=r"few: expected at least 4 .* classes"):
-            image_episodes(FAMILIES, split, part=part, ways=4, shots=1, queries=1)
+            listed(FAMILIES, split, part=part, ways=4, shots=1, queries=1)
 
 
 @pytest.mark.parametrize(
@@ -203,5 +204,5 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(changes, message):
     }  # fmt: skip
     arguments |= changes
     with pytest.raises(ValueError, match=message) as caught:
-        image_episodes(arguments.pop("families"), arguments.pop("split"), **arguments)
+        listed(arguments.pop("families"), arguments.pop("split"), **arguments)
     assert "\n" not in str(caught.value)

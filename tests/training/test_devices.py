@@ -20,7 +20,7 @@ from arml.experiment import Run, run
 from arml.experiment.recipes import recipe
 from arml.experiment.scoring import evaluate_run
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.tasks.images import ImageEpisodes
+from arml.tasks.images import ImageEpisodes, Table
 from arml.tasks.stream import Pixels, StreamedEpisodes, prefetched
 from arml.training.devices import mesh_of, own_parts, share, sharing
 from arml.training.processes import join
@@ -151,10 +151,12 @@ def test_images_that_are_streamed_to_two_devices_give_the_step_of_one():
     tables = {
         "families": ("one", "two"),
         "problem": problem,
-        "first": 4 * jnp.arange(6),
-        "count": jnp.full(6, 4),
-        "first_class": jnp.asarray([0, 3]),
-        "classes": jnp.asarray([3, 3]),
+        "table": Table(
+            first=4 * jnp.arange(6),
+            count=jnp.full(6, 4),
+            first_class=jnp.asarray([0, 3]),
+            classes=jnp.asarray([3, 3]),
+        ),
         "stated": "",
     }
     net = Conv4Options(filters=2).build(problem, key=key)

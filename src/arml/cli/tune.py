@@ -15,7 +15,7 @@ from arml.cli.stopping import INTERRUPTED, Stop
 from arml.experiment import Experiment
 from arml.experiment.recipes import recipe
 from arml.results.files import Json, write_json
-from arml.tuning.search import Value, dimension, usual
+from arml.tuning.search import Value, chosen, dimension, usual
 from arml.tuning.sweep import Sweep, Trial, tune
 
 SHOWN = 10
@@ -99,7 +99,8 @@ def _best(trial: Trial, sweep: Sweep, name: str) -> Json:
     """The best trial, and the command that trains with its options."""
     usual_steps, steps = recipe(name).steps, sweep.experiment.steps
     # Trials are often shorter than the run that the search is for.
-    whole: Experiment = replace(sweep.with_values(trial.values), steps=max(usual_steps, steps))
+    tuned = chosen(sweep.experiment, trial.values)
+    whole: Experiment = replace(tuned, steps=max(usual_steps, steps))
     words = ["train", name, "--run", f"runs/{name}-tuned", *flags(recipe(name), whole)]
     return {
         "score": trial.score,

@@ -1,4 +1,4 @@
-"""A folder or a zip file with one folder for each class: its listing, and how to read its members.
+"""A folder or a zip file with one folder for each class: list its members, and read them.
 
 Zip files are read in memory and never extracted. Their names, sizes and kinds are checked before
 anything is read, because a zip may come from a stranger.
@@ -12,6 +12,7 @@ import unicodedata
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +24,7 @@ MEMBER_LIMIT = 256 * 2**20
 TOTAL_LIMIT = 256 * 2**30
 """Bytes of all members of one zip, unpacked."""
 RATIO_LIMIT = 200
-"""Unpacked over packed size, for members of more than `RATIO_FROM` bytes."""
+"""The largest ratio of unpacked to packed size, for members of more than `RATIO_FROM` bytes."""
 RATIO_FROM = 8 * 2**20
 
 JUNK = {"__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini"}
@@ -32,7 +33,7 @@ LAYOUT = "expected one folder for each class with the images directly inside it"
 
 
 class Source(NamedTuple):
-    """`classes[name][image]` is what `read` wants; `digest` is a SHA-256 of the content."""
+    """`read` takes a member, `classes[name][image]`; `digest` is a SHA-256 of the content."""
 
     path: Path
     classes: dict[str, dict[str, str]]
@@ -45,14 +46,14 @@ def open_source(path: Path) -> Iterator[Source]:
     """Open a folder or a zip file. Classes and images are in order of name (Unicode NFC)."""
     check_exists(path)
     if path.is_dir():
-        yield _open_folder(path)
+        yield _listed_folder(path)
     else:
         try:
             file = path.open("rb")
         except OSError as error:
             raise _unreadable(error) from error
         with file, open_zip(path, file) as archive:
-            yield _read_zip(path, file, archive)
+            yield _listed_zip(path, file, archive)
 
 
 def check_exists(path: Path) -> None:
@@ -64,33 +65,35 @@ def check_exists(path: Path) -> None:
         )
 
 
-def _open_folder(path: Path) -> Source:
+def _listed_folder(path: Path) -> Source:
     files: dict[Parts, str] = {}
     folders: list[Parts] = []
-    for here, names, contents in os.walk(path, followlinks=True, onerror=_refuse):
+    for here, names, contents in os.walk(path, followlinks=True, onerror=refuse):
         parts = Path(here).relative_to(path).parts
-        # No valid layout is this deep, and a link to a parent would never end.
+        # No valid layout is this deep, and a link to a parent folder would make an endless loop.
         names[:] = [] if len(parts) > 8 else [n for n in names if not is_junk(n)]
         folders.append(parts)
         files.update({(*parts, name): os.path.join(here, name) for name in contents})
     classes = arrange(files, folders, path)
-
-    def read(member: str) -> bytes:
-        if not os.path.isfile(member):
-            raise ValueError(
-                f"{member}: expected an image file, got a broken link or a special file; remove it"
-            )
-        try:
-            return Path(member).read_bytes()
-        except OSError as error:
-            raise _unreadable(error) from error
-
     digest = hashlib.sha256()
     for name, images in classes.items():
         for image, member in images.items():
             digest.update(f"{name}\0{image}\0".encode())
-            digest.update(hashlib.sha256(read(member)).digest())
-    return Source(path, classes, read, digest.hexdigest())
+            digest.update(hashlib.sha256(read_file(member)).digest())
+    return Source(path, classes, read_file, digest.hexdigest())
+
+
+def read_file(path: str) -> bytes:
+    """The content of a file in a folder.
+
+    **Raises** `ValueError` in one line if it is a special file or cannot be read.
+    """
+    if not os.path.isfile(path):
+        raise ValueError(f"{path}: expected a file, got a broken link or a special file; remove it")
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise _unreadable(error) from error
 
 
 def _unreadable(error: OSError) -> ValueError:
@@ -99,13 +102,18 @@ def _unreadable(error: OSError) -> ValueError:
     )
 
 
-def _refuse(error: OSError) -> None:
+def refuse(error: OSError) -> None:
+    """Raise `ValueError` for a folder that cannot be read."""
     raise _unreadable(error) from error
 
 
 def open_zip(path: Path, file: BufferedReader) -> zipfile.ZipFile:
+    """Open a zip file.
+
+    **Raises** `ValueError` in one line for another file, and for a zip that unpacks to too much.
+    """
     try:
-        return zipfile.ZipFile(file)
+        archive = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         file.seek(0)
         head = file.read(256).lstrip().lower()
@@ -118,42 +126,50 @@ def open_zip(path: Path, file: BufferedReader) -> zipfile.ZipFile:
         raise ValueError(
             f"{path}: expected a folder or a zip file, got {got}; fetch or pack it again"
         ) from error
+    total = sum(info.file_size for info in archive.infolist())
+    if total > TOTAL_LIMIT:
+        raise ValueError(
+            f"{path}: expected at most {TOTAL_LIMIT} bytes when unpacked, but it unpacks to "
+            f"{total}; unpack it yourself, if you trust it, and give the folder"
+        )
+    return archive
 
 
-def _read_zip(path: Path, file: BufferedReader, archive: zipfile.ZipFile) -> Source:
+def _listed_zip(path: Path, file: BufferedReader, archive: zipfile.ZipFile) -> Source:
     files: dict[Parts, str] = {}
     folders: list[Parts] = []
-    total = 0
     for info in archive.infolist():
         parts = safe_parts(path, info)
-        total += info.file_size
         if info.is_dir():
             folders.append(parts)
         elif parts in files:
-            raise ValueError(f"{path}: {info.filename} is in it twice; pack the zip again")
+            raise ValueError(f"{path}: it has {info.filename} twice; pack the zip again")
         else:
             files[parts] = info.filename
-    if total > TOTAL_LIMIT:
-        raise ValueError(
-            f"{path}: expected at most {TOTAL_LIMIT} bytes when unpacked, got {total}; "
-            "unpack it yourself, if you trust it, and give the folder"
-        )
     classes = arrange(files, folders, path)
-
-    def read(member: str) -> bytes:
-        try:
-            return archive.read(member)
-        except Exception as error:  # zipfile, zlib, lzma and bz2 each have errors of their own
-            raise ValueError(
-                f"{path}: {member} cannot be unpacked ({error}); fetch the zip or pack it again"
-            ) from error
-
     file.seek(0)
-    return Source(path, classes, read, hashlib.file_digest(file, "sha256").hexdigest())
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Source(path, classes, partial(read_zipped, path, archive), digest)
+
+
+def read_zipped(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
+    """The content of a member of the zip file `path`.
+
+    **Raises** `ValueError` in one line if it is damaged.
+    """
+    try:
+        return archive.read(member)
+    except Exception as error:  # zipfile, zlib, lzma and bz2 each have errors of their own
+        raise ValueError(
+            f"{path}: {member} cannot be unpacked ({error}); fetch the zip or pack it again"
+        ) from error
 
 
 def safe_parts(path: Path, info: zipfile.ZipInfo) -> Parts:
-    """The parts of a member's name. Raises for whatever could harm the one who reads it."""
+    """The parts of a member's name.
+
+    **Raises** `ValueError` in one line for a member that could harm its reader.
+    """
     name = info.filename.replace("\\", "/")
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     kind = stat.S_IFMT(info.external_attr >> 16)
@@ -177,17 +193,19 @@ def safe_parts(path: Path, info: zipfile.ZipInfo) -> Parts:
 
 
 def is_junk(name: str) -> bool:
-    """Files that file managers and packers leave behind."""
+    """Whether it is the name of a file that file managers and packers leave behind."""
     return name.startswith(".") or name.lower() in JUNK
 
 
 def arrange(
     files: Mapping[Parts, str], folders: Iterable[Parts], where: Path
 ) -> dict[str, dict[str, str]]:
-    """Sort members into classes, below whatever top folders they have in common.
+    """Sort members into classes, below the top folders that all of them share.
 
-    Raises for images outside a class folder, nested class folders, and classes without images.
     Other files beside the class folders (a licence, a table) are ignored.
+
+    **Raises** `ValueError` in one line for an image outside a class folder, for class folders
+    inside each other, and for a class without images.
     """
     left = {parts: m for parts, m in files.items() if not any(map(is_junk, parts))}
     depth = 0

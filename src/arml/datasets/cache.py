@@ -1,15 +1,16 @@
 """Decoded images on disk: `<key>.npy`, and `<key>.json` that describes them.
 
-The pixels are written first and the index, which holds their checksum and its own, last; each
-under another name and then renamed. So an interrupted write leaves nothing that is taken for whole.
+The pixels are written first, then the index with a checksum of the pixels and one of itself. Each
+file is written under another name and then renamed, so an interrupted write is never mistaken for a
+complete one.
 """
 
 import hashlib
-import io
 import itertools
 import json
 import os
 from collections.abc import Iterable
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,8 +24,16 @@ def default_folder() -> Path:
     return Path(os.environ.get("ARML_CACHE") or Path.home() / ".cache" / "arml")
 
 
+def npy_header(kind: str, shape: tuple[int, ...]) -> bytes:
+    """The header of a `.npy` file of numbers of this kind, such as `|u1` or `<f4`."""
+    header = BytesIO()
+    about = {"descr": kind, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, about)
+    return header.getvalue()
+
+
 def load(folder: Path, key: str) -> tuple[Json, np.ndarray] | None:
-    """The index and the memory-mapped pixels, or None unless both are whole and unaltered."""
+    """The index and the memory-mapped pixels; None unless both are complete and unaltered."""
     try:
         index = json.loads((folder / f"{key}.json").read_text("utf-8"))
         if index.pop("checksum") != checksum(index) or index["key"] != key:
@@ -47,17 +56,13 @@ def store(
 ) -> None:
     """Write uint8 `chunks`, which together have `shape`, and their index.
 
-    Raises `ValueError` when the folder cannot be written or the disk is full.
+    **Raises** `ValueError` if the folder cannot be written or the disk is full.
     """
     digest = hashlib.sha256()
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header, {"descr": "|u1", "fortran_order": False, "shape": shape}
-    )
 
     def pixels(file: BinaryIO) -> None:
         # Plain writes, not a memory map: on a full disk a map kills the process.
-        for part in itertools.chain([header.getvalue()], map(np.ndarray.tobytes, chunks)):
+        for part in itertools.chain([npy_header("|u1", shape)], map(np.ndarray.tobytes, chunks)):
             file.write(part)
             digest.update(part)
 

@@ -1,8 +1,8 @@
-"""The benchmarks' data sets: what each is, whose it is, and where it is to be had.
+"""The benchmarks' data sets: their content, their authors, their terms and their addresses.
 
 A data set is one or more families of tasks. A family is made from archives that its publisher
-offers. Data that may not be passed on are never downloaded for the user, who must accept their
-terms at the publisher. A copy of the user's own is taken as well as a download.
+offers. Data that may not be passed on are never downloaded: the user must accept their terms at the
+publisher. A user's own copy of an archive can replace a download.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,18 @@ class Archive:
 
     name: str
     size: int
-    """Bytes, as published; 0 where this is not known."""
+    """Bytes, as published; 0 if unknown."""
     md5: str | None
     """The publisher's checksum, or the one that is in general use."""
     url: str | None
-    """Where it is downloaded from; None where its terms must be accepted first."""
-    get: str
-    """Instructions for a user who needs it."""
+    """Its address; None if the user must accept terms before a download."""
+    instructions: str = ""
+    """How a user gets it; empty if the address says it."""
+
+    @property
+    def get(self) -> str:
+        """Instructions for a user who needs it."""
+        return self.instructions or f"fetch {self.url}"
 
 
 @dataclass(frozen=True)
@@ -29,10 +34,10 @@ class Origin:
     """A published collection of pictures, which becomes one family of tasks."""
 
     layout: str
-    """Module of this package that knows its files."""
+    """The module of this package that reads its files."""
     archives: tuple[Archive, ...]
     terms: str
-    """The permitted use, in a word."""
+    """The permitted use, in one word."""
     licence: str
     homepage: str
     citation: str
@@ -41,27 +46,26 @@ class Origin:
 
 @dataclass(frozen=True)
 class DataSet:
-    """The result of `arml data prepare`."""
+    """A data set that `arml data prepare` makes."""
 
     about: str
     families: dict[str, str]
     """Each family's origin."""
     pictures: int
-    """Of all families, seen through filters too."""
+    """The pictures of all families, including those of filters."""
     filters: tuple[str, ...] = ()
-    """Each family also appears through each of these."""
+    """There is one more family for each family and each of these filters."""
     size: int = 84
     """Pixels a side."""
 
 
 def _vgg(name: str, size: int, md5: str, path: str) -> Archive:
-    url = f"https://www.robots.ox.ac.uk/~vgg/data/{path}/{name}"
-    return Archive(name, size, md5, url, f"fetch {url}")
+    return Archive(name, size, md5, f"https://www.robots.ox.ac.uk/~vgg/data/{path}/{name}")
 
 
 def _omniglot(name: str, md5: str) -> Archive:
     url = f"https://raw.githubusercontent.com/brendenlake/omniglot/master/python/{name}"
-    return Archive(name, 0, md5, url, f"fetch {url}")
+    return Archive(name, 0, md5, url)
 
 
 def _list(name: str) -> Archive:
@@ -69,10 +73,9 @@ def _list(name: str) -> Archive:
         "https://raw.githubusercontent.com/twitter-research/meta-learning-lstm/master/data/"
         f"miniImagenet/{name}"
     )
-    return Archive(name, 0, None, url, f"fetch {url}")
+    return Archive(name, 0, None, url)
 
 
-_CUB = "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz"
 _FUNGI = (
     "the address at https://github.com/visipedia/fgvcx_fungi_comp has refused downloads since "
     "December 2024: use a copy that somebody fetched before, whose checksum is verified"
@@ -97,8 +100,7 @@ ORIGINS: dict[str, Origin] = {
                 "CUB_200_2011.tgz",
                 1_150_585_339,
                 "97eceeb196236b17998738112f37df78",
-                _CUB,
-                f"fetch {_CUB}",
+                "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
             ),
         ),
         "research",
@@ -194,7 +196,7 @@ ORIGINS: dict[str, Origin] = {
 }
 
 PLAIN = {"bird": "cub", "texture": "dtd", "aircraft": "aircraft", "fungi": "fungi"}
-"""The families of Plain-Multi by the paper's names."""
+"""The families of Plain-Multi by their names in the paper, with their origins."""
 
 CATALOGUE: dict[str, DataSet] = {
     "plain-multi": DataSet("Bird, texture, aircraft and fungi, a family each", PLAIN, 36_640),

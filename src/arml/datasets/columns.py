@@ -1,9 +1,9 @@
 """Columns of a table as numbers: numbers, dates, categories and gaps, whatever their names.
 
-A `Reader` is made of the labelled rows and reads all others as it read these. Every column becomes
-one or more of the learner's: a number or a date one, a category one for each of its values (one in
-all where there are two). A missing cell stays missing. Texts that are no category are refused by
-the name of their column.
+A `Reader` is made from the labelled rows, and reads all other rows in the same way. A column of
+numbers or dates becomes one column of the learner's. A category becomes one column for each of its
+values, or a single one if it has two values. A missing cell stays missing. Texts that are not a
+category raise an error, which names their column.
 """
 
 import datetime
@@ -23,12 +23,13 @@ Table = Mapping[str, Sequence[Cell]]
 MISSING = frozenset(("", "?", "na", "n/a", "nan", "nat", "null", "<na>", "<null>", "."))
 """Texts that stand for a missing cell, in small letters."""
 LEVELS = 12
-"""The most values of a category that have a column of their own: the most frequent."""
+"""The most values of a category that have a column of their own; the most frequent ones have."""
 FREE = 5
-"""A column of texts is a category if it has so few values, or each of them twice on average."""
+"""A column of texts is a category if it has at most so many different values, or each value at
+least twice on average."""
 WIDTHS = (4, 8, 16, 32, 64)
-"""Columns are filled up to one of these, so that few programs are compiled; the last is the
-bound."""
+"""Empty columns fill a table up to one of these widths, so that few programs are compiled. The last
+is the bound."""
 
 
 class Column(NamedTuple):
@@ -37,21 +38,21 @@ class Column(NamedTuple):
     name: str
     kind: Literal["number", "date", "category"]
     middle: float = 0.0
-    """Taken from each number, which is then divided by `unit`: 32 bits lose small differences of
-    large numbers."""
+    """Subtracted from each number, which is then divided by `unit`: 32 bits cannot hold small
+    differences of large numbers."""
     unit: float = 1.0
     levels: tuple[str, ...] = ()
-    """Of a category: those with a column."""
+    """The values of a category that have a column."""
 
     @property
     def width(self) -> int:
-        """How many columns of the learner it becomes."""
+        """How many columns of the learner's it becomes."""
         return 1 if len(self.levels) < 3 else len(self.levels)
 
     def read(self, cells: Sequence[Cell], where: str) -> Float[np.ndarray, "n width 3"]:
         """Its cells: value, whether it is there, kind.
 
-        **Raises** `ValueError` for a cell of another kind than the labelled ones.
+        **Raises** `ValueError` for a cell of another kind than the labelled cells.
         """
         x = np.zeros((len(cells), self.width, 3), np.float32)
         for row, cell in enumerate(cells):
@@ -61,13 +62,13 @@ class Column(NamedTuple):
             if self.kind == "category":
                 x[row, :, 2] = 1
                 named = _text(cell)
-                if self.width == 1:  # a value that was never seen is unknown
+                if self.width == 1:  # an unknown value is a missing one
                     x[row, 0, 1] = float(named in self.levels)
                     x[row, 0, 0] = float(named == self.levels[-1])
                 else:
                     x[row, :, 0] = [float(named == level) for level in self.levels]
                 continue
-            value = _number(cell) if self.kind == "number" else _date(cell)
+            value = number(cell) if self.kind == "number" else _date(cell)
             if value is None:
                 raise ValueError(
                     f"{where}: expected a {self.kind} in column {self.name!r}, as in the examples, "
@@ -84,11 +85,11 @@ class Reader(NamedTuple):
     kept: tuple[int, ...]
     """Which of the learner's columns are kept: all, or as many as the bound."""
     left_out: tuple[str, ...] = ()
-    """Columns that have one value at most in the labelled rows, which say nothing."""
+    """Columns that have at most one value in the labelled rows, and so carry no information."""
 
     @property
     def width(self) -> int:
-        """How many columns the learner is given: some may be empty."""
+        """How many columns the learner gets; some may be empty."""
         return next(width for width in WIDTHS if width >= len(self.kept))
 
     @property
@@ -98,12 +99,12 @@ class Reader(NamedTuple):
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """The name of the table's column that each of the learner's is of."""
+        """The name of the table's column from which each of the learner's columns is made."""
         names = [column.name for column in self.columns for _ in range(column.width)]
         return tuple(names[place] for place in self.kept)
 
     def __call__(self, table: Table, where: str = "the table") -> Float[np.ndarray, "n width 3"]:
-        """Rows as a learner reads them.
+        """The rows in the form that a learner takes.
 
         **Raises** `ValueError` in one line for a column that is not there, and as `Column.read`.
         """
@@ -132,11 +133,11 @@ def reader_of(value: Mapping[str, Any]) -> Reader:
 def reader(table: Table, y: np.ndarray, *, where: str = "the table") -> Reader:
     """How to read tables like this one, whose rows have the labels or targets `y`.
 
-    Of more columns than the bound those are kept that tell the examples' classes apart best, or
-    follow their numbers most closely: by the share of the variance of each that the labels explain.
+    If there are more columns than the bound, those are kept whose variance the labels explain best:
+    they tell the classes of the examples apart, or follow their numbers.
 
-    **Raises** `ValueError` in one line for a column of texts that are no category, by its name, and
-    for a table in which no column says anything.
+    **Raises** `ValueError` in one line for a column of texts that are not a category, and for a
+    table in which no column has two different values.
     """
     columns, left_out = [], []
     for name, cells in table.items():
@@ -158,7 +159,7 @@ def reader(table: Table, y: np.ndarray, *, where: str = "the table") -> Reader:
 
 
 def missing(cell: Cell) -> bool:
-    """Whether there is nothing in it."""
+    """Whether the cell is empty."""
     if isinstance(cell, str):
         return cell.strip().lower() in MISSING
     return cell is None or cell != cell  # NaN and NaT differ from themselves
@@ -170,7 +171,8 @@ def _text(cell: Cell) -> str:
     return f"{cell:g}" if isinstance(cell, float | np.floating) else str(cell)
 
 
-def _number(cell: Cell) -> float | None:
+def number(cell: Cell) -> float | None:
+    """The cell as a number; None if it is not one."""
     if isinstance(cell, str):
         return float(cell) if NUMBER.fullmatch(cell.strip()) else None
     if isinstance(cell, bool | int | float | np.bool_ | np.number):
@@ -194,7 +196,7 @@ def _date(cell: Cell) -> float | None:
 def _column(name: str, cells: Sequence[Cell], where: str) -> Column | None:
     """How to read a column with these cells; None if they are all alike."""
     kinds: tuple[tuple[Literal["number", "date"], Any], ...] = (
-        ("number", _number),
+        ("number", number),
         ("date", _date),
     )
     for kind, read in kinds:
@@ -232,5 +234,4 @@ def _explained(x: Float[np.ndarray, "n columns 3"], y: np.ndarray) -> Float[np.n
             np.sum(value[y == k], axis=0) ** 2 / np.maximum(np.sum(there[y == k], axis=0), 1)
             for k in np.unique(y)
         )
-    explained: Float[np.ndarray, " columns"] = share / total
-    return explained
+    return np.asarray(share / total)

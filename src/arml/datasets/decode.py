@@ -1,4 +1,4 @@
-"""One image file to RGB bytes of a given size."""
+"""From one image file to RGB bytes of a given size."""
 
 import io
 import struct
@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import UInt8
 
 PIXEL_LIMIT = 2**27
-"""Pixels of one picture: a few kilobytes can unpack to gigabytes."""
+"""The most pixels of one picture: a few kilobytes can unpack to gigabytes."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep OpenCV's own log off the terminal: whatever it cannot read, we report in one line."""
+    """Keep OpenCV's log off the terminal: our own error of one line reports an unreadable file."""
     logging = cv2.utils.logging
     before = logging.setLogLevel(logging.LOG_LEVEL_SILENT)
     try:
@@ -33,12 +33,13 @@ def decode(
 
     With a `box` (left, top, right, bottom; the last two outside) only its content is kept.
 
-    Grey becomes three equal channels, transparency is laid on white, 16 bits become 8, a camera's
-    orientation is applied to JPEGs. An image that is not square is stretched, not cropped: no
-    part of it is lost. Shrinking averages over areas; enlarging is bilinear. Raises `ValueError`,
-    naming `where`, for whatever is not a whole image.
+    A grey image gets three equal channels, transparent pixels are laid on white, 16 bits become 8,
+    and a JPEG is turned as its camera's orientation says. An image that is not square is stretched,
+    not cropped: no part of it is lost. Shrinking averages over areas; enlarging is bilinear.
+
+    **Raises** `ValueError`, which names `where`, for data that are not a complete image.
     """
-    # Boxes count the pixels as they are stored.
+    # A box counts pixels before the image is turned.
     image = _rgb(_read(data, where, cv2.IMREAD_IGNORE_ORIENTATION if box is not None else 0))
     if box is not None:
         left, top, right, bottom = box
@@ -53,17 +54,17 @@ def decode(
 def shortest_side(data: bytes, *, where: str) -> int:
     """The shorter side of an image in pixels.
 
-    **Raises** `ValueError`, naming `where`, for whatever is not a whole image.
+    **Raises** `ValueError`, which names `where`, for data that are not a complete image.
     """
     return int(min(_read(data, where).shape[:2]))
 
 
 def _read(data: bytes, where: str, flags: int = 0) -> Any:
-    """The image as OpenCV has it."""
+    """The image as OpenCV returns it."""
     problem = _problem(data)
     image = None
     if problem is None:
-        # JPEG has no alpha and at most 8 bits, but orientation and CMYK, which OpenCV resolves.
+        # A JPEG has no alpha and at most 8 bits. OpenCV resolves its orientation and CMYK.
         mode = cv2.IMREAD_COLOR if data.startswith(b"\xff\xd8") else cv2.IMREAD_UNCHANGED
         try:
             image = cv2.imdecode(np.frombuffer(data, np.uint8), mode | flags)
@@ -82,7 +83,7 @@ def _read(data: bytes, where: str, flags: int = 0) -> Any:
 
 
 def _problem(data: bytes) -> str | None:
-    """The reason to refuse the data, None if there is none. OpenCV itself accepts a truncated image
+    """The reason to refuse the data; None if there is none. OpenCV itself accepts a truncated image
     and fills the missing part."""
     if not data:
         return "an empty file"
@@ -90,7 +91,7 @@ def _problem(data: bytes) -> str | None:
         return "a web page"
     if _jpeg_pixels(data) > PIXEL_LIMIT:
         return f"a JPEG of {_jpeg_pixels(data)} pixels, the limit is {PIXEL_LIMIT}"
-    # A thumbnail may hold a whole JPEG, so the last end must come after the last scan's start.
+    # A thumbnail is a complete JPEG inside: the last end must follow the start of the last scan.
     if data.startswith(b"\xff\xd8") and data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda"):
         return "a JPEG that is cut short"
     if data.startswith(b"\x89PNG"):
@@ -105,23 +106,24 @@ def _problem(data: bytes) -> str | None:
 
 
 def _problem_of_others(data: bytes) -> str | None:
-    """Pillow reads the size in the header of the other formats, and unpacks nothing."""
+    """The reason to refuse another format: Pillow reads the size in its header, and unpacks
+    nothing."""
     from PIL import Image
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of large pictures, which are refused here
+            warnings.simplefilter("ignore")  # it warns of large pictures, which are refused here
             with Image.open(io.BytesIO(data)) as picture:
                 pixels = picture.width * picture.height
     except Image.DecompressionBombError:
         pixels = PIXEL_LIMIT + 1
-    except Exception:  # of many kinds, for data that was damaged on purpose
+    except Exception:  # damaged data raise errors of many kinds
         return "data that cannot be decoded: not even its size can be read"
     return f"more than {PIXEL_LIMIT} pixels" if pixels > PIXEL_LIMIT else None
 
 
 def _jpeg_pixels(data: bytes) -> int:
-    """The pixels that the header of a JPEG promises; 0 where it has none."""
+    """The number of pixels that the header of a JPEG states; 0 if the data have no such header."""
     at = 2
     while data.startswith(b"\xff\xd8") and at + 9 <= len(data) and data[at] == 0xFF:
         kind = data[at + 1]

@@ -1,8 +1,8 @@
 """A frozen image model in an ONNX file, as a function from pictures to vectors.
 
-Any model with one picture input `[n, 3, h, w]` or `[n, h, w, 3]` (floats or bytes; batch and size
-fixed or free) and an output `[n, d]` or `[n, d, h, w]`, whose places are averaged. onnxruntime runs
-it: `pip install "arml[features]"`.
+The model has one picture input `[n, 3, h, w]` or `[n, h, w, 3]` of floats or bytes, whose batch and
+size may be fixed or free. Its output is `[n, d]`, or `[n, d, h, w]`, which is averaged over places.
+onnxruntime runs it: `pip install "arml[features]"`.
 """
 
 import hashlib
@@ -38,32 +38,41 @@ class Preparation:
     """Operations on a picture before the model, and on the vector after it."""
 
     size: int | None = None
-    """Pixels a side; the model's own if it has one, or else 224."""
+    """Pixels a side; if None, the size that the model states, or else 224."""
     mean: tuple[float, ...] = IMAGENET[0]
-    """Subtracted from pixels in [0, 1], one a channel; for a model that takes bytes, nothing is."""
+    """One number a channel, which is subtracted from pixels in [0, 1]; unused if the model takes
+    bytes."""
     std: tuple[float, ...] = IMAGENET[1]
-    """The numbers that they are then divided by."""
+    """One number a channel, by which pixels are then divided; unused if the model takes bytes."""
     output: str | None = None
-    """Name of the model's output; its first if not given."""
+    """The name of the model's output; the first output if None."""
     unit: bool = True
-    """Bring every vector to one length, the root of its dimension, so that entries are about 1."""
+    """Scale every vector to the same length, the root of its dimension, so that entries are about
+    1."""
 
 
-class _Input(NamedTuple):
+class PictureInput(NamedTuple):
+    """The input of a model."""
+
     name: str
     kind: type[np.generic]
+    """The type of its numbers."""
     channels_first: bool
+    """Whether its pictures are `[n, 3, h, w]`."""
     batch: int | None
+    """The number of pictures that the model takes at once; None if it takes any."""
     size: int
+    """Pixels a side."""
 
 
 class Extractor:
-    """A model, ready to run. `about` says all that its vectors depend on, as plain data."""
+    """A model, ready to run. `about` says everything on which its vectors depend, as plain data."""
 
     def __init__(
         self, model: Path | str, prepare: Preparation | None = None, *, saw: str | None = None
     ) -> None:
-        """**Raises** `ValueError` in one line for another file, or without onnxruntime."""
+        """**Raises** `ValueError` in one line for a file that is not such a model, and without
+        onnxruntime."""
         prepare = prepare or Preparation()
         path = Path(model)
         try:
@@ -75,11 +84,11 @@ class Extractor:
         _check_channels(prepare)
         self.path = path
         self._session = _session(path, data)
-        self._input = _picture_input(path, self._session.get_inputs(), prepare.size)
+        self.input = _picture_input(path, self._session.get_inputs(), prepare.size)
         self._output = _output_name(path, self._session.get_outputs(), prepare.output)
         self._prepare = prepare
         self.rank = 2
-        """Dimensions of the model's output: 4 if it has places, whose mean is taken."""
+        """Dimensions of the model's output: 4 if it has places, which are averaged."""
         known = self._session.get_modelmeta().custom_metadata_map.get(SAW)
         self.dimension = self(np.zeros((1, self.size, self.size, 3), np.uint8)).shape[1]
         self.about: Json = {
@@ -91,29 +100,19 @@ class Extractor:
             "dimension": self.dimension,
             "saw": saw or known or "unknown",
         }
-        if self._input.kind == np.uint8:
+        if self.input.kind == np.uint8:
             self.about |= {"mean": None, "std": None}
 
     @property
     def size(self) -> int:
         """Pixels a side of its pictures."""
-        return self._input.size
-
-    @property
-    def batch(self) -> int | None:
-        """The number of pictures that the model takes at once; None if it takes any."""
-        return self._input.batch
-
-    @property
-    def channels_first(self) -> bool:
-        """Whether its pictures are `[n, 3, h, w]`."""
-        return self._input.channels_first
+        return self.input.size
 
     @property
     def normalisation(self) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None, Any]:
-        """Mean and deviation of each channel, None for a model of bytes; and the type of numbers
-        that it takes."""
-        kind = self._input.kind
+        """Mean and deviation of each channel, None if the model takes bytes; and the type of the
+        numbers that it takes."""
+        kind = self.input.kind
         if kind == np.uint8:
             return None, None, kind
         return self._prepare.mean, self._prepare.std, kind
@@ -123,22 +122,22 @@ class Extractor:
 
         **Raises** `ValueError` if the model fails, or its output is of another shape or not finite.
         """
-        step = self._input.batch or BATCH
+        step = self.input.batch or BATCH
         parts = [self._batch(pictures[i : i + step]) for i in range(0, len(pictures), step)]
         return np.concatenate(parts)
 
     def _batch(self, pictures: np.ndarray) -> np.ndarray:
         n = len(pictures)
-        if self._input.batch:
-            lacking = self._input.batch - n
+        if self.input.batch:
+            lacking = self.input.batch - n
             pictures = np.concatenate([pictures, np.repeat(pictures[:1], lacking, axis=0)])
         x = pictures
-        if self._input.kind != np.uint8:
+        if self.input.kind != np.uint8:
             mean, std = (np.asarray(v, np.float32) for v in (self._prepare.mean, self._prepare.std))
-            x = ((x.astype(np.float32) / 255 - mean) / std).astype(self._input.kind)
-        x = np.ascontiguousarray(x.transpose(0, 3, 1, 2) if self._input.channels_first else x)
+            x = ((x.astype(np.float32) / 255 - mean) / std).astype(self.input.kind)
+        x = np.ascontiguousarray(x.transpose(0, 3, 1, 2) if self.input.channels_first else x)
         try:
-            (y,) = self._session.run([self._output], {self._input.name: x})
+            (y,) = self._session.run([self._output], {self.input.name: x})
         except Exception as error:  # onnxruntime's errors share no class of their own
             raise ValueError(f"the model failed on a batch: {_brief(error)}") from error
         return self._vectors(np.asarray(y))[:n]
@@ -153,7 +152,7 @@ class Extractor:
         self.rank = y.ndim
         vectors = y.astype(np.float32)
         if y.ndim == 4:
-            vectors = vectors.mean(axis=(2, 3) if self._input.channels_first else (1, 2))
+            vectors = vectors.mean(axis=(2, 3) if self.input.channels_first else (1, 2))
         if not np.all(np.isfinite(vectors)):
             raise ValueError(
                 "expected finite features, got NaN or infinity: check --mean and --std"
@@ -180,7 +179,7 @@ def remade(about: JsonView, model: Path | str | None = None) -> Extractor:
             f"expected the model {about['model']} that made the learner's features (SHA-256 "
             f"{about['sha256'][:12]}...), got {got}: give it with --model"
         )
-    # A model with a size of its own refuses none but another.
+    # A model that states its size accepts that size.
     return Extractor(path, Preparation(size=about["size"], **options), saw=about["saw"])
 
 
@@ -195,8 +194,8 @@ def _check_channels(prepare: Preparation) -> None:
 
 
 LOCATION = re.compile(rb"\n\x08location\x12([\x80-\xff]*[\x00-\x7f])")
-"""How a model names a file with some of its weights (`TensorProto.external_data`): the key, and
-then the length of the name in groups of seven bits."""
+"""Where a model names a file with some of its weights (`TensorProto.external_data`): the key, then
+the length of the file's name, in groups of seven bits."""
 
 
 def _digest(path: Path, data: bytes) -> str:
@@ -223,7 +222,7 @@ def _session(path: Path, data: bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     try:
-        # By its path, because the weights of a large model may be in a file beside it.
+        # By its path: the weights of a large model may be in a file beside it.
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         kind = "an empty file" if not data else _brief(error)
@@ -234,7 +233,7 @@ def _brief(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _picture_input(path: Path, inputs: list[Any], size: int | None) -> _Input:
+def _picture_input(path: Path, inputs: list[Any], size: int | None) -> PictureInput:
     wanted = f"{path}: expected a model with one input of pictures, [n, 3, h, w] or [n, h, w, 3]"
     if len(inputs) != 1:
         named = ", ".join(f"{i.name} {i.shape}" for i in inputs)
@@ -256,7 +255,7 @@ def _picture_input(path: Path, inputs: list[Any], size: int | None) -> _Input:
         )
     if size is not None and not 4 <= size <= 1024:
         raise ValueError(f"size must be from 4 to 1024 px, got {size}: change --size")
-    return _Input(found.name, TYPES[found.type], first, shape[0], fixed or size or SIZE)
+    return PictureInput(found.name, TYPES[found.type], first, shape[0], fixed or size or SIZE)
 
 
 def _output_name(path: Path, outputs: list[Any], wanted: str | None) -> str:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from arml.datasets.cache import default_folder
 from arml.datasets.catalogue import Archive, Origin
-
-Progress = Callable[[str, int, int], None]
+from arml.datasets.folders import Progress
 
 
 class Obtained(NamedTuple):
@@ -18,12 +17,12 @@ class Obtained(NamedTuple):
     path: Path
     """A file or a folder."""
     md5: str | None
-    """The published checksum, if it was compared."""
+    """The published checksum, if it was compared with that of the file."""
 
 
 BLOCK = 2**20
 SECONDS = 60
-"""How long a server may say nothing."""
+"""How long a server may send nothing."""
 
 
 def obtain(
@@ -40,9 +39,9 @@ def obtain(
 
     - `given`: archives, or folders that hold archives or their unpacked contents.
     - `alone`: the given files are for this origin, whatever their names.
-    - `unverified`: take an archive of the user's with another checksum than the published one.
+    - `unverified`: accept a user's archive whose checksum differs from the published one.
 
-    **Raises** `ValueError` in one line: for what must be fetched by the user, a download that
+    **Raises** `ValueError` in one line for an archive that the user must fetch, a download that
     fails, and a wrong checksum.
     """
     found = {archive: _given(archive, given) for archive in origin.archives}
@@ -66,10 +65,7 @@ def obtain(
 
 
 def check_given(origin: Origin, given: Sequence[Path], *, alone: bool) -> None:
-    """Refuse to go on without an archive that only the user can fetch.
-
-    **Raises** `ValueError` that says where.
-    """
+    """Raise `ValueError` if an archive is missing that only the user can fetch; it says where."""
     if _others(origin, given, alone):
         return
     for archive in origin.archives:
@@ -100,11 +96,11 @@ UNPACKED = {
     "fungi": ("fungi", "train.json"),
     "omniglot": ("omniglot", "images_background"),
 }
-"""The folder that an archive unpacks to, and its contents."""
+"""The folder to which the archives of a layout unpack, and a path inside it."""
 
 
 def _others(origin: Origin, given: Sequence[Path], alone: bool) -> list[Path]:
-    """The given paths whose names are not those of the published archives."""
+    """The given paths that are this origin's, though their names are not those of its archives."""
     if alone:
         return [path for path in given if path.suffix != ".csv"]
     top, marker = UNPACKED.get(origin.layout, ("", ""))
@@ -115,7 +111,8 @@ def _others(origin: Origin, given: Sequence[Path], alone: bool) -> list[Path]:
 def _checked(
     archives: Sequence[Archive], path: Path, unverified: bool, progress: Progress | None
 ) -> str | None:
-    """The checksum of a file that is one of the published archives; None if there is none.
+    """The checksum of a file that is one of the published archives; None if there is no checksum
+    to compare with.
 
     **Raises** `ValueError` for another file.
     """
@@ -134,7 +131,7 @@ def _checked(
 
 
 def md5(path: Path, progress: Progress | None = None) -> str:
-    """The MD5 of a file, because publishers state it. It is no defence."""
+    """The MD5 of a file: publishers state it. It is no defence against an attacker."""
     digest = hashlib.md5(usedforsecurity=False)
     total, done = path.stat().st_size, 0
     with path.open("rb") as file:
@@ -147,10 +144,10 @@ def md5(path: Path, progress: Progress | None = None) -> str:
 
 
 def download(archive: Archive, progress: Progress | None = None) -> Path:
-    """Download an archive to `$ARML_CACHE/downloads`, or find it there; the same call goes on
-    with one that was interrupted.
+    """Download an archive to `$ARML_CACHE/downloads`, unless it is there already. The same call
+    continues a download that was interrupted.
 
-    **Raises** `ValueError` if it may not be downloaded, cannot be, or has a wrong checksum.
+    **Raises** `ValueError` if the download is not permitted or fails, or the checksum is wrong.
     """
     if archive.url is None:
         raise _not_ours(archive)
@@ -188,7 +185,7 @@ def _reason(error: Exception) -> str:
 
 
 def _resuming(part: Path, archive: Archive, progress: Progress | None) -> Callable[..., None]:
-    """A downloader for pooch that keeps the part that has arrived."""
+    """A downloader for pooch that keeps the part of the file that has arrived."""
 
     def downloader(url: str, output: str | Path, _: object, check_only: bool = False) -> None:
         import requests
@@ -197,7 +194,7 @@ def _resuming(part: Path, archive: Archive, progress: Progress | None) -> Callab
         asked = {"Range": f"bytes={done}-"} if done else {}
         with requests.get(url, headers=asked, stream=True, timeout=SECONDS) as answer:
             if answer.status_code == requests.codes.requested_range_not_satisfiable:
-                part.unlink()  # it holds as much as there is, or something else
+                part.unlink()  # it is complete, or of another file
                 return downloader(url, output, _)
             answer.raise_for_status()
             partial = answer.status_code == requests.codes.partial_content

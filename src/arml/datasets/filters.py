@@ -1,9 +1,9 @@
-"""The blur and the pencil filter that turn a family of pictures into two more, with OpenCV.
+"""The blur and the pencil filter, by OpenCV. They make two more families of a family of pictures.
 
-Art-Multi shows each family of Plain-Multi also through these two [1]. The paper says that OpenCV
-provides the filters, and shows one picture of each; their kernels are not published, and the
-authors' archive has the finished pictures. So the numbers here are our own. They are parts of the
-picture's side, so that a picture of 32 px is changed as much as one of 84 px.
+Art-Multi has each family of Plain-Multi also through these two filters [1]. The paper says that
+OpenCV provides them, and shows one picture of each. Their kernels are not published, and the
+authors' archive has the finished pictures, so the numbers here are our own. They are fractions of
+the picture's side: a picture of 32 px changes as much as one of 84 px.
 
 [1] Yao et al., Automated Relational Meta-learning, ICLR 2020, section 5.2 and appendix B.2.
 """
@@ -17,9 +17,9 @@ from jaxtyping import UInt8
 Filter = Callable[[UInt8[np.ndarray, "n h w 3"]], UInt8[np.ndarray, "n h w 3"]]
 
 BLUR = 1 / 32
-"""Standard deviation of the Gaussian, as a part of the shorter side: 1 px of 32, 2.6 px of 84."""
+"""Standard deviation of the Gaussian, as a fraction of the shorter side: 1 px of 32, 2.6 of 84."""
 PENCIL = 1 / 20
-"""The same for the shades that the pencil leaves out: 1.6 px of 32, 4.2 px of 84."""
+"""The same for the surroundings with which the pencil filter compares: 1.6 px of 32, 4.2 of 84."""
 
 DARKEST = np.uint8(16)
 """The pencil filter raises darker values to this one: black divided by black would stay black."""
@@ -51,7 +51,7 @@ FILTERS: dict[str, Filter] = {"blur": blur, "pencil": pencil}
 
 
 def _gaussian(image: np.ndarray, part: float) -> np.ndarray:
-    # On bytes OpenCV counts in whole numbers: the same on every machine.
+    # OpenCV filters bytes in whole numbers: the result is the same on every machine.
     return cv2.GaussianBlur(image, (0, 0), part * min(image.shape[:2]))
 
 

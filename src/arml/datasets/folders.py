@@ -1,8 +1,8 @@
 """Image families from the user's own folders and zip files, decoded once.
 
-A source is a folder or a zip file with one folder for each class; a source is one family of
-tasks. Its images are decoded to uint8 RGB of one size and cached under a key made of their content;
-the cache is memory-mapped.
+A source is a folder or a zip file with one folder for each class, and becomes one family of tasks.
+Its images are decoded to uint8 RGB of one size, and cached under a key that is made of their
+content. The cache is memory-mapped.
 """
 
 import hashlib
@@ -22,21 +22,21 @@ from arml.datasets.decode import decode, quiet
 from arml.results.machine import cores
 
 FORMAT = 1
-"""To be raised whenever the same files would give other pixels than before."""
+"""Raise it whenever the same files would give other pixels than before."""
 CHUNK = 256
 SIZES = range(4, 1025)
 
 Progress = Callable[[str, int, int], None]
-"""Called with the family, the images decoded so far, and the images in all."""
+"""Called with the name of the work, such as a family, how much is done, and how much there is."""
 
 
 @dataclass(frozen=True, eq=False)
 class ImageFamily:
     """All images of one source, in order of class and then of file name.
 
-    `images` is a read-only memory map, of pixels or of vectors that stand for images; class `i` has
-    `counts[i]` of them, from `first[i]` on.
-    `digest` is a SHA-256 of the source's content, the same at every size.
+    `images` is a read-only memory map of pixels, or of vectors that stand for images. Class `i` has
+    `counts[i]` of them, from `first[i]` on. `digest` is a SHA-256 of the source's content, the same
+    at every size.
     """
 
     name: str
@@ -67,14 +67,15 @@ def load_families(
     - `sources`: folders or zip files with one folder for each class, perhaps below a common top
       folder. Hidden files, `__MACOSX` and `Thumbs.db` are ignored.
     - `size`: images become `size x size` pixels (stretched when they are not square).
-    - `least`: the images that each class must have.
+    - `least`: the fewest images that a class may have.
     - `cache`: where decoded images are kept; `$ARML_CACHE` or `~/.cache/arml` by default.
-    - `check`: called with each family's name and number of classes; it may refuse them.
+    - `check`: called with the name and the number of classes of each family; it may raise an error.
     - `progress`: called with `(family, done, total)` while images are decoded.
 
-    Raises `ValueError`, in one line, for a source that is missing, empty, unsafe or damaged, has
-    fewer than three classes, a class of fewer than `least` images or a file that is no image, and
-    for two sources of one name. All sources are listed and checked before any image is decoded.
+    **Raises** `ValueError` in one line for a source that is missing, empty, unsafe or damaged, or
+    that has fewer than three classes, a class of fewer than `least` images or a file that is not an
+    image; and for two sources of one name. All sources are listed and checked before any image is
+    decoded.
     """
     if isinstance(sources, str | Path) or not sources:
         raise ValueError(
@@ -142,18 +143,16 @@ def _load(
         if found is None:
             return None
         index, images = found
-        if (index.get("classes"), index.get("counts")) != (list(classes), counts):
-            return None
-        if images.shape != shape:
+        known = index.get("classes"), index.get("counts"), images.shape
+        if known != (list(classes), counts, shape):
             return None
         return ImageFamily(name, classes, images, np.asarray(counts), source.digest)
 
-    family = cached()
-    if family is None:
-        chunks = _decoded(source, name, size, progress)
-        caching.store(folder, key, {"classes": classes, "counts": counts}, shape, chunks)
-        family = cached()
-    if family is None:
+    if (family := cached()) is not None:
+        return family
+    chunks = _decoded(source, name, size, progress)
+    caching.store(folder, key, {"classes": classes, "counts": counts}, shape, chunks)
+    if (family := cached()) is None:
         raise ValueError(
             f"{folder}: the cache of decoded images does not read back as it was written; "
             "check the disk, or set ARML_CACHE to another folder"
@@ -164,7 +163,7 @@ def _load(
 def _decoded(
     source: Source, name: str, size: int, progress: Progress | None
 ) -> Iterator[np.ndarray]:
-    """The images in order, some at a time: memory does not grow with the source."""
+    """The images in order, a chunk at a time: memory does not grow with the source."""
     members = [m for images in source.classes.values() for m in images.values()]
     with quiet(), ThreadPoolExecutor(cores()) as pool:
         for start in range(0, len(members), CHUNK):

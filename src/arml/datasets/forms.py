@@ -1,4 +1,4 @@
-"""The forms of the JSON of prepared data, as msgspec verifies them when a file is read."""
+"""The types of the JSON of prepared data, which msgspec checks when a file is read."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, NotRequired, TypedDict
@@ -45,14 +45,14 @@ class Record(TypedDict):
 
 
 class Journal(TypedDict):
-    """How far an unfinished job is."""
+    """How many pictures of an unfinished job are done."""
 
     plan: str
     done: Count
 
 
 class Maker(TypedDict):
-    """The model that made features, and how: `Extractor.about`."""
+    """The model that made features, and its options: `Extractor.about`."""
 
     model: Text
     sha256: Digest
@@ -80,7 +80,7 @@ class FeaturesIndex(TypedDict):
 
 
 class Note(TypedDict):
-    """`part.json`: how much of unfinished vectors is on the disk."""
+    """`part.json`: how many unfinished vectors are on the disk."""
 
     key: Digest
     rows: Count
@@ -121,12 +121,12 @@ class StarterIndex(TypedDict):
 
 @dataclass(frozen=True)
 class Rule:
-    """Draw the classes among those with enough pictures, in order of sha256('<seed>/<class>')."""
+    """Take the classes that have enough pictures, in order of sha256('<seed>/<class>')."""
 
     images: Annotated[int, Meta(ge=1, le=2**31)]
     """Pictures that a class must have."""
     exactly: bool
-    """Whether a class must have no more than those."""
+    """Whether a class must have exactly so many."""
     sizes: tuple[Count, Count, Count]
     """Classes of train, validation and test."""
 
@@ -158,7 +158,7 @@ class Category(TypedDict):
 
 
 class Annotation(TypedDict):
-    """Which category a picture is of."""
+    """The category of a picture."""
 
     image_id: int
     category_id: int

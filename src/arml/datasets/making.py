@@ -1,9 +1,8 @@
-"""The passes over archives that make a store's arrays."""
+"""Read archives once, and write the arrays of a store."""
 
-import importlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -14,27 +13,27 @@ from typing import Any
 import numpy as np
 
 from arml.datasets.decode import decode, quiet
+from arml.datasets.filters import FILTERS, Filter
+from arml.datasets.folders import Progress
 from arml.datasets.forms import Journal, Record
 from arml.datasets.layouts.reading import Box, Classes
 from arml.datasets.members import open_members
-from arml.datasets.store import Array, Progress
+from arml.datasets.store import Array
 from arml.results.files import Json, RunError, checksum, read_json, write_json
 from arml.results.machine import cores
 from arml.results.schema import read_as
 
 CHUNK = 256
-"""Pictures that are decoded at once, at most."""
+"""The most pictures that are decoded at once."""
 CHUNK_BYTES = 2**26
-"""Bytes of their files, from which on there are fewer at once."""
+"""The most bytes of their files, except for the last file."""
 JOURNAL_EVERY = 8
 """Chunks between two entries of the journal."""
-
-Filter = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Where one picture goes."""
+    """The place of one picture in a store."""
 
     array: str
     at: int
@@ -43,7 +42,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Job:
-    """The families that are made in one pass."""
+    """The families that are made in one pass over their archives."""
 
     name: str
     paths: list[Path]
@@ -53,7 +52,7 @@ class Job:
     filters: tuple[str, ...] = ()
 
     def wanted(self) -> dict[tuple[int, str], Wanted]:
-        """Each picture's place, by source and member."""
+        """The place of each picture, by its source and member."""
         found: dict[tuple[int, str], Wanted] = {}
         for family, parts in self.families.items():
             for part, classes in parts.items():
@@ -65,7 +64,7 @@ class Job:
         return found
 
     def arrays(self) -> dict[str, int]:
-        """The pictures of each array, those of filters as well."""
+        """The number of pictures of each array, including those of filtered families."""
         return {
             f"{shown(family, through)}.{part}": sum(map(len, classes.values()))
             for through in ("", *self.filters)
@@ -75,19 +74,19 @@ class Job:
 
 
 def shown(family: str, through: str) -> str:
-    """The name of a family that is seen through a filter; the empty one is none."""
+    """The name of a family seen through a filter; an empty text is no filter."""
     return f"{family}-{through}" if through else family
 
 
 def plan_of(job: Job, size: int) -> str:
-    """A digest of all that the written files depend on."""
+    """A digest of everything on which the written files depend."""
     states = [(str(p.absolute()), p.stat().st_size, p.stat().st_mtime_ns) for p in job.paths]
     splits = {family: about["split"] for family, about in job.about.items()}
     return checksum([states, job.arrays(), splits, list(job.filters), size, CHUNK])
 
 
 def _noted(kind: type, path: Path, plan: str) -> Any:
-    """A note of this plan; None if there is none, or it is damaged or of another plan."""
+    """The note of this plan; None if there is none, it is damaged, or it is of another plan."""
     try:
         found = read_json(path)
         read_as(kind, found, str(path), "")
@@ -97,7 +96,7 @@ def _noted(kind: type, path: Path, plan: str) -> Any:
 
 
 def finished(record: Path, plan: str) -> Json | None:
-    """The entries of the arrays of a job that has ended; None if it has not."""
+    """The entries of the arrays of a finished job; None if it is not finished."""
     found = _noted(Record, record, plan)
     if found is None:
         return None
@@ -112,7 +111,7 @@ def make(folder: Path, job: Job, size: int, plan: str, progress: Progress | None
     names = job.arrays()
     noted = _noted(Journal, journal, plan)
     done = _kept(folder, names, noted["done"] if noted else 0)
-    filters = {through: _filter(through) for through in job.filters}
+    filters = {through: FILTERS[through] for through in job.filters}
     arrays: dict[str, Array] = {}
     try:
         for name, number in names.items():
@@ -128,9 +127,9 @@ def make(folder: Path, job: Job, size: int, plan: str, progress: Progress | None
             "space, and the same command goes on"
         ) from error
     except RunError:
-        raise  # the journal cannot be written: the same, said already
+        raise  # the journal cannot be written: the error says so
     except ValueError:
-        # The source is wrong: nothing that was made from it may stay.
+        # The source is invalid: remove everything that was made from it.
         for array in arrays.values():
             array.discard()
         journal.unlink(missing_ok=True)
@@ -141,10 +140,10 @@ def make(folder: Path, job: Job, size: int, plan: str, progress: Progress | None
 
 
 def _kept(folder: Path, names: Iterable[str], done: int) -> int:
-    """How many of the `done` pictures can be built on: none if an array of them is not there."""
+    """How many of the `done` pictures can be kept: none if one of their arrays is not there."""
     for name in names:
         final, partial = folder / f"{name}.npy", folder / f"{name}.npy.part"
-        # The last run may have ended between giving two arrays their names.
+        # The last run may have stopped after it renamed some of the arrays.
         if done and final.exists():
             os.replace(final, partial)
         done = done if partial.exists() else 0
@@ -155,11 +154,6 @@ def _kept(folder: Path, names: Iterable[str], done: int) -> int:
     return done
 
 
-def _filter(name: str) -> Filter:
-    function: Filter = getattr(importlib.import_module("arml.datasets.filters"), name)
-    return function
-
-
 def _write(
     job: Job,
     size: int,
@@ -168,7 +162,7 @@ def _write(
     done: int,
     progress: Progress | None,
 ) -> Iterator[int]:
-    """Write the pictures after the first `done`; yields how many are written, now and then."""
+    """Write the pictures after the first `done`; from time to time, yield how many are written."""
     wanted = job.wanted()
     total = len(wanted)
     for chunk, (places, pictures) in enumerate(_decoded(job, wanted, size, done), 1):
@@ -193,9 +187,9 @@ def _write(
 def _decoded(
     job: Job, wanted: Mapping[tuple[int, str], Wanted], size: int, skip: int
 ) -> Iterator[tuple[list[Wanted], np.ndarray]]:
-    """The pictures after the first `skip`, some at a time, in the order of the sources.
+    """The pictures after the first `skip`, a chunk at a time, in the order of the sources.
 
-    The next ones are read while some are decoded: memory holds two chunks.
+    While one chunk is decoded, the next is read, so memory holds two.
     """
     with quiet(), ThreadPoolExecutor(cores()) as pool:
         waiting: deque[tuple[list[Wanted], list[Future[np.ndarray]]]] = deque()
@@ -216,7 +210,7 @@ Member = tuple[Wanted, bytes, str]
 
 
 def _batched(members: Iterable[Member]) -> Iterator[list[Member]]:
-    """Batches of at most `CHUNK` files, which end with the file that reaches `CHUNK_BYTES`."""
+    """Batches of at most `CHUNK` files; the file that reaches `CHUNK_BYTES` ends its batch."""
     some: list[Member] = []
     room = CHUNK_BYTES
     for member in members:

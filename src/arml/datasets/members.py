@@ -1,8 +1,8 @@
 """The files of a folder, a tar (also compressed, also of tars) or a zip, one after the other.
 
-Nothing is ever extracted to the disk. An archive that could harm its reader is refused
-before it is read: names that lead outside, links, special files, members that are too large or
-that unpack to far more than they are.
+No file is extracted to the disk. An archive that could harm its reader raises an error before the
+harm: a name that leads outside, a link, a special file, a member that is too large or that unpacks
+to many times its size.
 """
 
 import gzip
@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -21,18 +22,20 @@ from arml.datasets.archive import (
     MEMBER_LIMIT,
     RATIO_FROM,
     RATIO_LIMIT,
-    TOTAL_LIMIT,
     is_junk,
     open_zip,
+    read_file,
+    read_zipped,
+    refuse,
     safe_parts,
 )
 
 NESTED_LIMIT = 4 * 2**30
-"""Bytes of a tar within a tar, which is read member by member."""
+"""The most bytes of a tar within a tar, which is read member by member."""
 BLOCK = 2**20
 
 Enter = Callable[[str], bool]
-"""Whether to look into the tar of that name within a tar or a folder."""
+"""Whether to read the files of the tar of that name, which is within a tar or a folder."""
 
 
 class Member(NamedTuple):
@@ -54,11 +57,11 @@ def open_members(path: Path, *, enter: Enter = everything) -> Iterator[Iterator[
 
     **Arguments**
 
-    - `enter`: asked with the name of each tar within the tar or folder; its files are called
-      `<name without .tar>/<their names>`.
+    - `enter`: called with the name of each tar within the tar or folder. If it returns true, the
+      files of that tar follow, named `<name without .tar>/<their names>`.
 
     **Raises** `ValueError` in one line for a file that is missing, unsafe, cut short or of another
-    kind; for some only when the damaged place is reached.
+    kind. Some damage is found only when the reading reaches it.
     """
     if path.is_dir():
         yield _of_folder(path, enter)
@@ -98,7 +101,8 @@ def _check_tar(path: Path, head: bytes) -> None:
 
 
 class _Watched:
-    """A file that counts the bytes that it unpacks: it never gives far more than were packed."""
+    """A file that counts the bytes that it unpacks, and raises an error if they are too many for
+    its packed size."""
 
     def __init__(self, file: Any, path: Path, packed: IO[bytes] | None = None) -> None:
         self.file, self.path, self.packed = file, path, packed
@@ -149,7 +153,7 @@ def _of_tar(path: Path, file: Any, enter: Enter, prefix: str = "") -> Iterator[M
     try:
         with tarfile.open(fileobj=file, mode="r:") as archive:
             while (info := archive.next()) is not None:
-                # It would keep all of them, and there may be a million.
+                # Otherwise `archive` would keep every member, and there may be a million.
                 archive.members.clear()  # type: ignore[attr-defined]
                 name = _safe_name(path, info)
                 if info.isdir() or _is_hidden(name):
@@ -162,7 +166,7 @@ def _of_tar(path: Path, file: Any, enter: Enter, prefix: str = "") -> Iterator[M
                     continue
                 yield Member(prefix + name, _reader(path, archive, info))
             end = archive.offset
-        # A tar ends in blocks of zeros: one that does not is cut short between two files.
+        # A tar ends with blocks of zeros: one without them was cut short between two files.
         file.seek(end)
         last = file.read(512)
         if len(last) < 512 or last.strip(b"\0"):
@@ -179,7 +183,7 @@ def _of_tar(path: Path, file: Any, enter: Enter, prefix: str = "") -> Iterator[M
 def _reader(path: Path, archive: tarfile.TarFile, info: tarfile.TarInfo) -> Callable[[], bytes]:
     def read() -> bytes:
         file = archive.extractfile(info)
-        assert file is not None, info.name  # a plain file, as was checked
+        assert file is not None, info.name  # `_safe_name` has checked that it is a plain file
         try:
             data = file.read()
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -216,36 +220,16 @@ def _safe_name(path: Path, info: tarfile.TarInfo) -> str:
 
 
 def _of_zip(path: Path, archive: zipfile.ZipFile) -> Iterator[Member]:
-    total = sum(info.file_size for info in archive.infolist())
-    if total > TOTAL_LIMIT:
-        raise _refused(path, "its content", f"it unpacks to {total} bytes")
     for info in archive.infolist():
         name = unicodedata.normalize("NFC", "/".join(safe_parts(path, info)))
         if not info.is_dir() and not _is_hidden(name):
-            yield Member(name, _zip_reader(path, archive, info))
-
-
-def _zip_reader(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], bytes]:
-    def read() -> bytes:
-        try:
-            return archive.read(info)
-        except Exception as error:  # zipfile, zlib, lzma and bz2 each have errors of their own
-            raise ValueError(
-                f"{path}: {info.filename!a} cannot be unpacked ({error}); fetch the zip again"
-            ) from error
-
-    return read
+            yield Member(name, partial(read_zipped, path, archive, info.filename))
 
 
 def _of_folder(path: Path, enter: Enter) -> Iterator[Member]:
-    def refuse(error: OSError) -> None:
-        raise ValueError(
-            f"{error.filename}: expected to read it, got {error.strerror!r}; check its permissions"
-        ) from error
-
     for here, folders, files in os.walk(path, followlinks=True, onerror=refuse):
         where = Path(here).relative_to(path)
-        # A link to a parent would never end, and no layout is this deep.
+        # No layout is this deep, and a link to a parent folder would make an endless loop.
         folders[:] = [] if len(where.parts) > 8 else sorted(folders)
         for file in sorted(files):
             name = unicodedata.normalize("NFC", (where / file).as_posix())
@@ -257,18 +241,7 @@ def _of_folder(path: Path, enter: Enter) -> Iterator[Member]:
                     with full.open("rb") as opened:
                         yield from _of_tar(full, _Watched(opened, full), enter, f"{name[:-4]}/")
             else:
-                yield Member(name, lambda full=full: _read_file(full))  # type: ignore[misc]
-
-
-def _read_file(path: Path) -> bytes:
-    try:
-        if not path.is_file():
-            raise OSError(0, "a broken link or a special file")
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(
-            f"{path}: expected a file, got {error.strerror!r}; check it, or remove it"
-        ) from error
+                yield Member(name, partial(read_file, str(full)))
 
 
 def _is_hidden(name: str) -> bool:

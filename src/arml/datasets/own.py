@@ -1,4 +1,4 @@
-"""A user's own few examples: labelled pictures or a table, and the queries to predict."""
+"""A user's few examples, which are labelled pictures or a table, and the queries to predict."""
 
 import csv
 import io
@@ -16,16 +16,17 @@ from arml.datasets.decode import decode, quiet
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
 DELIMITERS = ",;\t"
-"""Between the cells: spreadsheets copy tabs, and save semicolons where a comma is decimal."""
+"""The characters between cells: spreadsheets copy cells with tabs, and save them with semicolons
+where the decimal sign is a comma."""
 
 
 class Table(NamedTuple):
-    """The columns of numbers of a CSV file, and one more by name."""
+    """The columns of numbers of a CSV file, and its target column."""
 
     x: Float[np.ndarray, "n columns"]
     columns: tuple[str, ...]
     target: list[str] | None
-    """The target column's texts; None if the file has no such column."""
+    """The texts of the target column; None if the file has no such column."""
     lines: list[int]
     """The line of the file at which each row begins; the header is on line 1."""
 
@@ -33,10 +34,10 @@ class Table(NamedTuple):
 def labelled_images(
     source: Path, *, size: int
 ) -> tuple[UInt8[np.ndarray, "n size size 3"], list[str]]:
-    """The images of a folder or zip with one folder for each class, and the class of each.
+    """The images of a folder or zip with one folder for each class, and the class of each image.
 
-    **Raises** `ValueError` in one line for a source that is missing, empty or unsafe, or holds a
-    file that is no image.
+    **Raises** `ValueError` in one line for a source that is missing, empty or unsafe, or that has a
+    file that is not an image.
     """
     with open_source(source) as opened, quiet():
         pairs = [(name, m) for name, images in opened.classes.items() for m in images.values()]
@@ -50,15 +51,15 @@ def labelled_images(
 
 
 def labelled_files(source: Path) -> list[str]:
-    """The name of each picture that `labelled_images` reads, in its order."""
+    """The names of the pictures that `labelled_images` reads, in the same order."""
     with open_source(source) as opened:
         return [member for images in opened.classes.values() for member in images.values()]
 
 
 def image_files(paths: Sequence[Path]) -> list[Path]:
-    """The files named, and every image below the folders named, in order of name.
+    """The files among `paths`, and every image below the folders among them, in order of name.
 
-    **Raises** `ValueError` for a path that is not there, or if there is no image.
+    **Raises** `ValueError` for a path that does not exist, and if there is no image.
     """
     found: list[Path] = []
     for path in paths:
@@ -85,9 +86,9 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def decoded(files: Sequence[Path], *, size: int, chunk: int = 256) -> Iterator[np.ndarray]:
-    """The images `[at most chunk, size, size, 3]` in bytes, some at a time.
+    """The images as bytes `[at most chunk, size, size, 3]`, a chunk at a time.
 
-    **Raises** `ValueError` for a file that is no image.
+    **Raises** `ValueError` for a file that is not an image.
     """
     with quiet():
         for first in range(0, len(files), chunk):
@@ -97,9 +98,9 @@ def decoded(files: Sequence[Path], *, size: int, chunk: int = 256) -> Iterator[n
 
 def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
     """The cells of a CSV file with a header, by column, and the line at which each row begins. The
-    delimiter is the comma, semicolon or tab that is most frequent in the header.
+    delimiter is the comma, the semicolon or the tab: that which is most frequent in the header.
 
-    **Raises** `ValueError` in one line for a file that is no such table.
+    **Raises** `ValueError` in one line for a file that is not such a table.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -110,7 +111,7 @@ def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
 
 
 def cells_of(text: str, where: str) -> tuple[dict[str, list[str]], list[int]]:
-    """The same of a text; `where` names it in errors."""
+    """`read_cells` of a text, which errors call `where`."""
     delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
     lines, rows = _rows(io.StringIO(text, newline=""), where, delimiter)
     if len(rows) < 2:
@@ -135,9 +136,9 @@ def cells_of(text: str, where: str) -> tuple[dict[str, list[str]], list[int]]:
 
 
 def read_table(path: Path, *, target: str | None = None) -> Table:
-    """A CSV file with a header; every column but `target` must be numbers.
+    """A CSV file with a header. Every column except `target` must have numbers.
 
-    **Raises** `ValueError` in one line for a file that is no such table.
+    **Raises** `ValueError` in one line for a file that is not such a table.
     """
     cells, lines = read_cells(path)
     columns = tuple(name for name in cells if name != target)
@@ -149,7 +150,7 @@ def read_table(path: Path, *, target: str | None = None) -> Table:
                     f"{path}: expected a number in column {column!r} of row {lines[number]}, got "
                     f"{cell!r}; remove the column or fill it"
                 )
-            with np.errstate(over="ignore"):  # a number that is too large is refused as infinity
+            with np.errstate(over="ignore"):  # a number that is too large becomes infinity
                 x[number, place] = float(cell)
     labels = [cell.strip() for cell in cells[target]] if target in cells else None
     return Table(x, columns, labels, lines)

@@ -1,8 +1,8 @@
 """From a publisher's archives to a store, in one pass over each archive.
 
-Everything that can be refused before the first picture is, and then nothing has been written. What
-was interrupted goes on where it stopped: the pictures of an archive come in a fixed order, and a
-journal says how many of them are on the disk.
+Errors are raised before the first picture is written, where that is possible. An interrupted call
+continues where it stopped: the pictures of an archive come in a fixed order, and a journal says how
+many of them are on the disk.
 """
 
 import importlib
@@ -15,13 +15,13 @@ import numpy as np
 
 from arml.datasets import fetch
 from arml.datasets.catalogue import ORIGINS, PLAIN, DataSet, lookup
-from arml.datasets.folders import SIZES
+from arml.datasets.folders import SIZES, Progress
 from arml.datasets.layouts import authors
 from arml.datasets.layouts.reading import Classes
 from arml.datasets.making import Job, finished, make, plan_of, shown
 from arml.datasets.published import published, select
 from arml.datasets.splits import PARTS
-from arml.datasets.store import INDEX, Progress, open_store, place, write_index
+from arml.datasets.store import INDEX, open_store, place, write_index
 from arml.results.files import Json, JsonView, write_json
 from arml.results.lock import alone
 
@@ -36,17 +36,18 @@ def prepare(
     unverified: bool = False,
     progress: Progress | None = None,
 ) -> Path:
-    """Make the store of a data set, or find it made; returns its folder.
+    """Make the store of a data set, unless it is there already; returns its folder.
 
     **Arguments**
 
-    - `given`: the user's own archives or folders; missing ones are downloaded if they may be.
+    - `given`: the user's own archives or folders; others are downloaded if that is permitted.
     - `folder`: of the store; `$ARML_CACHE/data/<name>` if None.
     - `size`: pixels a side; the data set's own if None.
-    - `split`: a file to use in place of the published split, or a folder with one an origin.
+    - `split`: a file to use in place of the published split, or a folder with a file for each
+      origin.
     - `unverified`: take archives whose checksum is not the published one.
 
-    **Raises** `ValueError` in one line. A refused archive leaves nothing behind; after a full disk
+    **Raises** `ValueError` in one line. No file stays if an archive is refused; after a full disk
     the same call continues.
     """
     data = lookup(name)
@@ -72,7 +73,8 @@ def prepare(
         made = _carry_out(folder, jobs, size, progress)
         order = ("", *data.filters)
         index = sorted(made.items(), key=lambda item: order.index(item[1]["filter"] or ""))
-        write_index(folder, {**asked, "families": dict(index), "made": _made()})
+        made_by = {"opencv": cv2.__version__, "numpy": np.__version__}
+        write_index(folder, {**asked, "families": dict(index), "made": made_by})
         for job in jobs:
             _record(folder, job).unlink(missing_ok=True)
     return folder
@@ -88,10 +90,6 @@ def _check_same(folder: Path, asked: JsonView) -> None:
             )
 
 
-def _made() -> dict[str, str]:
-    return {"opencv": cv2.__version__, "numpy": np.__version__}
-
-
 def _jobs(
     name: str,
     data: DataSet,
@@ -100,7 +98,7 @@ def _jobs(
     unverified: bool,
     progress: Progress | None,
 ) -> list[Job]:
-    """The plan of the work, as far as it is known without decoding."""
+    """The work to do, as far as it is known without decoding."""
     through = ("", *data.filters)
     every = [shown(family, one) for one in through for family in data.families]
     if len(given) == 1 and (chosen := authors.read(given[0], name, every)) is not None:
@@ -117,7 +115,7 @@ def _jobs(
         return [Job("authors", [given[0]], chosen, about)]
     jobs = []
     for origin in data.families.values():
-        # Before anything is downloaded.
+        # Before any download.
         fetch.check_given(ORIGINS[origin], given, alone=len(data.families) == 1)
     for family, origin in data.families.items():
         known = ORIGINS[origin]
@@ -158,19 +156,14 @@ def _credits(origin: str) -> dict[str, str]:
 def _check_space(folder: Path, jobs: Sequence[Job], size: int) -> None:
     needed = sum(sum(job.arrays().values()) for job in jobs) * size * size * 3
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    kept = sum(_on_disk(path) for path in folder.glob("*.npy*"))
+    # Blocks, not sizes: unfinished files have holes.
+    kept = 512 * sum(getattr(path.stat(), "st_blocks", 0) for path in folder.glob("*.npy*"))
     free = shutil.disk_usage(there).free
     if needed - kept > free:
         raise ValueError(
             f"{there}: expected {(needed - kept) / 2**30:.1f} GiB of free space, got "
             f"{free / 2**30:.1f}; free some, or name another folder with --out"
         )
-
-
-def _on_disk(path: Path) -> int:
-    """Bytes that a file takes: unfinished ones have holes."""
-    found = path.stat()
-    return getattr(found, "st_blocks", 0) * 512
 
 
 def _record(folder: Path, job: Job) -> Path:

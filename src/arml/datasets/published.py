@@ -1,16 +1,16 @@
-"""The splits that come with the package: which classes of an origin are for what.
+"""The splits in the package: which classes of an origin are for training, validation and test.
 
-A file in `arml/data/splits/` has the classes of each part, or the rule that draws them where they
-depend on how many pictures a class has; how it was made; and a SHA-256 of its content.
+A file in `arml/data/splits/` has the classes of each part. If they depend on how many pictures a
+class has, it has the rule that draws them instead. It also says how it was made, and has a SHA-256
+of its content.
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from arml.datasets.forms import PublishedSplit, Rule
 from arml.datasets.layouts.reading import Classes
@@ -29,11 +29,11 @@ class Published:
     sha256: str
     seed: int = 0
     parts: dict[str, list[str]] | None = None
-    """Classes of each part; alphabets where `unit` says so."""
+    """Classes of each part, or alphabets if that is the `unit`."""
     unit: str = "class"
     rule: Rule | None = None
     keep: int | None = None
-    """Pictures of a class; all if None."""
+    """How many pictures of a class are kept; all if None."""
 
     def wanted(self) -> list[str]:
         """The classes that it names."""
@@ -41,10 +41,10 @@ class Published:
 
 
 def published(origin: str, path: Path | None = None) -> Published:
-    """The package's split of an origin, or that of a file of the same form, or of the file
-    `<origin>.json` in a folder.
+    """The package's split of an origin. If `path` is a file, its split; if it is a folder, that of
+    its file `<origin>.json`.
 
-    **Raises** `ValueError` for a file that is damaged or no split.
+    **Raises** `ValueError` for a file that is damaged or is not a split.
     """
     if path is None:
         path = Path(str(files("arml"))) / "data" / "splits"
@@ -54,20 +54,11 @@ def published(origin: str, path: Path | None = None) -> Published:
         stated = content.pop("sha256")
         if stated != checksum(content):
             raise ValueError("its SHA-256 is not that of its content")
-        found = read_as(PublishedSplit, content, "its content", "restore it")
-        parts, rule = found.get("parts"), found.get("rule")
-        if (parts is None) == (rule is None):
+        found: Json = {**read_as(PublishedSplit, content, "its content", "restore it")}
+        split = Published(**found, sha256=str(stated))
+        if (split.parts is None) == (split.rule is None):
             raise ValueError(f"expected a rule, or the parts {', '.join(PARTS)}")
-        return Published(
-            origin=found["origin"],
-            method=found["method"],
-            sha256=str(stated),
-            seed=found.get("seed", 0),
-            parts=cast(dict[str, list[str]] | None, parts),
-            unit=found.get("unit", "class"),
-            rule=rule,
-            keep=found.get("keep"),
-        )
+        return split
     except (RunError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path}: expected a split (JSON with origin, method, sha256 and parts or rule), got "
@@ -76,7 +67,7 @@ def published(origin: str, path: Path | None = None) -> Published:
 
 
 def drawn(names: Sequence[str], seed: int) -> list[str]:
-    """Names in an order that depends on the seed and on each name alone."""
+    """Names in an order that depends only on the seed and on each name."""
     return sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())
 
 
@@ -140,9 +131,3 @@ def _kept(split: Published, name: str, classes: Classes, where: object) -> list[
         return pictures
     by_name = {picture.member.rpartition("/")[2]: picture for picture in pictures}
     return [by_name[file] for file in sorted(drawn(list(by_name), split.seed)[: split.keep])]
-
-
-def write_published(path: Path, content: Json) -> None:
-    """Write a split with its hash: `content` has origin, method, and parts or a rule."""
-    text = json.dumps({**content, "sha256": checksum(content)}, ensure_ascii=False, indent=1)
-    path.write_text(f"{text}\n", "utf-8")

@@ -1,4 +1,4 @@
-"""A contact sheet: rows of pictures with a label each."""
+"""A contact sheet: rows of pictures, each with a label."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ LEAST = 64
 def contact_sheet(
     rows: Sequence[tuple[str, UInt8[np.ndarray, "columns size size 3"]]],
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """Draw rows of a label and as many pictures each."""
+    """Draw rows of a label and pictures; all rows have the same number of pictures."""
     columns, size = rows[0][1].shape[:2]
     scale = -(-LEAST // size)
     side = size * scale + GAP
@@ -39,7 +39,7 @@ def contact_sheet(
 
 
 def some(family: ImageFamily, number: int) -> UInt8[np.ndarray, "number size size 3"]:
-    """Pictures spread over the classes, and over the pictures of each."""
+    """Pictures that are spread over the classes, and over the pictures of each class."""
     chosen = [i * len(family.classes) // number for i in range(number)]
     return family.images[[family.first[c] + i % family.counts[c] for i, c in enumerate(chosen)]]
 

@@ -1,8 +1,8 @@
-"""Classes split into meta-train, meta-validation and meta-test, in a file that cannot drift.
+"""Classes split into meta-train, meta-validation and meta-test, and the file that states it.
 
-The order of classes is that of a hash of seed and name, so a class that is added or removed
-moves at most the borders. The file carries a SHA-256 of its content: a split that was edited is
-another split, and is refused.
+Classes are ordered by a hash of the seed and their name, so adding or removing a class moves at
+most the borders between the parts. The file has a SHA-256 of its content: a file that was edited
+raises an error.
 """
 
 import hashlib
@@ -30,10 +30,12 @@ def split_classes(
     fractions: Sequence[float] = FRACTIONS,
     least: int = 1,
 ) -> dict[str, list[str]]:
-    """Split a family's classes into `train`, `validation` and `test`, at least `least` each.
+    """Split a family's classes into `train`, `validation` and `test`, at least `least` in each.
 
-    Deterministic, whatever the order of the classes. Raises `ValueError` for fewer than three
-    times `least` classes and for fractions that are not three positive numbers with sum one.
+    The split does not depend on the order of the classes.
+
+    **Raises** `ValueError` for fewer than three times `least` classes, and for fractions that are
+    not three positive numbers with sum one.
     """
     if len(fractions) != 3 or min(fractions) <= 0 or not math.isclose(sum(fractions), 1):
         raise ValueError(
@@ -56,8 +58,8 @@ def split_classes(
 def part_sizes(
     total: int, fractions: Sequence[float] = FRACTIONS, least: int = 1
 ) -> tuple[int, int, int]:
-    """How many of `total` classes go to train, validation and test: `least` each, if there are
-    enough, whatever the fractions say."""
+    """How many of `total` classes are for train, validation and test. Each part gets `least` if
+    there are enough, whatever the fractions are."""
     test = min(max(least, round(total * fractions[2])), max(total - 2 * least, 1))
     validation = min(max(least, round(total * fractions[1])), max(total - test - least, 1))
     return total - validation - test, validation, test
@@ -68,22 +70,19 @@ def write_split(
     families: Sequence[ImageFamily],
     *,
     seed: int = 0,
-    fractions: Sequence[float] = FRACTIONS,
     least: int = 1,
 ) -> Split:
     """Split each family, write the split to a JSON file with its hash, and return it.
 
-    Raises `ValueError` as `split_classes` does, and when the file cannot be written; a file that
-    was there before is then untouched.
+    **Raises** `ValueError` as `split_classes` does, and if the file cannot be written; an older
+    file then stays as it was.
     """
-    split = {
-        f.name: split_classes(f, seed=seed, fractions=fractions, least=least) for f in families
-    }
+    split = {f.name: split_classes(f, seed=seed, least=least) for f in families}
     content = {
         "format": 1,
         "method": METHOD,
         "seed": seed,
-        "fractions": list(fractions),
+        "fractions": list(FRACTIONS),
         "sources": {family.name: family.digest for family in families},
         "families": split,
     }
@@ -105,8 +104,8 @@ def read_split(
 ) -> Split:
     """Read a split file; with `families`, also check that it fits them (`check_split`).
 
-    Raises `ValueError` for a file that is missing, is not a split, or was altered, and with a
-    `seed` for a file that says another.
+    **Raises** `ValueError` for a file that is missing, is not a split, or was altered, and for one
+    that states another seed than `seed`.
     """
     advice = "restore the file, or write a new split"
     try:
@@ -138,9 +137,9 @@ def read_split(
 def check_split(
     split: Mapping[str, Mapping[str, Sequence[str]]], families: Sequence[ImageFamily]
 ) -> None:
-    """Raise `ValueError` unless each family has three disjoint parts of classes that it holds.
+    """Raise `ValueError` unless each family has three disjoint parts, whose classes it has.
 
-    Classes of the data that no part names are allowed: they are not used.
+    The data may have classes that no part names: they are not used.
     """
     for family in families:
         parts = split.get(family.name)

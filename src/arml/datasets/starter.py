@@ -1,8 +1,8 @@
 """The starter set that the package carries: small pictures of three kinds, with their split.
 
-A family is one PNG of grey pictures, a class a row and a sample a column, and `index.json` says the
-rest: classes, split, checksums, where every sample is from. `starter/build.py` in the repository
-makes it; `LICENCES.md` beside it names the authors.
+A family is one PNG of grey pictures: a row for each class, a column for each sample. `index.json`
+states the classes, the split, the checksums and the source of every sample. `starter/build.py` in
+the repository makes these files; `LICENCES.md` beside them names the authors.
 """
 
 import hashlib
@@ -34,10 +34,10 @@ def load_starter(*, art: bool = False, folder: Path = FOLDER) -> tuple[list[Imag
 
     **Arguments**
 
-    - `art`: each family also through the blur and the pencil filter, as families of their own.
-      They are filtered here, which takes about a second, and share their family's split.
+    - `art`: each family also through the blur and the pencil filter, as further families. They
+      are filtered here, which takes about a second, and have their family's split.
 
-    **Raises** `ValueError` in one line if a file is missing or is not as it was published.
+    **Raises** `ValueError` in one line if a file is missing or was altered.
     """
     families: list[ImageFamily] = []
     split: Split = {}
@@ -86,7 +86,7 @@ def _family(
 ) -> ImageFamily:
     classes = class_names(about)
     counts = np.full(len(classes), about["each"])
-    # Of the pictures, their classes and their split; not of the words about them.
+    # The digest of the pictures, classes and split, but not of the texts about them.
     digest = checksum([about["sha256"], classes, [about["split"][p] for p in PARTS], filtered])
     return ImageFamily(name, classes, images, counts, digest)
 

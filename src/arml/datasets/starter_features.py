@@ -1,4 +1,4 @@
-"""Features of the package's pictures by the model that ships: made once, in the cache folder."""
+"""Features of the package's pictures by the package's model: made once, in the cache folder."""
 
 import hashlib
 import os
@@ -7,17 +7,18 @@ from pathlib import Path
 
 from arml.datasets.cache import default_folder
 from arml.datasets.extractor import DEFAULT, Extractor
-from arml.datasets.vectors import INDEX, STARTER, Pictures, Progress, opened, write_features
+from arml.datasets.folders import Progress
+from arml.datasets.vectors import INDEX, STARTER, Pictures, opened, write_features
 from arml.results.files import RunError, checksum
 
 
 def starter_features(progress: Progress | None = None) -> Path:
     """The folder of the features, `$ARML_CACHE/features/starter-KEY`; missing files are made.
 
-    The key is of the model and of the pictures, so that those of another version are others.
+    The key is a digest of the model and of the pictures, so another version has another folder.
     Several processes may call it at once.
 
-    **Raises** `ValueError` in one line if they are to be made and onnxruntime is not installed, or
+    **Raises** `ValueError` in one line if features are missing and onnxruntime is not installed, or
     if the folder cannot be written.
     """
     with opened(STARTER) as families:
@@ -28,7 +29,7 @@ def starter_features(progress: Progress | None = None) -> Path:
         extractor = Extractor(DEFAULT)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # Each family elsewhere first: another process may be making the same.
+            # First in another folder: another process may be making the same family.
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as making:
                 for place, family in lacking:
                     new = Path(making) / family.name
@@ -64,6 +65,6 @@ def _move(new: Path, folder: Path) -> None:
     try:
         os.replace(new, folder)
     except OSError:
-        # A folder is there: whole, by a process that was faster, or without its index.
+        # The folder exists. It is complete if another process was faster.
         if not (folder / INDEX).is_file():
             raise

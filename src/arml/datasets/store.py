@@ -1,23 +1,22 @@
 """A prepared data set on disk: one array of pictures a family and part, and an index.
 
 The arrays (`bird.train.npy`, uint8 `[n, size, size, 3]`) are memory-mapped and hold no pickle. The
-index `index.json` is written last, in one piece: a folder without it is not a store yet. It carries
-the classes, the counts, where the pictures come from, a SHA-256 of each array, and one of itself.
+index `index.json` is written last, in one piece: a folder without it is not yet a store. It has the
+classes, the counts, the source of the pictures, a SHA-256 of each array, and one of itself.
 """
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 from jaxtyping import UInt8
 
-from arml.datasets.cache import default_folder
-from arml.datasets.folders import ImageFamily
+from arml.datasets.cache import default_folder, npy_header
+from arml.datasets.folders import ImageFamily, Progress
 from arml.datasets.forms import StoreIndex
 from arml.datasets.splits import PARTS
 from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
@@ -27,10 +26,6 @@ FORMAT = 1
 INDEX = "index.json"
 SAMPLES = 64
 SAMPLE_BYTES = 2**16
-
-
-Progress = Callable[[str, int, int], None]
-"""Called with the name of the work, how much of it is done, and how much there is."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,7 @@ class Store:
         ]
 
     def digests(self) -> dict[str, str]:
-        """A SHA-256 of each family: its pictures, classes and split."""
+        """A SHA-256 of each family's pictures, classes and split."""
         return {
             family: checksum(
                 [
@@ -95,7 +90,7 @@ def place(store: str) -> Path:
 
 
 def open_store(folder: Path) -> Store:
-    """Open a store, and check its index, its files' sizes and samples of their content.
+    """Open a store; check its index, the sizes of its files and samples of their content.
 
     **Raises** `ValueError` in one line for a store that is absent, unfinished, cut short, altered,
     or of another version.
@@ -116,8 +111,9 @@ def open_store(folder: Path) -> Store:
             got = "none" if size < 0 else f"{size} bytes"
             raise _altered(path, f"expected {wanted} bytes, got {got}")
         shape = (sum(entry["counts"]), store.size, store.size, 3)
+        header = npy_header("|u1", shape)
         with path.open("rb") as file:
-            if file.read(len(_header(shape))) != _header(shape):
+            if file.read(len(header)) != header:
                 raise _altered(path, f"expected an array of the shape {shape}, got another")
             if _sample(file, size) != entry["sample"]:
                 raise _altered(path, "its content is not what was written")
@@ -154,7 +150,7 @@ def _index(folder: Path) -> Json:
 
 
 def verify(store: Store, progress: Progress | None = None) -> None:
-    """Read everything and compare the checksums.
+    """Read all arrays and compare their checksums.
 
     **Raises** `ValueError` in one line that names the first array that has changed.
     """
@@ -176,17 +172,9 @@ def verify(store: Store, progress: Progress | None = None) -> None:
 
 
 def write_index(folder: Path, index: JsonView) -> None:
-    """Make the folder a store."""
+    """Write the index, which makes the folder a store."""
     whole = {"format": FORMAT, **index}
     write_json(folder / INDEX, {**whole, "checksum": checksum(whole)})
-
-
-def _header(shape: tuple[int, ...]) -> bytes:
-    header = BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header, {"descr": "|u1", "fortran_order": False, "shape": shape}
-    )
-    return header.getvalue()
 
 
 def _sample(file: IO[bytes], size: int) -> str:
@@ -202,11 +190,11 @@ def _sample(file: IO[bytes], size: int) -> str:
 class Array:
     """A file `<name>.npy.part` of pictures that come in any order; `finish` makes it `<name>.npy`.
 
-    An unfinished one of the same shape is taken up as it is.
+    If there is an unfinished file of the same shape, its pictures stay.
     """
 
     def __init__(self, folder: Path, name: str, shape: tuple[int, ...]) -> None:
-        self.header = _header(shape)
+        self.header = npy_header("|u1", shape)
         self.each = int(np.prod(shape[1:]))
         self.bytes = len(self.header) + shape[0] * self.each
         self.path, self.partial = folder / f"{name}.npy", folder / f"{name}.npy.part"
@@ -225,7 +213,7 @@ class Array:
             left = left[self.file.write(left) :]
 
     def flush(self) -> None:
-        """Everything that was put is on the disk."""
+        """Write all pictures to the disk."""
         os.fsync(self.file.fileno())
 
     def finish(self) -> Json:
@@ -244,7 +232,7 @@ class Array:
         return entry
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.file.close()
 
     def discard(self) -> None:
@@ -254,7 +242,7 @@ class Array:
 
 
 def counts(index: JsonView) -> dict[str, tuple[int, int]]:
-    """Classes and pictures of each part, all families together."""
+    """The numbers of classes and pictures of each part, over all families."""
     totals = dict.fromkeys(PARTS, (0, 0))
     for about in index["families"].values():
         for part, entry in about["parts"].items():

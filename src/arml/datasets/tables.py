@@ -1,7 +1,7 @@
-"""One's own tables for training: CSV files, split by origin into parts, as arrays of one size.
+"""A user's own tables for training: CSV files, split by origin into parts, as arrays of one size.
 
-A file's last column is its target. Files in a sub-folder have one origin; others are origins of
-their own. Files with the same cells are one table, whatever they are called.
+The last column of a file is its target. Files in one sub-folder have the same origin; every other
+file is an origin of its own. Files with the same cells are one table, whatever their names.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from arml.datasets.columns import WIDTHS, _number, missing, reader
+from arml.datasets.columns import WIDTHS, missing, number, reader
 from arml.datasets.forms import OriginsSplit
 from arml.datasets.own import read_cells
 from arml.datasets.splits import FRACTIONS, PARTS
@@ -24,7 +24,7 @@ from arml.results.files import RunError, checksum, read_json, write_json
 from arml.results.schema import read_as
 
 ROWS = 1_000
-"""The most rows of a table that are kept: a random choice."""
+"""The most rows of a table that are kept; they are chosen at random."""
 
 
 class TableSet(eqx.Module):
@@ -34,9 +34,9 @@ class TableSet(eqx.Module):
     y: Float[Array, "tables rows"]
     """Classes as numbers from 0, or targets in standard deviations of their table."""
     rows: Bool[Array, "tables rows"]
-    """Which rows there are."""
+    """Which rows exist."""
     classes: int = eqx.field(static=True)
-    """The most classes of a table."""
+    """The largest number of classes of a table."""
 
 
 class One(NamedTuple):
@@ -88,10 +88,11 @@ class Loaded:
 def load_tables(
     data: Sequence[str], split: Path, *, predict: str, columns: int, seed: int = 0
 ) -> Loaded:
-    """The tables of CSV files and folders of them; the file `split` is read, or written.
+    """The tables of CSV files and of folders of such files. The file `split` is read, or written if
+    there is none.
 
-    **Raises** `ValueError` in one line for a file that is no such table, and for fewer than three
-    origins; `RunError` for a split of other tables.
+    **Raises** `ValueError` in one line for a file that is not such a table, and for fewer than
+    three origins; `RunError` for a split of other tables.
     """
     tables: dict[str, One] = {}
     for source in map(Path, data):
@@ -135,7 +136,7 @@ def _read(file: Path, name: str, origin: str, predict: str, columns: int) -> One
     labels = [table[target][i] for i in kept]
     y: np.ndarray
     if predict == "numbers":
-        numbers = [_number(label) for label in labels]
+        numbers = [number(label) for label in labels]
         if None in numbers:
             raise ValueError(f"{file}: expected numbers in its last column {target!r}, got texts")
         y = np.asarray(numbers, np.float64)

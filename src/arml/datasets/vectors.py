@@ -1,15 +1,14 @@
 """Frozen features on disk: a folder a family, with `vectors.npy` and `features.json`.
 
-The vectors are float32 `[n, d]`, in order of class and then of picture. The index is written last:
-it has the classes, the counts, the source and the model of the vectors, a SHA-256 of them and one
-of itself. Unfinished work is in `vectors.npy.part`, and continues where it ended.
+The vectors are float32 `[n, d]`, in order of class and then of picture. The index is written last.
+It has the classes, the counts, the source and the model of the vectors, a SHA-256 of the vectors
+and one of itself. Unfinished vectors are in `vectors.npy.part`, and the next call continues there.
 """
 
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +16,10 @@ import numpy as np
 from jaxtyping import UInt8
 
 from arml.datasets.archive import open_source
+from arml.datasets.cache import npy_header
 from arml.datasets.decode import decode, quiet, resize
 from arml.datasets.extractor import Extractor
-from arml.datasets.folders import ImageFamily, family_name
+from arml.datasets.folders import ImageFamily, Progress, family_name
 from arml.datasets.forms import FeaturesIndex, Note
 from arml.datasets.splits import Split
 from arml.datasets.starter import load_starter
@@ -30,21 +30,19 @@ from arml.results.schema import read_as
 FORMAT = 1
 INDEX, VECTORS, NOTE = "features.json", "vectors.npy", "part.json"
 CHUNK = 128
-"""Pictures between two notes of how far it is."""
+"""Pictures between two notes of how many are done."""
 STARTER = "starter"
-
-Progress = Callable[[str, int, int], None]
 
 
 class Pictures(NamedTuple):
-    """A family of pictures, and a way to read some of them."""
+    """A family of pictures, and a function that reads some of them."""
 
     name: str
     classes: tuple[str, ...]
     counts: list[int]
     digest: str
     read: Callable[[int, int, int], UInt8[np.ndarray, "n size size 3"]]
-    """From the first picture, to before the second, at the third's number of pixels a side."""
+    """`read(first, last, size)`: the pictures from `first` to before `last`, of `size` pixels."""
     parts: dict[str, list[str]] | None = None
     """The published split of its classes, if there is one."""
 
@@ -88,9 +86,10 @@ def write_features(
     place: int = 0,
     progress: Progress = lambda what, done, total: None,
 ) -> bool:
-    """Write a family's features in `folder`; go on with what an earlier call left.
+    """Write a family's features in `folder`, or continue what an earlier call left unfinished.
 
-    `place` is the family's among those that are used together: tasks draw families by place.
+    `place` is the place of the family among those that are used together: tasks draw families by
+    place.
 
     **Returns** whether there was anything to do.
 
@@ -131,7 +130,7 @@ def _write(
 ) -> None:
     key, total = content["key"], sum(pictures.counts)
     partial = folder / f"{VECTORS}.part"
-    header = _header((total, extractor.dimension))
+    header = npy_header("<f4", (total, extractor.dimension))
     done, digest = _kept(folder, key, header, 4 * extractor.dimension)
     try:
         with partial.open("r+b" if done else "wb") as file:
@@ -146,7 +145,7 @@ def _write(
                 file.flush()
                 os.fsync(file.fileno())
                 done = last
-                # After the vectors are on the disk, so that the note is true.
+                # Only once the vectors are on the disk, so that the note is true.
                 note = {"key": key, "rows": done, "sha256": digest.hexdigest()}
                 write_json(folder / NOTE, note)
                 progress(pictures.name, done, total)
@@ -162,8 +161,8 @@ def _write(
 
 
 def _kept(folder: Path, key: str, header: bytes, each: int) -> tuple[int, "hashlib._Hash"]:
-    """Vectors of an unfinished family that are on the disk as they were written, of `each` bytes,
-    and the SHA-256 of the file up to there. Altered ones are made again."""
+    """How many vectors of `each` bytes an unfinished family has on the disk, and the SHA-256 of the
+    file up to there. Zero if they were altered: then all are made again."""
     partial, none = folder / f"{VECTORS}.part", (0, hashlib.sha256(header))
     if not partial.is_file() or not (folder / NOTE).is_file():
         return none
@@ -172,31 +171,19 @@ def _kept(folder: Path, key: str, header: bytes, each: int) -> tuple[int, "hashl
         read_as(Note, note, str(folder / NOTE), "")
     except RunError:
         return none
-    rows = note["rows"]
     if note["key"] != key:
         return none
-    digest, left = hashlib.sha256(), len(header) + rows * each
+    digest, left = hashlib.sha256(), len(header) + note["rows"] * each
     with partial.open("rb") as file:
         while left > 0 and (some := file.read(min(left, 2**20))):
             digest.update(some)
             left -= len(some)
-    return (rows, digest) if digest.hexdigest() == note["sha256"] else none
-
-
-def _header(shape: tuple[int, int]) -> bytes:
-    header = BytesIO()
-    about = {"descr": "<f4", "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(header, about)
-    return header.getvalue()
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return (note["rows"], digest) if digest.hexdigest() == note["sha256"] else none
 
 
 def feature_folders(paths: Sequence[str | Path]) -> list[Path]:
-    """The families' folders at or directly below `paths`, in order of place; empty if none is."""
+    """The folders of families at or directly below `paths`, in order of place; empty if there are
+    none."""
     found: list[Path] = []
     for path in map(Path, paths):
         here = [path] if (path / INDEX).is_file() else [p.parent for p in path.glob(f"*/{INDEX}")]
@@ -211,7 +198,7 @@ class Features(NamedTuple):
     split: Split
     """The published split of those that have one."""
     maker: Json
-    """The program or model that made them."""
+    """The model that made them."""
     pictures: dict[str, str]
     """The digest of the pictures of each."""
 
@@ -236,8 +223,11 @@ def load_features(paths: Sequence[str | Path]) -> Features:
     for folder in feature_folders(paths):
         index = _index(folder)
         path = folder / VECTORS
-        if not path.is_file() or _digest(path) != index["vectors"]:
+        if not path.is_file():
             raise _altered(path)
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != index["vectors"]:
+                raise _altered(path)
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
         if vectors.shape != (sum(index["counts"]), index["extractor"]["dimension"]):
             raise _altered(path)

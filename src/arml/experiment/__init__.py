@@ -1,8 +1,8 @@
-"""An experiment is pure data; `run` carries it out in a folder, and takes it up where it stopped.
+"""An experiment is pure data; `run` trains it in a folder, or continues where it stopped.
 
 The folder holds `config.json`, `split.json` (image tasks), `metrics.jsonl`, `checkpoints/` and,
-after evaluation, `result.json`. A step depends on the seed and its own number alone, so a resumed
-run is the same run, bit for bit.
+after evaluation, `result.json`. A step depends only on the seed and on its own number, so a resumed
+run gives the same weights as one that was never stopped, bit for bit.
 """
 
 from arml.experiment.building import build, outer

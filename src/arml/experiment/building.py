@@ -63,20 +63,19 @@ def build(
 
 
 def outer(what: What, tasks: TasksLike | Problem) -> OuterOptions:
-    """The outer optimiser that a method's recipes have for such tasks.
+    """The outer optimiser of a method's recipes for such tasks.
 
         arml.fit(learner, tasks, steps=400, outer=arml.outer("maml", tasks))
 
     The arguments are those of `build`.
     """
     problem = tasks if isinstance(tasks, Problem) else splits_of(tasks).train.problem
-    found: OuterOptions = experiment_for(what, problem).outer
-    return found
+    return experiment_for(what, problem).outer
 
 
 def experiment_for(what: What, problem: Problem | None) -> Experiment:
-    """The experiment of a method, a recipe or options of a method on a problem: its learner's
-    options, and how it is trained. A recipe as it is where the problem is None."""
+    """The experiment of a method, a recipe or options of a method, for tasks of this problem. If
+    the problem is None, `what` must name a recipe, whose tasks stay."""
     from arml.experiment.recipes import RECIPES, recipe, reshaped
     from arml.experiment.settings import setting_for
 
@@ -100,17 +99,16 @@ def experiment_for(what: What, problem: Problem | None) -> Experiment:
 
 
 def initial(experiment: Experiment, problem: Problem) -> MetaLearner:
-    """The learner with its initial weights, a function of the experiment's seed.
-    `eqx.filter_eval_shape` gives their shapes alone."""
+    """The learner with its initial weights, which depend on the experiment's seed. It can be
+    called inside `eqx.filter_eval_shape`, for the shapes alone."""
     weights = seeded(experiment.seed)[0]
     return _drawn(experiment.algorithm, experiment.network, problem, weights)
 
 
 def built(experiment: Experiment, problem: Problem) -> MetaLearner:
-    """`initial`, whose weights one compiled program draws, which serves all seeds."""
+    """`initial`, by a compiled program that serves all seeds."""
     weights = seeded(experiment.seed)[0]
-    learner: MetaLearner = _compiled()(experiment.algorithm, experiment.network, problem, weights)
-    return learner
+    return _compiled()(experiment.algorithm, experiment.network, problem, weights)
 
 
 def started(experiment: Experiment, problem: Problem) -> TrainState:

@@ -1,8 +1,8 @@
-"""The hard classes of a split: the accuracy of each over all tasks that it was drawn for, the pairs
-that are confused most, and the worst mistakes with their pictures.
+"""The hard classes of a split: the accuracy of each class over all tasks that have it, the pairs
+of classes that are confused most often, and the worst mistakes with their pictures.
 
-All of it comes from the predictions that were scored; the tasks of the shown mistakes are drawn
-again, for their pictures.
+All of it comes from the scored predictions. The tasks of the worst mistakes are drawn again, to
+show their pictures.
 """
 
 from collections import Counter
@@ -21,14 +21,14 @@ from arml.results.marks import Mistake, thumbnail
 from arml.training.evaluate import Predictions, Split, split_keys
 
 PAIRS = 50
-"""Confusions that are kept."""
+"""Confused pairs that are kept."""
 PICTURES = 24
 """Mistakes that are kept with their pictures."""
 
 
 def class_names(folder: Path, tasks: TaskDistribution, split: Split) -> list[str] | None:
-    """The names of the classes that tasks draw theirs from; None where these have none, because the
-    tasks are of no pictures, or ask something else of them."""
+    """The names of all classes of a split; None if they have none, because the tasks are not of
+    pictures or do not ask for the class of a picture."""
     path = folder / "split.json"
     if not tasks.problem.classes or not path.is_file():
         return None
@@ -52,8 +52,8 @@ def by_class(
     step: int,
     temperature: float = 1.0,
 ) -> ByClass | None:
-    """The accuracy of each class in the predictions of tasks; None if the tasks do not name their
-    classes."""
+    """The accuracy of each class in the predictions of tasks; None if the tasks do not say which
+    classes they have."""
     if predicted.classes is None or np.any(predicted.classes < 0):
         return None
     outputs, targets = predicted.outputs[..., : predicted.classes.shape[1]], predicted.targets
@@ -95,14 +95,13 @@ def by_class(
 
 
 def _softmax(logits: Float[np.ndarray, "tasks queries ways"]) -> np.ndarray:
-    # A class that a task lacks has the logit minus infinity.
+    # The logit of a class that a task lacks is minus infinity.
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    chances: np.ndarray = shifted / shifted.sum(axis=-1, keepdims=True)
-    return chances
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
 
 
 def _picture(tasks: TaskDistribution, split: str, i: int, j: int) -> str | None:
-    """Query `j` of task `i`, as a small PNG; None if it is no picture."""
+    """Query `j` of task `i` as a small PNG; None if it is not a picture."""
     if len(tasks.problem.features) != 3:
         return None
     pixels: Int[np.ndarray, "h w 3"] = np.asarray(_query(tasks, split_keys(split, i, 1)[0])[j])
@@ -111,5 +110,5 @@ def _picture(tasks: TaskDistribution, split: str, i: int, j: int) -> str | None:
 
 @short
 def _query(tasks: TaskDistribution, key: Array) -> Array:
-    """The queries of the task of a key, which is drawn as `training.evaluate` draws it."""
+    """The queries of the task that `training.evaluate` draws from this key."""
     return tasks.sample(jax.random.split(key)[0]).query.x

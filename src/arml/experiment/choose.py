@@ -1,7 +1,7 @@
 """`arml train --data FOLDER...` without a recipe: an experiment that suits the data, and why.
 
-Every choice is one line, and options of the user replace it. A short race between the entrants
-shows which method suits the data.
+One line explains each choice, and an option of the user replaces it. A short race between the
+entrants shows which method suits the data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ WAYS, SHOTS, QUERIES, SIZE = 5, 5, 15, 32
 LEAST = 60
 """Steps below which no method learns much."""
 SAMPLED = 48
-"""Pictures of a family whose sizes are read."""
+"""How many pictures of a family have their sizes read."""
 MINUTES = 60.0
 CHOSEN = ("ways", "shots", "queries", "size", "steps")
 
@@ -42,15 +42,15 @@ class Family(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """An experiment, and a line for each thing that was chosen."""
+    """An experiment, and a line about each choice."""
 
     experiment: Experiment
     """The first of the entrants."""
     why: list[str]
     entrants: tuple[Experiment, ...]
-    """Experiments that differ in their method only."""
+    """Experiments that differ only in their method."""
     pace: str = ""
-    """A line about their number of steps, where it was estimated; a race measures it."""
+    """A line about their estimated number of steps; a race measures it."""
 
 
 def choose(
@@ -64,8 +64,8 @@ def choose(
     - `fixed`: the user's own choices of `ways`, `shots`, `queries`, `size`, `steps`.
     - `minutes`: about how long the training may take on one CPU core.
 
-    **Raises** `ValueError` in one line for data of which no tasks can be drawn, or for too few
-    minutes.
+    **Raises** `ValueError` in one line if no tasks can be drawn from the data, or the minutes are
+    too few.
     """
     if not minutes > 0:
         raise ValueError(f"minutes must be above 0, got {minutes:g}: raise it")
@@ -103,15 +103,14 @@ def choose(
 
 
 def racing(setting: str) -> list[Experiment]:
-    """The recipes that race on such data, the most promising for few steps first: those that need
-    no training, then by the year of the method (metric methods are older than ARML)."""
+    """The recipes that race on such data. Those that need no training come first, then the oldest
+    methods: metric methods are older than ARML, and promise more in few steps."""
     found = [
-        known
+        (known.method.year, known.make())
         for known in RECIPES.values()
         if known.setting.shared.recipe == setting and f"race-{setting}" in known.compared
     ]
-    made = [known.make() for known in sorted(found, key=lambda known: known.method.year)]
-    return sorted(made, key=lambda one: one.steps > 0)
+    return [one for _, one in sorted(found, key=lambda pair: (pair[1].steps > 0, pair[0]))]
 
 
 def _survey(path: str) -> Family:
@@ -174,7 +173,7 @@ def _tasks(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, i
 
 
 def _size(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, str]:
-    """Pixels a side: as the pictures are, but 16 at least, and 32 at most to be quick."""
+    """Pixels a side: those of the pictures, but at least 16, and at most 32 to be quick."""
     if "size" in given:
         return given["size"], f"size {given['size']}: as you say"
     middle = int(median(side for family in families for side in family.sides))
@@ -191,10 +190,11 @@ def _size(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, st
 def _steps(
     support: int, query: int, size: int, minutes: float, given: Mapping[str, int]
 ) -> tuple[int, str]:
-    """Outer steps that take about these minutes, and a line about them.
+    """The number of outer steps that take about these minutes, and a line about it.
 
-    A step of ProtoNet with four tasks takes about 0.005 s a picture of a task at 28 px on one core:
-    0.16 s on two for the 80 pictures of a 1-shot task (`benchmarks/results/methods.json`).
+    On one core, a step of ProtoNet with four tasks takes about 0.005 s for each picture of a task
+    at 28 px. On two cores it takes 0.16 s for the 80 pictures of a 1-shot task
+    (`benchmarks/results/methods.json`).
     """
     seconds = (size / 28) ** 2 * 0.005 * (support + query)
     wanted = minutes * 60 / seconds

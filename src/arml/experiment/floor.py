@@ -26,18 +26,18 @@ from arml.training.evaluate import SEEDS, evaluate, looks
 from arml.training.provenance import provenance
 
 CHUNK = 50
-"""Tasks worked on at once: bounds the memory."""
+"""Tasks that are computed at once, which bounds the memory."""
 
 
 class BayesOptimal(MetaLearner):
-    """Predicts the posterior mean of `tasks`, whose families, priors and noise it knows. It has no
-    meta-parameters: no training improves it, and no learner has a smaller expected error.
+    """Predicts the posterior mean; it knows the families, the priors and the noise of `tasks`. It
+    has no meta-parameters: no training improves it, and no learner has a smaller expected error.
 
     **Arguments**
 
     - `tasks`: the distribution that the tasks come from; its noise must be above 0.
-    - `draws`: draws of each family's posterior. The error that is due to their number is below a
-      hundredth of the score's interval at the default.
+    - `draws`: draws of each family's posterior. With the default, the error from the finite number
+      of draws is below a hundredth of the score's interval.
     """
 
     tasks: Functions
@@ -52,8 +52,8 @@ class BayesOptimal(MetaLearner):
 
 
 def effective_draws(learner: BayesOptimal, task: Task, key: PRNGKeyArray) -> Float[Array, ""]:
-    """The effective sample size of the draws of ONE task's own family: how well the posterior that
-    the task was scored with is known."""
+    """The effective sample size of the draws of ONE task's own family: it says how exact the
+    posterior is."""
     drawn = posterior(learner.tasks, task.support, key=key, draws=learner.draws)
     return drawn.effective_draws()[task.family]
 
@@ -73,7 +73,7 @@ class Options(FunctionsOptions):
 def measure(options: Options) -> Json:
     """Score the test tasks and write `options.out`; returns the content.
 
-    Raises `ValueError` for options that no task or predictor can have.
+    **Raises** `ValueError` for invalid options.
     """
     if options.tasks < 1:
         raise ValueError(f"tasks must be 1 or more, got {options.tasks}: ask for some thousands")

@@ -1,4 +1,4 @@
-"""The owner of a run folder: the options and the data that it was made with."""
+"""A run folder belongs to one experiment: the options and the data that it was made with."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +16,7 @@ S = TypeVar("S")
 
 
 def differences(old: object, new: object, name: str = "") -> list[str]:
-    """`name old -> new` for each value that is not the same in two nested dictionaries."""
+    """`name old -> new` for each value that differs between two nested dictionaries."""
     if isinstance(old, dict) and isinstance(new, dict):
         rows = []
         for key in sorted({*old, *new}):
@@ -27,9 +27,9 @@ def differences(old: object, new: object, name: str = "") -> list[str]:
 
 
 def check_place(folder: Path) -> None:
-    """Refuse a path that cannot be a run folder."""
+    """Raise `RunError` for a path that cannot be a run folder."""
     whole = folder.resolve() == Path(folder.resolve().anchor)
-    # An empty name is that of the present folder.
+    # An empty name means the current folder.
     if whole or (folder == Path() and not (folder / "config.json").is_file()):
         raise RunError(
             f"expected a folder of the run's own, got {str(folder)!r}: name a new folder, as in "
@@ -40,8 +40,8 @@ def check_place(folder: Path) -> None:
 
 
 def take_up(experiment: Experiment, folder: Path, like: S) -> tuple[int, S] | None:
-    """The step and the state of the newest sound checkpoint, with the metrics cut back to there;
-    None for a folder in which no checkpoint was ever saved.
+    """The step and the state of the newest checkpoint that can be read; later metrics are removed.
+    None if no checkpoint was ever saved in the folder.
 
     **Raises** `RunError` if the checkpoints are lost, or the metrics were altered.
     """
@@ -50,11 +50,11 @@ def take_up(experiment: Experiment, folder: Path, like: S) -> tuple[int, S] | No
     found = checkpoint.restore_newest(folder / "checkpoints", like)
     if found is None:
         steps = [record["step"] for record in read_metrics(path)]
-        # A process that is killed as it saves the first checkpoint leaves metrics up to there.
+        # A process that was killed while it saved the first checkpoint leaves metrics up to there.
         if noted(folder, checkpoint.NOTE) or max(steps, default=0) > experiment.checkpoint_every:
             raise RunError(
-                f"{folder} has been trained in, but its checkpoints are gone: restore them, or "
-                "delete the folder to start anew"
+                f"{folder} holds the metrics of a run, but its checkpoints are gone: restore "
+                "them, or delete the folder to start anew"
             )
     unseal(folder, path.name)
     truncate_metrics(path, found[0] if found else 0)
@@ -64,7 +64,7 @@ def take_up(experiment: Experiment, folder: Path, like: S) -> tuple[int, S] | No
 
 
 def check_claim(experiment: Experiment, folder: Path) -> None:
-    """Refuse a folder that holds a run with other options, before any data is read."""
+    """Raise `RunError` for a folder that holds a run with other options, before data are read."""
     path = folder / "config.json"
     if not path.exists():
         if any((folder / "checkpoints").glob("[0-9]*")):
@@ -73,13 +73,13 @@ def check_claim(experiment: Experiment, folder: Path) -> None:
                 "the file, or train in a new folder"
             )
         return
-    # Read as options and not as text: one that this version added has its default there.
+    # Compared as options and not as text: an option that this version added has its default.
     old = essence(from_json(read_config(folder).get("experiment"), str(path)))
     _refuse(folder, differences(_plain(old), _plain(essence(absolute(experiment)))))
 
 
 def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int = 1) -> None:
-    """Make the folder this experiment's, or check that its data has not changed."""
+    """Write the experiment into the folder, or check that its data have not changed."""
     path = folder / "config.json"
     if path.exists():
         _refuse(folder, differences(read_config(folder).get("sources"), splits.sources, "data"))
@@ -89,11 +89,11 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
         "recipe": experiment.recipe,
         "experiment": to_json(experiment),
         "sources": splits.sources,
-        # So that the learner can be used where the data is not.
+        # So that the learner can be used without the data.
         "problem": asdict(splits.train.problem),
         "families": splits.train.families,
         "inputs": splits.inputs,
-        # For the reader of a result: no part of what must be the same to resume.
+        # For the reader of a result: a run can be resumed if these differ.
         "made": provenance(devices),
     }
     write_json(path, config)
@@ -101,7 +101,7 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
 
 def _refuse(folder: Path, rows: list[str]) -> None:
     if rows:
-        # The recipe says most, and a whole other algorithm would be lines and lines.
+        # The recipe says most, and another algorithm differs in many options.
         rows = sorted(rows, key=lambda row: not row.startswith("recipe "))
         more = f"; and {len(rows) - 8} more" if len(rows) > 8 else ""
         raise RunError(

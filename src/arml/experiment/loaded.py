@@ -52,9 +52,9 @@ class Run:
 
     @cached_property
     def problem(self) -> Problem:
-        """The kind of tasks that it was trained on."""
+        """The problem of its tasks."""
         stated = self.config.get("problem")
-        # An older run needs its data for it.
+        # The configuration of an older run does not state it: the data say it.
         if stated is None:
             return self.splits.train.problem
         return problem_of(stated, f"{self.folder / CONFIG}: problem")
@@ -75,15 +75,13 @@ class Run:
 
     @property
     def learner(self) -> MetaLearner:
-        """The trained learner. Its data may be gone."""
-        learner: MetaLearner = self.state.learner
-        return learner
+        """The trained learner. Its data need not be there."""
+        return self.state.learner
 
     @property
     def state(self) -> TrainState:
         """The learner, the state of the outer optimiser, and the step."""
-        state: TrainState = self._restored.state
-        return state
+        return self._restored.state
 
     @property
     def seconds(self) -> float:
@@ -109,15 +107,14 @@ class Run:
 
     @property
     def made(self) -> Json | None:
-        """Commit, versions and device of the training; None for a run of before they were noted."""
+        """Commit, versions and device of the training; None for an older run, which has none."""
         made = self.config.get("made")
         return made if isinstance(made, dict) else None
 
     @property
     def inputs(self) -> Json | None:
-        """The frozen model that made its inputs of pictures, if one did."""
-        inputs: Json | None = self.config.get("inputs")
-        return inputs
+        """The frozen model that made its inputs from pictures, if there is one."""
+        return self.config.get("inputs")
 
     @property
     def metrics(self) -> list[Json]:
@@ -132,12 +129,12 @@ class Run:
 
     @property
     def scores(self) -> Scores | None:
-        """The score of each task that `arml evaluate` found; None before it."""
+        """The score of each task, which `arml evaluate` wrote; None before it."""
         path, result = self.folder / "scores.npz", self.result
         if result is None or not path.exists():
             return None
         found = read_scores(path)
-        # Older files lack the facts that stand in the result.
+        # Older files lack some facts, which the result has.
         return dataclasses.replace(
             found,
             names=found.names or tuple(result["families"]),
@@ -175,7 +172,7 @@ class Portable:
     trained: Json | None = None
     """Step, commit, versions and device of the training, where they were noted."""
     inputs: Json | None = None
-    """The frozen model that made its inputs of pictures, if one did."""
+    """The frozen model that made its inputs from pictures, if there is one."""
     novelty: Novelty | None = None
     """How far a task may be from those of meta-training; None where it has not been measured."""
 

@@ -1,4 +1,4 @@
-"""An experiment as pure data, and the same as JSON."""
+"""An experiment as pure data, and as JSON."""
 
 import dataclasses
 import hashlib
@@ -23,12 +23,12 @@ REMEDY = "restore the file, or use the version of arml that wrote it"
 
 @dataclass(frozen=True)
 class Experiment:
-    """One meta-training run. A recipe fills it; the command line may change any of it.
+    """One meta-training run. A recipe fills it, and the command line can change each option.
 
         experiment = arml.Experiment("mine", steps=1_000, validate_every=500)
         experiment.check()
 
-    `arml.run(experiment, folder)` carries it out.
+    `arml.run(experiment, folder)` trains it.
     """
 
     recipe: str
@@ -44,17 +44,18 @@ class Experiment:
     seed: int = 0
     """Seeds the initial weights and the training tasks; never the test tasks."""
     interval: int = 100
-    """Steps between two lines of metrics."""
+    """Outer steps between two lines of metrics."""
     checkpoint_every: int = 1_000
-    """Steps between two checkpoints."""
+    """Outer steps between two checkpoints."""
     validate_every: int = 1_000
-    """Steps between two scores on validation tasks."""
+    """Outer steps between two scores on validation tasks."""
     validation_tasks: int = 500
     """Validation tasks of one score."""
     scan: bool = True
-    """One compiled loop an interval: right for small networks, slow for convolutions on a CPU."""
+    """Compile the steps of an interval as one loop: fast for small networks, slow for convolutions
+    on a CPU."""
     chunk: int = 100
-    """Tasks adapted to at once, in training and in evaluation: fewer need less memory."""
+    """Tasks that are adapted to at once, in training and in evaluation. Fewer need less memory."""
 
     def check(self) -> None:
         """Raise `ValueError` in one line if the experiment cannot be run, before any work."""
@@ -76,14 +77,15 @@ class Experiment:
 
 
 def absolute(experiment: Experiment) -> Experiment:
-    """Data by absolute paths, so that the run can be used from any folder."""
+    """The experiment with absolute paths to its data, so that the run can be used from any
+    folder."""
     own = getattr(experiment.tasks, "absolute", None)
     return experiment if own is None else dataclasses.replace(experiment, tasks=own())
 
 
 def to_json(experiment: Experiment) -> Json:
-    """The experiment as plain data; each part names its kind, and `plugins` where it comes from if
-    it is not this package's.
+    """The experiment as plain data. Each part names its kind; `plugins` names the source of each
+    part that is not this package's.
 
     **Raises** `ValueError` for options that are not registered.
     """
@@ -98,8 +100,8 @@ def to_json(experiment: Experiment) -> Json:
 
 
 def essence(experiment: Experiment) -> Json:
-    """The experiment as plain data without the versions of plug-ins and of one's own classes: a run
-    may be resumed after its script was edited."""
+    """The experiment as plain data, without the versions of plug-ins and of a user's own classes: a
+    run can be resumed after its script was edited."""
     value = to_json(experiment)
     value.pop("plugins", None)
     value["tasks"].pop("version", None)
@@ -107,9 +109,9 @@ def essence(experiment: Experiment) -> Json:
 
 
 def fingerprint(experiment: Experiment) -> str:
-    """Twelve letters that are the same for runs which differ only in their seed and in where their
-    data lie. An option that a later version adds, with a default that changes nothing, leaves them
-    as they are."""
+    """Twelve letters that are the same for runs which differ only in their seed and in the place of
+    their data. They stay the same if a later version adds an option whose default changes
+    nothing."""
     value = essence(experiment)
     del value["seed"]
     value["tasks"].pop("data", None)
@@ -132,8 +134,8 @@ def steadier(experiment: Experiment) -> str:
 def from_json(value: object, where: str) -> Experiment:
     """The inverse of `to_json`.
 
-    **Raises** `RunError` for a kind or an option that this version does not know, an option of the
-    wrong type, and for JSON that is no experiment.
+    **Raises** `RunError` for a kind or an option that this version does not know, for an option of
+    the wrong type, and for JSON that is not an experiment.
     """
     if not isinstance(value, Mapping):
         raise RunError(

@@ -1,5 +1,5 @@
-"""The parts of an experiment that files name, each with its registry; and `register`, which adds
-one's own method, tasks or network."""
+"""The parts of an experiment, each with its registry; and `register`, which adds a user's own
+method, tasks or network."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class TaskFamily(Entry):
     """One kind of tasks."""
 
     usual: Problem | None = None
-    """The problem of its default options; found by building them if None."""
+    """The problem of its default options; if None, they are built to find it."""
     network: str = ""
     """The network of its recipes; if empty, `conv4` on images and `mlp` on vectors."""
 
@@ -93,13 +93,6 @@ PARTS: dict[str, Registry[Any]] = {
     "outer": Registry("outer", Entry, [Entry(name="adam", options_class=OuterOptions)]),
 }
 """By the name of the experiment's field."""
-WORDS: dict[str, Registry[Any]] = {
-    "method": ALGORITHMS,
-    "algorithm": ALGORITHMS,
-    "tasks": TASKS,
-    "network": NETWORKS,
-}
-"""The same by the words of `register`."""
 
 
 def metric_of(tasks: TasksOptions) -> str:
@@ -119,24 +112,25 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
         arml.register("network", "narrow", narrow)
         arml.build("maml", tasks, network="narrow")
 
-    A method has a recipe `SETTING/NAME` for each setting that it is made for from then on, and
-    tasks are a setting `NAME` with a recipe for each method. The command line finds what a file
-    registers by `--plugin FILE.py`, and what a package names as an entry point of the group
-    `arml.methods`, `arml.tasks` or `arml.networks`.
+    From then on a method has a recipe `SETTING/NAME` for each setting that suits it, and tasks are
+    a setting `NAME` with a recipe for each method. On the command line, `--plugin FILE.py` loads a
+    file that registers something. Entry points of a package in the groups `arml.methods`,
+    `arml.tasks` and `arml.networks` are found by themselves.
 
     **Arguments**
 
     - `part`: `method`, `tasks` or `network`.
     - `options`: a frozen dataclass whose fields have defaults, with `check()` and `build`:
       `build(net, problem, *, key)` of a method returns a `MetaLearner`, `build(split, *, progress)`
-      of tasks `Splits`, and `build(problem, *, key)` of a network the network. Or, in its place, a
-      function with the arguments of `build` (its parameters with defaults are the options), or a
-      class of tasks whose fields have defaults.
-    - `about`: more of what `Method`, `TaskFamily` or `Entry` has, such as `kinds`, `settings`,
+      of tasks `Splits`, and `build(problem, *, key)` of a network the network. A function with the
+      arguments of `build` can take the place of the class: its parameters with defaults are the
+      options. So can a class of tasks whose fields have defaults.
+    - `about`: other fields of `Method`, `TaskFamily` or `Entry`, such as `kinds`, `settings`,
       `network`, `usual` or `about`. Tasks that read data need `usual`, their usual problem.
 
-    **Raises** `ValueError` in one line for options that lack something, or a name that is taken.
+    **Raises** `ValueError` in one line if the options lack something, or the name is taken.
     """
-    if part not in WORDS:
+    registry = PARTS.get("algorithm" if part == "method" else part)
+    if registry is None or part == "outer":
         raise ValueError(f"expected to register a method, tasks or network, got {part!r}")
-    WORDS[part].add(WORDS[part].make(name, options, **about))
+    registry.add(registry.make(name, options, **about))

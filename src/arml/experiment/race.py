@@ -1,8 +1,8 @@
 """A short race between experiments on the same tasks, to see which method suits the data.
 
-Each trains for its share of a time, from the start, and is scored on the same validation tasks.
-Beside them stands a floor: logistic regression on the inputs as they are, which learns each task
-from its support set alone. A method that is not above it has learned nothing of use.
+Each experiment trains from the start for the same time, and is scored on the same validation
+tasks. Logistic regression on the raw inputs, which learns each task from its support set alone, is
+the floor: a method that is not above it has learned nothing useful.
 """
 
 import time
@@ -21,9 +21,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.core.episodes import Examples, TaskDistribution
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import cross_entropy
+from arml.datasets.folders import Progress
 from arml.experiment.options import Experiment
 from arml.experiment.running import Begun, fresh
-from arml.tasks.options import Progress, Splits, splits_of
+from arml.tasks.options import Splits, splits_of
 from arml.training.devices import mesh_of
 from arml.training.evaluate import evaluate
 from arml.training.fit import intervals
@@ -33,11 +34,11 @@ FLOOR = "logistic regression on the inputs"
 TASKS = 60
 """Validation tasks of a score."""
 PENALTY, STEPS = 0.01, 300
-"""Of logistic regression."""
+"""The penalty and the steps of logistic regression."""
 TRIAL = 1.0
-"""Seconds of training that show its pace."""
+"""Seconds of training that are enough to measure the seconds of a step."""
 START, AFTER = 20.0, 8.0
-"""About the seconds that a training takes before its first step and after its last."""
+"""About how many seconds a training takes before its first step, and after its last."""
 MOST = 5_000
 """Steps after which short trainings gain little."""
 
@@ -46,7 +47,7 @@ class Place(NamedTuple):
     """The result of one entrant of the race."""
 
     name: str
-    """Of a recipe, or `FLOOR`."""
+    """The name of a recipe, or `FLOOR`."""
     score: float
     """Mean accuracy on validation tasks."""
     ci95: float
@@ -56,13 +57,14 @@ class Place(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Outer steps that it took in the race."""
+        """Outer steps of its training in the race."""
         return self.begun.step if self.begun else 0
 
 
 class Logistic(MetaLearner):
-    """Logistic regression on flattened inputs: the mean loss, and `PENALTY` times half the squared
-    weights. Inputs are centred, and divided by their deviation and the root of their number."""
+    """Logistic regression on flattened inputs: it minimises the mean loss plus `PENALTY` times half
+    the squared weights. Inputs are centred, then divided by their standard deviation and by the
+    root of their number."""
 
     ways: int = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
@@ -77,8 +79,8 @@ class Logistic(MetaLearner):
 
         inputs, n = prepared(support.x), len(flat)
         target = jax.nn.one_hot(support.y, self.ways, dtype=flat.dtype)
-        # The best weights are X^T A with PENALTY * n * A = Y - P: the search is over A, one row for
-        # each example, in a step that the largest possible curvature bounds.
+        # The best weights are X^T A with PENALTY * n * A = Y - P. Descent searches for A, which has
+        # one row for each example; a bound of the curvature sets the rate.
         products = inputs @ inputs.T + 1.0  # the bias is a weight of an input of 1
         rate = 1 / (PENALTY + 0.5 * jnp.max(jnp.sum(jnp.abs(products), axis=1)) / n)
 
@@ -108,9 +110,9 @@ def race(
 
     - `entrants`: experiments that differ in their method, not in their tasks.
     - `least`: the fewest steps that each makes, unless its experiment has fewer.
-    - `ends`: the time, by `time.monotonic`, at which the training of the winner must end: each
-      entrant then has as many steps as fit. If None, the steps stay.
-    - `devices`: how many share the tasks of a step.
+    - `ends`: the time, by `time.monotonic`, at which the training of the winner must end. Each
+      entrant then gets as many steps as fit; if None, the steps of its experiment.
+    - `devices`: how many devices share the tasks of a step.
     - `said`: called with each place as soon as it is known, the floor first.
 
     **Returns** a place for the floor and for each entrant, in this order.
@@ -139,8 +141,8 @@ def race(
 def paced(
     experiment: Experiment, *, ends: float, devices: int = 1, progress: Progress | None = None
 ) -> Experiment:
-    """The experiment with as many steps as fit until about `ends`, by `time.monotonic`: a few steps
-    show its pace."""
+    """The experiment with as many steps as fit until about `ends`, by `time.monotonic`. A few steps
+    are timed for it."""
     return _paced(experiment, _splits(experiment, progress), ends, devices)
 
 
@@ -162,8 +164,8 @@ def trained(
     experiment: Experiment, tasks: TaskDistribution, *, seconds: float, least: int, devices: int = 1
 ) -> tuple[Begun, float]:
     """The first steps of the experiment's training, for about `seconds` or a tenth of all its
-    steps, and the seconds of a step. The first interval compiles, so it does not count if there are
-    more."""
+    steps, and the seconds of a step. The first interval is not counted if there are more, because
+    it compiles."""
     state, records = fresh(experiment, tasks.problem).state, []
     most = max(least, experiment.steps // 10)
     begun = first = now = time.monotonic()

@@ -1,7 +1,7 @@
 """Recipes: an experiment by name, with its expected time and score.
 
-A recipe is a setting and a method. It is made when it is asked for, so that methods and tasks which
-are registered later have recipes too.
+A recipe is a setting and a method. It is made when somebody asks for it, so that methods and tasks
+that are registered later have recipes too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ class Recipe:
 
     @property
     def compared(self) -> list[str]:
-        """Where it is compared: words of its method's or its variant's entry."""
+        """The comparisons that it is part of: words of the entry of its method or variant."""
         entry = self.method.variants[self.variant] if self.variant else self.method
         return entry.compared.split()
 
@@ -48,12 +48,12 @@ class Recipe:
 
     @property
     def minutes(self) -> float | None:
-        """Training time on one or two CPU cores; None where it depends on the data."""
+        """Training time on one or two CPU cores; None if it depends on the data."""
         return self._measured[0]
 
     @property
     def expected(self) -> float | None:
-        """The test score that was measured here, mean over seeds (`results/`)."""
+        """The measured test score, a mean over seeds (`results/`)."""
         return self._measured[1]
 
     def make(self) -> Experiment:
@@ -65,7 +65,7 @@ class Recipe:
 
 
 class Recipes(Mapping[str, Recipe]):
-    """Every recipe by name, made when it is asked for."""
+    """Every recipe by name, made when somebody asks for it."""
 
     def __getitem__(self, name: str) -> Recipe:
         setting, _, method = name.partition("/")
@@ -107,18 +107,19 @@ def recipe(name: str) -> Experiment:
 
 
 def reshaped(experiment: Experiment, **shape: int) -> Experiment:
-    """The experiment with other `ways`, `shots` or `queries` of its tasks, each at least one. Some
-    of a method's options depend on the shape of the tasks (inner rates, weights of
-    reconstructions): those that have the values for the old shape get the values for the new one;
-    others stay.
+    """The experiment with other `ways`, `shots` or `queries` of its tasks, each at least one.
 
-    **Raises** `TypeError` for a word that the tasks do not have.
+    Some options of a method depend on the shape of the tasks: inner rates, weights of
+    reconstructions. An option that has its value for the old shape gets its value for the new
+    shape; other options stay.
+
+    **Raises** `TypeError` for an option that the tasks do not have.
     """
     tasks = replace(experiment.tasks, **shape)
     options = vars(experiment.algorithm)
     moved: dict[str, object] = {}
     most = -1
-    # Several methods may share a class of options: the one counts that these are most like.
+    # Several methods may share a class of options: take the method that these are most like.
     for known in ALGORITHMS.values():
         if known.options_class is type(experiment.algorithm):
             before, after = (vars(known.options(shape_of(t))) for t in (experiment.tasks, tasks))

@@ -1,4 +1,4 @@
-"""`run` carries an experiment out in a folder, and takes it up where it stopped."""
+"""`run` trains an experiment in a folder, or continues where an earlier call stopped."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,13 +11,14 @@ import equinox as eqx
 import numpy as np
 
 from arml.core.episodes import Problem
+from arml.datasets.folders import Progress
 from arml.experiment.building import experiment_for, initial, started
 from arml.experiment.folder import check_claim, check_place, claim, take_up
 from arml.experiment.options import Experiment, absolute, fingerprint, steadier
 from arml.results.files import JsonView, RunError, append_metric
 from arml.results.lock import Hold, alone
 from arml.results.manifest import seal
-from arml.tasks.options import Progress, Splits, TasksLike, TasksOptions, splits_of
+from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
 from arml.tasks.own import OwnOptions
 from arml.training import checkpoint
 from arml.training.devices import at_once, mesh_of, share
@@ -35,11 +36,11 @@ class Clocked(eqx.Module):
 
 
 class Begun(NamedTuple):
-    """The first steps of a training that was made in memory: `run` can go on from them."""
+    """The first steps of a training in memory: `run` can continue from them."""
 
     experiment: Experiment
     state: TrainState
-    """Its arrays are reused by the step that follows."""
+    """The next step reuses the memory of its arrays."""
     records: tuple[tuple[int, Mapping[str, float | None]], ...]
     """The step at the end of each interval, and its record."""
     seconds: float
@@ -93,18 +94,18 @@ def run(
     - `changes`: other options of the experiment, such as `steps` and `seed`.
     - `watch`: called with the step and its record: `loss`, `validation`.
     - `stop`: asked after each interval; once true, the state is saved and the run ends.
-    - `progress`: told about the decoding of images.
-    - `devices`: of each process; all of them share the tasks of a step. Any number takes up what
-      another has begun, and gives the same numbers to rounding.
+    - `progress`: called while images are decoded.
+    - `devices`: of each process; all of them share the tasks of a step. A run can be continued
+      with another number of devices, and its numbers are the same to rounding.
     - `begun`: the first steps of this experiment, for a folder that has no checkpoint yet.
 
-    Where several processes were joined (`processes.join`) all call this alike, and the first alone
-    keeps the folder; each reads the data itself.
+    If several processes were joined (`processes.join`), all of them make the same call. Each reads
+    the data, and only the first writes to the folder.
 
-    **Returns** the step that was reached, `experiment.steps` unless it was stopped.
+    **Returns** the step that was reached: `experiment.steps`, unless the run was stopped.
 
-    **Raises** `ValueError` or `RunError` in one line: options that cannot be, a folder that holds
-    another run, a full disk, or a loss that is not finite.
+    **Raises** `ValueError` or `RunError` in one line for invalid options, a folder that holds
+    another run, a full disk, and a loss that is not finite.
     """
     experiment, folder = _experiment(experiment, tasks, changes), Path(folder)
     with ExitStack() as stack:
@@ -126,16 +127,16 @@ def _run(
     devices: int,
     begun: Begun | None,
 ) -> int:
-    """`run` in a folder that the process which leads has `held`."""
+    """`run` in a folder that is locked: the leading process has it `held`."""
     metrics, checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
     with together():
         mesh = mesh_of(devices)
         at_once(experiment.chunk, share(mesh, experiment.batch))
         experiment = absolute(experiment)
-        check_claim(experiment, folder)
+        check_claim(experiment, folder)  # again: another process may have been faster
         splits = _splits(experiment, folder, progress)
         problem = splits.train.problem
-        now = fresh(experiment, problem)  # before a folder is claimed: it refuses what cannot be
+        now = fresh(experiment, problem)  # before the folder is claimed: it may raise
         if not experiment.steps and checkpoint.named(now.state.learner):
             raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
         found = None
@@ -186,23 +187,20 @@ def _run(
 
 
 def _experiment(what: Experiment | str, tasks: TasksLike | None, changes: JsonView) -> Experiment:
-    """The experiment that was asked for."""
-    if tasks is None:
-        made = experiment_for(what, None) if isinstance(what, str) else what
-    else:
-        problem = splits_of(tasks).train.problem
-        made = experiment_for(what, problem) if isinstance(what, str) else what
-        if isinstance(tasks, Splits):
-            raise ValueError(
-                "expected a task distribution or options, got Splits: a run folder holds how its "
-                "tasks are made, so give their options, or arml.fit the splits"
-            )
-        if isinstance(tasks, TasksOptions):
-            made = replace(made, tasks=tasks)
-        else:
-            own = OwnOptions.of(tasks)
-            name = f"{own.name}/{made.recipe.rpartition('/')[2]}"
-            made = replace(made, recipe=name, tasks=own)
+    """The experiment of the arguments of `run`."""
+    if isinstance(tasks, Splits):
+        raise ValueError(
+            "expected a task distribution or options, got Splits: a run folder holds how its "
+            "tasks are made, so give their options, or arml.fit the splits"
+        )
+    problem = None if tasks is None else splits_of(tasks).train.problem
+    made = experiment_for(what, problem) if isinstance(what, str) else what
+    if isinstance(tasks, TasksOptions):
+        made = replace(made, tasks=tasks)
+    elif tasks is not None:
+        own = OwnOptions.of(tasks)
+        name = f"{own.name}/{made.recipe.rpartition('/')[2]}"
+        made = replace(made, recipe=name, tasks=own)
     known = {field.name for field in fields(Experiment)} - {"tasks"}
     odd = sorted({*changes} - known)
     if odd:
@@ -220,7 +218,7 @@ def _write(metrics: Path, moment: Moment) -> None:
 
 @contextmanager
 def _advised(experiment: Experiment, checkpoints: Path) -> Iterator[None]:
-    """Adds to the error of a loss that is not finite which options to change."""
+    """If the loss is not finite, add to the error which options to change."""
     try:
         yield
     except NotFiniteError as error:

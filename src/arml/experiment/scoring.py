@@ -1,4 +1,4 @@
-"""The score of a run, with everything that a reader must know: the content of `result.json`.
+"""The score of a run, with all facts that a reader needs: the content of `result.json`.
 
 The tasks of a split are the same for every run, so two runs are compared task by task.
 """
@@ -31,14 +31,14 @@ CALIBRATION_TASKS = 200
 
 
 class Scored(NamedTuple):
-    """A run and its scores: the summary that a file holds, and one score for each task."""
+    """A run and its scores: the summary for `result.json`, and one score for each task."""
 
     folder: Path
     run: Run
     result: Result
     scores: Scores
     classes: ByClass | None = None
-    """Which classes are hard, where the tasks are of named ones."""
+    """Which classes are hard, if the classes of the tasks have names."""
 
 
 def evaluate_run(
@@ -60,8 +60,8 @@ def evaluate_run(
     - `devices`: of this process; they share the tasks, and the scores are the same to rounding.
     - `watch`: called with the tasks done and their total.
 
-    **Raises** `RunError` for a folder that is no run or is damaged, `ValueError` for a number of
-    tasks or steps that means nothing.
+    **Raises** `RunError` for a folder that is not a run or is damaged, `ValueError` for an invalid
+    number of tasks or steps.
     """
     if tasks < 1:
         raise ValueError(f"tasks must be at least 1, got {tasks}: ask for some hundreds")
@@ -145,7 +145,7 @@ def keep(scored: Scored) -> None:
     (scored.folder / KEPT).unlink(missing_ok=True)
     if scored.classes is not None:
         write_by_class(scored.folder, scored.classes)
-    # Last: a result says that the scores are there.
+    # Last: if there is a result, the scores are complete.
     write_result(scored.folder / "result.json", scored.result)
 
 
@@ -162,7 +162,7 @@ def kept(
     if not same or steps not in (None, scores.inner_steps):
         return None
     scores = scores.first(tasks)
-    # The result has numbers of its own for other tasks.
+    # The calibration in the result is of another number of tasks.
     if scores.score["n"] != result["score"]["n"]:
         result = {**result, "calibration": None}
     return Scored(run.folder, run, cast(Result, {**result, **scores.summary()}), scores)
@@ -174,7 +174,7 @@ score = evaluate_run
 
 def calibrated(predicted: Predictions, validated: Predictions | None) -> Calibration:
     """The calibration of the probabilities of `predicted`, before and after the temperature that is
-    best on `validated`; there is no temperature without these."""
+    best on `validated`. If that is None, there is no temperature."""
     logits, y = _flat(predicted)
     error = plain(expected_error(logits, y))
     if validated is None:
@@ -194,12 +194,12 @@ def _flat(predicted: Predictions) -> tuple[np.ndarray, np.ndarray]:
 
 
 def protocol(experiment: Experiment, tasks: TaskDistribution) -> str:
-    """The conditions of a score in words: the protocol of the tasks, and the statistics that
-    normalise images."""
+    """The conditions of a score in words: the protocol of the tasks, and which statistics the
+    normalisation takes."""
     said = in_words(tasks.protocol())
     if tasks.problem.kind == "regression":
         return said
-    # A network on vectors normalises nothing: no prediction depends on other queries.
+    # A network on vectors has no normalisation: no prediction depends on other queries.
     normalisation = getattr(experiment.network, "normalisation", "support")
     statistics = {"batch": "batch statistics (transductive)", "support": "support statistics"}
     return f"{said}, {statistics[normalisation]}"

@@ -41,8 +41,8 @@ def train_seeds(
 ) -> dict[int, str]:
     """Meta-train with each seed in `folder/seed-N`, `workers` at a time, or continue there.
 
-    **Returns** the seeds that failed, each with the reason. Seeds that were stopped continue with
-    the same call.
+    **Returns** the seeds that failed, each with the reason. The same call continues the seeds that
+    were stopped.
     """
     failed: dict[int, str] = {}
     experiment = absolute(experiment)

@@ -38,7 +38,7 @@ from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
 
 UNNAMED = OwnOptions()
-"""In the place of tasks that are not named yet."""
+"""Stands for tasks that are given later."""
 
 
 class Setting(NamedTuple):
@@ -49,14 +49,15 @@ class Setting(NamedTuple):
     shared: Experiment
     """Everything but the method, whose name and options are filled in."""
     traits: tuple[str, ...]
-    """Words that methods have settings for, general ones first; the setting's name is one more."""
+    """Words for which methods state settings, the general ones first. The setting's name is one
+    more."""
 
     def make(self, method: str) -> Experiment:
-        """A method's experiment on it."""
+        """A method's experiment in this setting."""
         return self.of(ALGORITHMS.known(method))
 
     def of(self, known: Method, *traits: str) -> Experiment:
-        """A method's experiment on it, with more traits than its own."""
+        """A method's experiment in this setting, which may have more traits."""
         name = self.shared.recipe
         made = replace(
             self.shared, recipe=f"{name}/{known.name}", algorithm=known.options(self.problem)
@@ -67,12 +68,12 @@ class Setting(NamedTuple):
 
 
 def changed(experiment: Experiment, changes: Changes) -> Experiment:
-    """The experiment with other options, by part."""
+    """The experiment with these changes of its options, by part."""
     own = dict(changes.get("experiment", {}))
     for part, options in changes.items():
         if part != "experiment":
             old = getattr(experiment, part)
-            # A network of one's own may have no such option.
+            # A user's own network may have no such option.
             known = {field.name for field in fields(old)}
             own[part] = replace(old, **{k: v for k, v in options.items() if k in known})
     return replace(experiment, **own)
@@ -105,9 +106,9 @@ def images(
 
 
 def small_images(name: str, tasks: TasksOptions) -> Experiment:
-    """Images of about 28 px: pictures of one's own, and those that the package carries."""
-    # The rate is better on validation tasks than 0.001 for all that were tried but the settings of
-    # ARML as published (results/starter).
+    """Images of about 28 px: a user's own pictures, and those in the package."""
+    # On validation tasks this rate is better than 0.001 for each method that was tried, except for
+    # ARML with its published settings (results/starter).
     outer = OuterOptions(outer_rate=0.003, schedule="cosine")
     return images(name, tasks, outer, steps=20_000, every=500)
 
@@ -155,13 +156,6 @@ def tables(name: str, tasks: TasksOptions) -> Experiment:
         validation_tasks=256,
         scan=False,
     )
-
-
-def _of_problem(problem: Problem) -> tuple[str, ...]:
-    """The traits of a problem."""
-    if problem.kind == "regression":
-        return ("regression",)
-    return ({1: "vectors", 2: "tables", 3: "images"}[len(problem.features)],)
 
 
 SMALL = ("images", "small images")
@@ -236,9 +230,9 @@ OWN: dict[str, Setting] = {
 """The package's own settings."""
 
 
-def setting_of(family: TaskFamily) -> Setting:
-    """The setting of registered tasks: that of 2-D regression, of the package's pictures or of
-    frozen features, whichever has problems of its kind."""
+@cache
+def _setting_of(family: TaskFamily) -> Setting:
+    """The setting of tasks that somebody else registered."""
     made = setting_for(family.problem, family.name, family.options_class())
     shared = made.shared
     if family.network:
@@ -247,7 +241,8 @@ def setting_of(family: TaskFamily) -> Setting:
 
 
 def setting_for(problem: Problem, name: str = "own", tasks: TasksOptions = UNNAMED) -> Setting:
-    """The setting of any tasks with this problem."""
+    """The setting of any tasks with this problem: like that of small tables, of 2-D regression, of
+    the package's pictures or of frozen features, whichever has such problems."""
     if len(problem.features) == 2:
         shared = tables(name, tasks)
     elif problem.kind == "regression":
@@ -258,7 +253,9 @@ def setting_for(problem: Problem, name: str = "own", tasks: TasksOptions = UNNAM
         shared = small_images(name, tasks)
     else:
         shared = features(name, tasks)
-    return Setting(problem, name, replace(shared, tasks=tasks), _of_problem(problem))
+    kinds = {1: "vectors", 2: "tables", 3: "images"}
+    trait = "regression" if problem.kind == "regression" else kinds[len(problem.features)]
+    return Setting(problem, name, replace(shared, tasks=tasks), (trait,))
 
 
 class Problems(Mapping[str, Setting]):
@@ -275,7 +272,7 @@ class Problems(Mapping[str, Setting]):
     def __iter__(self) -> Iterator[str]:
         yield from OWN
         for name, family in TASKS.items():
-            # Those that need data and do not say their usual problem are refused when named.
+            # Tasks that need data and do not state a usual problem raise an error when named.
             with contextlib.suppress(ValueError):
                 if family.source is not None and family.problem:
                     yield name
@@ -284,6 +281,5 @@ class Problems(Mapping[str, Setting]):
         return len(list(iter(self)))
 
 
-_setting_of = cache(setting_of)
 PROBLEMS = Problems()
 """Data sets, by the first part of a recipe's name."""

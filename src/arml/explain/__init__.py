@@ -1,14 +1,11 @@
 """Look inside a trained learner: ARML's meta-knowledge graph, HSML's tree, MUMOMAML's task codes,
 MT-Net's masks.
 
-`explain` writes `explain.json` and figures. For ARML it also tests, by intervention, the loss of
-each family without a vertex.
+`explain` writes `explain.json` and figures. For ARML it also measures, by intervention, how the
+loss of each family changes without a vertex.
 """
 
 from pathlib import Path
-
-import jax
-import numpy as np
 
 from arml.algorithms import ALGORITHMS
 from arml.core.episodes import TaskDistribution
@@ -18,7 +15,7 @@ from arml.explain.looks import LOOKS, Found, Look
 from arml.explain.tasks import IMAGES_AT_ONCE
 from arml.report.explained import captioned
 from arml.report.style import save
-from arml.results.files import RunError, write_bytes, write_json
+from arml.results.files import RunError, plain, write_bytes, write_json
 from arml.results.folder import FORMAT
 from arml.results.manifest import sealed
 
@@ -28,20 +25,20 @@ __all__ = ["explain"]
 def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True) -> list[Path]:
     """Explain the run in `folder` on its first `tasks` test tasks; write the findings to `out`.
 
-    Written are `explain.json` and figures as PNG and SVG. The report of the run shows them too if
-    `out` is its folder `explain`.
+    The files are `explain.json`, and figures as PNG and SVG. The report of the run shows them too
+    if `out` is the folder `explain` in it.
 
     - **ARML** (`kind` is graph): `links` (the prototype-to-vertex heat map of one task of each
       family), `links-average` (mean and standard deviation over a family's tasks),
-      `knowledge-graph` (the links between vertices), `effects` (what each family loses without a
-      vertex; left out with `intervene=False`) and, for images, a strip `nearest-V0.png` a vertex.
+      `knowledge-graph` (the links between vertices), `effects` (the loss of each family without a
+      vertex; not with `intervene=False`) and, for images, a strip `nearest-V0.png` for each vertex.
       `explain.json` holds `families`; `vertices`; `tasks` and `tasks_by_family`;
       `prototype_names`; `example` (each family's `[prototypes, vertices]`, rows sum to one);
       `average` (each family's `mean` and `sd`); `vertex_links` (`[vertices, vertices]`, in [0, 1],
-      zero diagonal); `threshold`; `vertex_links_reach_tasks`, false where the wiring lets no task
-      see the links between vertices; `vertex_links_effect`, the mean over tasks of how far the
-      prototypes move, relative to their norm, when these links are removed; `interventions` and
-      `nearest`, which the functions of these names describe.
+      zero diagonal); `threshold`; `vertex_links_reach_tasks`, false if the links between vertices
+      cannot change the reading of any task; `vertex_links_effect`, the mean over tasks of how far
+      the prototypes move, relative to their norm, when these links are removed; `interventions`
+      and `nearest`, which the functions of these names describe.
     - **HSML** (tree), **MUMOMAML** (codes), **MT-Net** (masks): the entries that `explain.others`
       describes, and the figure of that name.
     - Any other method: the lists, tables and arrays that its own function returns
@@ -49,8 +46,8 @@ def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True
 
     **Returns** the files written, `explain.json` first.
 
-    **Raises** `RunError` in one line: a folder that is no trained run, a learner with nothing
-    inside to show, too few tasks to have one of each family, or a folder that cannot be written.
+    **Raises** `RunError` in one line for a folder that is not a trained run, a learner with nothing
+    inside to show, too few tasks to have one of each family, and a folder that cannot be written.
     """
     if tasks < 1:
         raise RunError(f"expected one or more tasks, got {tasks}; raise --tasks")
@@ -75,7 +72,7 @@ def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True
         files.append(out / name)
     for name, figure, _, _ in figures:
         files += save(figure, out / name)
-    # Last: it says that the others are there.
+    # Last: if it is there, the other files are.
     with sealed(files[0]):
         write_json(files[0], explained)
     return files
@@ -105,7 +102,12 @@ def looked(options: MethodOptions, recipe: str) -> Look:
     def look(
         learner: MetaLearner, tasks: TaskDistribution, *, n: int, chunk: int, **_: object
     ) -> Found:
-        found = _plain(own(learner, tasks, n=n, chunk=chunk), known.name)
+        try:
+            found = plain(own(learner, tasks, n=n, chunk=chunk))
+        except TypeError as error:
+            raise RunError(
+                f"the inside of {known.name}: {error}: change the function `inside` of its entry"
+            ) from error
         if not isinstance(found, dict):
             raise RunError(
                 f"expected the inside of {known.name} as a dictionary, got {type(found).__name__}: "
@@ -114,23 +116,3 @@ def looked(options: MethodOptions, recipe: str) -> Look:
         return {"kind": "own", **found}, {}
 
     return look
-
-
-def _plain(value: object, method: str) -> object:
-    """A value as JSON holds it: arrays become lists.
-
-    **Raises** `RunError` for a value that cannot be plain data.
-    """
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case np.ndarray() | np.generic() | jax.Array():
-            return np.asarray(value).tolist()
-        case list() | tuple():
-            return [_plain(item, method) for item in value]
-        case dict():
-            return {str(name): _plain(item, method) for name, item in value.items()}
-    raise RunError(
-        f"expected numbers, texts, lists and arrays inside {method}, got {type(value).__name__}: "
-        "change the function `inside` of its entry"
-    )

@@ -5,10 +5,10 @@ the vertices are linked.
     the heat maps between prototypes and vertices (A_S, Eq. 6), and the graph of the vertices
     (A_G, Eq. 5) without the links under a threshold.
 
-Differences: the paper shows one task of each family and does not give its threshold; here are also
-the mean and the standard deviation over many tasks, and the threshold is the median link, so that
-half of the links are drawn whatever their scale. Whether the drawn links can reach a task at all
-is worked out and written down: in the authors' wiring they cannot.
+Differences: the paper shows one task of each family and does not state its threshold. Here are also
+the mean and the standard deviation over many tasks. The threshold is the median link, so half of
+the links are drawn, whatever their scale. `vertex_links_reach_tasks` says whether the drawn links
+can change the reading of a task at all: in the authors' wiring they cannot.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,8 @@ class Read(NamedTuple):
     """A_S; rows sum to one."""
     family: Int[Array, ""]
     effect: Float[Array, ""]
-    """How far the prototypes move when the links between vertices are removed, relative."""
+    """How far the prototypes move when the links between vertices are removed, relative to their
+    norm."""
     reached: Bool[Array, ""]
     """Whether the prototypes depend on the links between vertices at all."""
 
@@ -54,7 +55,7 @@ def read(encoder: Relational, task: Task) -> Read:
     edges = graph.connect(graph.vertices)
     moved = propagated(jnp.zeros_like(edges)) - enriched
     effect = jnp.linalg.norm(moved) / jnp.maximum(jnp.linalg.norm(enriched), 1e-12)
-    # A derivative is exactly zero where there is no path; a difference would only be small.
+    # Without a path the derivative is exactly zero; a difference would only be small.
     slopes = jax.vjp(propagated, edges)[1](jnp.cos(jnp.arange(enriched.size)).reshape(moved.shape))
     between = slopes[0] * (1 - jnp.eye(len(edges)))
     return Read(reading.links, task.family, effect, jnp.any(between != 0))
@@ -62,8 +63,7 @@ def read(encoder: Relational, task: Task) -> Read:
 
 def read_tasks(encoder: Relational, tasks: TaskDistribution, *, n: int, chunk: int) -> Read:
     """The readings of the first `n` test tasks, with a leading axis of tasks, as NumPy arrays."""
-    whole: Read = each_test_task(read, encoder, tasks, n=n, chunk=chunk)
-    return whole
+    return Read(*each_test_task(read, encoder, tasks, n=n, chunk=chunk))
 
 
 def default_threshold(links: np.ndarray) -> float:

@@ -1,16 +1,16 @@
-"""Interventions on ARML's meta-knowledge graph and on the code that it makes of a task: a heat map
-shows the reading, and only an intervention shows its use.
+"""Interventions on ARML's meta-knowledge graph and on the code of a task. A heat map shows what a
+task reads; only an intervention shows whether the learner uses it.
 
-Is a part *needed*? A vertex is removed, or the links between vertices are cut. Is the reading
-*used*? All vertices are made equal (their mean), so that reading them tells nothing; or the task's
-whole code is replaced: by the mean code of all tasks, by that of the next task of its own family,
-or by that of the next task of another family. A code that can be replaced without a loss is not
-used.
+Does the learner *need* a part? A vertex is removed, or the links between vertices are cut. Does it
+*use* the reading? All vertices are replaced by their mean, so that the reading carries no
+information. Or the whole code of the task is replaced: by the mean code of all tasks, by that of
+the next task of the same family, or by that of the next task of another family. A code is not used
+if the loss stays the same without it.
 
-Nothing is trained again: the loss is that of a learner which relied on the missing part. It shows
-what this learner uses; another learner might do without it. Squared errors have heavy tails, so a
-few tasks may decide a mean: the median and the share of tasks that are worse, with a sign test,
-stand beside it.
+The learner is not trained again, so the loss is that of a learner which relied on the missing part.
+Another learner might not need it. Squared errors have heavy tails, and a few tasks may decide a
+mean. Therefore an entry also has the median, and the share of tasks that are worse with a sign
+test.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,12 +38,12 @@ CODES = ("mean", "own_family", "other_family")
 
 
 def without(graph: MetaKnowledgeGraph, kept: Int[Array, " kept"]) -> MetaKnowledgeGraph:
-    """The graph of those vertices only. `kept` may be traced: all removals are one program."""
+    """The graph with only these vertices. `kept` may be traced: one program serves all removals."""
     return eqx.tree_at(lambda g: g.vertices, graph, graph.vertices[kept])
 
 
 def equal(graph: MetaKnowledgeGraph) -> MetaKnowledgeGraph:
-    """The graph with the mean of its vertices in the place of each."""
+    """The graph with each vertex replaced by the mean of all."""
     mean = jnp.broadcast_to(graph.vertices.mean(0), graph.vertices.shape)
     return eqx.tree_at(lambda g: g.vertices, graph, mean)
 
@@ -56,7 +56,7 @@ def code_of(learner: Conditioned, task: Task) -> tuple[Float[Array, " code"], In
 def score_with(
     learner: Conditioned, task: Task, code: Float[Array, " code"], score: Score
 ) -> Float[Array, ""]:
-    """The score on ONE task of the learner that is given `code` for it."""
+    """The score of the learner on ONE task with this code."""
     adapted = learner.adapt_from(code, 0.0, task.support)
     return score(adapted.predict(task.query.x), task.query.y)
 
@@ -66,11 +66,11 @@ def interventions(
 ) -> Json:
     """The change of each task's score by every intervention, as a loss: above zero is worse.
 
-    **Returns** `tasks`, `metric`, `links` (cut), `vertices` (one entry a vertex taken out) and
-    `use` (`equal_vertices` and what replaces the code, `CODES`). An entry has, for `all` tasks and
-    for each family: `mean`, `ci95` (over tasks), `n`, `p`, `adjusted` (Holm's correction for all of
-    them), `median`, `worse` (the share of tasks that are worse, of those that change), `p_sign` and
-    `adjusted_sign`.
+    **Returns** `tasks`, `metric`, `links` (the entry with the links cut), `vertices` (an entry for
+    each vertex removed) and `use` (`equal_vertices`, and an entry for each replacement of the code,
+    `CODES`). An entry has, for `all` tasks and for each family: `mean`, `ci95` (over tasks), `n`,
+    `p`, `adjusted` (by Holm's correction for all entries), `median`, `worse` (the share of tasks
+    that are worse, among those that change), `p_sign` and `adjusted_sign`.
     """
     metric, score = score_of(tasks.problem)
     look = partial(each_test_task, tasks=tasks, n=n, chunk=chunk, split=split)
@@ -100,7 +100,7 @@ def interventions(
 
     whole, sign = scored(codes), 1 if metric == "mse" else -1
     losses = {name: sign * (scored(given) - whole) for name, given in replaced.items()}
-    # A score that is no number is worse than any.
+    # A score that is not a number is worse than any other.
     losses = {name: np.where(np.isnan(loss), np.inf, loss) for name, loss in losses.items()}
     groups = {"all": np.ones(n, bool)}
     groups |= {name: families == i for i, name in enumerate(tasks.families)}
@@ -116,8 +116,8 @@ def interventions(
 
 
 def other_codes(codes: np.ndarray, families: np.ndarray) -> dict[str, np.ndarray]:
-    """The replacements of the codes `[tasks, d]`; without `other_family` where there is one family
-    only, and `own_family` where a family has one task only."""
+    """The replacements of the codes `[tasks, d]`. `other_family` is missing if there is only one
+    family, and `own_family` if a family has only one task."""
     n = len(codes)
     found = {"mean": np.broadcast_to(codes.mean(0), codes.shape)}
     after = [(i + np.arange(1, n)) % n for i in range(n)]
@@ -129,7 +129,7 @@ def other_codes(codes: np.ndarray, families: np.ndarray) -> dict[str, np.ndarray
 
 
 def _entries(losses: Sequence[np.ndarray]) -> list[Json]:
-    """Mean and median of each, with their tests, corrected for how many there are."""
+    """The mean and the median of each, with their tests, corrected for the number of entries."""
     means = holm([difference_of(loss) for loss in losses])
     signs = [sign_test(loss) for loss in losses]
     adjusted = holm([Comparison(None, None, p, None, 0) for _, p in signs])
@@ -150,7 +150,8 @@ def _entries(losses: Sequence[np.ndarray]) -> list[Json]:
 
 
 def sign_test(losses: np.ndarray) -> tuple[float | None, float | None]:
-    """The share above zero of those that are not zero, and the two-sided p of it being a half."""
+    """The share of the losses above zero, among those that are not zero, and the two-sided p-value
+    of the hypothesis that this share is a half."""
     changed = losses[losses != 0]
     if not len(changed):
         return None, None

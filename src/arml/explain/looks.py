@@ -12,17 +12,14 @@ from arml.core.learner import the_inputs
 from arml.explain.graph import found_in
 from arml.explain.interventions import interventions
 from arml.explain.nearest import nearest
-from arml.explain.others import codes, masks, tree
+from arml.explain.others import Found, codes, masks, tree
 from arml.nn.prototypes import units
-from arml.results.files import Json, RunError
-
-Found = tuple[Json, dict[str, bytes]]
-"""Plain data, and images by the names of their files."""
+from arml.results.files import RunError
 
 
 @runtime_checkable
 class Look(Protocol):
-    """Looks inside a learner on its first `n` test tasks, `chunk` at once."""
+    """A function that looks inside a learner on its first `n` test tasks, `chunk` at once."""
 
     def __call__(
         self, learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, intervene: bool
@@ -52,7 +49,8 @@ def graph(
 
 
 class Seen(TaskDistribution):
-    """The tasks with support sets as the encoder of a learner sees them: features, not pictures."""
+    """The tasks with the support sets that the encoder of a learner reads: features in place of
+    pictures."""
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
@@ -66,25 +64,10 @@ class Seen(TaskDistribution):
 
 
 def as_features(learner: PyTree, tasks: TaskDistribution) -> Seen:
-    """The tasks as the encoder of a learner sees them that reads its network's features."""
+    """The tasks for a learner whose encoder reads the features of its network."""
     width = units(learner.net.body, tasks.problem.features)
     problem = replace(tasks.problem, features=(width,))
     return Seen(tasks.families, problem, tasks, learner.look, learner.net)
 
 
-def of_tree(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, **_: object) -> Found:
-    """HSML's tree of clusters."""
-    return tree(learner.encode, tasks, n=n, chunk=chunk), {}
-
-
-def of_codes(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, **_: object) -> Found:
-    """MUMOMAML's task codes."""
-    return codes(learner, tasks, n=n, chunk=chunk), {}
-
-
-def of_masks(learner: PyTree, tasks: TaskDistribution, **_: object) -> Found:
-    """MT-Net's masks, which no task changes."""
-    return masks(learner), {}
-
-
-LOOKS: dict[str, Look] = {"graph": graph, "tree": of_tree, "codes": of_codes, "masks": of_masks}
+LOOKS: dict[str, Look] = {"graph": graph, "tree": tree, "codes": codes, "masks": masks}

@@ -1,4 +1,4 @@
-"""The support images that read each vertex of ARML's graph most, as a picture of the vertex."""
+"""The support images with the strongest links to each vertex of ARML's graph."""
 
 import cv2
 import numpy as np
@@ -10,9 +10,9 @@ from arml.nn.relational import Relational
 from arml.results.files import Json
 
 SHOWN = 8
-"""Images a vertex."""
+"""Images of one vertex."""
 LEAST = 64
-"""Pixels a side that a small image is enlarged to."""
+"""Pixels a side to which a small image is enlarged."""
 
 
 def nearest(
@@ -59,7 +59,7 @@ def nearest(
 def _distinct(
     kept: list[tuple[float, float, int, int, np.ndarray]],
 ) -> list[tuple[float, float, int, int, np.ndarray]]:
-    """The best, each image once: tasks share images."""
+    """The best images, each once: tasks share images."""
     found: dict[bytes, tuple[float, float, int, int, np.ndarray]] = {}
     for one in sorted(kept, key=lambda one: (-one[0], one[1])):
         found.setdefault(one[4].tobytes(), one)

@@ -4,7 +4,7 @@ MT-Net's masks."""
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from arml.algorithms.hsml import TreeEncoder
 from arml.algorithms.mt_net import MTNet
@@ -13,12 +13,15 @@ from arml.core.learner import Conditioned
 from arml.explain.tasks import by_family, each_test_task, finite
 from arml.results.files import Json
 
+Found = tuple[Json, dict[str, bytes]]
+"""Plain data, and images by the names of their files."""
 
-def tree(encoder: TreeEncoder, tasks: TaskDistribution, *, n: int, chunk: int) -> Json:
-    """HSML: how much of each family's tasks each leaf takes, and what goes along each branch.
 
-    `flows` has for each level, leaves first, the mean over all tasks of what goes from each lower
-    node to each upper one: all entries of a level add up to one.
+def tree(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, **_: object) -> Found:
+    """HSML: the share of each family's tasks in each leaf, and the flow along each branch.
+
+    `flows` has for each level, leaves first, the mean over all tasks of the share that goes from
+    each lower node to each upper one. All entries of a level add up to one.
     """
 
     def look(encoder: TreeEncoder, task: Task) -> tuple[Array, tuple[Array, ...], Array]:
@@ -29,18 +32,19 @@ def tree(encoder: TreeEncoder, tasks: TaskDistribution, *, n: int, chunk: int) -
             share = flows[-1].sum(0)
         return assignments[0][0], tuple(flows), task.family
 
-    leaves, flows, families = each_test_task(look, encoder, tasks, n=n, chunk=chunk)
+    leaves, flows, families = each_test_task(look, learner.encode, tasks, n=n, chunk=chunk)
     finite("assignments", leaves, *flows)
-    return {
+    result = {
         "kind": "tree",
         **by_family(leaves, families, tasks.families),
         "flows": [flow.mean(0).tolist() for flow in flows],
     }
+    return result, {}
 
 
-def codes(learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int) -> Json:
-    """MUMOMAML: the tasks' codes on their two main axes, how much of their variance is between
-    families, and the mean scale of each block's units by family."""
+def codes(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, **_: object) -> Found:
+    """MUMOMAML: the codes of the tasks on their two main axes, the share of their variance that is
+    between families, and by family the mean scale of the units of each block."""
 
     def look(learner: Conditioned, task: Task) -> tuple[Array, Array, Array]:
         code, _ = learner.encode(task.support)
@@ -50,7 +54,7 @@ def codes(learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int) 
     values, scales, families = each_test_task(look, learner, tasks, n=n, chunk=chunk)
     finite("codes", values, scales)
     centred = np.asarray(values, np.float64) - values.mean(0)
-    _, strengths, axes = np.linalg.svd(centred, full_matrices=False)
+    strengths, axes = np.linalg.svd(centred, full_matrices=False)[1:]
     total = max(float((centred**2).sum()), 1e-30)
     mean = by_family(centred, families, tasks.families)
     counts = mean["tasks_by_family"]
@@ -60,7 +64,7 @@ def codes(learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int) 
     )
     points = centred @ axes[:2].T
     modulation = by_family(scales, families, tasks.families)["average"]
-    return {
+    result = {
         "kind": "codes",
         "tasks_by_family": counts,
         "points": [[*map(float, point), int(f)] for point, f in zip(points, families, strict=True)],
@@ -68,17 +72,16 @@ def codes(learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int) 
         "between_families": between / total,
         "modulation": {name: average["mean"] for name, average in modulation.items()},
     }
+    return result, {}
 
 
-def masks(learner: MTNet) -> Json:
-    """MT-Net: the probability that each unit is adapted, by layer. No task changes them."""
+def masks(learner: MTNet, tasks: TaskDistribution, **_: object) -> Found:
+    """MT-Net: the probability that each unit is adapted, by layer. It does not depend on tasks."""
     rates = [np.asarray(jax.nn.sigmoid(logits), np.float64) for logits in learner.logits]
     finite("mask rates", *rates)
     names = [*(f"block {i}" for i in range(len(rates) - 1)), "head"]
-    return {
-        "kind": "masks",
-        "layers": [
-            {"name": name, "mean": float(rate.mean()), "rates": rate.tolist()}
-            for name, rate in zip(names, rates, strict=True)
-        ],
-    }
+    layers = [
+        {"name": name, "mean": float(rate.mean()), "rates": rate.tolist()}
+        for name, rate in zip(names, rates, strict=True)
+    ]
+    return {"kind": "masks", "layers": layers}, {}

@@ -1,4 +1,4 @@
-"""Shared by all kinds of explanations: a value of each test task, and its means by family."""
+"""A value for each test task, and its means by family, for all kinds of explanations."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -11,12 +11,12 @@ from arml.results.files import Json, RunError
 from arml.training.evaluate import looks
 
 IMAGES_AT_ONCE = 8
-"""Convolutions are unrolled over tasks on a CPU: more at once would compile for minutes."""
-
+"""Tasks of images at once. Convolutions are unrolled over tasks on a CPU: more would compile for
+minutes."""
 
 Look = Callable[..., PyTree]
-"""Computes something from a learner or a part of it, ONE task, and the values that are given for
-this task, if there are any."""
+"""A function of a learner or a part of it, of ONE task, and of the given values of this task, if
+there are any."""
 
 
 def _seen(held: tuple[Look, PyTree], task: Task, key: Array, *own: Array) -> PyTree:
@@ -35,8 +35,8 @@ def chunks(
     split: str = "test",
 ) -> Iterator[PyTree]:
     """`look(part, task)` for the first `n` tasks of a split, `chunk` at a time, as NumPy arrays
-    with a leading axis of tasks. The evaluation scores the same tasks. `given` `[n, ...]` has
-    something for each task, which is then the third argument of `look`."""
+    with a leading axis of tasks. The evaluation scores the same tasks. `given` `[n, ...]` has a
+    value for each task, which becomes the third argument of `look`."""
     return looks(_seen, (look, part), tasks, split=split, n=n, chunk=chunk, given=given)
 
 
@@ -50,7 +50,7 @@ def each_test_task(
     given: PyTree = None,
     split: str = "test",
 ) -> PyTree:
-    """`look` of the first `n` test tasks, stacked; arguments as of `chunks`."""
+    """`look` of the first `n` test tasks, stacked. The arguments are those of `chunks`."""
     found = chunks(look, part, tasks, n=n, chunk=chunk, given=given, split=split)
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *found)
 
@@ -79,7 +79,7 @@ def by_family(values: np.ndarray, families: np.ndarray, names: Sequence[str]) ->
 
 
 def finite(what: str, *arrays: np.ndarray) -> None:
-    """Refuse to explain a learner that has diverged."""
+    """Raise `RunError` for a learner that has diverged."""
     if not all(np.isfinite(array).all() for array in arrays):
         raise RunError(
             f"expected finite {what}, got some that are not; the run has diverged: train it again "

@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import UInt8
 
 from arml.core.episodes import Problem
-from arml.datasets.folders import ImageFamily
+from arml.datasets.folders import ImageFamily, Progress
 from arml.datasets.splits import PARTS, Split
 from arml.datasets.starter import SIZE, load_starter
-from arml.tasks.options import Progress, Splits
+from arml.tasks.options import Splits
 from arml.tasks.questions import QuestionEpisodes, Source, styles_of
 from arml.tasks.shape import EpisodeOptions
 
@@ -24,18 +24,18 @@ QUESTIONS: dict[str, tuple[str, bool, bool]] = {
     )
     for question, style in ((content, False), ("style", True))
 }
-"""Each family's pictures, whether these are textures, and whether it asks for their style."""
+"""The pictures of each family, whether they are textures, and whether it asks for their style."""
 
 
 @dataclass(frozen=True)
 class ConflictOptions(EpisodeOptions):
-    """Image episodes from the starter pictures under conflicting questions: the content, or in
-    which style."""
+    """Image episodes from the starter pictures under conflicting questions: about the content of a
+    picture, or about its style."""
 
     shots: int = 5
     """Support images of each class."""
     families: tuple[str, ...] = ()
-    """The families that tasks are drawn from; none for all six."""
+    """The families that tasks are drawn from; all six if none is named."""
 
     @property
     def size(self) -> int:
@@ -43,7 +43,7 @@ class ConflictOptions(EpisodeOptions):
         return SIZE
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """The tasks of the published split: nothing is written."""
+        """The tasks of the published split; no file is written."""
         self.check()
         pictures, parts = load_starter()
         sources = {family.name: family.digest for family in pictures}
@@ -100,14 +100,15 @@ def question_episodes(
             f"expected at most {each} shots and queries of a class, got {shots} + {queries}; lower "
             "one of them"
         )
+    asked = [QUESTIONS[name] for name in names]
     pieces: list[UInt8[np.ndarray, "n size size"]] = []
     places: dict[str, tuple[int, int]] = {}
-    for name, texture, _ in (QUESTIONS[name] for name in names):
+    for name, texture, _ in asked:
         if name not in places:
             shown = _of_part(by_name[name], split[name][part])
             places[name] = sum(map(len, pieces)), len(shown) // each
             pieces.append(shown if texture else dark_on_light(shown))
-    numbers = [len(styles) if style else places[name][1] for name, _, style in _asked(names)]
+    numbers = [len(styles) if style else places[name][1] for name, _, style in asked]
     fewest = min(
         [*numbers, *(classes * each // (shots + queries) for _, classes in places.values())]
     )
@@ -123,35 +124,27 @@ def question_episodes(
         each=each,
         pixels=jnp.asarray(np.concatenate(pieces)),
         sources=Source(
-            jnp.asarray([places[name][0] for name, _, _ in _asked(names)]),
-            jnp.asarray([places[name][1] for name, _, _ in _asked(names)]),
-            jnp.asarray([texture for _, texture, _ in _asked(names)]),
+            jnp.asarray([places[name][0] for name, _, _ in asked]),
+            jnp.asarray([places[name][1] for name, _, _ in asked]),
+            jnp.asarray([texture for _, texture, _ in asked]),
         ),
-        asks_style=jnp.asarray([style for _, _, style in _asked(names)]),
+        asks_style=jnp.asarray([style for _, _, style in asked]),
         first_class=jnp.asarray(np.cumsum(numbers) - numbers),
         styles=jnp.asarray(styles),
     )
 
 
-def _asked(names: tuple[str, ...]) -> list[tuple[str, bool, bool]]:
-    return [QUESTIONS[name] for name in names]
-
-
-def _of_part(family: ImageFamily, classes: object) -> UInt8[np.ndarray, "n size size"]:
+def _of_part(family: ImageFamily, classes: list[str]) -> UInt8[np.ndarray, "n size size"]:
     """The grey pictures of those classes."""
-    wanted = set(classes)  # type: ignore[call-overload]
-    chosen = [i for i, name in enumerate(family.classes) if name in wanted]
-    first = family.first
-    return np.concatenate(
-        [family.images[first[i] : first[i] + family.counts[i], ..., 0] for i in chosen]
-    )
+    shown = np.repeat(np.isin(family.classes, classes), family.counts)
+    return family.images[shown, ..., 0]
 
 
 def dark_on_light(
     pictures: UInt8[np.ndarray, "n size size"],
 ) -> UInt8[np.ndarray, "n size size"]:
-    """The pictures with dark ink on light paper: a tenth of the starter's drawings are the other
-    way round. The border of a drawing is paper."""
+    """The pictures with dark ink on light paper: a tenth of the starter's drawings have light ink
+    on dark paper. The border of a drawing is paper."""
     border = np.concatenate([pictures[:, [0, -1]], pictures[:, :, [0, -1]].swapaxes(1, 2)], axis=1)
     dark = np.median(border, axis=(1, 2)) < 128
     return np.where(dark[:, None, None], 255 - pictures, pictures)

@@ -7,7 +7,6 @@ classes or families there are.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import equinox as eqx
@@ -40,11 +39,25 @@ def distinct(
     return jax.lax.fori_loop(0, number - 1, push, code)
 
 
-class Episodes(TaskDistribution):
-    """Episodes that know which pictures they are of.
+class Table(eqx.Module):
+    """Where the images of each class are in the list of all images, and which classes a family has
+    in the list of all classes."""
 
-    `stated` is the text of their identity, from the options and the digests of the data; without
-    it, the identity is a digest of all their arrays.
+    first: Int[Array, " classes"]
+    """Index of each class's first image."""
+    count: Int[Array, " classes"]
+    """Images of each class."""
+    first_class: Int[Array, " families"]
+    """Index of each family's first class in `first` and `count`."""
+    classes: Int[Array, " families"]
+    """Classes of each family."""
+
+
+class Episodes(TaskDistribution):
+    """Episodes of pictures whose identity may be given.
+
+    `stated` is the text of their identity, made of the options and the digests of the data. If it
+    is empty, the identity is a digest of all their arrays.
     """
 
     stated: eqx.AbstractVar[str]
@@ -58,8 +71,8 @@ class ImageEpisodes(Episodes):
 
     `x` is float32 `[n, size, size, 3]` in [0, 1], or `[n, features]` for frozen features; `y` is
     int32 `[n]` with `0 <= y < ways`, in the random order in which the classes were drawn. Support
-    and query are ordered by class. Build it with `image_episodes`, which checks that every task can
-    be drawn.
+    and query are ordered by class. Build it with `listed`, which checks that every task can be
+    drawn.
     """
 
     families: tuple[str, ...] = eqx.field(static=True)
@@ -68,21 +81,14 @@ class ImageEpisodes(Episodes):
     size: int | None = eqx.field(static=True)
     """Pixels a side of the pictures that frozen features were made of; None for pictures."""
     pixels: UInt8[Array, "n size size 3"] | Float[Array, "n features"]
-    first: Int[Array, " classes"]
-    """Index of each class's first image in `pixels`."""
-    count: Int[Array, " classes"]
-    """Images of each class."""
-    first_class: Int[Array, " families"]
-    """Index of each family's first class in `first` and `count`."""
-    classes: Int[Array, " families"]
-    """Classes of each family."""
+    table: Table
 
     def protocol(self) -> Facts:
         size = {} if self.size is None else {"size": self.size}
         return {**protocol_of(self.problem), **size}
 
     def sample(self, key: PRNGKeyArray) -> Task:
-        drawn = draw(self.classes, self.first_class, self.count, self.first, self.problem, key=key)
+        drawn = draw(self.table, self.problem, key=key)
         shots = self.problem.shots
         support = self._examples(drawn.images[:, :shots])
         return Task(support, self._examples(drawn.images[:, shots:]), drawn.family, drawn.classes)
@@ -94,93 +100,50 @@ class ImageEpisodes(Episodes):
 
 
 class Drawn(NamedTuple):
-    """Which images a task is made of, as places in the list of all."""
+    """The images of a task, as indices into the list of all."""
 
     family: Int[Array, ""]
     classes: Int[Array, " ways"]
     images: Int[Array, "ways each"]
-    """Of each class the support images, then the queries."""
+    """The support images of each class, then its queries."""
 
 
-def draw(
-    classes: Int[Array, " families"],
-    first_class: Int[Array, " families"],
-    count: Int[Array, " classes"],
-    first: Int[Array, " classes"],
-    problem: Problem,
-    *,
-    key: PRNGKeyArray,
-) -> Drawn:
-    """Draw ONE task from tables of the classes of each family and the images of each class."""
+def draw(table: Table, problem: Problem, *, key: PRNGKeyArray) -> Drawn:
+    """Draw ONE task of the classes and images of a table."""
     ways, each = problem.outputs, problem.shots + problem.queries
     family_key, class_key, image_key = jax.random.split(key, 3)
-    family = jax.random.randint(family_key, (), 0, len(classes))
-    chosen = first_class[family] + distinct(classes[family], ways, key=class_key)
+    family = jax.random.randint(family_key, (), 0, len(table.classes))
+    chosen = table.first_class[family] + distinct(table.classes[family], ways, key=class_key)
     places = jax.vmap(lambda count, key: distinct(count, each, key=key))(
-        count[chosen], jax.random.split(image_key, ways)
+        table.count[chosen], jax.random.split(image_key, ways)
     )
-    return Drawn(family, chosen, first[chosen][:, None] + places)
+    return Drawn(family, chosen, table.first[chosen][:, None] + places)
 
 
 def examples(
-    pixels: UInt8[Array, "n size size 3"] | Float[Array, "n features"], ways: int
+    pixels: UInt8[Array, "n size size 3"] | Float[Array, "n *features"], ways: int
 ) -> Examples:
-    """Labelled examples from images or their features in order of class, as many of each."""
+    """Labelled examples from images or features: as many of each class, in order of class."""
     x = pixels.astype(jnp.float32) / 255.0 if pixels.dtype == jnp.uint8 else pixels
     return Examples(x, jnp.repeat(jnp.arange(ways), len(pixels) // ways))
 
 
-def image_episodes(
-    families: Sequence[ImageFamily],
-    split: Mapping[str, Mapping[str, Sequence[str]]],
-    *,
-    part: str,
-    ways: int,
-    shots: int,
-    queries: int,
-    stated: str = "",
-    size: int | None = None,
-) -> ImageEpisodes:
-    """Episodes over one `part` of each family's split: `train`, `validation` or `test`.
-
-    The pixels of that part are put on the device. `stated` and `size` are those of
-    `ImageEpisodes`.
-    Raises `ValueError` as `tabulate` does.
-    """
-    table = tabulate(families, split, part=part, ways=ways, shots=shots, queries=queries)
-    return on_the_device(table, stated=stated, size=size)
-
-
-def on_the_device(table: "Table", *, stated: str = "", size: int | None = None) -> ImageEpisodes:
-    """Episodes over the images of a table, which are put on the device."""
-    return ImageEpisodes(
-        stated=stated,
-        size=size,
-        families=table.families,
-        problem=table.problem,
-        pixels=jnp.asarray(np.concatenate(table.pieces)),
-        first=jnp.asarray(table.first),
-        count=jnp.asarray(table.count),
-        first_class=jnp.asarray(table.first_class),
-        classes=jnp.asarray(table.classes),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """The table that episodes are drawn from."""
+class Listed(NamedTuple):
+    """The images of one part of the families' classes, on the host."""
 
     families: tuple[str, ...]
     problem: Problem
     pieces: list[UInt8[np.ndarray, "_ size size 3"]] | list[Float32[np.ndarray, "_ features"]]
     """The images of each class."""
-    first: Int[np.ndarray, " classes"]
-    count: Int[np.ndarray, " classes"]
-    first_class: Int[np.ndarray, " families"]
-    classes: Int[np.ndarray, " families"]
+    table: Table
+
+    def on_the_device(self, *, stated: str = "", size: int | None = None) -> ImageEpisodes:
+        """Episodes over these images, which are put on the device."""
+        pixels = jnp.asarray(np.concatenate(self.pieces))
+        return ImageEpisodes(self.families, self.problem, stated, size, pixels, self.table)
 
 
-def tabulate(
+def listed(
     families: Sequence[ImageFamily],
     split: Mapping[str, Mapping[str, Sequence[str]]],
     *,
@@ -188,11 +151,11 @@ def tabulate(
     ways: int,
     shots: int,
     queries: int,
-) -> Table:
-    """List the classes of one `part` of each family's split.
+) -> Listed:
+    """List the images of one `part` of each family's split: `train`, `validation` or `test`.
 
-    Raises `ValueError`, before any work, when the split does not fit the families, a family has
-    fewer than `ways` classes in that part, or a class fewer than `shots + queries` images.
+    **Raises** `ValueError`, before any work, if the split does not fit the families, a family has
+    fewer than `ways` classes in that part, or a class has fewer than `shots + queries` images.
     """
     for name, value, least in (("ways", ways, 2), ("shots", shots, 1), ("queries", queries, 1)):
         if value < least:
@@ -233,21 +196,15 @@ def tabulate(
     ]
     count = np.array([len(piece) for piece in pieces], np.int32)
     classes = np.array([len(of_family) for of_family in chosen], np.int32)
-    return Table(
-        families=names,
-        problem=Problem(
-            "classification", families[0].images.shape[1:], ways, shots, queries, len(count)
-        ),
-        pieces=pieces,
-        first=np.cumsum(count, dtype=np.int32) - count,
-        count=count,
-        first_class=np.cumsum(classes, dtype=np.int32) - classes,
-        classes=classes,
-    )
+    first, first_class = (np.cumsum(n, dtype=np.int32) - n for n in (count, classes))
+    features = families[0].images.shape[1:]
+    problem = Problem("classification", features, ways, shots, queries, len(count))
+    table = Table(*map(jnp.asarray, (first, count, first_class, classes)))
+    return Listed(names, problem, pieces, table)
 
 
 def device_room() -> int:
-    """Bytes of images that are put on a device; larger data are streamed.
+    """The most bytes of images that are put on a device; larger data are streamed.
 
     `$ARML_DEVICE_GIB` sets it. It is not part of an experiment, because it changes no task. The
     default is a quarter of an accelerator's memory, or 4 GiB in all for the cores of a CPU, each of

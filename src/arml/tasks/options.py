@@ -2,24 +2,22 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import Field, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from arml.core.adopted import Tasks, as_tasks
 from arml.core.episodes import TaskDistribution
-from arml.datasets.folders import ImageFamily, load_families
+from arml.datasets.folders import ImageFamily, Progress, load_families
 from arml.datasets.splits import PARTS, Split, read_split, split_classes, write_split
 from arml.datasets.starter import SIZE, load_starter
 from arml.datasets.store import Store, open_store, place, verify
 from arml.results.files import Json, read_json
 from arml.tasks.functions import functions_2d
-from arml.tasks.images import ImageEpisodes, device_room, on_the_device, tabulate
+from arml.tasks.images import device_room
 from arml.tasks.shape import DataOptions, EpisodeOptions, PictureOptions, TaskOptions
 from arml.tasks.stream import streamed_episodes
-
-Progress = Callable[[str, int, int], None]
 
 
 class Splits(NamedTuple):
@@ -103,14 +101,7 @@ class FunctionsOptions(TaskOptions):
         return self.low, self.high
 
     def _tasks(self) -> TaskDistribution:
-        return functions_2d(
-            shots=self.shots,
-            queries=self.queries,
-            low=self.low,
-            high=self.high,
-            noise=self.noise,
-            flat=self.flat,
-        )
+        return functions_2d(**{f.name: getattr(self, f.name) for f in fields(FunctionsOptions)})
 
 
 @dataclass(frozen=True)
@@ -137,15 +128,7 @@ class FoldersOptions(PictureOptions, DataOptions):
             check=self.check_classes,
             progress=progress,
         )
-        known = split.exists()
-        parts = split_of(families, split, seed=self.split_seed, least=self.ways)
-        every = self.episodes(families, parts)
-        if not known:
-            # Last, so that options which are refused leave no split for the next run to find.
-            write_split(split, families, seed=self.split_seed, least=self.ways)
-        sources = {family.name: family.digest for family in families}
-        stated = self.stated(sources, read_json(split))
-        return stating(self, every, stated, sources)
+        return divided(self, families, split, seed=self.split_seed)
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid, before any data is read."""
@@ -201,14 +184,11 @@ class StoreOptions(PictureOptions, _Stored):
 
     def _episodes(self, store: Store, part: str, on_device: bool, stated: str) -> TaskDistribution:
         families = store.part(part)
-        split = {f.name: {p: f.classes if p == part else () for p in PARTS} for f in families}
-        ways = self.ways_of(part)
-        table = tabulate(
-            families, split, part=part, ways=ways, shots=self.shots, queries=self.queries
-        )
+        split = {f.name: {p: [*f.classes] if p == part else [] for p in PARTS} for f in families}
+        images = self.listed(families, split, part)
         if on_device:
-            return on_the_device(table, stated=stated)
-        return streamed_episodes(table, [family.images for family in families], stated=stated)
+            return images.on_the_device(stated=stated)
+        return streamed_episodes(images, [family.images for family in families], stated=stated)
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid, before any data is read."""
@@ -242,40 +222,46 @@ class StarterOptions(PictureOptions, DataOptions):
         if self.data:
             check, least = self.check_classes, self.shots + self.queries
             own = load_families(self.data, size=SIZE, least=least, check=check, progress=progress)
-        taken = {family.name for family in families}  # glyphs of one's own are another family
-        own = [replace(f, name=f"{f.name} (own)") if f.name in taken else f for f in own]
-        families, known = [*families, *own], split.exists()
-        parts = {**parts, **split_of(own, split, seed=0, least=self.ways)}
-        sources = {family.name: family.digest for family in families}
-        every = self.episodes(families, parts)
-        if own and not known:
-            write_split(split, own, seed=0, least=self.ways)
-        stated = self.stated(sources, read_json(split) if own else None)
-        return stating(self, every, stated, sources)
+        # Glyphs of one's own are another family than the package's.
+        own = [replace(f, name=f"{f.name} (own)") if f.name in parts else f for f in own]
+        return divided(self, [*families, *own], split, published=parts)
 
     def absolute(self) -> "StarterOptions":
         return replace(self, data=tuple(map(absolute_path, self.data)))
 
 
-def stating(
+def divided(
     options: EpisodeOptions,
-    episodes: dict[str, ImageEpisodes],
-    stated: str,
-    sources: dict[str, str],
-    inputs: Json | None = None,
-    pictures: dict[str, str] | None = None,
+    families: Sequence[ImageFamily],
+    file: Path,
+    *,
+    seed: int = 0,
+    published: Split | None = None,
+    stated: str | None = None,
+    size: int | None = None,
 ) -> Splits:
-    """Splits of these episodes, whose identity is `stated`; the training tasks are varied as the
-    options say."""
-    train, validation, test = (replace(episodes[part], stated=stated) for part in PARTS)
-    return Splits(options.varied(train), validation, test, sources, inputs, pictures)
+    """The tasks of families whose classes are split as `published`. The split of other families is
+    read from `file`; if there is no such file, their classes are split and the file is written.
 
-
-def split_of(families: Sequence[ImageFamily], file: Path, *, seed: int, least: int) -> Split:
-    """The classes of each part of the families, as `file` says if it is there."""
-    if families and file.exists():
-        return read_split(file, families, seed=seed)
-    return {family.name: split_classes(family, seed=seed, least=least) for family in families}
+    `stated` is the identity of the tasks if all splits are published; that of the options if None.
+    `size` is that of `ImageEpisodes`.
+    """
+    parts = {**(published or {})}
+    own = [family for family in families if family.name not in parts]
+    known = file.exists()
+    if own and known:
+        parts |= read_split(file, own, seed=seed)
+    else:
+        parts |= {f.name: split_classes(f, seed=seed, least=options.ways) for f in own}
+    every = [options.listed(families, parts, part) for part in PARTS]
+    if own and not known:
+        # Last, so that options which are refused leave no split for the next run to find.
+        write_split(file, own, seed=seed, least=options.ways)
+    sources = {family.name: family.digest for family in families}
+    if own or stated is None:
+        stated = options.stated(sources, read_json(file) if own else None)
+    train, validation, test = (one.on_the_device(stated=stated, size=size) for one in every)
+    return Splits(options.varied(train), validation, test, sources)
 
 
 def absolute_path(path: str) -> str:

@@ -18,8 +18,9 @@ from arml.core.adopted import Tasks, as_tasks
 from arml.core.episodes import Problem
 from arml.core.identity import module_name
 from arml.core.plugins import Source, load_plugins, source_of, warn_of_change
+from arml.datasets.folders import Progress
 from arml.results.files import RunError
-from arml.tasks.options import Progress, Splits
+from arml.tasks.options import Splits
 from arml.tasks.shape import TaskOptions
 
 MOST = 10_000

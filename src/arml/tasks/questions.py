@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
-from arml.core.episodes import Examples, Problem, Task
-from arml.tasks.images import Episodes, distinct
+from arml.core.episodes import Problem, Task
+from arml.tasks.images import Episodes, distinct, examples
 
 DIRECTIONS, TONES, SCALES = 8, 2, 5
 """A style is one of each: 80 in all."""
@@ -128,12 +128,11 @@ class QuestionEpisodes(Episodes):
         draw = jax.vmap(lambda place, style: styled(self.pixels[place], style, source.texture))
         grey = draw(places.reshape(-1), style_of(styles.reshape(-1)))
         x = jnp.repeat(grey.reshape(ways, -1, *grey.shape[1:])[..., None], 3, axis=-1)
-        return Task(
-            labelled(x[:, :shots]),
-            labelled(x[:, shots:]),
-            family,
-            self.first_class[family] + classes,
+        support, query = (
+            examples(part.reshape(-1, *self.problem.features), ways)
+            for part in (x[:, :shots], x[:, shots:])
         )
+        return Task(support, query, family, self.first_class[family] + classes)
 
     def _contents(self, source: Source, key: PRNGKeyArray) -> tuple[Array, Array, Array]:
         """Places of the pictures, their styles and their classes, where contents are asked for."""
@@ -158,9 +157,3 @@ class QuestionEpisodes(Episodes):
 
     def _shape(self) -> tuple[int, int]:
         return self.problem.outputs, self.problem.shots + self.problem.queries
-
-
-def labelled(x: Float[Array, "ways each size size 3"]) -> Examples:
-    """Examples in the order of their classes."""
-    ways, each = x.shape[:2]
-    return Examples(x.reshape(ways * each, *x.shape[2:]), jnp.repeat(jnp.arange(ways), each))

@@ -11,7 +11,7 @@ from arml.core.episodes import TaskDistribution
 from arml.datasets.folders import ImageFamily
 from arml.datasets.splits import PARTS, Split, part_sizes
 from arml.results.files import JsonView
-from arml.tasks.images import ImageEpisodes, image_episodes
+from arml.tasks.images import Listed, listed
 from arml.tasks.variety import with_variety
 
 NOT_OF_TESTS = ("train_ways", "mixed_shots", "augment", "data", "split_seed")
@@ -53,22 +53,16 @@ class EpisodeOptions(TaskOptions):
         """Classes of a task of that part: `train`, `validation` or `test`."""
         return (part == "train" and self.train_ways) or self.ways
 
-    def episodes(
-        self, families: Sequence[ImageFamily], parts: Split, *, size: int | None = None
-    ) -> dict[str, ImageEpisodes]:
-        """The episodes of each part of the families' classes."""
-        return {
-            part: image_episodes(
-                families,
-                parts,
-                part=part,
-                ways=self.ways_of(part),
-                shots=self.shots,
-                queries=self.queries,
-                size=size,
-            )
-            for part in PARTS
-        }
+    def listed(self, families: Sequence[ImageFamily], parts: Split, part: str) -> Listed:
+        """The images of one part of the families' classes."""
+        return listed(
+            families,
+            parts,
+            part=part,
+            ways=self.ways_of(part),
+            shots=self.shots,
+            queries=self.queries,
+        )
 
     def check_classes(self, family: str, classes: int) -> None:
         """Refuse a family of which no task can be drawn, before its images are decoded."""

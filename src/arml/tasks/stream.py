@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, UInt8
 
 from arml.core.episodes import Problem, Task, TaskDistribution
-from arml.tasks.images import Episodes, Table, draw, examples
+from arml.tasks.images import Episodes, Listed, Table, draw, examples
 from arml.tasks.variety import Varied
 
 AHEAD = 3
@@ -110,13 +110,10 @@ class StreamedEpisodes(Episodes):
     problem: Problem = eqx.field(static=True)
     stated: str = eqx.field(static=True)
     pixels: Pixels = eqx.field(static=True)
-    first: Int[Array, " classes"]
-    count: Int[Array, " classes"]
-    first_class: Int[Array, " families"]
-    classes: Int[Array, " families"]
+    table: Table
 
     def sample(self, key: PRNGKeyArray) -> Task:
-        drawn = draw(self.classes, self.first_class, self.count, self.first, self.problem, key=key)
+        drawn = draw(self.table, self.problem, key=key)
         ways, each = drawn.images.shape
         shape = jax.ShapeDtypeStruct((ways, each, *self.problem.features), jnp.uint8)
         # One call of the host for a whole batch of tasks.
@@ -132,20 +129,10 @@ class StreamedEpisodes(Episodes):
 
 
 def streamed_episodes(
-    table: Table, arrays: Sequence[UInt8[np.ndarray, "_ size size 3"]], *, stated: str = ""
+    listed: Listed, arrays: Sequence[UInt8[np.ndarray, "_ size size 3"]], *, stated: str = ""
 ) -> StreamedEpisodes:
-    """Episodes from a table of classes (`tabulate`) over `arrays`, which hold the same images in
-    the same order."""
-    return StreamedEpisodes(
-        stated=stated,
-        families=table.families,
-        problem=table.problem,
-        pixels=Pixels(arrays),
-        first=jnp.asarray(table.first),
-        count=jnp.asarray(table.count),
-        first_class=jnp.asarray(table.first_class),
-        classes=jnp.asarray(table.classes),
-    )
+    """Episodes over the listed images, which `arrays` hold in the same order."""
+    return StreamedEpisodes(listed.families, listed.problem, stated, Pixels(arrays), listed.table)
 
 
 @contextmanager
@@ -173,17 +160,13 @@ def prefetched(
         yield
         return
     pixels, problem = tasks.pixels, tasks.problem
-    # On the CPU, whatever the device: there the numbers are the same, and nothing is in the way.
-    classes, first_class, count, first = jax.device_put(
-        (tasks.classes, tasks.first_class, tasks.count, tasks.first), cpu
-    )
+    # On the CPU, whatever the device: it draws the same numbers, and does not wait for training.
+    table = jax.device_put(tasks.table, cpu)
     over = threading.Event()
 
     @jax.jit
     def indices(step: Int[Array, ""]) -> Int[Array, "tasks ways each"]:
-        return jax.vmap(
-            lambda key: draw(classes, first_class, count, first, problem, key=key).images
-        )(keys(step))
+        return jax.vmap(lambda key: draw(table, problem, key=key).images)(keys(step))
 
     def ahead() -> None:
         for step in range(start, stop):

@@ -18,11 +18,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.core.checks import at_least
 from arml.core.episodes import Problem, Task, TaskDistribution
+from arml.datasets.folders import Progress
 from arml.datasets.splits import PARTS
 from arml.datasets.tables import TableSet, load_tables
 from arml.results.files import Json
 from arml.tasks.draws import of_classes, of_numbers
-from arml.tasks.options import Progress, Splits, absolute_path
+from arml.tasks.options import Splits, absolute_path
 from arml.tasks.prior import MECHANISMS, draw_rows
 from arml.tasks.shape import DataOptions, TaskOptions
 

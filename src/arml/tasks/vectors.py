@@ -4,17 +4,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from arml.datasets.splits import read_split, split_classes, write_split
+from arml.datasets.folders import Progress
 from arml.datasets.starter_features import starter_features
 from arml.datasets.vectors import STARTER, load_features
-from arml.results.files import read_json
-from arml.tasks.options import (
-    Progress,
-    Splits,
-    StarterOptions,
-    absolute_path,
-    stating,
-)
+from arml.tasks.options import Splits, StarterOptions, absolute_path, divided
 from arml.tasks.shape import DataOptions, EpisodeOptions
 
 
@@ -38,27 +31,21 @@ class VectorsOptions(EpisodeOptions, DataOptions):
         self.check()
         places = [starter_features(progress) if d == STARTER else d for d in self.data]
         families, parts, maker, pictures = load_features(places)
-        own = [family for family in families if family.name not in parts]
-        known = bool(own) and split.exists()
-        if known:
-            parts |= read_split(split, own, seed=self.split_seed)
-        else:
-            for family in own:
+        for family in families:
+            if family.name not in parts and not split.exists():
                 self.check_classes(family.name, len(family.classes))
-                parts[family.name] = split_classes(family, seed=self.split_seed, least=self.ways)
-        every = self.episodes(families, parts, size=maker["size"])
-        if own and not known:
-            write_split(split, own, seed=self.split_seed, least=self.ways)
-        sources = {family.name: family.digest for family in families}
-        stated = self._identity(sources, pictures or {}, split)
-        return stating(self, every, stated, sources, maker, pictures)
-
-    def _identity(self, sources: dict[str, str], pictures: dict[str, str], split: Path) -> str:
-        if split.exists():
-            return self.stated(sources, read_json(split))
         # Pictures whose split is published are the package's own: the same tasks as on pixels.
-        own = StarterOptions(shots=self.shots, ways=self.ways, queries=self.queries)
-        return own.stated(pictures)
+        pixels = StarterOptions(shots=self.shots, ways=self.ways, queries=self.queries)
+        splits = divided(
+            self,
+            families,
+            split,
+            seed=self.split_seed,
+            published=parts,
+            stated=pixels.stated(pictures),
+            size=maker["size"],
+        )
+        return splits._replace(inputs=maker, pictures=pictures)
 
     def absolute(self) -> "VectorsOptions":
         # The word for the package's own pictures is no path.

@@ -10,9 +10,8 @@ from arml.algorithms import ALGORITHMS
 from arml.experiment import Experiment
 
 PARTS = ("algorithm", "outer", "network")
-"""The parts whose options can be searched. The options of the tasks are not among them: scores on
-other tasks cannot be compared."""
-
+"""The parts whose options can be searched. The options of the tasks cannot: scores on different
+tasks cannot be compared."""
 
 Scalar = bool | int | float | str
 Value = Scalar | tuple[int, ...]
@@ -31,7 +30,7 @@ class Dimension:
 
     @property
     def log(self) -> bool:
-        """Whether the range is searched on a logarithmic scale: if it spans a factor of ten."""
+        """Whether the range spans a factor of ten, and so is searched on a logarithmic scale."""
         return 0 < self.low <= self.high / 10
 
     def suggest(self, trial: Any) -> Value:
@@ -49,22 +48,18 @@ class Dimension:
 
 
 def usual(experiment: Experiment) -> tuple[Dimension, ...]:
-    """The dimensions that are searched if none is named: the step sizes and weights that the method
+    """The dimensions that are searched by default: the step sizes and weights that the method
     names, and the outer rate, each from a tenth of its value to ten times it."""
+    values = {"outer.outer_rate": experiment.outer.outer_rate}
     own = ALGORITHMS.of(experiment.algorithm).tune or ()
-    found = []
-    for path in (*(f"algorithm.{name}" for name in own), "outer.outer_rate"):
-        part, _, name = path.partition(".")
-        value = getattr(getattr(experiment, part), name, 0)
-        if value:
-            found.append(Dimension(path, value / 10, value * 10))
-    return tuple(found)
+    values = {f"algorithm.{name}": getattr(experiment.algorithm, name, 0) for name in own} | values
+    return tuple(Dimension(path, now / 10, now * 10) for path, now in values.items() if now)
 
 
 def dimension(text: str, experiment: Experiment) -> Dimension:
     """The dimension that `PART.NAME=LOW..HIGH` or `PART.NAME=A,B,C` names.
 
-    **Raises** `ValueError` in one line for an unknown option, or values that it cannot have.
+    **Raises** `ValueError` in one line for an unknown option and for invalid values.
     """
     path, equals, values = text.partition("=")
     part, _, name = path.partition(".")
@@ -121,12 +116,9 @@ def chosen(experiment: Experiment, values: Mapping[str, Value]) -> Experiment:
 
 
 def check_apart(dimensions: Sequence[Dimension]) -> None:
-    """Raise `ValueError` if an option is searched twice."""
+    """Raise `ValueError` if an option is searched twice, or none is."""
     paths = [dimension.path for dimension in dimensions]
-    twice = {path for path in paths if paths.count(path) > 1}
-    if twice or not paths:
-        raise ValueError(
-            f"expected each option once, got {', '.join(sorted(twice))} twice"
-            if twice
-            else "expected options to search, got none: give --search PART.NAME=LOW..HIGH"
-        )
+    if not paths:
+        raise ValueError("expected options to search, got none: give --search PART.NAME=LOW..HIGH")
+    if twice := {path for path in paths if paths.count(path) > 1}:
+        raise ValueError(f"expected each option once, got {', '.join(sorted(twice))} twice")

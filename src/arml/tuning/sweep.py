@@ -1,14 +1,15 @@
 """A sweep of an experiment's options: Optuna proposes values, `run` trains with them, and trials
-that fall behind are stopped early. All trials have the same meta-validation tasks, never test ones.
+that fall behind are stopped early. All trials are scored on the same meta-validation tasks, never
+on test tasks.
 
 The folder holds `plan.json` (the search), `study.jsonl` (Optuna's own record), a run folder for
-each trial under `trials/`, and `best.json`. The same sweep in the same folder continues: a trial
-that was stopped resumes at its checkpoint, and the next proposal depends only on the seed and on
-the trials before it.
+each trial under `trials/`, and `best.json`. The same call in the same folder continues the sweep: a
+trial that was stopped resumes at its checkpoint, and the next proposal depends only on the seed and
+on the trials before it.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from arml.tuning.trial import End, attempt
 FORMAT = 1
 JOURNAL = "study.jsonl"
 RUN = "run"
-"""The attribute of a trial that names its folder, if that is not its number."""
+"""The attribute of a trial that names its folder, if its number does not."""
 
 Watch = Callable[["Trial"], None]
 
@@ -57,10 +58,6 @@ class Sweep:
         self.experiment.check()
         check_apart(self.search)
 
-    def with_values(self, values: Mapping[str, Value]) -> Experiment:
-        """The experiment of a trial."""
-        return chosen(self.experiment, values)
-
     def to_json(self) -> Json:
         """As plain data."""
         return {
@@ -82,7 +79,7 @@ class Trial:
     """Validation score by step."""
     state: Literal["running", "complete", "pruned"] = "running"
     why: str = ""
-    """Why it was ended early, if its loss was not finite."""
+    """The reason for an early end, if its loss was not finite."""
 
     @property
     def score(self) -> float | None:
@@ -91,7 +88,7 @@ class Trial:
 
 
 def optuna() -> Any:
-    """The package.
+    """The package Optuna.
 
     **Raises** `ValueError` if it is not installed.
     """
@@ -133,7 +130,7 @@ class Study:
                 load_if_exists=True,
             )
             self._take_up()
-        except Exception as error:  # of any kind: the file is Optuna's own
+        except Exception as error:  # of any kind: Optuna reads the file
             said = " ".join(str(error).split())[:200]
             raise RunError(
                 f"{folder / JOURNAL}: Optuna cannot read its record ({type(error).__name__}: "
@@ -145,10 +142,9 @@ class Study:
         return list(self.study.get_trials(deepcopy=False, states=wanted))
 
     def _take_up(self) -> None:
-        """Queue the trials that were stopped before their end, with their values and folders."""
+        """Queue the trials that were interrupted, with their values and folders."""
         for old in self._of("RUNNING"):
-            name = old.user_attrs.get(RUN, f"{old.number:04d}")
-            self.study.enqueue_trial(old.params, user_attrs={RUN: name})
+            self.study.enqueue_trial(old.params, user_attrs={RUN: self._place(old).name})
             self.study.tell(old.number, state=self.optuna.trial.TrialState.FAIL)
 
     def next(self, trials: int) -> Trial | None:
@@ -156,15 +152,18 @@ class Study:
         begun = len(self._of("RUNNING", "COMPLETE", "PRUNED"))
         if begun >= trials:
             return None
-        # A new one for each, so that a resumed sweep proposes the same values.
+        # A new sampler for each trial, so that a resumed sweep proposes the same values.
         self.study.sampler = self.optuna.samplers.TPESampler(
             seed=self.sweep.experiment.seed + begun
         )
         asked = self.study.ask()
         self.asked[asked.number] = asked
         values = {one.path: one.suggest(asked) for one in self.sweep.search}
-        name = asked.user_attrs.get(RUN, f"{asked.number:04d}")
-        return Trial(asked.number, self.folder / "trials" / name, values)
+        return Trial(asked.number, self._place(asked), values)
+
+    def _place(self, trial: Any) -> Path:
+        """The run folder of one of Optuna's trials."""
+        return self.folder / "trials" / str(trial.user_attrs.get(RUN, f"{trial.number:04d}"))
 
     def report(self, trial: Trial, step: int, score: float) -> bool:
         """Record a validation score; returns whether the trial has fallen behind."""
@@ -175,20 +174,20 @@ class Study:
 
     def end(self, trial: Trial, end: End) -> None:
         """Record that the trial is over."""
-        states = self.optuna.trial.TrialState
-        trial.state = "complete" if end.how == "complete" else "pruned"
         trial.why = end.why
-        if trial.state == "complete":
+        if end.how == "complete":
+            trial.state = "complete"
             self.study.tell(trial.number, trial.score)
         else:
-            self.study.tell(trial.number, state=states.PRUNED)
+            trial.state = "pruned"
+            self.study.tell(trial.number, state=self.optuna.trial.TrialState.PRUNED)
 
     def ended(self) -> list[Trial]:
-        """The trials that are over, the best first, those that were ended early last."""
+        """The trials that are over, the best first; those that ended early are last."""
         rows = [
             Trial(
                 one.number,
-                self.folder / "trials" / one.user_attrs.get(RUN, f"{one.number:04d}"),
+                self._place(one),
                 dict(one.params),
                 dict(one.intermediate_values),
                 "complete" if one.state.name == "COMPLETE" else "pruned",
@@ -210,13 +209,13 @@ def tune(
     watch: Watch = lambda trial: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Trial]:
-    """Try `trials` choices of the sweep's options in `folder`, and continue an earlier call.
-    `workers` trials run at a time, each in a process of its own if there are several.
+    """Try `trials` choices of the sweep's options in `folder`, or continue an earlier call.
+    `workers` trials run at a time. If there are several, each trial has a process of its own.
 
     **Returns** the trials that are over, the best first.
 
-    **Raises** `ValueError` or `RunError` in one line: invalid options, a folder that holds another
-    sweep, Optuna not installed.
+    **Raises** `ValueError` or `RunError` in one line for invalid options, for a folder that holds
+    another sweep, and if Optuna is not installed.
     """
     folder = Path(folder)
     sweep.check()
@@ -236,7 +235,7 @@ def tune(
 
 def _one_by_one(study: Study, trials: int, watch: Watch, stop: Callable[[], bool]) -> None:
     while not stop() and (trial := study.next(trials)) is not None:
-        experiment = study.sweep.with_values(trial.values)
+        experiment = chosen(study.sweep.experiment, trial.values)
         end = attempt(experiment, trial.folder, partial(study.report, trial), stop)
         if end.how != "stopped":
             study.end(trial, end)
@@ -252,7 +251,7 @@ def _side_by_side(
     def jobs() -> Iterator[Message]:
         while (trial := study.next(trials)) is not None:
             running[str(trial.folder)] = trial
-            experiment = to_json(study.sweep.with_values(trial.values))
+            experiment = to_json(chosen(study.sweep.experiment, trial.values))
             yield {"experiment": experiment, "folder": str(trial.folder)}
 
     def heard(index: int, job: Message, message: Message) -> bool:
@@ -282,7 +281,7 @@ def _side_by_side(
 
 
 def _claim(sweep: Sweep, folder: Path) -> None:
-    """Claim the folder for this sweep, or check that it holds it."""
+    """Write the sweep into the folder, or check that the folder holds it."""
     path = folder / "plan.json"
     plan = json.loads(json.dumps(sweep.to_json()))
     if not path.exists():

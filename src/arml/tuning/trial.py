@@ -12,11 +12,11 @@ from arml.results.worker import Message, Send
 from arml.training import checkpoint
 
 Report = Callable[[int, float], bool]
-"""Called with a step and its validation score; returns whether the trial is to be stopped."""
+"""Called with a step and its validation score; returns whether to stop the trial."""
 
 
 class End(NamedTuple):
-    """How a trial ended, and why: `complete`, `behind` (other trials), `bad` (its loss was not
+    """How a trial ended, and why: `complete`, `behind` other trials, `bad` (its loss was not
     finite), or `stopped` (it can be resumed)."""
 
     how: str

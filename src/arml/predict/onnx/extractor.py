@@ -28,11 +28,11 @@ def extracted(graph: Graph, pixels: str, extractor: Extractor) -> str:
         centred = graph.node("Sub", share, graph.constant(np.asarray(mean, np.float32)))
         pixels = graph.node("Div", centred, graph.constant(np.asarray(std, np.float32)))
     x = graph.cast(pixels, kind)
-    if extractor.channels_first:
+    if extractor.input.channels_first:
         x = graph.node("Transpose", x, perm=[0, 3, 1, 2])
     y = graph.cast(graph.inline(model, x, PREFIX + extractor.about["output"]), np.float32)
     if extractor.rank == 4:
-        axes = graph.integers(*((2, 3) if extractor.channels_first else (1, 2)))
+        axes = graph.integers(*((2, 3) if extractor.input.channels_first else (1, 2)))
         y = graph.node("ReduceMean", y, axes, keepdims=0)
     if extractor.about["unit"]:
         length = graph.node("ReduceL2", y, graph.integers(1), keepdims=1)
@@ -44,11 +44,11 @@ def extracted(graph: Graph, pixels: str, extractor: Extractor) -> str:
 
 def _copied(onnx: Any, extractor: Extractor) -> Any:
     """The model with names of its own and our version of the operators."""
-    if extractor.batch is not None:
+    if extractor.input.batch is not None:
         raise ValueError(
             f"expected a model for any number of pictures, got {extractor.about['model']} for "
-            f"{extractor.batch}: export it with a free batch dimension (dynamic_axes), or run it "
-            "before a learner that reads vectors"
+            f"{extractor.input.batch}: export it with a free batch dimension (dynamic_axes), or "
+            "run it before a learner that reads vectors"
         )
     model = onnx.load(str(extractor.path))
     versions = {one.domain: one.version for one in model.opset_import}
