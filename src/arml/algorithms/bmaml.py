@@ -59,6 +59,7 @@ NOISE = 2.0
 SMALLEST = 1e-6
 """Floor of the bandwidth."""
 
+Flat = Float[Array, "particles numbers"]
 Outputs = Callable[[PyTree], Float[Array, "n outputs"]]
 """Maps one particle's weights to its outputs for some fixed inputs."""
 
@@ -71,9 +72,7 @@ class Particle(eqx.Module):
     log_gamma: Float[Array, "..."] | None
 
 
-def stein(
-    particles: Float[Array, "particles numbers"], gradients: Float[Array, "particles numbers"]
-) -> Float[Array, "particles numbers"]:
+def stein(particles: Flat, gradients: Flat) -> Flat:
     """SVGD's direction for each particle, from the gradient of the log density at each:
     phi(theta_m) = 1/M sum_j [k(theta_j, theta_m) grad_j + d k(theta_j, theta_m) / d theta_j]."""
     m = len(particles)
@@ -183,8 +182,7 @@ class BMAML(MetaLearner):
         are held fixed, summed over particles. With the objective `query`, the loss of the
         follower's prediction, as MAML's."""
         if self.objective == "query":
-            adapted = self.adapt(task.support, key=key)
-            return self.loss(adapted.predict(task.query.x), task.query.y)
+            return super().meta_loss(task, key=key)
         read = self.given(task.support.x)
         on_support, on_query = read(task.support.x), read(task.query.x)
 

@@ -91,13 +91,12 @@ class Tables(MetaLearner):
 
     def reads(self, support: Examples) -> Float[Array, " vertices"]:
         """How much the task of a support set reads each vertex; the sum is one."""
-        return self._described(support, measure(support.x)(support.x))[-1]
+        return self.read(support).reading
 
-    def _described(
-        self, support: Examples, cells: Cells
-    ) -> tuple[Array, Array, Array, Float[Array, " vertices"]]:
-        """The labels, how alike those of two rows are, a description of each column, and how much
-        the task reads each vertex."""
+    def read(self, support: Examples) -> Read:
+        """The kernel of a task, made from its support set."""
+        by = measure(support.x)
+        cells = by(support.x)
         label = support.y
         if not self.ways:
             label = standard_targets(support.y[:, 0], cells.rows)[0]
@@ -105,14 +104,7 @@ class Tables(MetaLearner):
         columns = described(cells, alike, self._classes(support.y, cells))
         known = jnp.any(cells.there, axis=0)
         code = mean_of(self.code(columns), known)  # the task, as its columns describe it
-        return label, alike, columns, self.links(code)
-
-    def read(self, support: Examples) -> Read:
-        """The kernel of a task, made from its support set."""
-        by = measure(support.x)
-        cells = by(support.x)
-        label, alike, columns, reading = self._described(support, cells)
-        known = jnp.any(cells.there, axis=0)
+        reading = jax.nn.softmax(-jnp.sum(jnp.square(code - self.vertices), axis=1) / 2)
         films = jnp.einsum("v,vlfd->lfd", reading, self.scales)
         h = self._tokens(cells, columns, alike, label)
         remembered = []
@@ -122,7 +114,7 @@ class Tables(MetaLearner):
         tokens = standard(mean_of(h, cells.there[..., None]))
         weights = jnp.where(known, jnp.exp(self.weigh(tokens).T), 0.0) / count_of(known)
         places, numbers = self._places(h, cells), reading @ self.settings
-        return Read(by, cells, columns, films, remembered, places, weights, numbers)
+        return Read(reading, by, cells, columns, films, remembered, places, weights, numbers)
 
     def _classes(self, y: Array, cells: Cells) -> Float[Array, ""]:
         """How many classes the task has; 1 for regression."""
@@ -130,10 +122,6 @@ class Tables(MetaLearner):
             return jnp.ones(())
         there = jnp.zeros(self.ways, bool).at[y].max(cells.rows)
         return jnp.maximum(jnp.sum(there), 1).astype(jnp.float32)
-
-    def links(self, code: Float[Array, " d"]) -> Float[Array, " vertices"]:
-        """How much a task reads each vertex; the sum is one."""
-        return jax.nn.softmax(-jnp.sum(jnp.square(code - self.vertices), axis=1) / 2)
 
     def _tokens(
         self,

@@ -38,6 +38,10 @@ from arml.nn.networks import Body
 from arml.nn.parts import with_body
 from arml.nn.prototypes import among, class_means, squared_distances, units
 
+Vectors = Float[Array, "ways d"]
+"""One for each class."""
+Present = Bool[Array, " ways"]
+"""Whether a task has each class."""
 Project = Callable[[Float[Array, "n d"]], Float[Array, "n d"]]
 
 
@@ -46,7 +50,7 @@ class TapNet(MetaLearner):
     between the references and the class means."""
 
     body: Body
-    references: Float[Array, "ways d"]
+    references: Vectors
     """Phi: one vector for each class of a training task."""
     scale: float | Float[Array, ""]
     """s."""
@@ -55,22 +59,19 @@ class TapNet(MetaLearner):
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         """At test each class takes the nearest reference that is free, beginning with class 0: no
         reference was trained for a particular class, and there may be more of them than classes."""
-        return self._classify(
-            support, lambda means, present: match(means, self.references, present)
-        )
+        return self._classify(support, match)
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """In training, reference k belongs to class k of the task."""
-        in_order = jnp.arange(len(self.references))
-        adapted = self._classify(task.support, lambda means, present: in_order)
+        adapted = self._classify(task.support, lambda means, *_: jnp.arange(len(means)))
         return self.loss(adapted.predict(task.query.x), task.query.y)
 
     def _classify(
-        self, support: Examples, choose: Callable[[Array, Array], Int[Array, " ways"]]
+        self, support: Examples, choose: Callable[[Vectors, Vectors, Present], Int[Array, " ways"]]
     ) -> Adapted:
         embed = self.body.given(support.x)
         means, present = class_means(embed(support.x), support.y, len(self.references))
-        references = self.references[choose(means, present)]
+        references = self.references[choose(means, self.references, present)]
         project = projection(differences(references, means, present), present)
         centres = project(references)
 
@@ -83,11 +84,7 @@ class TapNet(MetaLearner):
         return self.body.given
 
 
-def match(
-    means: Float[Array, "ways d"],
-    references: Float[Array, "ways d"],
-    present: Bool[Array, " ways"],
-) -> Int[Array, " ways"]:
+def match(means: Vectors, references: Vectors, present: Present) -> Int[Array, " ways"]:
     """The reference of each class: class by class, the nearest one that is not taken yet."""
     distances = squared_distances(means, references)
 
@@ -100,11 +97,7 @@ def match(
     return jax.lax.fori_loop(0, len(means), choose, start)[0]
 
 
-def differences(
-    references: Float[Array, "ways d"],
-    means: Float[Array, "ways d"],
-    present: Bool[Array, " ways"],
-) -> Float[Array, "ways d"]:
+def differences(references: Vectors, means: Vectors, present: Present) -> Vectors:
     """e_k = Phi~_k / |Phi~_k| - c_k / |c_k|, with Phi~_k = N phi_k - sum_l phi_l over the N classes
     that are present; zero for the others."""
     weights = present.astype(references.dtype)
@@ -116,7 +109,7 @@ def _normalised(x: Float[Array, "n d"]) -> Float[Array, "n d"]:
     return x / (jnp.linalg.norm(x, axis=-1, keepdims=True) + 1e-6)
 
 
-def projection(errors: Float[Array, "ways d"], present: Bool[Array, " ways"]) -> Project:
+def projection(errors: Vectors, present: Present) -> Project:
     """x -> x M M^T, with M an orthonormal basis of the null space of the errors of the classes that
     are present. No gradient reaches the errors."""
     # Column k of Q depends on the rows up to k only: absent classes go last, so that their columns

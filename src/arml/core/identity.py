@@ -9,8 +9,6 @@ from pathlib import Path
 import jax
 import numpy as np
 
-_PLAIN = (str, bytes, bool, int, float, complex, type(None))
-
 
 def identity_of(value: object) -> str:
     """The name of the value's class, and twelve hexadecimal digits of a digest of its content."""
@@ -37,7 +35,7 @@ def module_name(name: str) -> str:
 def _parts(value: object) -> Iterator[bytes]:
     """The value as a series of byte strings. `identity_of` adds the length of each: without it, two
     values that are cut in different places could have the same digest."""
-    if isinstance(value, _PLAIN):
+    if isinstance(value, str | bytes | bool | int | float | complex | None):
         yield f"{type(value).__name__} {value!r}".encode()
     elif isinstance(value, np.ndarray | np.generic | jax.Array):
         if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):

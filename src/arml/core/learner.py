@@ -34,7 +34,10 @@ class Network(Protocol):
 
 Loss = Callable[[Array, Array], Float[Array, ""]]
 
-Modulate = Callable[[PyTree, Float[Array, " code"]], PyTree]
+Code = Float[Array, " code"]
+"""Represents a task."""
+Penalty = Float[Array, ""] | float
+Modulate = Callable[[PyTree, Code], PyTree]
 """Tailors a network to a code. The type is PyTree, because some functions need a body and a head,
 which `Network` does not promise."""
 Head = Callable[[PyTree, Examples], PyTree]
@@ -61,7 +64,7 @@ class Adapted(NamedTuple):
     """
 
     predict: Callable[[Float[Array, "m *features"]], Float[Array, "m outputs"]]
-    penalty: Float[Array, ""] | float = 0.0
+    penalty: Penalty = 0.0
     net: Network | None = None
 
 
@@ -97,7 +100,7 @@ class MetaLearner(eqx.Module):
         task adapts all weights. The novelty of classification tasks is measured in it."""
         return None
 
-    def coding(self) -> Callable[[Examples], Float[Array, " code"]] | None:
+    def coding(self) -> Callable[[Examples], Code] | None:
         """A function from a support set to its code; None for a method without codes. The novelty
         of regression tasks is measured in it."""
         return None
@@ -161,7 +164,7 @@ class Encoder(eqx.Module):
     """Encodes a support set: ``[n] examples -> ([code], penalty)``."""
 
     @abc.abstractmethod
-    def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""] | float]:
+    def __call__(self, support: Examples) -> tuple[Code, Penalty]:
         """The code, and the penalty that is added to the outer loss."""
 
     def embedding(self) -> Embedding | None:
@@ -205,7 +208,7 @@ class Conditioned(MetaLearner):
     """
 
     net: Network
-    encode: Callable[[Examples], tuple[Float[Array, " code"], Float[Array, ""] | float]]
+    encode: Callable[[Examples], tuple[Code, Penalty]]
     modulate: Modulate
     inner: GradientDescent
     loss: Loss = eqx.field(static=True)
@@ -224,9 +227,7 @@ class Conditioned(MetaLearner):
             code = self.choose(self, support, code)
         return self.adapt_from(code, penalty, support)
 
-    def adapt_from(
-        self, code: Float[Array, " code"], penalty: Float[Array, ""] | float, support: Examples
-    ) -> Adapted:
+    def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:
         """Learn ONE task from its support set, from this code on."""
         start = self.head(self.modulate(self.net, code), support)
         adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
@@ -249,12 +250,12 @@ class Conditioned(MetaLearner):
         read = None if encoder is None else encoder.reading()
         return None if read is None else lambda support: read(self.look(self.net, support))
 
-    def coding(self) -> Callable[[Examples], Float[Array, " code"]]:
-        def coded(support: Examples) -> Float[Array, " code"]:
+    def coding(self) -> Callable[[Examples], Code]:
+        def coded(support: Examples) -> Code:
             code = self.encode(self.look(self.net, support))[0]
             return code if self.choose is None else self.choose(self, support, code)
 
         return coded
 
 
-Choose = Callable[[Conditioned, Examples, Float[Array, " code"]], Float[Array, " code"]]
+Choose = Callable[[Conditioned, Examples, Code], Code]

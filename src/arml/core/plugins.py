@@ -56,9 +56,7 @@ def warn_of_change(now: Source | None, then: str, where: str) -> None:
         )
 
 
-@cache
-def _distributions() -> dict[str, list[str]]:
-    return dict(metadata.packages_distributions())
+_distributions = cache(metadata.packages_distributions)
 
 
 def entry_points(group: str) -> Iterator[tuple[str, Any]]:

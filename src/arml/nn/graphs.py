@@ -14,8 +14,11 @@ from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray
 
 from arml.nn.networks import Initialiser, Linear, glorot, linear
 
-Links = Callable[[Float[Array, "n d"]], Float[Array, "n n"]]
-MessagePassing = Callable[[Float[Array, "n n"], Float[Array, "n d"]], Float[Array, "n d"]]
+Nodes = Float[Array, "n d"]
+Edges = Float[Array, "n n"]
+Prototypes = Float[Array, "prototypes d"]
+Links = Callable[[Nodes], Edges]
+MessagePassing = Callable[[Edges, Nodes], Nodes]
 
 
 class Relations(eqx.Module):
@@ -24,24 +27,24 @@ class Relations(eqx.Module):
     dense: Linear
     gamma: float = 1.0
 
-    def __call__(self, nodes: Float[Array, "n d"]) -> Float[Array, "n n"]:
+    def __call__(self, nodes: Nodes) -> Edges:
         distance = jnp.abs(nodes[:, None] - nodes[None]) / self.gamma
         weights = jax.nn.sigmoid(self.dense(distance)[..., 0])  # Eq. (4), (5)
         return weights * (1 - jnp.eye(len(nodes), dtype=nodes.dtype))
 
 
-def unlinked(nodes: Float[Array, "n d"]) -> Float[Array, "n n"]:
+def unlinked(nodes: Nodes) -> Edges:
     """No edges at all (ablation III)."""
     return jnp.zeros((len(nodes), len(nodes)), nodes.dtype)
 
 
-def by_row(adjacency: Float[Array, "n n"]) -> Float[Array, "n n"]:
+def by_row(adjacency: Edges) -> Edges:
     """D^-1 A: the mean over neighbours. A message does not depend on the other edges of its sender,
     so after one layer the prototypes cannot see how the vertices are linked."""
     return adjacency / jnp.sum(adjacency, axis=1, keepdims=True)
 
 
-def symmetric(adjacency: Float[Array, "n n"]) -> Float[Array, "n n"]:
+def symmetric(adjacency: Edges) -> Edges:
     """D^-1/2 A D^-1/2 [Kipf and Welling, 2017]: a message depends on its sender's degree, and so on
     the edges of the meta-knowledge graph."""
     scale = jax.lax.rsqrt(jnp.sum(adjacency, axis=1))
@@ -55,9 +58,7 @@ class GCN(eqx.Module):
     normalise: Callable[[Array], Array] = eqx.field(static=True, default=symmetric)
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
 
-    def __call__(
-        self, adjacency: Float[Array, "n n"], nodes: Float[Array, "n d"]
-    ) -> Float[Array, "n d"]:
+    def __call__(self, adjacency: Edges, nodes: Nodes) -> Nodes:
         loops = self.normalise(adjacency + jnp.eye(len(nodes), dtype=nodes.dtype))
         return self.activation(loops @ (nodes @ self.dense.weight) + self.dense.bias)  # Eq. (7)
 
@@ -69,9 +70,7 @@ class GraphSAGE(eqx.Module):
     dense: Linear
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
 
-    def __call__(
-        self, adjacency: Float[Array, "n n"], nodes: Float[Array, "n d"]
-    ) -> Float[Array, "n d"]:
+    def __call__(self, adjacency: Edges, nodes: Nodes) -> Nodes:
         degree = jnp.maximum(jnp.sum(adjacency, axis=1, keepdims=True), 1e-6)
         both = jnp.concatenate([nodes, adjacency @ nodes / degree], axis=1)
         return self.activation(self.dense(both))  # Eq. (7)
@@ -90,9 +89,7 @@ class GAT(eqx.Module):
     target: Float[Array, " d"]
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
 
-    def __call__(
-        self, adjacency: Float[Array, "n n"], nodes: Float[Array, "n d"]
-    ) -> Float[Array, "n d"]:
+    def __call__(self, adjacency: Edges, nodes: Nodes) -> Nodes:
         values = nodes @ self.dense.weight
         scores = jax.nn.leaky_relu((values @ self.target)[:, None] + (values @ self.source), 0.2)
         loops = adjacency + jnp.eye(len(nodes), dtype=nodes.dtype)
@@ -103,7 +100,7 @@ class GAT(eqx.Module):
 class Reading(NamedTuple):
     """The result of reading the meta-knowledge graph, and the edges."""
 
-    prototypes: Float[Array, "prototypes d"]
+    prototypes: Prototypes
     """The prototypes after propagation, C-hat."""
     links: Float[Array, "prototypes vertices"]
     """Prototype to vertex, A_S; rows sum to one."""
@@ -124,19 +121,15 @@ class MetaKnowledgeGraph(eqx.Module):
     propagate: tuple[MessagePassing, ...]
     gamma_s: float
 
-    def links(
-        self, prototypes: Float[Array, "prototypes d"]
-    ) -> Float[Array, "prototypes vertices"]:
+    def links(self, prototypes: Prototypes) -> Float[Array, "prototypes vertices"]:
         """A_S: how much each prototype attends to each vertex. Eq. (6)."""
         return jax.nn.softmax(self._exponents(prototypes), axis=1)  # Eq. (6)
 
-    def _exponents(
-        self, prototypes: Float[Array, "prototypes d"]
-    ) -> Float[Array, "prototypes vertices"]:
+    def _exponents(self, prototypes: Prototypes) -> Float[Array, "prototypes vertices"]:
         difference = (prototypes[:, None] - self.vertices[None]) / self.gamma_s
         return -jnp.sum(jnp.square(difference), axis=-1) / 2
 
-    def surprise(self, prototypes: Float[Array, "prototypes d"]) -> Float[Array, ""]:
+    def surprise(self, prototypes: Prototypes) -> Float[Array, ""]:
         """The negative log-likelihood of the prototypes under a mixture of Gaussians of standard
         deviation gamma_s around the vertices, without its constant; the mean over prototypes. Its
         gradient is that of soft k-means: a vertex moves towards the prototypes that read it."""
@@ -152,7 +145,7 @@ class MetaKnowledgeGraph(eqx.Module):
         silent = Linear(jnp.zeros_like(dense.weight), jnp.full_like(dense.bias, -1e9))
         return eqx.tree_at(lambda graph: graph.connect.dense, self, silent)
 
-    def __call__(self, prototypes: Float[Array, "prototypes d"]) -> Reading:
+    def __call__(self, prototypes: Prototypes) -> Reading:
         links = self.links(prototypes)
         adjacency = jnp.block(
             [[self.relate(prototypes), links], [links.T, self.connect(self.vertices)]]

@@ -13,6 +13,8 @@ from arml.nn.cells import Cells, Measure
 class Read(NamedTuple):
     """The parts of a support set that queries need."""
 
+    reading: Float[Array, " vertices"]
+    """How much the task reads each vertex; the sum is one."""
     measure: Measure
     cells: Cells
     columns: Float[Array, "columns described"]

@@ -20,10 +20,11 @@ ABSENT = -1e9
 """The logit of a class without support examples: it is finite, so that gradients are finite, too. A
 learner that was built for 20 classes may get a task with 5."""
 
-Structure = Callable[
-    [Float[Array, "n d"], Float[Array, "n d"], Shaped[Array, "n *targets"]],
-    Float[Array, "prototypes d"],
-]
+Samples = Float[Array, "n d"]
+"""Embeddings of samples."""
+Labels = Shaped[Array, "n *targets"]
+"""Classes or targets."""
+Structure = Callable[[Samples, Samples, Labels], Float[Array, "prototypes d"]]
 
 
 class ClassMeans(eqx.Module):
@@ -31,9 +32,7 @@ class ClassMeans(eqx.Module):
 
     ways: int = eqx.field(static=True)
 
-    def __call__(
-        self, e: Float[Array, "n d"], f: Float[Array, "n d"], y: Int[Array, " n"]
-    ) -> Float[Array, "ways d"]:
+    def __call__(self, e: Samples, f: Samples, y: Int[Array, " n"]) -> Float[Array, "ways d"]:
         return class_means(e, y, self.ways)[0]  # Eq. (2)
 
 
@@ -49,13 +48,11 @@ class SoftClusters(eqx.Module):
     most: int | None = eqx.field(static=True, default=None)
     """If there are more samples than this, the sums are scaled down as if there were this many."""
 
-    def assignment(self, e: Float[Array, "n d"]) -> Float[Array, "n prototypes"]:
+    def assignment(self, e: Samples) -> Float[Array, "n prototypes"]:
         """Each sample's weights over the clusters; rows sum to one."""
         return jax.nn.softmax(self.assign(e), axis=-1)  # Eq. (3): P, transposed
 
-    def __call__(
-        self, e: Float[Array, "n d"], f: Float[Array, "n d"], y: Shaped[Array, "n *targets"]
-    ) -> Float[Array, "prototypes d"]:
+    def __call__(self, e: Samples, f: Samples, y: Labels) -> Float[Array, "prototypes d"]:
         sums = self.assignment(e).T @ f  # Eq. (3)
         return sums if self.most is None or len(e) <= self.most else sums * (self.most / len(e))
 
@@ -67,9 +64,7 @@ class Spread(eqx.Module):
 
     ways: int = eqx.field(static=True)
 
-    def __call__(
-        self, e: Float[Array, "n d"], f: Float[Array, "n d"], y: Int[Array, " n"]
-    ) -> Float[Array, "1 d"]:
+    def __call__(self, e: Samples, f: Samples, y: Int[Array, " n"]) -> Float[Array, "1 d"]:
         means, _ = class_means(e, y, self.ways)
         within = jnp.mean(jnp.square(e - means[y]), axis=0)
         total = jnp.var(e, axis=0)
@@ -78,22 +73,18 @@ class Spread(eqx.Module):
         return ((total - within) / (total + least))[None]
 
 
-def sample_mean(
-    e: Float[Array, "n d"], f: Float[Array, "n d"], y: Shaped[Array, "n *targets"]
-) -> Float[Array, "1 d"]:
+def sample_mean(e: Samples, f: Samples, y: Labels) -> Float[Array, "1 d"]:
     """One prototype, the mean of all samples (ablation I)."""
     return jnp.mean(f, axis=0, keepdims=True)
 
 
-def each_sample(
-    e: Float[Array, "n d"], f: Float[Array, "n d"], y: Shaped[Array, "n *targets"]
-) -> Float[Array, "n d"]:
+def each_sample(e: Samples, f: Samples, y: Labels) -> Samples:
     """Every sample is a vertex of the task's graph (ablation II)."""
     return f
 
 
 def class_means(
-    e: Float[Array, "n d"], y: Int[Array, " n"], ways: int
+    e: Samples, y: Int[Array, " n"], ways: int
 ) -> tuple[Float[Array, "ways d"], Bool[Array, " ways"]]:
     """The mean of each class, in class order, and which classes have examples; the mean of a class
     without examples is zero."""
@@ -109,9 +100,7 @@ def among(
     return jnp.where(present, logits, ABSENT)
 
 
-def squared_distances(
-    x: Float[Array, "n d"], centres: Float[Array, "ways d"]
-) -> Float[Array, "n ways"]:
+def squared_distances(x: Samples, centres: Float[Array, "ways d"]) -> Float[Array, "n ways"]:
     """||x - c||^2, computed from the differences: |x|^2 - 2 x.c + |c|^2 loses precision in float32
     when the two are close."""
     return jnp.sum(jnp.square(x[:, None] - centres), axis=-1)

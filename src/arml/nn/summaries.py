@@ -11,16 +11,18 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.nn.networks import MLP, Linear, linear, mlp, truncated_normal, uniform
 
-Summary = Callable[[Float[Array, "n features"]], tuple[Float[Array, " code"], Float[Array, ""]]]
+Rows = Float[Array, "n features"]
+Coded = tuple[Float[Array, " code"], Float[Array, ""]]
+Summary = Callable[[Rows], Coded]
 """Maps a sequence to its code and its reconstruction error."""
 
 
-def mean_square(error: Float[Array, "n features"]) -> Float[Array, ""]:
+def mean_square(error: Rows) -> Float[Array, ""]:
     """The mean over all entries, as in the authors' code."""
     return jnp.mean(jnp.square(error))
 
 
-def squared_frobenius(error: Float[Array, "n features"]) -> Float[Array, ""]:
+def squared_frobenius(error: Rows) -> Float[Array, ""]:
     """The squared Frobenius norm, as in the paper's text (n * features times as large)."""
     return jnp.sum(jnp.square(error))
 
@@ -106,7 +108,7 @@ class BidirectionalLSTM(eqx.Module):
 
     layers: tuple[tuple[LSTMCell, LSTMCell], ...]
 
-    def __call__(self, sequence: Float[Array, "n features"]) -> Float[Array, " code"]:
+    def __call__(self, sequence: Rows) -> Float[Array, " code"]:
         for forwards, backwards in self.layers:
             states = self._read(forwards, sequence), self._read(backwards, sequence, reverse=True)
             sequence = jnp.concatenate(states, axis=1)
@@ -114,7 +116,7 @@ class BidirectionalLSTM(eqx.Module):
         return jnp.concatenate([sequence[-1, :half], sequence[0, half:]])
 
     def _read(
-        self, cell: LSTMCell, sequence: Float[Array, "n features"], *, reverse: bool = False
+        self, cell: LSTMCell, sequence: Rows, *, reverse: bool = False
     ) -> Float[Array, "n state"]:
         def step(carry: tuple[Array, Array], projected: Array) -> tuple[tuple[Array, Array], Array]:
             carry = cell(projected, carry)
@@ -151,9 +153,7 @@ class GRUAutoencoder(eqx.Module):
     output: Linear
     error: Callable[[Array], Array] = eqx.field(static=True, default=mean_square)
 
-    def __call__(
-        self, sequence: Float[Array, "n features"]
-    ) -> tuple[Float[Array, " code"], Float[Array, ""]]:
+    def __call__(self, sequence: Rows) -> Coded:
         n, features = sequence.shape
 
         def encode(state: Array, projected: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -202,9 +202,7 @@ class MLPAutoencoder(eqx.Module):
     decoder: MLP
     error: Callable[[Array], Array] = eqx.field(static=True, default=mean_square)
 
-    def __call__(
-        self, sequence: Float[Array, "n features"]
-    ) -> tuple[Float[Array, " code"], Float[Array, ""]]:
+    def __call__(self, sequence: Rows) -> Coded:
         codes = jnp.tanh(self.encoder(sequence))  # bounded, as a GRU's states are
         error = self.error(sequence - self.decoder(codes))  # Eq. (8), (9)
         return jnp.mean(codes, axis=0), error

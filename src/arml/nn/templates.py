@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.core.episodes import Examples
 from arml.core.inner import Shared
-from arml.core.learner import Conditioned, Network
+from arml.core.learner import Code, Conditioned, Network
 from arml.nn.modulation import film
 from arml.nn.networks import BaseNetwork, Film, uniform
 from arml.nn.parts import filmed, widths, with_body
@@ -130,7 +130,7 @@ class BestFit(eqx.Module):
         return jnp.concatenate([(by_place / (jnp.sum(by_place) + 1e-30))[None], ones])
 
     def misfits(
-        self, learner: Conditioned, support: Examples, code: Float[Array, " code"]
+        self, learner: Conditioned, support: Examples, code: Code
     ) -> tuple[Float[Array, "choices vertices"], Float[Array, " choices"]]:
         """The readings, and the logarithm of how badly each explains the support set."""
         still: Conditioned = jax.tree.map(
@@ -162,9 +162,7 @@ class BestFit(eqx.Module):
         found = jax.vmap(misfit)(readings)
         return readings, found + jnp.zeros_like(found).at[-self.grown :].set(self.handicaps)
 
-    def __call__(
-        self, learner: Conditioned, support: Examples, code: Float[Array, " code"]
-    ) -> Float[Array, " code"]:
+    def __call__(self, learner: Conditioned, support: Examples, code: Code) -> Code:
         readings, misfits = self.misfits(learner, support, code)
         return jnp.concatenate([readings[jnp.argmin(misfits)], code[readings.shape[1] :]])
 

@@ -12,7 +12,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.nn.networks import Initialiser, Linear, glorot
 from arml.nn.prototypes import squared_distances
 
-Assignment = Callable[[Float[Array, "lower d"]], Float[Array, "lower upper"]]
+Lower = Float[Array, "lower d"]
+Assignment = Callable[[Lower], Float[Array, "lower upper"]]
 """How much of each lower node goes to each upper one; rows sum to one."""
 
 
@@ -22,7 +23,7 @@ class Distances(eqx.Module):
     centres: Float[Array, "upper d"]
     spread: float
 
-    def __call__(self, lower: Float[Array, "lower d"]) -> Float[Array, "lower upper"]:
+    def __call__(self, lower: Lower) -> Float[Array, "lower upper"]:
         squares = squared_distances(lower, self.centres)
         return jax.nn.softmax(-squares / (2 * self.spread), axis=-1)
 
@@ -32,11 +33,11 @@ class Scores(eqx.Module):
 
     dense: Linear
 
-    def __call__(self, lower: Float[Array, "lower d"]) -> Float[Array, "lower upper"]:
+    def __call__(self, lower: Lower) -> Float[Array, "lower upper"]:
         return jax.nn.softmax(self.dense(lower), axis=-1)
 
 
-def all_of_it(lower: Float[Array, "lower d"]) -> Float[Array, "lower 1"]:
+def all_of_it(lower: Lower) -> Float[Array, "lower 1"]:
     """Everything goes to the root."""
     return jnp.ones((len(lower), 1), lower.dtype)
 
@@ -48,9 +49,7 @@ class Level(eqx.Module):
     weight: Float[Array, "upper d e"]
     bias: Float[Array, "upper e"]
 
-    def __call__(
-        self, lower: Float[Array, "lower d"]
-    ) -> tuple[Float[Array, "upper e"], Float[Array, "lower upper"]]:
+    def __call__(self, lower: Lower) -> tuple[Float[Array, "upper e"], Float[Array, "lower upper"]]:
         """The upper nodes and the assignment to them."""
         assignment = self.assign(lower)
         messages = jnp.tanh(jnp.einsum("ld,ude->lue", lower, self.weight) + self.bias)

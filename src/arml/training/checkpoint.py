@@ -71,7 +71,7 @@ def is_array(leaf: object) -> bool:
 
 
 def filled(like: S, arrays: Mapping[str, Any]) -> S:
-    """`like`, of which the arrays' shapes are enough, with these arrays by where they stand."""
+    """`like` with these arrays, found by their paths; `like` may have shapes for its arrays."""
     state, static = eqx.partition(like, is_array)
     leaves = [jax.device_put(arrays[name]) for name in named(like)]
     whole: S = eqx.combine(jax.tree.unflatten(jax.tree.structure(state), leaves), static)

@@ -16,6 +16,8 @@ from jaxtyping import Array, PyTree
 
 TASKS = "tasks"
 """The name of the mesh's only axis."""
+Work = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
+"""Given values and the keys of tasks, the sums over tasks and the values of each task."""
 
 
 def mesh_of(devices: int) -> Mesh | None:
@@ -106,9 +108,7 @@ def everywhere(mesh: Mesh | None, tree: PyTree) -> PyTree:
     return jax.tree.map(place, tree)
 
 
-def over_tasks(
-    mesh: Mesh | None, work: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
-) -> Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]:
+def over_tasks(mesh: Mesh | None, work: Work) -> Work:
     """`work(given, keys)`, where the devices of the mesh share the tasks: `keys` are arrays with a
     leading axis of tasks, and each device gets its part of them, and all of `given`.
 

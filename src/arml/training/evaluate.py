@@ -114,7 +114,7 @@ def predictions(
     mesh: Mesh | None = None,
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Predictions:
-    """Predictions of `learner` on the first `n` tasks of a split; arguments as of `evaluate`."""
+    """Predictions of `learner` on the first `n` tasks of a split; arguments as for `evaluate`."""
     metric, score = score_of(tasks.problem)
     parts = []
     for part in looks(predicted, (learner, score), tasks, split=split, n=n, chunk=chunk, mesh=mesh):
@@ -152,7 +152,7 @@ def evaluate(
     steps: int | None = None,
     chunk: int | None = None,
     mesh: Mesh | None = None,
-    watch: Callable[[int, int], None] | None = None,
+    watch: Callable[[int, int], None] = lambda done, total: None,
     progress: bool | None = None,
 ) -> Scores:
     """Score a learner on the first `n` tasks of a split: the mse or the accuracy of each task.
@@ -188,8 +188,7 @@ def evaluate(
 
         def told(done: int, total: int) -> None:
             update(done, "")
-            if watch is not None:
-                watch(done, total)
+            watch(done, total)
 
         return predictions(
             learner,

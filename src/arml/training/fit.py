@@ -30,6 +30,7 @@ from arml.training.progress import bar
 from arml.training.step import (
     OuterOptions,
     Record,
+    Step,
     TrainState,
     make_interval,
     make_step,
@@ -75,19 +76,16 @@ class Moment(NamedTuple):
 
 Given = tuple[TaskDistribution, Array, Array]
 """The tasks, the data of the training's key, and its number of steps: an interval reads these."""
-Interval = Callable[[Given, TrainState], tuple[TrainState, Record]]
 Callback = Callable[[Moment], object]
 """Called after each interval; a training ends early where one returns True."""
 
 
 @lru_cache(maxsize=64)
-def _step(outer: OuterOptions, batch: int, chunk: int, mesh: Mesh | None) -> Interval:
+def _step(outer: OuterOptions, batch: int, chunk: int, mesh: Mesh | None) -> Step:
     def step(given: Given, state: TrainState) -> tuple[TrainState, Record]:
-        tasks, key, steps = given
-        optimiser = outer.build(steps)
-        one = make_step(
-            optimiser, batch=batch, chunk=chunk, mesh=mesh, key=jax.random.wrap_key_data(key)
-        )
+        tasks, data, steps = given
+        key, optimiser = jax.random.wrap_key_data(data), outer.build(steps)
+        one = make_step(optimiser, batch=batch, chunk=chunk, mesh=mesh, key=key)
         return one(tasks, state)
 
     return step
@@ -96,7 +94,7 @@ def _step(outer: OuterOptions, batch: int, chunk: int, mesh: Mesh | None) -> Int
 @lru_cache(maxsize=64)
 def _compiled(
     outer: OuterOptions, batch: int, chunk: int, mesh: Mesh | None, size: int, scan: bool
-) -> Interval:
+) -> Step:
     """An interval of `size` steps: one program for all seeds and for trainings of any length."""
     return make_interval(_step(outer, batch, chunk, mesh), steps=size, scan=scan)
 

@@ -149,6 +149,10 @@ class Record(NamedTuple):
     """Whether loss and gradient are finite."""
 
 
+Step = Callable[[PyTree, TrainState], tuple[TrainState, Record]]
+"""One or more outer steps on tasks, or on tasks and other values, from a state."""
+
+
 def start(learner: MetaLearner, optimiser: "optax.GradientTransformation") -> TrainState:
     """The state before the first step."""
     # Copies, because a compiled interval reuses the memory of the state that it gets. Their dtypes
@@ -171,7 +175,7 @@ def make_step(
     chunk: int | None = None,
     mesh: Mesh | None = None,
     key: PRNGKeyArray,
-) -> Callable[[TaskDistribution, TrainState], tuple[TrainState, Record]]:
+) -> Step:
     """One outer step over `batch` tasks, which the devices of `mesh` share. Each device adapts to
     `chunk` of its tasks at once: a divisor of their number, or None for all.
 
@@ -230,16 +234,12 @@ def make_step(
 
 
 @lru_cache(maxsize=64)
-def _one(
-    step: Callable[[PyTree, TrainState], tuple[TrainState, Record]],
-) -> Callable[[PyTree, TrainState], tuple[TrainState, Record]]:
+def _one(step: Step) -> Step:
     """A compiled step, which intervals of all lengths use."""
     return jit(step, LARGE, donate="all-except-first")
 
 
-def make_interval(
-    step: Callable[[PyTree, TrainState], tuple[TrainState, Record]], *, steps: int, scan: bool
-) -> Callable[[PyTree, TrainState], tuple[TrainState, Record]]:
+def make_interval(step: Step, *, steps: int, scan: bool) -> Step:
     """`steps` outer steps; the records are stacked.
 
     With `scan` they are one compiled loop and one dispatch, which is faster for small networks. If
