@@ -206,9 +206,9 @@ def application(served: Served, token: str) -> Starlette:
 
 
 class Hurried(H11Protocol):
-    """A connection that must ask for something within `PATIENCE`, and send the whole of a request
-    within twice that: slow ones, which need no token, would otherwise keep others out for as long
-    as they like. The bytes come from this machine, so an honest request takes much less."""
+    """A connection that is closed unless a request begins within `PATIENCE` and ends within twice
+    that time. Slow connections, which need no token, could otherwise keep others out. Requests come
+    from this machine, so real ones take much less."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -219,7 +219,7 @@ class Hurried(H11Protocol):
             return
         now = (self.cycle, self.conn.their_state)
         unfinished = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
-        # The type says that there always is a cycle; there is none until something is asked.
+        # By its type there always is a cycle; before the first request there is none.
         if unfinished and now in ((None, h11.IDLE), seen):
             self.transport.abort()
         else:

@@ -76,8 +76,8 @@ FEATURES: dict[int, tuple[str, ...]] = {
         "check_regressors_train",
     ),
 }
-"""How many features the data of scikit-learn's checks has, where a check asks that it be learned.
-Each passes with a learner of that number, and no learner takes another."""
+"""The checks of scikit-learn that fit a model to data, by the number of features of these data.
+Each passes with a learner of that number of features; no other learner can read the data."""
 
 
 def expected_failed_checks(estimator: "FewShot") -> dict[str, str]:

@@ -5,7 +5,7 @@ from arml.experiment import Portable
 
 
 class Holder:
-    """Holds a meta-trained learner, and says which."""
+    """Holds a meta-trained learner, and describes it."""
 
     portable: Portable
 

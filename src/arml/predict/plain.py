@@ -1,8 +1,8 @@
 """ProtoNet with Conv-4 in NumPy: predictions that load no JAX and compile nothing.
 
 JAX takes more than a second to load, and compiles for each number of examples. To learn from a few
-pictures and to predict some hundreds takes NumPy less. The mathematics are those of
-`arml.algorithms.protonet` and `arml.nn.networks`, whose answers a test compares.
+pictures and to predict some hundreds takes NumPy less. The mathematics is that of
+`arml.algorithms.protonet` and `arml.nn.networks`; a test compares the answers.
 """
 
 from collections.abc import Mapping

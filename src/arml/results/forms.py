@@ -215,8 +215,8 @@ ADVICE = "restore the file, or make it again with `arml explain`"
 
 
 def check_explained(value: JsonView, path: Path) -> None:
-    """Check that figures can be drawn from an explanation. Of a user's own kind, only the families
-    and the number of tasks are checked.
+    """Check that figures can be drawn from an explanation. If a user's own method made it, only the
+    families and the number of tasks are checked.
 
     **Raises** `RunError` in one line if they cannot.
     """
