@@ -17,6 +17,7 @@ from rich.text import Text
 
 from arml.cli.errors import UsageError
 from arml.core.plugins import as_options
+from arml.results.extras import extra
 from arml.results.files import plain
 
 T = TypeVar("T")
@@ -119,14 +120,8 @@ class TensorBoard:
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError:
-            raise ValueError(
-                "expected the package tensorboardX for --tensorboard, found none: install "
-                "'arml[tensorboard]', or leave the option out"
-            ) from None
-        self.make, self.folder = SummaryWriter, folder
+        self.make = extra("tensorboardX", "tensorboard", "--tensorboard").SummaryWriter
+        self.folder = folder
         self.writer: Any = None
 
     def __call__(self, step: int, record: Mapping[str, float | None]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float32, UInt8
 
+from arml.results.extras import extra
 from arml.results.files import Json, JsonView
 
 DEFAULT = Path(str(files("arml") / "data" / "extractors" / "starter-protonet.onnx"))
@@ -213,12 +214,7 @@ def _digest(path: Path, data: bytes) -> str:
 
 
 def _session(path: Path, data: bytes) -> Any:
-    try:
-        import onnxruntime
-    except ImportError:
-        raise ValueError(
-            "expected the package onnxruntime for features, found none: install 'arml[features]'"
-        ) from None
+    onnxruntime = extra("onnxruntime", "features", "features")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     try:

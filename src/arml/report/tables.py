@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from rich.table import Table as Grid
+from rich.console import Group
 
 from arml.report.rows import Row, make_rows, sections
 from arml.report.table import Cell, Column, Line, Table, terminal
@@ -209,15 +209,9 @@ def readme_table(results_dir: Path | str) -> str:
     return "\n\n".join([*drawn, NOTE + (diverged_note(folder) if diverged else "")])
 
 
-def terminal_table(rows: Sequence[Row]) -> Grid:
+def terminal_table(rows: Sequence[Row]) -> Group:
     """Rows as a table for the terminal, one recipe a column; a table for each problem."""
-    tables = [terminal(table_of(some)) for some in sections(rows)]
-    if len(tables) == 1:
-        return tables[0]
-    whole = Grid.grid()
-    for table in tables:
-        whole.add_row(table)
-    return whole
+    return Group(*(terminal(table_of(some)) for some in sections(rows)))
 
 
 def replace_block(text: str, block: str, markers: tuple[str, str] = (BEGIN, END)) -> str:

@@ -12,22 +12,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from arml.results.extras import extra
 from arml.results.worker import Message, finished
 from arml.results.workers import Hire, News
 
 
 def ray() -> Any:
-    """The package.
-
-    **Raises** `ValueError` if it is not installed.
-    """
-    try:
-        import ray as package
-    except ImportError:
-        raise ValueError(
-            "expected the package ray for --on ray, found none: install 'arml[ray]'"
-        ) from None
-    return package
+    """The package. **Raises** `ValueError` if it is not installed."""
+    return extra("ray", "ray", "--on ray")
 
 
 class Hand:

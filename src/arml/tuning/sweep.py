@@ -19,6 +19,7 @@ from arml.experiment import Experiment, to_json
 from arml.experiment.folder import differences
 from arml.experiment.options import absolute
 from arml.experiment.parts import metric_of
+from arml.results.extras import extra
 from arml.results.files import Json, RunError, read_json, write_json
 from arml.results.forms import Text
 from arml.results.lock import alone
@@ -88,16 +89,8 @@ class Trial:
 
 
 def optuna() -> Any:
-    """The package Optuna.
-
-    **Raises** `ValueError` if it is not installed.
-    """
-    try:
-        import optuna as package
-    except ImportError:
-        raise ValueError(
-            "expected the package optuna for a sweep, found none: install 'arml[tune]'"
-        ) from None
+    """The package Optuna. **Raises** `ValueError` if it is not installed."""
+    package = extra("optuna", "tune", "a sweep")
     package.logging.set_verbosity(package.logging.ERROR)
     return package
 

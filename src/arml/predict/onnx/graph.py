@@ -11,6 +11,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from arml.results.extras import extra
 from arml.results.files import write_bytes
 
 OPSET = 18
@@ -23,25 +24,11 @@ EXACT = 2**24
 """Whole numbers up to here are exact in single precision."""
 
 
-def import_onnx() -> Any:
-    """The package `onnx`.
-
-    **Raises** `ValueError` if it is not installed.
-    """
-    try:
-        import onnx
-    except ImportError as error:
-        raise ValueError(
-            "expected the package onnx to write ONNX files, found none: pip install 'arml[onnx]'"
-        ) from error
-    return onnx
-
-
 class Graph:
     """Nodes in the order in which they run, and the constants that they read."""
 
     def __init__(self) -> None:
-        self.onnx = import_onnx()
+        self.onnx = extra("onnx", "onnx", "ONNX files")
         self.nodes: list[Any] = []
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
