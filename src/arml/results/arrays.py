@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from arml.results.files import RunError, write_bytes
+from arml.results.files import RunError, read_bytes, write_bytes
 
 AGAIN = "get the learner again"
 
@@ -31,10 +31,7 @@ def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
     """
     from safetensors.numpy import load
 
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise RunError(f"could not read {path}: {error.strerror or error}; {AGAIN}") from error
+    data = read_bytes(path)
     if hashlib.sha256(data).hexdigest() != sha256:
         raise RunError(f"{path} was altered or cut short: {AGAIN}")
     try:

@@ -141,15 +141,15 @@ def _parse(text: bytes) -> Json:
     return value
 
 
-def _read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """The content of a file. **Raises** `RunError` if it cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
         raise RunError(f"expected a file {path}, found none; check the folder's name") from None
     except OSError as error:
-        reason = error.strerror or str(error)
         raise RunError(
-            f"could not read {path}: {reason}; check the path and its permissions"
+            f"could not read {path}: {error.strerror or error}; check the path and its permissions"
         ) from error
 
 
@@ -160,7 +160,7 @@ def read_json(path: Path | str) -> Json:
     """
     path = Path(path)
     try:
-        return _parse(_read_bytes(path))
+        return _parse(read_bytes(path))
     except RunError:
         raise
     except (ValueError, RecursionError) as error:
@@ -206,7 +206,7 @@ def _is_number(value: object) -> bool:
 def _metric_lines(path: Path) -> list[tuple[bytes, Json]]:
     """The complete lines of the file, each with its record."""
     # A last line without an end is incomplete: its process was killed, or is still writing.
-    lines = _read_bytes(path).split(b"\n")[:-1] if path.exists() else []
+    lines = read_bytes(path).split(b"\n")[:-1] if path.exists() else []
     records = []
     for number, line in enumerate(lines, start=1):
         try:
