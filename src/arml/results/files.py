@@ -158,11 +158,9 @@ def read_json(path: Path | str) -> Json:
 
     **Raises:** `RunError` if it is absent, cut short, or not a JSON object.
     """
-    path = Path(path)
+    data = read_bytes(Path(path))
     try:
-        return _parse(read_bytes(path))
-    except RunError:
-        raise
+        return _parse(data)
     except (ValueError, RecursionError) as error:
         raise RunError(
             f"expected a JSON object in {path}, got one cut short or damaged ({error}); "
