@@ -114,8 +114,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
         if len(learner.problem.features) == 2:
             asked = options.support, options.target, options.query
             predictor, names, said = adapted_table(learner, *asked)
-            for line in said:
-                tell(line)
+            tell(*said)
             return _finish(predictor, options, names, seen)
         rows = read_table(options.support, target=options.target)
         if rows.target is None:
@@ -223,8 +222,7 @@ def _checked(
     if not options.trust:
         return predictor
     trust = predictor.trust()
-    for line in trust.lines(names):
-        tell(line)
+    tell(*trust.lines(names))
     if trust.best == predictor.uses:
         return predictor
     best = WORDS[trust.best]
@@ -277,5 +275,4 @@ def _answer(
     else:
         write_text(out, text.getvalue())
         tell(f"written to {out}")
-    for line in marked:
-        tell(line)
+    tell(*marked)

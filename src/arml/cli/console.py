@@ -23,14 +23,15 @@ from arml.results.files import plain
 T = TypeVar("T")
 
 
-def say(console: Console, text: str) -> None:
-    """Print plain text without line breaks of our own, so that paths and commands can be copied."""
-    console.print(Text(text), soft_wrap=True)
+def say(console: Console, *lines: str) -> None:
+    """Print plain lines without breaks of our own, so that paths and commands can be copied."""
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
 
 
-def tell(text: str) -> None:
+def tell(*lines: str) -> None:
     """`say` on the standard error stream, which is for people where a program reads the output."""
-    say(Console(stderr=True), text)
+    say(Console(stderr=True), *lines)
 
 
 def command(*words: str) -> str:

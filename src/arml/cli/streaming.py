@@ -50,8 +50,7 @@ def stream_command(arguments: Sequence[str]) -> int:
             "with one shot the support set does not show which vertex suits a task: --shots 5 does"
         )
     console = Console(stderr=options.json)
-    for line in lines:
-        say(console, line)
+    say(console, *lines)
     found = train_stream(
         experiment,
         options.run,

@@ -63,8 +63,7 @@ def train_command(arguments: Sequence[str]) -> int:
                 "seed has one process; leave them out"
             )
         console = Console()
-        for line in lines:
-            say(console, line)
+        say(console, *lines)
         again = command("train", *arguments)
         return train_all(console, experiment, folder, options.seeds, again, _quality(experiment))
     if options.coordinator is not None:
@@ -83,8 +82,7 @@ def train_command(arguments: Sequence[str]) -> int:
 
     # Only one of several processes prints.
     console = Console(quiet=not leads())
-    for line in lines:
-        say(console, line)
+    say(console, *lines)
     if alone() and _is_trained(experiment, folder):
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
         _finish(console, folder, _quality(experiment))

@@ -149,8 +149,7 @@ def _winner(choice: "Choice", folder: Path, minutes: float, *, paced: bool, devi
     ends = time.monotonic() + 60 * minutes
     devices = devices or sharing(first.batch, first.chunk, own_cores())
     console = Console()
-    for line in choice.why:
-        say(console, line)
+    say(console, *choice.why)
     if paced and minutes < RACE:
         say(console, f"race: none in less than {RACE:g} min")
         made = race.paced(first, ends=ends, devices=devices)
