@@ -16,27 +16,22 @@ from arml.cli.console import parse, print_json, say
 from arml.cli.errors import UsageError, named
 from arml.results.files import Json
 
-HELP = """usage: arml data ACTION [OPTIONS]
-
-The benchmarks' data sets, prepared once and checked.
-
-actions:
-  list       List the data sets: size, licence, and whether each is prepared here
-  prepare    Make a data set from the archives of its publisher
-  verify     Compare every byte of a prepared data set with its checksum
-  show       Draw a contact sheet, by family and split
-
-`arml data ACTION --help` lists an action's options.
-"""
-
 
 def data_command(arguments: Sequence[str]) -> int:
     """List, prepare, verify or show the benchmarks' data sets"""
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
-        print(HELP, end="")
+        print(_help(), end="")
         return 0
     return named("action", name, ACTIONS)(rest)
+
+
+def _help() -> str:
+    rows = "".join(f"  {name:11}{action.__doc__}\n" for name, action in ACTIONS.items())
+    return (
+        "usage: arml data ACTION [OPTIONS]\n\nThe benchmarks' data sets, prepared once and "
+        f"checked.\n\nactions:\n{rows}\n`arml data ACTION --help` lists an action's options.\n"
+    )
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,7 @@ class ListOptions:
 
 
 def list_action(arguments: Sequence[str]) -> int:
-    """List the data sets"""
+    """List the data sets: size, licence, and whether each is prepared here"""
     options = parse(ListOptions, arguments, prog="arml data list")
     found = entries()
     if options.json:
@@ -131,7 +126,7 @@ class PrepareOptions:
 
 
 def prepare_action(arguments: Sequence[str]) -> int:
-    """Make a data set"""
+    """Make a data set from the archives of its publisher"""
     options = parse(PrepareOptions, arguments, prog="arml data prepare")
     from arml.datasets.prepare import prepare
     from arml.datasets.store import counts, open_store
@@ -168,7 +163,7 @@ class VerifyOptions:
 
 
 def verify_action(arguments: Sequence[str]) -> int:
-    """Compare every byte"""
+    """Compare every byte of a prepared data set with its checksum"""
     options = parse(VerifyOptions, arguments, prog="arml data verify")
     from arml.datasets.store import open_store, place, verify
 
@@ -192,7 +187,7 @@ class ShowOptions:
 
 
 def show_action(arguments: Sequence[str]) -> int:
-    """Draw a contact sheet"""
+    """Draw a contact sheet, by family and split"""
     options = parse(ShowOptions, arguments, prog="arml data show")
     from arml.datasets.sheet import write_sheet
     from arml.datasets.store import open_store, place

@@ -4,7 +4,7 @@ object a line, and `growth.json`, with the scores before and after `arml grow`."
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_args
 
 from msgspec import Meta
 
@@ -23,20 +23,24 @@ Three = Annotated[list[Finite], Meta(min_length=3, max_length=3)]
 ADVICE = "restore the file, or delete it"
 
 
-class Proposal(TypedDict):
-    """Whether a vertex is proposed; the bands are low, median and high of log losses."""
+class Decision(TypedDict):
+    """A line of `growth.jsonl`."""
 
     stage: Stage
+
+
+class Proposal(Decision):
+    """Whether a vertex is proposed; the bands are low, median and high of log losses."""
+
     decision: Literal["propose", "keep"]
     fresh: Three
     reference: Three
     novelty: Finite
 
 
-class Trial(TypedDict):
+class Trial(Decision):
     """Whether a new vertex is accepted."""
 
-    stage: Stage
     decision: Literal["accept", "reject"]
     vertex: Text
     steps: Count
@@ -44,54 +48,48 @@ class Trial(TypedDict):
     against: Text
 
 
-class Guard(TypedDict):
+class Guard(Decision):
     """Whether a stage is kept."""
 
-    stage: Stage
     decision: Literal["keep stage", "undo stage"]
     gain: Score
     lost: dict[Text, Score]
 
 
-class Test(TypedDict):
+class Test(Decision):
     """The loss of each family without each vertex."""
 
-    stage: Stage
     decision: Literal["test"]
     lost: dict[Text, dict[Text, Finite]]
 
 
-class Prune(TypedDict):
+class Prune(Decision):
     """A vertex that is removed."""
 
-    stage: Stage
     decision: Literal["prune"]
     vertex: Text
 
 
-class Read(TypedDict):
+class Read(Decision):
     """How much each family reads each vertex."""
 
-    stage: Stage
     decision: Literal["read"]
     vertices: list[Text]
     families: dict[Text, list[Share]]
 
 
-class Trained(TypedDict):
+class Trained(Decision):
     """The cost of a stage."""
 
-    stage: Stage
     decision: Literal["trained"]
     stage_shares: dict[Text, Share]
     tasks: Count
     replayed: Count
 
 
-class Scored(TypedDict):
+class Scored(Decision):
     """The scores on test tasks after a stage."""
 
-    stage: Stage
     decision: Literal["scored"]
     shares: Shares
     metric: Metric
@@ -102,18 +100,11 @@ class Scored(TypedDict):
 
 
 FORMS: dict[str, type] = {
-    "propose": Proposal,
-    "keep": Proposal,
-    "accept": Trial,
-    "reject": Trial,
-    "keep stage": Guard,
-    "undo stage": Guard,
-    "test": Test,
-    "prune": Prune,
-    "read": Read,
-    "trained": Trained,
-    "scored": Scored,
+    name: form
+    for form in (Proposal, Trial, Guard, Test, Prune, Read, Trained, Scored)
+    for name in get_args(form.__annotations__["decision"])
 }
+"""The form of each decision."""
 
 
 class Point(TypedDict):

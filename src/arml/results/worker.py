@@ -39,24 +39,18 @@ def finished(carry: Carry, job: Message, send: Send, stop: Callable[[], bool]) -
         return {"end": "failed", "error": kind + " ".join(str(error).split())[:500]}
 
 
-class Inbox:
-    """The lines of a stream as they come, and whether the stream has ended."""
-
-    def __init__(self, source: TextIO) -> None:
-        self.lines: queue.Queue[str | None] = queue.Queue()
-        self.ended = threading.Event()
-        threading.Thread(target=self._read, args=(source,), daemon=True).start()
-
-    def _read(self, source: TextIO) -> None:
-        for line in source:
-            self.lines.put(line)
-        self.ended.set()
-        self.lines.put(None)
-
-
 def serve(carry: Carry, source: TextIO, target: TextIO) -> None:
     """Carry out one job after another until `source` ends."""
-    inbox = Inbox(source)
+    lines: queue.Queue[str | None] = queue.Queue()
+    ended = threading.Event()
+
+    def read() -> None:
+        for line in source:
+            lines.put(line)
+        ended.set()
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
 
     def send(message: Message) -> None:
         # The parent may have been killed: the job in hand is saved anyway.
@@ -64,8 +58,8 @@ def serve(carry: Carry, source: TextIO, target: TextIO) -> None:
             target.write(json.dumps(message) + "\n")
             target.flush()
 
-    while (line := inbox.lines.get()) is not None and not inbox.ended.is_set():
-        send(finished(carry, json.loads(line), send, inbox.ended.is_set))
+    while (line := lines.get()) is not None and not ended.is_set():
+        send(finished(carry, json.loads(line), send, ended.is_set))
 
 
 def main() -> None:

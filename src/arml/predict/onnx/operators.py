@@ -43,41 +43,23 @@ def _finite(call: Call) -> str:
     return call.graph.node("Not", odd)
 
 
+NAMESAKES = (
+    *("add", "sub", "mul", "div", "max", "min", "pow", "neg", "exp", "log", "tanh", "sqrt"),
+    *("abs", "sign", "floor", "erf", "sin", "cos", "atan", "and", "or", "not"),
+)
+"""Primitives whose operators have the same names."""
+OTHERS = {
+    "add_any": "Add",
+    "logistic": "Sigmoid",
+    "eq": "Equal",
+    "lt": "Less",
+    "le": "LessOrEqual",
+    "gt": "Greater",
+    "ge": "GreaterOrEqual",
+}
 ELEMENTWISE: dict[str, Callable[[Call], str]] = {
-    **{
-        primitive: _operator(operator)
-        for primitive, operator in {
-            "add": "Add",
-            "add_any": "Add",
-            "sub": "Sub",
-            "mul": "Mul",
-            "div": "Div",
-            "max": "Max",
-            "min": "Min",
-            "pow": "Pow",
-            "neg": "Neg",
-            "exp": "Exp",
-            "log": "Log",
-            "tanh": "Tanh",
-            "logistic": "Sigmoid",
-            "sqrt": "Sqrt",
-            "abs": "Abs",
-            "sign": "Sign",
-            "floor": "Floor",
-            "erf": "Erf",
-            "sin": "Sin",
-            "cos": "Cos",
-            "atan": "Atan",
-            "eq": "Equal",
-            "lt": "Less",
-            "le": "LessOrEqual",
-            "gt": "Greater",
-            "ge": "GreaterOrEqual",
-            "and": "And",
-            "or": "Or",
-            "not": "Not",
-        }.items()
-    },
+    **{name: _operator(name.capitalize()) for name in NAMESAKES},
+    **{name: _operator(operator) for name, operator in OTHERS.items()},
     "ne": lambda call: call.graph.node("Not", call.node("Equal")),
     "is_finite": _finite,
     "square": lambda call: call.graph.node("Mul", call.names[0], call.names[0]),
