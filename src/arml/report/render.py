@@ -114,10 +114,4 @@ def gallery(pictures: list[dict[str, str | None]]) -> Block:
 def figure(drawn: Figure, alternative: str, caption: str) -> Block:
     """A figure as an image within the page, so that its inner names cannot collide."""
     data = b64encode(render(drawn, "svg")).decode()
-    return {
-        "macro": "figure",
-        "type": "svg+xml",
-        "data": data,
-        "alternative": alternative,
-        "caption": caption,
-    }
+    return {"macro": "figure", "data": data, "alternative": alternative, "caption": caption}

@@ -44,7 +44,6 @@ class Line:
     kind: str = ""
     code: bool = False
     """Whether the name is a word to type."""
-    link: str = ""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,6 @@ class Table:
 class Unit(TypedDict):
     """One run of a study: plain JSON."""
 
-    format: int
     run: str
     seed: int
     folder: str
@@ -98,7 +97,6 @@ def units(tables: Iterable[Table], out: Path | None = None) -> list[Unit]:
                 unit = found.setdefault(
                     folder,
                     {
-                        "format": FORMAT,
                         "run": row.run,
                         "seed": seed,
                         "folder": folder,

@@ -28,7 +28,6 @@ class Scale:
     """A budget for experiments, and the tables that are run with it."""
 
     name: str
-    about: str
     budget: Budget
     """Called with an experiment of the paper, and whether it belongs to a side table. Returns the
     experiment to run."""
@@ -133,7 +132,6 @@ BENCHMARKS = (
 SCALES: dict[str, Scale] = {
     "smoke": Scale(
         "smoke",
-        "two minutes on 2 cores: a test that everything works, not a result",
         tiny,
         ("regression2d", "ablations-regression2d", "order-regression2d"),
         vectors=Amounts(seeds=2, tasks=40, explained=40),
@@ -142,7 +140,6 @@ SCALES: dict[str, Scale] = {
     ),
     "laptop": Scale(
         "laptop",
-        "some hours on 2 cores: 2-D regression and the pictures in the package",
         hours,
         LOCAL,
         vectors=Amounts(seeds=5, tasks=4_000, explained=1_000),
@@ -151,7 +148,6 @@ SCALES: dict[str, Scale] = {
     ),
     "paper": Scale(
         "paper",
-        "the paper's own budget, on the benchmarks' data and a GPU",
         whole,
         (*LOCAL, *BENCHMARKS),
         vectors=Amounts(seeds=3, tasks=4_000, explained=1_000),
