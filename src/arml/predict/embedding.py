@@ -38,11 +38,11 @@ def _vectors(learner: MetaLearner, support: Examples, problem: Problem) -> Float
         code = learner.coding()
         assert code is not None
         return code(support)[None]
-    return _query_vectors(learner, support, problem, support.x)
+    return _query_vectors(learner, support, support.x)
 
 
 def _query_vectors(
-    learner: MetaLearner, support: Examples, problem: Problem, x: Float[Array, "m *features"]
+    learner: MetaLearner, support: Examples, x: Float[Array, "m *features"]
 ) -> Float[Array, "m d"]:
     """The embedding of queries, for classification."""
     given = learner.embedding()
@@ -78,7 +78,7 @@ def of_task(
         none = jnp.full(len(own), -1)
         return own, own, none, none
     classes = jnp.full(problem.outputs, -1) if task.classes is None else task.classes
-    queries = _query_vectors(learner, task.support, problem, task.query.x)
+    queries = _query_vectors(learner, task.support, task.query.x)
     return own, queries, classes[task.support.y], classes[task.query.y]
 
 
@@ -170,7 +170,7 @@ def _of_set(
         order = jnp.argsort(part.y, stable=True).reshape(problem.outputs, -1)
         inputs.append(part.x[order[:ways, :n].ravel()])
     support = Examples(inputs[0], jnp.repeat(jnp.arange(ways), shots))
-    made = (_query_vectors(learner, support, problem, x) for x in inputs)
+    made = (_query_vectors(learner, support, x) for x in inputs)
     own, queries = (vectors.reshape(ways, -1, vectors.shape[1]) for vectors in made)
     classes = jnp.full(problem.outputs, -1) if task.classes is None else task.classes
     return own, queries, classes[:ways]

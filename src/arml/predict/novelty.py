@@ -51,7 +51,7 @@ def _embedded(
     portable: Portable, support: Examples, inputs: np.ndarray
 ) -> Float[np.ndarray, "n d"]:
     return by_chunks(
-        lambda x: query_vectors(portable.learner, support, portable.problem, x),
+        lambda x: query_vectors(portable.learner, support, x),
         inputs,
         _known(portable).bank.shape[1],
     )

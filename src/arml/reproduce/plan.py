@@ -86,7 +86,7 @@ class Unit(TypedDict):
     """Expected time on one core."""
 
 
-def units(tables: Iterable[Table], out: Path | None = None) -> list[Unit]:
+def units(tables: Iterable[Table]) -> list[Unit]:
     """The work of the tables in their order; a run that is in several tables is done once."""
     found: dict[str, Unit] = {}
     for table in tables:
