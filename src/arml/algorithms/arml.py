@@ -166,7 +166,9 @@ class ARMLOptions(ConditionedOptions):
         at_least(self, ("gamma_r", "gamma_o", "gamma_s"), 0, strict=True)
         at_least(self, ("grown",), 0, most=max(0, self.vertices - 1) if self.owns else 0)
         if self.gate in LAYERS and self.reads == "features":
-            raise ValueError("layers read the inputs, got reads features: use the gate templates")
+            raise ValueError(
+                f"the gate {self.gate} needs reads inputs, got features: use the gate templates"
+            )
 
     @property
     def owns(self) -> bool:
@@ -189,8 +191,8 @@ class ARMLOptions(ConditionedOptions):
             )
         if self.own_values and self.structure != "clusters":
             raise ValueError(
-                "an embedding of its own for the values needs the structure clusters, got "
-                f"{self.structure}: use clusters, or leave own_values out"
+                f"own_values needs the structure clusters, got {self.structure}: use clusters, or "
+                "leave own_values out"
             )
 
     def encoder(self, net: Network, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:

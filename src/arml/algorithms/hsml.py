@@ -105,7 +105,7 @@ class HSMLOptions(ConditionedOptions):
         """Raise `ValueError` if an option is invalid."""
         super().check()
         if not self.clusters:
-            raise ValueError("clusters must name at least one level, got none: give (4, 2), say")
+            raise ValueError("clusters must name at least one level, got none: try (4, 2)")
         at_least(self, ("clusters", "embedding", "width", "window"), 1)
         at_least(self, ("mu",), 0)
         at_least(self, ("spread",), 0, strict=True)

@@ -61,7 +61,7 @@ def warped(net: Network) -> Network:
     if not found:
         raise ValueError(
             "MT-Net needs a network with layers that arml.linear or Convolution makes, got "
-            f"{type(net).__name__} without any: build it of these"
+            f"{type(net).__name__} without any: build it from these"
         )
     eyes = [jnp.eye(layer.bias.size, dtype=layer.bias.dtype) for layer in found]
     pairs = zip(found, map(Shared, eyes), strict=True)

@@ -42,7 +42,7 @@ from arml.core.checks import Options, at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, MetaLearner, Network, Spread
 from arml.core.losses import loss_of
-from arml.nn.attention import Layer, layer, standard
+from arml.nn.attention import Layer, Tokens, layer, standard
 from arml.nn.cells import (
     DESCRIBED,
     Cells,
@@ -56,7 +56,7 @@ from arml.nn.cells import (
     one_target,
     standard_targets,
 )
-from arml.nn.kernels import Read, Solved, mixture
+from arml.nn.kernels import Places, Read, Solved, mixture
 from arml.nn.networks import MLP, Linear, linear, mlp
 from arml.nn.prototypes import among
 
@@ -129,7 +129,7 @@ class Tables(MetaLearner):
         columns: Float[Array, "columns described"],
         alike: Float[Array, "n n"] | None = None,
         label: Array | None = None,
-    ) -> Float[Array, "rows columns d"]:
+    ) -> Tokens:
         score, rank, there, kind = cells
         like = [jnp.zeros_like(score)] * 3
         if alike is not None and label is not None:
@@ -139,14 +139,10 @@ class Tables(MetaLearner):
         each = jnp.stack([score, rank, jnp.abs(score), kind, support, *like], axis=-1)
         return jnp.where(there[..., None], self.embed(each) + self.describe(columns), 0.0)
 
-    def _places(
-        self, h: Float[Array, "rows columns d"], cells: Cells
-    ) -> Float[Array, "rows place"]:
+    def _places(self, h: Tokens, cells: Cells) -> Places:
         return self.place(standard(mean_of(h.swapaxes(0, 1), cells.there.T[..., None])))
 
-    def kernel(
-        self, read: Read, cells: Cells, places: Float[Array, "rows place"]
-    ) -> Float[Array, "rows n"]:
+    def kernel(self, read: Read, cells: Cells, places: Places) -> Float[Array, "rows n"]:
         """K between rows and the support set. Eq. (1)."""
         shares = jax.nn.softmax(read.numbers[:4])
         return mixture(shares, read.weights, (cells, places), (read.cells, read.places))

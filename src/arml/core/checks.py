@@ -56,7 +56,9 @@ def at_least(
     for name in names:
         value = getattr(options, name)
         if isinstance(value, tuple) and len(value) > LONGEST:
-            raise ValueError(f"{name} must be at most {LONGEST} numbers, got {len(value)}")
+            raise ValueError(
+                f"{name} must be at most {LONGEST} numbers, got {len(value)}: give fewer"
+            )
         for number in value if isinstance(value, tuple) else (value,):
             if not math.isfinite(number):
                 raise ValueError(f"{name} must be {wanted}, got {number}: give a finite number")

@@ -106,7 +106,7 @@ def one_target(problem: Problem) -> None:
     """Raise `ValueError` in one line for a regression with several targets."""
     if problem.kind == "regression" and problem.outputs != 1:
         raise ValueError(
-            f"expected one target for tables, got {problem.outputs}: train one learner each"
+            f"expected one target for tables, got {problem.outputs}: train a learner for each"
         )
 
 

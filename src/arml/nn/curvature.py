@@ -73,7 +73,9 @@ def _run(
 
     def see(index: int, x: Array, z: Array) -> None:
         if index in seen:
-            raise ValueError("the curvature needs each layer of the network to be used once")
+            raise ValueError(
+                "LLAMA needs a network that uses each layer once: do not share layers in it"
+            )
         seen[index] = x, z
 
     every = enumerate(zip(parts.layers(net), taps, strict=True))

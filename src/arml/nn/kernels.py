@@ -9,6 +9,8 @@ from jaxtyping import Array, Float
 from arml.nn.attention import Remembered
 from arml.nn.cells import Cells, Measure
 
+Places = Float[Array, "rows place"]
+
 
 class Read(NamedTuple):
     """The parts of a support set that queries need."""
@@ -47,7 +49,7 @@ class Solved(NamedTuple):
 def mixture(
     shares: Float[Array, "4"],
     weights: Float[Array, "3 columns"],
-    ours: tuple[Cells, Float[Array, "rows place"]],
+    ours: tuple[Cells, Places],
     theirs: tuple[Cells, Float[Array, "n place"]],
 ) -> Float[Array, "rows n"]:
     """A mixture of four kernels, all positive definite: linear in the standardised values, Gaussian

@@ -133,8 +133,8 @@ def check_same(what: str, value: object) -> None:
     odd = [i for i, mark in enumerate(marks) if mark != marks[0]]
     if odd:
         raise ValueError(
-            f"expected the same {what} in every process, got others in process {odd[0]} than in "
-            "process 0: start all with the same command"
+            f"expected the same {what} in every process, but process {odd[0]} differs from process "
+            "0: start all with the same command"
         )
 
 
