@@ -248,14 +248,13 @@ class TablesOptions(Options):
         one_target(problem)
         keys = jax.random.split(key, 9)
         d, v = self.width, self.vertices
-        shape = (v, self.depth, 2, d)
         numbers = jnp.asarray(NUMBERS) + 0.1 * jax.random.normal(keys[0], (v, len(NUMBERS)))
         return Tables(
             embed=linear(8, d, key=keys[1]),
             describe=linear(DESCRIBED, d, key=keys[2]),
             code=mlp((DESCRIBED, 2 * d, d), key=keys[3]),
             vertices=0.5 * jax.random.normal(keys[4], (v, d)),
-            scales=0.1 * jax.random.normal(keys[5], shape),
+            scales=0.1 * jax.random.normal(keys[5], (v, self.depth, 2, d)),
             settings=numbers.astype(jnp.float32),
             layers=tuple(
                 layer(d, self.heads, key=k) for k in jax.random.split(keys[6], self.depth)

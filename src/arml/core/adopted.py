@@ -85,7 +85,6 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
             "expected tasks: an object with problem, families and sample(key), got "
             f"{type(tasks).__name__} without {missing[0]}: see arml.TaskDistribution"
         )
-    given = tasks if isinstance(tasks, TaskDistribution) else None
     problem, families = tasks.problem, tuple(map(str, tasks.families))
     if not isinstance(problem, Problem) or not families:
         raise ValueError(
@@ -96,15 +95,15 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     # The arrays of a pytree become arguments of a compiled program; any other object is held whole.
     whole = jax.tree_util.treedef_is_leaf(jax.tree.structure(tasks))
     adopted = Adopted(families, problem, _Held(tasks) if whole else tasks)
-    if known not in _AS_THEY_ARE:
+    same = _AS_THEY_ARE.get(known)
+    if same is None:
         drawn = jax.eval_shape(_sampled(tasks), jax.random.key(0))
         _check(drawn, problem, type(tasks).__name__)
         canonical = jax.eval_shape(adopted.sample, jax.random.key(0))
         same = jax.tree.map(_shape, drawn) == jax.tree.map(_shape, canonical)
-        if known is None:
-            return given if given is not None and same else adopted
-        _AS_THEY_ARE[known] = given is not None and same
-    return given if given is not None and _AS_THEY_ARE[known] else adopted
+        if known is not None:
+            _AS_THEY_ARE[known] = same
+    return tasks if same and isinstance(tasks, TaskDistribution) else adopted
 
 
 _AS_THEY_ARE: dict[Hashable, bool] = {}

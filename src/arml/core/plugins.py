@@ -103,8 +103,7 @@ _loaded: set[str] = set()
 def load_plugins() -> None:
     """Run the announced plug-ins that have not run yet."""
     for path in _announced():
-        if path not in _loaded:
-            load_plugin(path)
+        load_plugin(path)
 
 
 def load_plugin(file: Path | str) -> None:
