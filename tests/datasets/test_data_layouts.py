@@ -13,8 +13,8 @@ from arml.datasets.catalogue import PLAIN
 from arml.datasets.layouts.authors import METHOD
 from arml.datasets.layouts.fungi import _names
 from arml.datasets.layouts.reading import Picture
-from arml.datasets.published import drawn, published, select
-from arml.datasets.splits import PARTS
+from arml.datasets.published import published, select
+from arml.datasets.splits import PARTS, drawn
 from arml.datasets.store import Store, open_store, verify
 
 

@@ -5,8 +5,6 @@ class has, it has the rule that draws them instead. It also says how it was made
 of its content.
 """
 
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 from arml.datasets.forms import PublishedSplit, Rule
 from arml.datasets.layouts.reading import Classes
-from arml.datasets.splits import PARTS
+from arml.datasets.splits import PARTS, drawn
 from arml.results.files import Json, RunError, checksum, read_json
 from arml.results.schema import read_as
 
@@ -64,11 +62,6 @@ def published(origin: str, path: Path | None = None) -> Published:
             f"{path}: expected a split (JSON with origin, method, sha256 and parts or rule), got "
             f"something else ({type(error).__name__}: {error}); restore the file"
         ) from error
-
-
-def drawn(names: Sequence[str], seed: int) -> list[str]:
-    """Names in an order that depends only on the seed and on each name."""
-    return sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())
 
 
 def select(split: Published, classes: Classes, where: object) -> dict[str, Classes]:
@@ -130,4 +123,4 @@ def _kept(split: Published, name: str, classes: Classes, where: object) -> list[
     if len(pictures) == split.keep:
         return pictures
     by_name = {picture.member.rpartition("/")[2]: picture for picture in pictures}
-    return [by_name[file] for file in sorted(drawn(list(by_name), split.seed)[: split.keep])]
+    return [by_name[file] for file in sorted(drawn(by_name, split.seed)[: split.keep])]

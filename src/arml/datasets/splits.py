@@ -8,7 +8,7 @@ raises an error.
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from arml.datasets.folders import ImageFamily
@@ -47,12 +47,15 @@ def split_classes(
         raise ValueError(
             f"{family.name}: expected at least {3 * least} classes, got {total}; add classes"
         )
-    order = sorted(
-        family.classes, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest()
-    )
+    order = drawn(family.classes, seed)
     train, validation, _ = part_sizes(total, fractions, least)
     cuts = (order[:train], order[train : train + validation], order[train + validation :])
     return {part: sorted(names) for part, names in zip(PARTS, cuts, strict=True)}
+
+
+def drawn(names: Iterable[str], seed: int) -> list[str]:
+    """Names in an order that depends only on the seed and on each name."""
+    return sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())
 
 
 def part_sizes(

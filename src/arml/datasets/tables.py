@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 from arml.datasets.columns import WIDTHS, missing, number, reader
 from arml.datasets.forms import OriginsSplit
 from arml.datasets.own import read_cells
-from arml.datasets.splits import FRACTIONS, PARTS
+from arml.datasets.splits import PARTS, drawn, part_sizes
 from arml.results.files import RunError, checksum, read_json, write_json
 from arml.results.schema import read_as
 
@@ -117,9 +117,8 @@ def load_tables(
         if stated != checksum(content) or known != origins:
             raise RunError(f"{split}: expected the split of these tables: train in a new folder")
         return Loaded(found, content["parts"], columns)
-    order = sorted(origins, key=lambda o: hashlib.sha256(f"{seed}/{o}".encode()).hexdigest())
-    test = max(1, round(FRACTIONS[2] * len(order)))
-    held = max(1, round(FRACTIONS[1] * len(order)))
+    order = drawn(origins, seed)
+    _, held, test = part_sizes(len(order))
     parts = {"test": order[:test], "validation": order[test : test + held]}
     parts["train"] = order[test + held :]
     write_json(split, {"parts": parts, "sha256": checksum({"parts": parts})})

@@ -1,16 +1,17 @@
 """The Bayes-optimal predictor of the 2-D regression families: the floor of every learner's error.
 
-It knows the six families, their priors and the noise, sees one support set, and predicts the mean
-of the noiseless function under the posterior, which no predictor beats in mean squared error. The
-posterior is a set of weighted draws of coefficients of each family. All that is Gaussian is done in
-closed form, so a few thousand draws are ample:
+It knows the six families, their priors and the noise. From one support set it predicts the mean of
+the noiseless function under the posterior; no predictor has a smaller mean squared error. The
+posterior is a set of weighted draws of the coefficients of each family. Its Gaussian parts are in
+closed form, so a few thousand draws are enough:
 
 - line, quadratic, cubic and surface are linear in their coefficients: the posterior is a Gaussian
   truncated to the prior's box, drawn one coefficient after another [1, 2];
 - a sinusoid a sin(w x + b) is linear in (a cos b, a sin b) once w is drawn;
 - a ripple is linear in its offset once its frequency is drawn.
 
-The uniform numbers are a randomly shifted lattice [3], not independent: the same draws, less error.
+The uniform numbers are not independent: they are a randomly shifted lattice [3], whose error is
+smaller for the same number of draws.
 
 [1] J. Geweke, Efficient simulation from the multivariate normal and Student-t distributions subject
     to linear constraints, 1991.
@@ -37,12 +38,12 @@ LINEAR = np.array([1, 2, 3, 4])
 """The families that are linear in all their coefficients."""
 
 IMPOSSIBLE = -1e30
-"""Log weight of a draw outside its prior: finite, so that a family without any draw inside has
-probability zero rather than not-a-number."""
+"""Log weight of a draw outside its prior. It is finite, so that a family without any draw inside
+has probability zero, and not NaN."""
 
 SPREAD = 4.0
-"""Standard deviation of the Gaussian that stands in for a sinusoid's prior in its proposal; wide
-enough that the weights stay bounded up to the largest amplitude, 5."""
+"""Standard deviation of the Gaussian that replaces a sinusoid's prior in its proposal: so wide that
+the weights stay bounded up to the largest amplitude, 5."""
 
 
 class Posterior(NamedTuple):
@@ -116,7 +117,7 @@ def posterior(
 
     log_prior = jnp.zeros(len(FAMILIES), x.dtype)
     if tasks.flat:
-        # Where the points lie gives away whether the family ignores the second input.
+        # The places of the points show whether the family ignores the second input.
         ignores = jnp.arange(len(FAMILIES)) < FLAT
         log_prior = jnp.where(ignores == jnp.all(y == 1), log_prior, IMPOSSIBLE)
     return Posterior(coefficients, log_weights, log_prior)
@@ -140,24 +141,24 @@ def _conditional(
     high: Float[Array, ""],
     uniform: Float[Array, " draws"],
 ) -> tuple[Float[Array, " draws"], Float[Array, " draws"]]:
-    """Draw c from exp(-(scale c - target)^2 / 2) on [low, high]; also the log of the factor by
-    which the draw must be weighed: that density's mean over the interval. Where the density hardly
-    changes, c is drawn uniformly and the factor is the density at c."""
+    """Draw c from exp(-(scale c - target)^2 / 2) on [low, high]; also return the log of the factor
+    that weighs the draw: the mean of that density over the interval. If the density hardly changes
+    there, c is drawn uniformly and the factor is the density at c."""
     sign = jnp.where(scale < 0, -1.0, 1.0).astype(target.dtype)
     start, stop = sign * (scale * low - target), sign * (scale * high - target)
-    # In the left tail the distribution function keeps its relative precision: mirror to there.
+    # The distribution function keeps its relative precision in the left tail: mirror to there.
     mirrored = start + stop > 0
     left, right = jnp.where(mirrored, -stop, start), jnp.where(mirrored, -start, stop)
     width = right - left
     narrow = width < 1e-2
     log_right = log_ndtr(right)
-    # A narrow interval would lose its mass to cancellation.
+    # The mass of a narrow interval would be lost to cancellation.
     ratio = jnp.where(narrow, -1.0, log_ndtr(left) - log_right)
     log_mass = log_right + jnp.log1p(-jnp.exp(ratio)) + 0.5 * math.log(2 * math.pi)
     log_mean = log_mass - jnp.log(jnp.where(narrow, 1.0, width))
     share = jnp.where(mirrored, 1 - uniform, uniform)
     position = jnp.exp(log_right) * (share + (1 - share) * jnp.exp(ratio))
-    # Beyond 13 standard deviations the mass underflows; it sits at the end nearest to the centre.
+    # Beyond 13 standard deviations the mass underflows; it is all at the end nearest to the centre.
     quantile = jnp.clip(jnp.where(position > 0, ndtri(position), right), left, right)
     fraction = jnp.where(narrow, share, (quantile - left) / jnp.where(narrow, 1.0, width))
     fraction = jnp.where(mirrored, 1 - fraction, fraction)
@@ -167,8 +168,8 @@ def _conditional(
 
 @sequential_vmap
 def _qr(matrix: Float[Array, "n 4"]) -> tuple[Float[Array, "n 4"], Float[Array, "4 4"]]:
-    """One matrix after another, on every device: on a CPU, batches of several tasks at once may
-    wait for each other in LAPACK without end."""
+    """One matrix after another, on every device: on a CPU, several batches at once may wait for
+    each other in LAPACK forever."""
     q, r = jnp.linalg.qr(matrix)
     return q, r
 

@@ -47,19 +47,7 @@ class ConflictOptions(EpisodeOptions):
         self.check()
         pictures, parts = load_starter()
         sources = {family.name: family.digest for family in pictures}
-        train, validation, test = (
-            question_episodes(
-                pictures,
-                parts,
-                part=part,
-                names=self.families or tuple(QUESTIONS),
-                ways=self.ways_of(part),
-                shots=self.shots,
-                queries=self.queries,
-                stated=self.stated(sources),
-            )
-            for part in PARTS
-        )
+        train, validation, test = (self._episodes(pictures, parts, part) for part in PARTS)
         return Splits(self.varied(train), validation, test, sources)
 
     def check(self) -> None:
@@ -75,63 +63,50 @@ class ConflictOptions(EpisodeOptions):
                 f"expected each family once, got {', '.join(self.families)}; leave repetitions out"
             )
 
-
-def question_episodes(
-    pictures: list[ImageFamily],
-    split: Split,
-    *,
-    part: str,
-    names: tuple[str, ...],
-    ways: int,
-    shots: int,
-    queries: int,
-    stated: str = "",
-) -> QuestionEpisodes:
-    """Tasks of the families `names` (keys of `QUESTIONS`) over one part of the classes. `stated` is
-    that of `Episodes`.
-
-    **Raises** `ValueError` in one line where the pictures or classes of a part are too few.
-    """
-    by_name = {family.name: family for family in pictures}
-    each = int(pictures[0].counts[0])
-    styles = styles_of(part)
-    if shots + queries > each:
-        raise ValueError(
-            f"expected at most {each} shots and queries of a class, got {shots} + {queries}; lower "
-            "one of them"
+    def _episodes(self, pictures: list[ImageFamily], split: Split, part: str) -> QuestionEpisodes:
+        """The tasks over one part of the classes."""
+        ways, shots, queries = self.ways_of(part), self.shots, self.queries
+        names = self.families or tuple(QUESTIONS)
+        by_name = {family.name: family for family in pictures}
+        each = int(pictures[0].counts[0])
+        styles = styles_of(part)
+        if shots + queries > each:
+            raise ValueError(
+                f"expected at most {each} shots and queries of a class, got {shots} + {queries}; "
+                "lower one of them"
+            )
+        asked = [QUESTIONS[name] for name in names]
+        pieces: list[UInt8[np.ndarray, "n size size"]] = []
+        places: dict[str, tuple[int, int]] = {}
+        for name, texture, _ in asked:
+            if name not in places:
+                shown = _of_part(by_name[name], split[name][part])
+                places[name] = sum(map(len, pieces)), len(shown) // each
+                pieces.append(shown if texture else dark_on_light(shown))
+        numbers = [len(styles) if style else places[name][1] for name, _, style in asked]
+        fewest = min(
+            [*numbers, *(classes * each // (shots + queries) for _, classes in places.values())]
         )
-    asked = [QUESTIONS[name] for name in names]
-    pieces: list[UInt8[np.ndarray, "n size size"]] = []
-    places: dict[str, tuple[int, int]] = {}
-    for name, texture, _ in asked:
-        if name not in places:
-            shown = _of_part(by_name[name], split[name][part])
-            places[name] = sum(map(len, pieces)), len(shown) // each
-            pieces.append(shown if texture else dark_on_light(shown))
-    numbers = [len(styles) if style else places[name][1] for name, _, style in asked]
-    fewest = min(
-        [*numbers, *(classes * each // (shots + queries) for _, classes in places.values())]
-    )
-    if fewest < ways:
-        raise ValueError(
-            f"expected at least {ways} {part} classes for {ways}-way tasks, got {fewest}; lower "
-            "the ways"
+        if fewest < ways:
+            raise ValueError(
+                f"expected at least {ways} {part} classes for {ways}-way tasks, got {fewest}; "
+                "lower the ways"
+            )
+        return QuestionEpisodes(
+            stated=self.stated({family.name: family.digest for family in pictures}),
+            families=names,
+            problem=Problem("classification", (SIZE, SIZE, 3), ways, shots, queries, sum(numbers)),
+            each=each,
+            pixels=jnp.asarray(np.concatenate(pieces)),
+            sources=Source(
+                jnp.asarray([places[name][0] for name, _, _ in asked]),
+                jnp.asarray([places[name][1] for name, _, _ in asked]),
+                jnp.asarray([texture for _, texture, _ in asked]),
+            ),
+            asks_style=jnp.asarray([style for _, _, style in asked]),
+            first_class=jnp.asarray(np.cumsum(numbers) - numbers),
+            styles=jnp.asarray(styles),
         )
-    return QuestionEpisodes(
-        stated=stated,
-        families=names,
-        problem=Problem("classification", (SIZE, SIZE, 3), ways, shots, queries, sum(numbers)),
-        each=each,
-        pixels=jnp.asarray(np.concatenate(pieces)),
-        sources=Source(
-            jnp.asarray([places[name][0] for name, _, _ in asked]),
-            jnp.asarray([places[name][1] for name, _, _ in asked]),
-            jnp.asarray([texture for _, texture, _ in asked]),
-        ),
-        asks_style=jnp.asarray([style for _, _, style in asked]),
-        first_class=jnp.asarray(np.cumsum(numbers) - numbers),
-        styles=jnp.asarray(styles),
-    )
 
 
 def _of_part(family: ImageFamily, classes: list[str]) -> UInt8[np.ndarray, "n size size"]:

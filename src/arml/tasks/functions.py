@@ -1,8 +1,8 @@
 """Six families of noisy functions of two inputs: the 2-D regression of ARML.
 
-A task is one function of a random family, seen at `shots` random points with Gaussian noise on its
-values; the query points and their noise are drawn independently. The families differ in form and
-two of them use both inputs, so one shared initialisation serves them badly.
+A task is one function of a random family. Its support set is `shots` random points with Gaussian
+noise on the values; the query points and their noise are drawn independently. The families differ
+in form and two of them use both inputs, so one shared initialisation does not suit all of them.
 
 [1] H. Yao et al., Automated Relational Meta-learning, ICLR 2020, section 4.2.
 [2] The authors' code, `data_generator.py`.
@@ -56,8 +56,8 @@ FUNCTIONS: tuple[Function, ...] = (_sinusoid, _line, _quadratic, _cubic, _surfac
 FLAT = 4
 """The first `FLAT` families ignore the second input."""
 FLOORS: dict[tuple[float, float], float] = {(0.0, 5.0): 0.127, (-5.0, 5.0): 0.153}
-"""Mean squared error of the Bayes-optimal predictor by range of the inputs, at the other defaults:
-`python -m arml.experiment.floor` measures it."""
+"""Mean squared error of the Bayes-optimal predictor by the range of the inputs, with defaults
+elsewhere. `python -m arml.experiment.floor` measures it."""
 
 # The uniform priors [1, section 4.2]. A coefficient that a family does not have is fixed at zero.
 PRIOR_LOW = np.array(
@@ -158,7 +158,7 @@ class Functions(TaskDistribution):
         }
 
     def identity(self) -> str:
-        # The words of the first version, so that its scores are still paired with new ones.
+        # The text of the first version, so that its scores can still be paired with new scores.
         drawn = {
             "kind": "FunctionsOptions",
             "shots": self.problem.shots,

@@ -14,14 +14,16 @@ from arml.core.episodes import Problem, Task, TaskDistribution
 Stage = Mapping[str, float]
 """The share of each family among the tasks of a stage. The shares sum to one."""
 TRIES = 100_000
-"""Draws after which a family that never comes is given up."""
+"""The most draws to find a task of one family."""
+State = tuple[PRNGKeyArray, Int[Array, ""]]
+"""The key of a draw, and how many draws were made before it."""
 
 
 class Mixture(TaskDistribution):
     """The families of `parts` in given shares. Build it with `mixture`.
 
-    A part is asked for tasks until one is of the wanted family. Only the family of the others is
-    computed, not their examples.
+    A part draws tasks until one is of the wanted family. Of the others only the family is computed,
+    not the examples.
     """
 
     families: tuple[str, ...] = eqx.field(static=True)
@@ -39,7 +41,7 @@ class Mixture(TaskDistribution):
             task = drawn if task is None else either(chosen, drawn, task)
             first += len(part.families)
         assert task is not None
-        # Classes of different parts have the same numbers, so they would be mistaken.
+        # Classes of different parts have the same numbers, so they could be confused.
         classes = task.classes if len(self.parts) == 1 else None
         return task._replace(family=family.astype(jnp.int32), classes=classes)
 
@@ -84,13 +86,11 @@ def one_of(part: TaskDistribution, wanted: Int[Array, ""], *, key: PRNGKeyArray)
     if len(part.families) == 1:
         return part.sample(key)
 
-    def other(state: tuple[PRNGKeyArray, Int[Array, ""]]) -> Array:
+    def other(state: State) -> Array:
         key, tries = state
         return known & (part.sample(key).family != wanted) & (tries < TRIES)
 
-    def again(
-        state: tuple[PRNGKeyArray, Int[Array, ""]],
-    ) -> tuple[PRNGKeyArray, Int[Array, ""]]:
+    def again(state: State) -> State:
         return jax.random.split(state[0])[0], state[1] + 1
 
     found, _ = jax.lax.while_loop(other, again, (key, jnp.zeros((), jnp.int32)))

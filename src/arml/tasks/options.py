@@ -1,6 +1,5 @@
-"""The task distributions as data: the content of a configuration file, and its way to tasks."""
+"""Task distributions as data: options that a configuration file holds, and that build tasks."""
 
-import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import Field, dataclass, fields, replace
@@ -16,7 +15,7 @@ from arml.datasets.store import Store, open_store, place, verify
 from arml.results.files import Json, read_json
 from arml.tasks.functions import functions_2d
 from arml.tasks.images import device_room
-from arml.tasks.shape import DataOptions, EpisodeOptions, PictureOptions, TaskOptions
+from arml.tasks.shape import DataOptions, EpisodeOptions, PictureOptions
 from arml.tasks.stream import streamed_episodes
 
 
@@ -27,16 +26,20 @@ class Splits(NamedTuple):
     validation: TaskDistribution
     test: TaskDistribution
     sources: dict[str, str]
-    """The digest of each source; empty where tasks are drawn and not read."""
+    """The digest of each source of data; empty if no data are read."""
     inputs: Json | None = None
-    """The frozen model that made the inputs of pictures, if one did."""
+    """The frozen model that made the inputs from pictures, if there is one."""
     pictures: dict[str, str] | None = None
     """The digest of each source of these pictures."""
 
 
 @runtime_checkable
 class TasksOptions(Protocol):
-    """The options of one kind of tasks: a frozen dataclass with these two."""
+    """The options of one kind of tasks: a frozen dataclass with these two methods.
+
+    It may also have `absolute()`, the same options with absolute paths; `needs`, the options that a
+    command line must have besides the name of a recipe; and `span`, the range of the inputs.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -44,18 +47,18 @@ class TasksOptions(Protocol):
         """Raise `ValueError` in one line if an option is invalid."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """The tasks; which classes are for training, validation and test stands in the file
-        `split`, which is written if there is none."""
+        """The tasks. The file `split` states which classes are for training, validation and test;
+        it is written if there is none."""
         ...
 
 
 TasksLike = Tasks | Splits | TasksOptions
-"""Whatever training and scoring take as tasks."""
+"""Everything that training and scoring accept as tasks."""
 
 
 def splits_of(tasks: TasksLike) -> Splits:
-    """Task distributions of the three splits, from one that serves all three (they differ by their
-    keys), from `Splits`, or from the options of a recipe's tasks.
+    """Task distributions of the three splits, from `Splits`, from the options of a recipe's tasks,
+    or from one distribution, which serves all three splits with different keys.
 
     **Raises** `ValueError` in one line for another object.
     """
@@ -70,7 +73,7 @@ def splits_of(tasks: TasksLike) -> Splits:
 
 
 @dataclass(frozen=True)
-class FunctionsOptions(TaskOptions):
+class FunctionsOptions:
     """The six families of 2-D functions."""
 
     shots: int = 10
@@ -80,16 +83,15 @@ class FunctionsOptions(TaskOptions):
     low: float = 0.0
     """Inputs are drawn from U[low, high]; the authors' code has -5."""
     high: float = 5.0
-    """See low."""
+    """The largest input."""
     noise: float = 0.3
     """Standard deviation of the noise on every target."""
     flat: bool = True
-    """Families 1 to 4 lie in the plane y = 1."""
+    """Put the points of families 1 to 4 in the plane y = 1."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """All splits are one distribution: they differ by their keys."""
-        tasks = self._tasks()
-        return Splits(tasks, tasks, tasks, {})
+        """All splits are the same distribution, with different keys."""
+        return splits_of(self._tasks())
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
@@ -115,11 +117,12 @@ class FoldersOptions(PictureOptions, DataOptions):
     size: int = 28
     """Images become size x size pixels."""
     split_seed: int = 0
-    """Seeds the split of each family's classes into 64% train, 16% validation, 20% test, but each
-    as many as a task has."""
+    """Seeds the split of each family's classes into 64% train, 16% validation and 20% test, but at
+    least as many in each as a task has."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """Load the data and split its classes as the file `split` says; write it if need be."""
+        """Load the data and split its classes as the file `split` says; it is written if there is
+        none."""
         self.check()
         families = load_families(
             self.data,
@@ -141,13 +144,10 @@ class FoldersOptions(PictureOptions, DataOptions):
             raise ValueError(f"size must be at least 16 px, got {self.size}: raise --size")
         super().check()
 
-    def absolute(self) -> "FoldersOptions":
-        return replace(self, data=tuple(map(absolute_path, self.data)))
-
 
 @dataclass(frozen=True)
 class _Stored:
-    """Makes `store` the first of the options."""
+    """`store` comes first among the options."""
 
     store: str = ""
 
@@ -162,10 +162,8 @@ class StoreOptions(PictureOptions, _Stored):
     """Pixels a side that the store must have."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """The tasks of a store, whose classes are split already.
-
-        They are drawn on the device where the store fits there, and streamed otherwise.
-        """
+        """The tasks of a store, whose classes are split already. The pictures are put on the device
+        if they fit there; otherwise they are streamed."""
         self.check()
         store = open_store(place(self.store))
         if store.size != self.size:
@@ -175,7 +173,7 @@ class StoreOptions(PictureOptions, _Stored):
             )
         on_device = store.bytes <= device_room()
         if on_device:
-            # All of it is read in any case.
+            # All pictures are read in any case.
             verify(store, progress)
         digests = store.digests()
         stated = self.stated(digests)
@@ -204,9 +202,9 @@ class StarterOptions(PictureOptions, DataOptions):
     """Image episodes from the pictures that the package carries: glyphs, icons and textures."""
 
     data: tuple[str, ...] = ()
-    """Folders or zip files of one's own pictures, one further family each."""
+    """Folders or zip files of your own pictures, one further family each."""
     art: bool = False
-    """Each family also through the blur and the pencil filter: nine families, not three."""
+    """Add each family through the blur and the pencil filter: nine families, not three."""
 
     @property
     def size(self) -> int:
@@ -214,20 +212,17 @@ class StarterOptions(PictureOptions, DataOptions):
         return SIZE
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """The tasks of the published split; one's own pictures are split as `FoldersOptions` splits
-        them, and `split` is written for these only."""
+        """The tasks of the published split. A user's own pictures are split as in `FoldersOptions`,
+        and `split` is written for them only."""
         self.check()
         families, parts = load_starter(art=self.art)
         own: list[ImageFamily] = []
         if self.data:
             check, least = self.check_classes, self.shots + self.queries
             own = load_families(self.data, size=SIZE, least=least, check=check, progress=progress)
-        # Glyphs of one's own are another family than the package's.
+        # A user's own family of the name glyphs is not the package's.
         own = [replace(f, name=f"{f.name} (own)") if f.name in parts else f for f in own]
         return divided(self, [*families, *own], split, published=parts)
-
-    def absolute(self) -> "StarterOptions":
-        return replace(self, data=tuple(map(absolute_path, self.data)))
 
 
 def divided(
@@ -255,15 +250,10 @@ def divided(
         parts |= {f.name: split_classes(f, seed=seed, least=options.ways) for f in own}
     every = [options.listed(families, parts, part) for part in PARTS]
     if own and not known:
-        # Last, so that options which are refused leave no split for the next run to find.
+        # Last, so that invalid options leave no split behind for the next run.
         write_split(file, own, seed=seed, least=options.ways)
     sources = {family.name: family.digest for family in families}
     if own or stated is None:
         stated = options.stated(sources, read_json(file) if own else None)
     train, validation, test = (one.on_the_device(stated=stated, size=size) for one in every)
     return Splits(options.varied(train), validation, test, sources)
-
-
-def absolute_path(path: str) -> str:
-    """The path from the root, of one that may begin with ~."""
-    return os.path.abspath(os.path.expanduser(path))

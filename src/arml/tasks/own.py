@@ -1,4 +1,4 @@
-"""Tasks of a class that somebody defined in a script, as data that a run folder can hold."""
+"""Tasks of a class that a user defined in a script, as data that a run folder can hold."""
 
 import contextlib
 import dataclasses
@@ -21,18 +21,17 @@ from arml.core.plugins import Source, load_plugins, source_of, warn_of_change
 from arml.datasets.folders import Progress
 from arml.results.files import RunError
 from arml.tasks.options import Splits
-from arml.tasks.shape import TaskOptions
 
 MOST = 10_000
-"""Numbers that an array in a run's configuration may have."""
+"""The most numbers of an array in a run's configuration."""
 
 
 @dataclass(frozen=True)
-class OwnOptions(TaskOptions):
-    """Tasks of a class of one's own: where it is defined, and its attributes."""
+class OwnOptions:
+    """Tasks of a user's own class: the place of its definition, and its attributes."""
 
     module: str = ""
-    """The module; of a script, the name of its file."""
+    """The module; for a script, the name of its file."""
     name: str = ""
     """The class."""
     state: str = "{}"
@@ -40,13 +39,13 @@ class OwnOptions(TaskOptions):
     file: str = ""
     """The name of the file that defines the class, or of its installed package."""
     version: str = ""
-    """A digest of that file, or the package's version."""
+    """A digest of that file, or the version of the package."""
 
     needs: ClassVar[str] = "--plugin FILE"
 
     @classmethod
     def of(cls, tasks: Tasks) -> "OwnOptions":
-        """Those of a task distribution, or of any object that draws tasks.
+        """The options of a task distribution, or of any object that draws tasks.
 
         **Raises** `ValueError` in one line for a class that is defined inside a function, and for
         attributes that cannot be written as JSON.
@@ -79,7 +78,7 @@ class OwnOptions(TaskOptions):
             ) from error
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """All splits are one distribution: they differ by their keys.
+        """All splits are the same distribution, with different keys.
 
         **Raises** `RunError` if the class is not known here.
         """

@@ -1,10 +1,10 @@
 """A prior over tables: random mechanisms that make rows, from which tasks of any meaning are drawn.
 
-A few hidden causes pass through two layers of random functions. Columns are nodes of that network,
-so that they depend on each other and some repeat others; they are warped, scaled, rounded, cut into
-the indicators of categories, replaced by noise, and holed. In some tables all functions are linear.
-The target comes from one of four mechanisms: clusters of the causes, another node of the network,
-random trees over the columns, or a linear function of them.
+A few hidden causes pass through two layers of random functions. The columns are nodes of that
+network, so they depend on each other, and some repeat others. Columns are warped, scaled, rounded,
+cut into the indicators of categories or replaced by noise, and some cells are missing. In some
+tables all functions are linear. The target comes from one of four mechanisms: clusters of the
+causes, another node of the network, random trees over the columns, or a linear function of them.
 
 [1] Hollmann, Müller, Eggensperger and Hutter, TabPFN: A Transformer That Solves Small Tabular
     Classification Problems in a Second, ICLR 2023: structural causal models as a prior over tables.
@@ -22,9 +22,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 MECHANISMS = ("clusters", "network", "trees", "linear")
 CAUSES, HIDDEN, DEPTH, TREES = 6, 10, 4, 3
 PLAIN = 0.4
-"""Share of tables whose functions are all linear: many real tables are nearly so."""
+"""The share of tables whose functions are all linear: many real tables are nearly linear."""
 NOISE = 0.15
-"""The largest share of labels that are drawn anew."""
+"""The largest share of labels that are replaced by random ones."""
 
 
 class Rows(NamedTuple):
@@ -40,7 +40,8 @@ class Rows(NamedTuple):
 
 
 class Draws:
-    """Random numbers from ONE call of the generator: each call is long to compile and slow."""
+    """Random numbers from ONE call of the generator, because each call is slow, and slow to
+    compile."""
 
     def __init__(self, key: PRNGKeyArray, n: int) -> None:
         self._left = jax.random.uniform(key, (n,), minval=1e-6, maxval=1 - 1e-6)
@@ -83,7 +84,8 @@ def _standard(x: Float[Array, "rows *n"]) -> Float[Array, "rows *n"]:
 def _nodes(
     draws: Draws, rows: int, ways: int, classes: Int[Array, ""]
 ) -> tuple[Float[Array, "rows nodes"], Int[Array, " rows"]]:
-    """Hidden causes and two layers of functions of them, standardised; and the cluster of a row."""
+    """Hidden causes and two layers of functions of them, standardised; and the cluster of each
+    row."""
     several = draws.uniform(7)
     # A cluster is a class or half of one; their centres may be near or far.
     halves = jnp.where(several[0] < 0.3, 2, 1)
@@ -128,7 +130,7 @@ def _nodes(
 
 
 def _sparse(weights: Float[Array, "n m"]) -> Float[Array, "n m"]:
-    """Each unit mostly depends on few others."""
+    """Weights of which few are large, so that each unit depends on few others."""
     return weights * jnp.abs(weights)
 
 
@@ -138,7 +140,7 @@ def _layer(
     which: Float[Array, " n"],
     odd: Float[Array, ""],
 ) -> Float[Array, "rows n"]:
-    """A random function of each unit; where `odd` is small, mostly smooth ones."""
+    """A random function of each unit; if `odd` is small, mostly a smooth one."""
     x = x / (jnp.sqrt(jnp.mean(jnp.square(x), axis=0)) + 1e-6)
     functions = jnp.stack(
         [
@@ -158,17 +160,17 @@ def _layer(
 def _columns(
     draws: Draws, nodes: Float[Array, "rows nodes"], columns: int, used: Int[Array, ""]
 ) -> tuple[Float[Array, "rows columns 3"], Float[Array, "rows columns"]]:
-    """The table's cells, and the columns before they were warped and holed."""
+    """The cells of the table, and its columns before they were warped and lost cells."""
     rows, known = nodes.shape
     table = draws.uniform(9)
     each = draws.uniform(12, columns)
     place = jnp.arange(columns)
     category = each[6] < jnp.where(table[5] < 0.45, 0.0, table[5])
-    # Columns side by side may be the values of one category, of which each row has one.
+    # Neighbouring columns may be the values of one category: each row has one of them.
     first = jax.lax.cummax(jnp.where(each[10] < 0.6, 0, place))
     category = category[first]
     first = jnp.where(category, first, place)
-    # Some tables show the causes, others what follows from them.
+    # Some tables show mostly the causes, others their consequences.
     source = jnp.floor(known * jnp.power(each[0], jnp.where(table[0] < 0.4, 2.0, 1.0))).astype(
         jnp.int32
     )[first]
@@ -185,7 +187,7 @@ def _columns(
     value = jnp.take_along_axis(warped, warp[None, None], axis=0)[0]
     steps = jnp.floor(1 + 6 * each[4])
     value = jnp.where(each[5] < 0.5 * table[4], jnp.round(value * steps) / steps, value)
-    # A category that is alone is an interval of its node; others are shares of its rows.
+    # A category of one column is an interval of its node; one of several columns cuts the rows.
     low = 1.2 * jnp.asarray(noise[0]) - 0.6
     alone = (blurred > low) & (blurred < low + jnp.where(each[7] < 0.5, 9.0, 1.5))
     several = jnp.sum((first[:, None] == first) & (place < used), axis=1)
@@ -217,10 +219,10 @@ def _targets(
     classes: Int[Array, ""],
     ways: int,
 ) -> tuple[Int[Array, " rows"], Float[Array, " rows"]]:
-    """The class and the number of each row, by all mechanisms; that which was drawn is taken."""
+    """The class and the number of each row, by the mechanism that was drawn; all are computed."""
     rows, columns = clean.shape
     some = draws.uniform(5)
-    # A node of the network: its value, cut at random shares of the rows, or a contest of nodes.
+    # A node of the network: its values, cut at random shares of the rows, or a contest of nodes.
     node = nodes[:, -1 - jnp.floor(some[0] * HIDDEN).astype(jnp.int32)]
     weights = draws.normal(HIDDEN + columns, ways)
     contest = nodes[:, -HIDDEN:] @ weights[:HIDDEN]
@@ -230,7 +232,7 @@ def _targets(
     place = jnp.argsort(jnp.argsort(node)).astype(jnp.float32) / rows
     binned = jnp.sum(place[:, None] >= cuts[:-1], axis=1)
     binned = jnp.minimum(binned, classes - 1)
-    # Oblivious trees over columns: one column and one threshold a level.
+    # Oblivious trees over the columns: one column and one threshold for each level.
     open_ = jnp.where(jnp.std(clean, axis=0) > 0, 0.0, -20.0)
     asked = jnp.argmax(open_ + draws.gumbel(TREES, DEPTH, columns), axis=-1)
     row = jnp.floor(rows * draws.uniform(TREES, DEPTH)).astype(jnp.int32)
@@ -260,7 +262,7 @@ def _targets(
 def _flipped(
     draws: Draws, label: Int[Array, " rows"], classes: Int[Array, ""]
 ) -> Int[Array, " rows"]:
-    """Some labels are drawn anew; in half of the tables none."""
+    """The labels, of which some are replaced by random ones; none in half of the tables."""
     rate = NOISE * jnp.maximum(2 * draws.uniform() - 1, 0.0)
     other = jnp.floor(draws.uniform(*label.shape) * classes.astype(jnp.float32)).astype(jnp.int32)
     return jnp.where(draws.uniform(*label.shape) < rate, other, label)

@@ -1,10 +1,10 @@
 """The same pictures under two questions: families of tasks that conflict.
 
 One family asks for the content of a picture (a character, a concept, a material), the other for its
-style: an angle, an ink and a scale, or, for textures, a light, a tone and a scale. Both families
-draw their pictures from the same distribution, so a picture by itself does not show which question
-is asked: only the support set's labels do. The feature that distinguishes the classes of one family
-varies within each class of the other.
+style: an angle, an ink and a scale, or for textures a light, a tone and a scale. Both families
+draw their pictures from the same distribution, so a picture alone does not show which question is
+asked: only the labels of the support set do. The feature that distinguishes the classes of one
+family varies within each class of the other.
 """
 
 from typing import Any, NamedTuple
@@ -19,15 +19,15 @@ from arml.core.episodes import Problem, Task
 from arml.tasks.images import Episodes, distinct, examples
 
 DIRECTIONS, TONES, SCALES = 8, 2, 5
-"""A style is one of each: 80 in all."""
+"""A style has one of each: there are 80 styles."""
 STYLES = DIRECTIONS * TONES * SCALES
 DRAWN_SCALES = 0.7, 1.25
-"""The least and the largest magnification of drawings; the others lie between them in equal
-ratios."""
+"""The smallest and the largest magnification of drawings; the others are spaced between them in
+equal ratios."""
 WINDOW_SCALES = 1.0, 2.0
 """The same for a window of a texture, which has to stay within the picture."""
 LIGHT = 0.25
-"""Brightness that a light adds on its own side, and removes on the other."""
+"""The brightness that a light adds on its own side and removes on the other."""
 TONE = 0.4
 """The share of white or black in a texture of a bright or dark tone."""
 
@@ -47,8 +47,8 @@ def style_of(number: Any) -> Style:
 
 
 def styles_of(part: str) -> Int[np.ndarray, " styles"]:
-    """The numbers of the styles of a part of the split: 48 to train, 16 to validate, 16 to test.
-    Each part has every direction, tone and scale, in combinations of its own."""
+    """The numbers of the styles in a part of the split: 48 for training, 16 for validation, 16 for
+    test. Each part has every direction, tone and scale, but in other combinations."""
     numbers = np.arange(STYLES)
     fifth = sum(np.array([1, 3, 2])[:, None] * np.stack(style_of(numbers))) % 5
     parts = {"train": fifth > 1, "validation": fifth == 1, "test": fifth == 0}
@@ -58,9 +58,12 @@ def styles_of(part: str) -> Int[np.ndarray, " styles"]:
 def styled(
     picture: UInt8[Array, "size size"], style: Style, texture: Bool[Array, ""]
 ) -> Float[Array, "size size"]:
-    """A picture in a style, in [0, 1]. A shape on paper is turned by an eighth of a circle for each
-    direction, has black and white exchanged for tone 1, and is magnified. A texture has its middle
-    magnified, is darkened or brightened, and lit from the direction."""
+    """A picture in a style, in [0, 1].
+
+    A drawing is turned by an eighth of a circle for each direction, inverted for tone 1, and
+    magnified. The middle of a texture is magnified, made darker or brighter, and lit from the
+    direction.
+    """
     size = picture.shape[0]
     direction, tone, scale = (number.astype(jnp.float32) for number in style)
     angle = 2 * jnp.pi * direction / DIRECTIONS
@@ -83,22 +86,23 @@ def styled(
 def _bilinear(
     picture: Float[Array, "size size"], at: Float[Array, "2 size size"]
 ) -> Float[Array, "size size"]:
-    """The picture between its pixels; outside, its nearest border."""
+    """The picture at places between its pixels; outside it, the nearest pixel of the border."""
     return jax.scipy.ndimage.map_coordinates(picture, list(at), order=1, mode="nearest")
 
 
 class Source(NamedTuple):
-    """The pictures of one kind, `each` of a class, class after class."""
+    """The pictures of one kind, in order of class."""
 
     first: Int[Array, ""]
-    """Place of the first picture."""
+    """The index of the first picture."""
     classes: Int[Array, ""]
     texture: Bool[Array, ""]
 
 
 class QuestionEpisodes(Episodes):
-    """`ways`-way tasks over families that ask for the content, or for the style, of the same
-    pictures. A task of content has styles drawn at random, a task of style contents.
+    """`ways`-way tasks over families that ask for the content or for the style of the same
+    pictures. In a task of contents the styles are drawn at random, in a task of styles the
+    contents.
 
     `x` is float32 `[n, size, size, 3]` in [0, 1], `y` int32 `[n]`, ordered by class.
     """
@@ -110,10 +114,10 @@ class QuestionEpisodes(Episodes):
     """Pictures of a class of contents."""
     pixels: UInt8[Array, "n size size"]
     sources: Source
-    """With an axis of families: where each has its pictures."""
+    """The pictures of each family, with an axis of families."""
     asks_style: Bool[Array, " families"]
     first_class: Int[Array, " families"]
-    """Number of each family's first class, in the list of all classes."""
+    """The number of each family's first class in the list of all classes."""
     styles: Int[Array, " styles"]
 
     def sample(self, key: PRNGKeyArray) -> Task:
@@ -135,7 +139,7 @@ class QuestionEpisodes(Episodes):
         return Task(support, query, family, self.first_class[family] + classes)
 
     def _contents(self, source: Source, key: PRNGKeyArray) -> tuple[Array, Array, Array]:
-        """Places of the pictures, their styles and their classes, where contents are asked for."""
+        """The indices of the pictures, their styles and their classes, for a task of contents."""
         ways, drawn = self._shape()
         class_key, picture_key, style_key = jax.random.split(key, 3)
         classes = distinct(source.classes, ways, key=class_key)
@@ -147,7 +151,7 @@ class QuestionEpisodes(Episodes):
         return places, self.styles[styles], classes
 
     def _styles(self, source: Source, key: PRNGKeyArray) -> tuple[Array, Array, Array]:
-        """The same where styles are asked for."""
+        """The same for a task of styles."""
         ways, drawn = self._shape()
         class_key, picture_key = jax.random.split(key)
         classes = distinct(len(self.styles), ways, key=class_key)

@@ -1,10 +1,10 @@
-"""The options that all kinds of tasks share: how many shots, ways and queries a task has."""
+"""Options that several kinds of tasks share: how many shots, ways and queries a task has."""
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from arml.core.checks import at_least
 from arml.core.episodes import TaskDistribution
@@ -15,27 +15,11 @@ from arml.tasks.images import Listed, listed
 from arml.tasks.variety import with_variety
 
 NOT_OF_TESTS = ("train_ways", "mixed_shots", "augment", "data", "split_seed")
-"""Options that change no test task, or whose effect the digests of the data say."""
-
-
-class TaskOptions:
-    """The options of every kind of tasks: attributes beside `check()` and `build(split)`."""
-
-    needs: ClassVar[str] = ""
-    """Options that a command line must have besides the name of a recipe."""
-
-    def absolute(self) -> "TaskOptions":
-        """The same options with absolute paths, so that a run can be used from any folder."""
-        return self
-
-    @property
-    def span(self) -> tuple[float, float] | None:
-        """The range of the inputs, if the tasks are functions of numbers in a known range."""
-        return None
+"""Options that change no test task, or whose effect is in the digests of the data."""
 
 
 @dataclass(frozen=True)
-class EpisodeOptions(TaskOptions):
+class EpisodeOptions:
     """The shape of a classification task."""
 
     shots: int = 1
@@ -43,11 +27,11 @@ class EpisodeOptions(TaskOptions):
     ways: int = 5
     """Classes of a task."""
     train_ways: int = 0
-    """Classes of a training task, where it has more (ProtoNet); 0 for as many as ways."""
+    """Classes of a training task, if it has more than a test task (ProtoNet); 0 for `ways`."""
     queries: int = 15
     """Query examples of each class."""
     mixed_shots: bool = False
-    """Train on tasks of fewer shots as well: any divisor of `shots`, in equal shares."""
+    """Train on tasks of fewer shots too: each divisor of `shots`, in equal shares."""
 
     def ways_of(self, part: str) -> int:
         """Classes of a task of that part: `train`, `validation` or `test`."""
@@ -65,7 +49,7 @@ class EpisodeOptions(TaskOptions):
         )
 
     def check_classes(self, family: str, classes: int) -> None:
-        """Refuse a family of which no task can be drawn, before its images are decoded."""
+        """Raise `ValueError` for a family with too few classes, before its images are decoded."""
         for part, size in zip(PARTS, part_sizes(classes, least=self.ways), strict=True):
             ways = self.ways_of(part)
             if size < ways:
@@ -90,18 +74,18 @@ class EpisodeOptions(TaskOptions):
             )
 
     def varied(self, train: TaskDistribution) -> TaskDistribution:
-        """The training tasks, with the variety that these options ask for."""
+        """The training tasks, varied as these options say."""
         return with_variety(train, shots=self.mixed_shots)
 
     def stated(
         self, data: Mapping[str, str], parts: JsonView | None = None, **other: object
     ) -> str:
         """The identity of the test tasks: these options (`other` in place of some), the digests of
-        the data, and the split of the classes if a file says it.
+        the data, and the split of the classes if it is in a file.
 
-        Test tasks have `ways` classes whatever those of training have. The digests and the file say
-        all that the places of the data and the seed of the split led to. Families are drawn by
-        their place, so their order counts.
+        The options of training are not part of it, nor are the places of the data and the seed of
+        the split, because the digests and the file state their effect. The order of the families
+        is, because a task draws its family by number.
         """
         drawn = {"kind": type(self).__name__, **dataclasses.asdict(self), **other}
         kept = {k: v for k, v in drawn.items() if k not in NOT_OF_TESTS}
@@ -113,8 +97,8 @@ class PictureOptions(EpisodeOptions):
     """The shape of a task of pictures."""
 
     augment: bool = False
-    """Vary the pictures of training tasks: classes are turned, mirrored, inverted and coloured,
-    pictures turned a little, magnified, moved and lit otherwise."""
+    """Vary the pictures of training tasks: turn, mirror, invert and colour whole classes; turn,
+    magnify, move and light each picture a little."""
 
     def varied(self, train: TaskDistribution) -> TaskDistribution:
         return with_variety(train, pictures=self.augment, shots=self.mixed_shots)
@@ -122,6 +106,15 @@ class PictureOptions(EpisodeOptions):
 
 @dataclass(frozen=True)
 class DataOptions:
-    """Makes `data` the first of the options that come from it."""
+    """Tasks that are made of files. `data` comes first among the options."""
 
     data: tuple[str, ...] = ()
+
+    def absolute(self) -> "DataOptions":
+        """The same options with absolute paths, so that a run can be used from any folder."""
+        return dataclasses.replace(self, data=tuple(map(absolute_path, self.data)))
+
+
+def absolute_path(path: str) -> str:
+    """The absolute path of one that may begin with ~."""
+    return os.path.abspath(os.path.expanduser(path))

@@ -1,9 +1,9 @@
 """Episodes from images that stay on the disk.
 
-A task is drawn by the same function, from the same key, as when the images are on the device; only
-its pixels are gathered on the host, from a memory map. A thread that knows the keys of the coming
-steps gathers ahead, so that a step does not wait for the disk. It changes no number: pixels that it
-has not gathered in time, or that it does not know of, are gathered when a step needs them.
+The same function draws a task from the same key as when the images are on the device. Only its
+pixels are gathered on the host, from a memory map. A thread that knows the keys of the next steps
+gathers their pixels ahead, so that a step does not wait for the disk. It changes no number: pixels
+that it has not gathered in time are gathered when a step needs them.
 """
 
 import mmap
@@ -23,7 +23,7 @@ from arml.tasks.images import Episodes, Listed, Table, draw, examples
 from arml.tasks.variety import Varied
 
 AHEAD = 3
-"""Batches that are gathered before they are asked for."""
+"""The most batches that are gathered ahead."""
 
 
 class Pixels:
@@ -51,7 +51,7 @@ class Pixels:
         return images.reshape(*index.shape, *images.shape[1:])
 
     def prepare(self, index: Int[np.ndarray, "..."]) -> None:
-        """Gather now what `take` will ask for."""
+        """Gather images ahead of a call of `take`."""
         name = _name(index)
         with self.lock:
             wanted = name not in self.late
@@ -63,7 +63,7 @@ class Pixels:
             self.late.discard(name)
 
     def take(self, index: Int[np.ndarray, "..."]) -> UInt8[np.ndarray, "... size size 3"]:
-        """`gather`, from the prepared arrays if they are there; makes room for the next."""
+        """The images of these numbers, prepared or gathered now; makes room for the next."""
         name = _name(index)
         with self.lock:
             images = self.ready.pop(name, None)
@@ -77,7 +77,7 @@ class Pixels:
         return self.take(np.asarray(index))
 
     def reset(self, parts: int = 1) -> None:
-        """Forget the prepared arrays; a batch will be asked for in so many parts."""
+        """Forget the prepared arrays. Each batch will be taken in so many parts."""
         with self.lock:
             self.ready.clear()
             self.late.clear()
@@ -85,8 +85,8 @@ class Pixels:
 
 
 def _expect(images: UInt8[np.ndarray, "_ size size 3"], places: Int[np.ndarray, " n"]) -> None:
-    """Have the system read these images of a memory map all at once: one after the other, as they
-    are touched, takes thirty times as long from a disk."""
+    """Tell the system to read these images of a memory map all at once. To read them one by one
+    takes thirty times as long from a disk."""
     if sys.platform == "win32" or not isinstance(images, np.memmap):
         return
     file: object = images.base
@@ -104,7 +104,7 @@ def _name(index: Int[np.ndarray, "..."]) -> bytes:
 
 
 class StreamedEpisodes(Episodes):
-    """The tasks of `ImageEpisodes` over the same images, which are read as they are needed."""
+    """The tasks of `ImageEpisodes` over the same images, which are read when they are needed."""
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
@@ -144,14 +144,14 @@ def prefetched(
     stop: int,
     parts: Sequence[slice] = (slice(None),),
 ) -> Iterator[None]:
-    """Gather the tasks of the steps from `start` to `stop`, some steps ahead of their use.
+    """Gather the pixels of the steps from `start` to `stop`, some steps ahead of their use.
 
-    Does nothing for tasks that are not streamed.
+    It does nothing for tasks that are not streamed.
 
     **Arguments**
 
-    - `keys`: the keys of a step's tasks, as they are given to `sample`.
-    - `parts`: those of them that each device of this process draws.
+    - `keys`: the keys of a step's tasks, from which `sample` draws them.
+    - `parts`: which of these tasks each device of this process draws.
     """
     cpu = _cpu()
     if isinstance(tasks, Varied):

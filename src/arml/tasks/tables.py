@@ -1,15 +1,16 @@
-"""`tables`: tasks of small tables with different columns and classes, synthetic or one's own.
+"""`tables`: tasks of small tables with different columns and classes, synthetic or a user's own.
 
-An example is `[columns, 3]`: of each cell its value, whether it is there, and its kind (0 a number,
-1 the indicator of a category). A table with fewer columns than the bound has empty ones; a task
-with fewer examples than the bound has empty rows in its support set. The synthetic tables are drawn
-on the device (`arml.tasks.prior`); one's own are read from CSV files and lie there.
+An example is `[columns, 3]`. Each cell has a value, a flag that is 1 if the value is there, and a
+kind (0 a number, 1 the indicator of a category). A table with fewer columns than the bound has
+empty columns; a task with fewer examples than the bound has empty rows in its support set.
+Synthetic tables are drawn on the device (`arml.tasks.prior`); a user's own are read from CSV files
+and put on the device.
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -23,16 +24,16 @@ from arml.datasets.splits import PARTS
 from arml.datasets.tables import TableSet, load_tables
 from arml.results.files import Json
 from arml.tasks.draws import of_classes, of_numbers
-from arml.tasks.options import Splits, absolute_path
+from arml.tasks.options import Splits, splits_of
 from arml.tasks.prior import MECHANISMS, draw_rows
-from arml.tasks.shape import DataOptions, TaskOptions
+from arml.tasks.shape import DataOptions
 
 VERSION = 2
-"""Of the prior: another draws other tasks from the same key."""
+"""The version of the prior: another version draws other tasks from the same key."""
 
 
 class SyntheticTables(TaskDistribution):
-    """Tables of the prior. Support sets have from one example a class up to the problem's shots."""
+    """Tables of the prior. A support set has at least one example of each of its classes."""
 
     problem: Problem = eqx.field(static=True)
     families: tuple[str, ...] = eqx.field(static=True, default=MECHANISMS, init=False)
@@ -52,14 +53,14 @@ class SyntheticTables(TaskDistribution):
 
 
 class RealTables(TaskDistribution):
-    """Tables of one's own: a task is some rows, columns and classes of one of them."""
+    """A user's own tables: a task has some rows, columns and classes of one table."""
 
     tables: TableSet
     problem: Problem = eqx.field(static=True)
     families: tuple[str, ...] = eqx.field(static=True)
     stated: str = eqx.field(static=True)
     whole: bool = eqx.field(static=True)
-    """Take all columns and classes: for scores, not for training."""
+    """Take all columns: for scores, not for training."""
 
     def sample(self, key: PRNGKeyArray) -> Task:
         """Draw ONE task."""
@@ -74,7 +75,7 @@ class RealTables(TaskDistribution):
             x = jnp.where((u[1:] <= share)[:, None], x, 0.0)
         label = y.astype(jnp.int32)
         if known.kind == "classification":
-            # As many classes as fit: a random choice, numbered anew.
+            # A random choice of as many classes as a task may have, numbered anew.
             present = jnp.zeros(tables.classes, bool).at[label].max(there, mode="drop")
             order = jnp.argsort(
                 jnp.where(present, jax.random.uniform(class_key, (tables.classes,)), 9.0)
@@ -82,7 +83,7 @@ class RealTables(TaskDistribution):
             place = jnp.argsort(order)
             label = place[label]
             there = there & (label < known.outputs)
-        # A random part of the rows, as many as a task has room for.
+        # A random choice of as many rows as a task may have.
         order = jnp.argsort(jnp.where(there, jax.random.uniform(row_key, there.shape), 9.0))
         some = order[: min(known.support + known.query, len(order))]
         return _task(draw_key, known, x[some], label[some], y[some], there[some], number)
@@ -106,45 +107,28 @@ def _task(
     if known.kind == "regression":
         drawn = of_numbers(key, x, target, there, support=known.support, query=known.query)
     else:
-        drawn = of_classes(
-            key, x, label, there, support=known.support, query=known.query, most=MOST_SHOTS
-        )
+        drawn = of_classes(key, x, label, there, support=known.support, query=known.query)
     return Task(*drawn, family.astype(jnp.int32))
 
 
-MOST_SHOTS = 20
-"""The most examples a class of a balanced task."""
-
-
 def _protocol(problem: Problem, source: str) -> Json:
-    most = {"ways": problem.outputs} if problem.kind == "classification" else {}
-    return {
-        "tables": source,
-        "at most": ", ".join(
-            f"{n} {name}"
-            for name, n in {
-                "rows": problem.support,
-                "columns": problem.features[0],
-                **most,
-            }.items()
-        ),
-        "queries": problem.query,
-    }
+    most = f"{problem.support} rows, {problem.features[0]} columns"
+    if problem.kind == "classification":
+        most += f", {problem.outputs} ways"
+    return {"tables": source, "at most": most, "queries": problem.query}
 
 
 @dataclass(frozen=True)
-class TablesOptions(TaskOptions, DataOptions):
+class TablesOptions(DataOptions):
     """Small tables with different columns and classes: synthetic ones, or your own (--data)."""
 
-    needs: ClassVar[str] = ""
-
     data: tuple[str, ...] = ()
-    """Folders of CSV files, or such files; none for synthetic tables. The last column is the
-    target. A sub-folder is one origin: its tables are of the same part of the split."""
+    """CSV files, or folders of such files; none for synthetic tables. The last column is the
+    target. The tables of a sub-folder have one origin: they are in the same part of the split."""
     predict: Literal["classes", "numbers"] = "classes"
     """The kind of target."""
     columns: int = 20
-    """The most columns of a table; a category has one for each of its values."""
+    """The most columns of a table; a category has a column for each of its values."""
     ways: int = 10
     """The most classes of a task."""
     rows: int = 40
@@ -152,7 +136,7 @@ class TablesOptions(TaskOptions, DataOptions):
     questions: int = 20
     """Queries of a task."""
     split_seed: int = 0
-    """Seeds the split of one's own tables into 64% train, 16% validation and 20% test."""
+    """Seeds the split of your own tables into 64% train, 16% validation and 20% test."""
 
     @property
     def problem(self) -> Problem:
@@ -165,7 +149,7 @@ class TablesOptions(TaskOptions, DataOptions):
 
     @property
     def metric(self) -> str:
-        """Their score."""
+        """The score of these tasks."""
         return "mse" if self.predict == "numbers" else "accuracy"
 
     def check(self) -> None:
@@ -180,11 +164,11 @@ class TablesOptions(TaskOptions, DataOptions):
             )
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """The tasks. Synthetic ones are one distribution, whose parts differ by their keys."""
+        """The tasks. Those of synthetic tables are one distribution for all splits, with different
+        keys."""
         self.check()
         if not self.data:
-            one = SyntheticTables(self.problem)
-            return Splits(one, one, one, {})
+            return splits_of(SyntheticTables(self.problem))
         loaded = load_tables(
             self.data,
             split,
@@ -205,6 +189,3 @@ class TablesOptions(TaskOptions, DataOptions):
         )
         train, validation, test = parts
         return Splits(train, validation, test, loaded.sources)
-
-    def absolute(self) -> "TablesOptions":
-        return replace(self, data=tuple(map(absolute_path, self.data)))

@@ -1,8 +1,8 @@
-"""Training tasks with more variety than the data has.
+"""Training tasks with more variety than the data have.
 
 Pictures: each class is turned, mirrored, inverted and coloured as a whole, which makes new classes
-[1]; each picture is turned a little, magnified, moved and lit otherwise, which shows the network
-what does not matter. Shots: a task has fewer different examples of each class, some of the time.
+[1]. Each picture is turned a little, magnified, moved and lit in another way, so that the network
+learns to ignore these changes. Shots: some tasks have fewer different examples of each class.
 
 [1] Santoro et al., Meta-Learning with Memory-Augmented Neural Networks, ICML 2016: new classes of
     Omniglot by quarter turns.
@@ -35,8 +35,8 @@ class Varied(TaskDistribution):
     """Vary the number of different support examples of each class."""
 
     def sample(self, key: PRNGKeyArray) -> Task:
-        # The key itself draws the examples, as it does without variety: so those of a task on the
-        # disk can be gathered ahead.
+        # The key itself draws the examples, as without variety, so that pictures on the disk can be
+        # gathered ahead.
         task = self.tasks.sample(key)
         picture_key, shot_key = jax.random.split(jax.random.fold_in(key, 1))
         if self.pictures:
@@ -49,7 +49,7 @@ class Varied(TaskDistribution):
 def with_variety(
     tasks: TaskDistribution, *, pictures: bool = False, shots: bool = False
 ) -> TaskDistribution:
-    """The tasks with other pictures, other shots, or both; the tasks themselves with neither."""
+    """The tasks with varied pictures, varied shots, or both; the same tasks if neither is asked."""
     if not (pictures or shots):
         return tasks
     return Varied(tasks.families, tasks.problem, tasks, pictures, shots)
@@ -79,7 +79,8 @@ def with_other_pictures(task: Task, problem: Problem, *, key: PRNGKeyArray) -> T
 
 
 class Frame(NamedTuple):
-    """Where a picture's pixels are taken from: a linear map of places in [-1, 1], and an offset."""
+    """The places from which the pixels of a picture are taken: a linear map of places in [-1, 1],
+    and an offset."""
 
     linear: Float[Array, "2 2"]
     offset: Float[Array, "2"]
@@ -99,8 +100,8 @@ def varied(
     moved = jax.vmap(jax.vmap(moved_picture))(x, frames)
     inverted, coloured, strength = jax.random.uniform(tone_key, (3,))
     moved = jnp.where(inverted < 0.5, 1 - moved, moved)
-    # A third of the tasks is coloured by class, so that colour tells classes apart; a third by
-    # picture, so that it does not.
+    # In a third of the tasks each class has a colour, which tells the classes apart. In another
+    # third each picture has a colour, which does not.
     of_classes, of_pictures = jax.random.split(colour_key)
     most = strength * COLOURS
     by_class = jnp.where((coloured > 1 / 3) & (coloured < 2 / 3), most, 0.0)
@@ -129,7 +130,8 @@ def _rotation(angle: Float[Array, ""]) -> Float[Array, "2 2"]:
 
 
 def moved_picture(picture: Float[Array, "h w c"], frame: Frame) -> Float[Array, "h w c"]:
-    """The picture seen in a frame, between its pixels; outside, its nearest border."""
+    """The picture at the places of a frame, between its pixels; outside it, the nearest pixel of
+    the border."""
     height, width = picture.shape[:2]
     places = jnp.stack(
         jnp.meshgrid(jnp.linspace(-1, 1, height), jnp.linspace(-1, 1, width), indexing="ij")
@@ -154,7 +156,7 @@ def relit(
     *,
     key: PRNGKeyArray,
 ) -> Float[Array, "ways each h w c"]:
-    """The pictures with black and white elsewhere, drawn once for each place of `shape`: at most
-    `most` towards the other."""
+    """The pictures with black and white moved towards each other, by at most `most`, which is drawn
+    once for each place of `shape`."""
     black, white = most * jax.random.uniform(key, (2, *shape))
     return black + x * (1 - white - black)

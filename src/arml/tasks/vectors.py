@@ -7,8 +7,8 @@ from typing import ClassVar
 from arml.datasets.folders import Progress
 from arml.datasets.starter_features import starter_features
 from arml.datasets.vectors import STARTER, load_features
-from arml.tasks.options import Splits, StarterOptions, absolute_path, divided
-from arml.tasks.shape import DataOptions, EpisodeOptions
+from arml.tasks.options import Splits, StarterOptions, divided
+from arml.tasks.shape import DataOptions, EpisodeOptions, absolute_path
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,16 @@ class VectorsOptions(EpisodeOptions, DataOptions):
     needs: ClassVar[str] = "--data FEATURES..."
 
     data: tuple[str, ...] = ()
-    """Folders that `arml features` made; or the word starter for those of the pictures in the
-    package, by the model that ships (./starter for a folder of that name)."""
+    """Folders that `arml features` made; or the word starter for features of the pictures in the
+    package by the package's model (./starter for a folder of that name)."""
     split_seed: int = 0
-    """Seeds the split of each family's classes, where none is published with them."""
+    """Seeds the split of each family's classes, if no split is published with them."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """Load the features and split their classes: as published, or as their pictures are.
+        """Load the features and split their classes: as published, or as the classes of their
+        pictures are split.
 
-        Test task number i is of the same pictures as that of a method on the pictures themselves.
+        Test task number i has the same pictures as for a method on the pictures themselves.
         """
         self.check()
         places = [starter_features(progress) if d == STARTER else d for d in self.data]
