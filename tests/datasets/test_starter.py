@@ -184,7 +184,7 @@ def test_options_make_tasks_of_the_published_split(tmp_path):
         assert tasks.problem.features == (32, 32, 3)
         assert tasks.problem.outputs == ways
         assert tasks.problem.classes == sum(len(split[name][part]) for name in split)
-        assert tasks.classes.tolist() == [len(split[name][part]) for name in split]
+        assert tasks.table.classes.tolist() == [len(split[name][part]) for name in split]
     task = splits.test.sample(jax.random.key(0))
     assert task.support.x.shape == (2 * 3, 32, 32, 3)
     assert task.query.x.shape == (4 * 3, 32, 32, 3)
@@ -248,4 +248,4 @@ def test_a_run_needs_nothing_but_the_package(tmp_path, monkeypatch, algorithm, i
     calibration = result["calibration"]
     assert calibration["tasks"] == 200
     assert 0 <= calibration["error_calibrated"] <= 1
-    assert not (tmp_path / "cache").exists()
+    assert not (tmp_path / "cache" / "images").exists()
