@@ -12,7 +12,7 @@ Differences
 - A distance chooses leaves, and a linear score chooses upper clusters: `tree_type` 1 of the
   authors' code, its default. Its other type has distances on every level.
 - Each sample's label follows its embedding as a one-hot vector. In the authors' code this vector is
-  inverted by mistake: zero at the class and one elsewhere.
+  inverted: zero at the class and one elsewhere.
 - Support sets of pictures and vectors are in order of class, in training and at test; the order of
   the classes is drawn for each task. The authors shuffle the samples. The recurrent code depends on
   the order, but the accuracy hardly does: with features of the starter pictures (5-shot, one
