@@ -2,13 +2,14 @@
 sources and in its own process, in turns: `python before.py COMMIT [--cases NAME...]`.
 
 And commands that people wait for, from the start of the process to its end: `arml adapt` and
-`predict` of a few pictures, `evaluate` and `export` of a run on pictures that is made first. Cases
-that are not run keep what is in the file.
+`predict` of a few pictures, `evaluate` and `export` of a run on pictures that is made first, and
+`train` for few steps. Cases that are not run keep what is in the file.
 """
 
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -41,6 +42,10 @@ WAITS: dict[str, tuple[str | None, str]] = {
         "evaluate RUN --tasks 300 --out result.json",
     ),
     "arml export, ProtoNet": ("starter/protonet", "export RUN --out learner"),
+    "arml train, 2-D, 100 steps": (
+        None,
+        "train regression2d/maml --run NEW --steps 100 --validate-every 100 --validation-tasks 4",
+    ),
     "arml adapt starter, no check": (None, f"{ADAPT} --no-trust"),
     "arml adapt starter, with its check": (None, ADAPT),
     "arml predict": (None, "predict KEPT more"),
@@ -75,14 +80,22 @@ def waited(name: str, trees: list[Path], scratch: Path, rounds: int) -> dict[str
     if recipe is not None:
         few = ("--steps", TRAINED, "--validate-every", TRAINED, "--validation-tasks", 4)
         arml(sides[1], "train", recipe, "--run", run, *few)
-    else:
+    elif "NEW" not in command:
         draw(scratch)
         given = ("--support", "own", "--save", kept, "--no-trust")
         arml(sides[1], "adapt", "starter", *given)
-    words = [{"RUN": run, "KEPT": kept}.get(word, word) for word in command.split()]
-    for env in sides:
-        arml(env, *words)
-    turns = [[arml(env, *words) for env in sides] for _ in range(rounds)]
+    places = {"RUN": run, "KEPT": kept, "NEW": scratch / "new"}
+    words = [places.get(word, word) for word in command.split()]
+
+    def turn() -> list[tuple[float, float]]:
+        taken = []
+        for env in sides:
+            shutil.rmtree(places["NEW"], ignore_errors=True)
+            taken.append(arml(env, *words))
+        return taken
+
+    turn()
+    turns = [turn() for _ in range(rounds)]
     return {
         "ours_seconds": spread([now[0] for now, _ in turns]),
         "theirs_seconds": spread([then[0] for _, then in turns]),
@@ -98,11 +111,12 @@ def processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def kept(names: list[str]) -> list[dict[str, Any]]:
-    """What the file has of the other cases."""
+def kept(names: list[str], commit: str) -> list[dict[str, Any]]:
+    """What the file has of the other cases, and of these against other commits."""
     path = HERE / "results" / "before.json"
     results = json.loads(path.read_text(encoding="utf-8"))["results"] if path.exists() else []
-    return [r for r in results if r["case"] in {*CASES, *WAITS} - {*names}]
+    known = [r for r in results if r["case"] in {*CASES, *WAITS}]
+    return [r for r in known if r["case"] not in names or r["before"] != commit]
 
 
 def main() -> None:
@@ -111,10 +125,10 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=[*CASES, *WAITS], help="these only")
     options = parser.parse_args()
     names = options.cases or [*CASES, *WAITS]
-    before, results = machine(), kept(names)
-    rounds, seconds = (3, 1.0) if options.quick else (7, 3.0)
     commits = {"now": git("rev-parse", "--short", "HEAD")}
     commits["before"] = git("rev-parse", "--short", options.commit)
+    before, results = machine(), kept(names, commits["before"])
+    rounds, seconds = (3, 1.0) if options.quick else (7, 3.0)
     with TemporaryDirectory() as folder:
         now, then = HERE.parent, Path(folder) / "before"
         git("worktree", "add", "--detach", then, options.commit)

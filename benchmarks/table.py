@@ -161,20 +161,25 @@ def roofline(value: dict[str, Any]) -> str:
 
 def before(value: dict[str, Any]) -> str:
     """The same now and at an earlier commit."""
-    results = value["results"]
     body = [
         [
             r["case"],
-            duration(r["ours_seconds"]["median"]),
-            duration(r["theirs_seconds"]["median"]),
+            *(_waited(r, side) for side in ("ours", "theirs")),
+            f"{r['now']}, {r['before']}",
             f"{ratio(r['times_as_fast'])} times as fast",
         ]
-        for r in results
+        for r in value["results"]
     ]
-    now, then = (", ".join(dict.fromkeys(r[side] for r in results)) for side in ("now", "before"))
-    head = ["one outer step, or what is said", f"now ({now})", f"before ({then})"]
+    head = ["one outer step, or what is said", "now (of a processor)", "before", "commits"]
     head += ["ratio (extremes)"]
     return f"{rows(head, body)}\n\n{caption(value)}"
+
+
+def _waited(result: dict[str, Any], side: str) -> str:
+    """Seconds, and those of a processor where they were counted."""
+    spent = result.get(f"{side}_processor_seconds")
+    shown = duration(result[f"{side}_seconds"]["median"])
+    return f"{shown} ({duration(spent['median'])})" if spent else shown
 
 
 def choices(value: dict[str, Any]) -> str:
