@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from common import HERE, Worker, arguments, duel, machine, spread, write
+from common import HERE, Worker, arguments, calls_for, machine, spread, write
 from newcomer import draw
 
 CASES: dict[str, tuple[object, ...]] = {
@@ -105,6 +105,34 @@ def waited(name: str, trees: list[Path], scratch: Path, rounds: int) -> dict[str
     }
 
 
+def steps(sides: list[Worker], rounds: int, seconds: float) -> dict[str, Any]:
+    """A duel of outer steps, with the seconds of a processor besides."""
+    sizes = [calls_for(side, seconds) for side in sides]
+    turns = []
+    for _ in range(rounds):
+        turn = []
+        for side, n in zip(sides, sizes, strict=True):
+            begun, each = spent(side.process.pid), n * side.facts["outer_steps_a_call"]
+            turn.append((side.seconds(n), (spent(side.process.pid) - begun) / each))
+        turns.append(turn)
+    return {
+        "ours_seconds": spread([now[0] for now, _ in turns]),
+        "theirs_seconds": spread([then[0] for _, then in turns]),
+        "times_as_fast": spread([then[0] / now[0] for now, then in turns]),
+        "ours_processor_seconds": spread([now[1] for now, _ in turns]),
+        "theirs_processor_seconds": spread([then[1] for _, then in turns]),
+        "calls_a_turn": sizes,
+        "ours": sides[0].facts,
+        "theirs": sides[1].facts,
+    }
+
+
+def spent(process: int) -> float:
+    """Processor seconds of a process that runs, on Linux."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def processor_seconds() -> float:
     """Of all processes that were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -147,7 +175,7 @@ def main() -> None:
                         )
                         for tree in (now, then)
                     ]
-                    result = duel(*sides, rounds=rounds, seconds=seconds)
+                    result = steps(sides, rounds, seconds)
                     for side in sides:
                         side.close()
                 results.append({"case": name, **commits, **result})

@@ -18,6 +18,8 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
 FEW_CHANNELS = 8
+POSITIONS = 1024
+"""Positions that one product of a kernel's gradient sums over, at least those of one image."""
 
 
 def convolve(
@@ -114,18 +116,31 @@ _convolve.defvjp(_convolve_fwd, _convolve_bwd)
 def _correlate(size: tuple[int, int], x: Array, g: Array) -> Array:
     """The kernel's gradient: `d[i, j] = sum over n, y, z of x[n, y + i, z + j]^T g[n, y, z]`.
 
-    It takes a matrix product for each row of the kernel, with the column shifts of `x` beside each
-    other: this copies less than a patch matrix, and does not copy `g`. XLA's product is faster with
-    `g` on the left.
+    One matrix product makes it: the column shifts of `x` beside each other, and the row shifts of
+    `g`. It runs over `POSITIONS` at a time, because XLA's product with a long inner dimension loses
+    its operands from the cache.
     """
     kh, kw = size
-    h, c, o = x.shape[1], x.shape[3], g.shape[-1]
-    g = g.reshape(-1, o)
+    n, h, w, c = x.shape
+    o = g.shape[-1]
     if c < FEW_CHANNELS:
-        return (_patches(x, kh, kw).T @ g).reshape(kh, kw, c, o)
-    columns = _columns(x, kh, kw)
-    rows = [g.T @ columns[:, i : i + h].reshape(-1, kw * c) for i in range(kh)]
-    return jnp.stack(rows).reshape(kh, o, kw, c).transpose(0, 2, 3, 1)
+        return (_patches(x, kh, kw).T @ g.reshape(-1, o)).reshape(kh, kw, c, o)
+    most = POSITIONS // ((h + kh - 1) * w)
+    images = max(m for m in range(1, n + 1) if n % m == 0 and m <= max(most, 1))
+
+    def add(total: Array, part: list[Array]) -> tuple[Array, None]:
+        x, g = part
+        below = [jnp.pad(g, ((0, 0), (i, kh - 1 - i), (0, 0), (0, 0))) for i in range(kh)]
+        rows = jnp.concatenate(below, -1).reshape(-1, kh * o)
+        return total + rows.T @ _columns(x, kh, kw).reshape(-1, kw * c), None
+
+    total = jnp.zeros((kh * o, kw * c), x.dtype)
+    if images == n:
+        total = add(total, [x, g])[0]
+    else:
+        parts = [a.reshape(-1, images, *a.shape[1:]) for a in (x, g)]
+        total = lax.scan(add, total, parts)[0]
+    return total.reshape(kh, o, kw, c).transpose(0, 2, 3, 1)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
