@@ -42,7 +42,6 @@ class Row:
     families: dict[str, float | None]
     families_ci95: dict[str, float | None]
     seconds: float
-    parameters: int
     devices: tuple[str, ...]
     """Where it was scored."""
     trained_on: tuple[str, ...]
@@ -99,7 +98,6 @@ def _row(runs: Sequence[Result]) -> Row:
             name: mean_of([run["families"][name]["ci95"] for run in runs]) for name in names
         },
         seconds=fmean(run["seconds"] for run in runs),
-        parameters=first["parameters"],
         devices=tuple(sorted({run["device"] for run in runs})),
         trained_on=tuple(sorted(set(map(str, trained)))) if all(trained) else (),
         options=next((run["options"] for run in runs if run.get("options")), None),

@@ -16,7 +16,6 @@ class Progress:
     """The progress of a study, for the overview. It may be read at any time."""
 
     units: Sequence[Unit]
-    begun: float = field(default_factory=time.monotonic)
     already: int = 0
     """Units that were done before."""
     done: list[str] = field(default_factory=list)

@@ -21,8 +21,6 @@ class Place(NamedTuple):
     """Of images; None if the problem fixes them."""
     steps: int | None = None
     """Outer steps; None for those of the recipe."""
-    store: bool = False
-    """Whether it needs a data set that `arml data` prepares."""
     traits: tuple[str, ...] = ()
     """Further traits of the setting: methods may have options for each trait."""
 
@@ -43,12 +41,12 @@ PLACES: dict[str, Place] = {
         1,
         traits=("many families",),  # as Art-Multi, which it stands in for
     ),
-    "plain-multi-1shot": Place("plain-multi", "Plain-Multi, 5-way 1-shot", 1, store=True),
-    "plain-multi-5shot": Place("plain-multi", "Plain-Multi, 5-way 5-shot", 5, 40_000, store=True),
-    "art-multi-1shot": Place("art-multi", "Art-Multi, 5-way 1-shot", 1, store=True),
-    "art-multi-5shot": Place("art-multi", "Art-Multi, 5-way 5-shot", 5, 40_000, store=True),
-    "mini-imagenet": Place("mini-imagenet", "miniImageNet, 5-way 1-shot", 1, store=True),
-    "tiered-imagenet": Place("tiered-imagenet", "tieredImageNet, 5-way 1-shot", 1, store=True),
+    "plain-multi-1shot": Place("plain-multi", "Plain-Multi, 5-way 1-shot", 1),
+    "plain-multi-5shot": Place("plain-multi", "Plain-Multi, 5-way 5-shot", 5, 40_000),
+    "art-multi-1shot": Place("art-multi", "Art-Multi, 5-way 1-shot", 1),
+    "art-multi-5shot": Place("art-multi", "Art-Multi, 5-way 5-shot", 5, 40_000),
+    "mini-imagenet": Place("mini-imagenet", "miniImageNet, 5-way 1-shot", 1),
+    "tiered-imagenet": Place("tiered-imagenet", "tieredImageNet, 5-way 1-shot", 1),
 }
 
 
