@@ -6,7 +6,6 @@ import zipfile
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 from jaxtyping import UInt8
 
@@ -21,7 +20,8 @@ from arml.predict.pickling import packed
 from arml.predict.plain import plain
 from arml.predict.predictor import Predictor
 from arml.predict.quick import QuickLearner, QuickPortable, QuickPredictor
-from arml.results.files import Json, RunError
+from arml.results.files import Json
+from arml.results.marks import png
 from arml.training.checkpoint import named
 
 MISTAKES = 12
@@ -231,7 +231,4 @@ def example_pictures(learner: FewShotLearner, seed: int) -> Json:
 
 def as_png(picture: UInt8[np.ndarray, "h w 3"]) -> str:
     """A picture as the address of its own data."""
-    done, data = cv2.imencode(".png", picture[:, :, ::-1])
-    if not done:
-        raise RunError("expected a picture that can be shown, got none")
-    return f"data:image/png;base64,{base64.b64encode(data.tobytes()).decode()}"
+    return f"data:image/png;base64,{png(picture)}"

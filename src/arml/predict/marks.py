@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from arml.predict.notebook import confusion_html
 from arml.results.files import Json
 
 Z = 1.959964
@@ -117,9 +118,6 @@ class Marks:
         return f"{type(self).__name__}({self})"
 
     def _repr_html_(self) -> str:
-        # Here, because OpenCV is loaded for it.
-        from arml.predict.notebook import confusion_html
-
         return confusion_html(str(self), self.classes, self.by_class, self.confusion)
 
     def __str__(self) -> str:

@@ -1,12 +1,12 @@
 """A predictor and its accuracy as a notebook shows them."""
 
-import base64
 import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import cv2
 import numpy as np
+
+from arml.results.marks import png
 
 SHOWN = 6
 """Pictures of a class."""
@@ -55,6 +55,4 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _picture(picture: np.ndarray) -> str:
     """A picture `[h, w, 3]`, bytes or floats in [0, 1], as an element that holds its own data."""
     pixels = picture if picture.dtype == np.uint8 else np.rint(255 * picture).astype(np.uint8)
-    encoded: Any = cv2.imencode(".png", np.ascontiguousarray(pixels[:, :, ::-1]))[1]
-    data = base64.b64encode(encoded.tobytes()).decode()
-    return f'<img src="data:image/png;base64,{data}" width="48" height="48" alt="">'
+    return f'<img src="data:image/png;base64,{png(pixels)}" width="48" height="48" alt="">'

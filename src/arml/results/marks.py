@@ -70,4 +70,11 @@ def thumbnail(picture: np.ndarray) -> str:
     scale = THUMBNAIL / max(picture.shape[:2])
     if scale < 1:
         picture = cv2.resize(picture, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    return png(picture)
+
+
+def png(picture: np.ndarray) -> str:
+    """A picture `[h, w, 3]` in bytes as a PNG in base64."""
+    import cv2
+
     return base64.b64encode(cv2.imencode(".png", picture[..., ::-1])[1].tobytes()).decode()
