@@ -4,12 +4,13 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from arml.report.tables import duration
-from arml.results.files import Json
+from arml.results.files import Json, read_metrics
 
 PLAIN_SECONDS = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -26,6 +27,12 @@ class Quality:
         """The score, with half of its 95% interval if given."""
         value = _number(mean) + ("" if half is None or mean is None else f" ± {_number(half)}")
         return f"{self.name} {value} on validation tasks{self.chance}"
+
+
+def last_scored(folder: Path) -> Json | None:
+    """The last record of a training with a validation score."""
+    records = reversed(read_metrics(folder / "metrics.jsonl"))
+    return next((record for record in records if "validation" in record), None)
 
 
 def _number(value: float | None) -> str:

@@ -9,12 +9,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from arml.cli.console import command, say
-from arml.cli.progress import PLAIN_SECONDS, Quality
+from arml.cli.progress import PLAIN_SECONDS, Quality, last_scored
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.experiment import Experiment
 from arml.experiment.folder import check_claim
 from arml.experiment.seeds import of_seed, train_seeds
-from arml.results.files import read_metrics
 from arml.results.machine import cores
 from arml.training import checkpoint
 
@@ -113,12 +112,9 @@ def _summary(console: Console, folders: Sequence[Path], quality: Quality) -> Non
     """The last validation score of each seed, and their mean and spread."""
     last = []
     for folder in folders:
-        scores = [
-            record for record in read_metrics(folder / "metrics.jsonl") if "validation" in record
-        ]
-        if scores:
-            last.append(scores[-1]["validation"])
-            said = quality.said(last[-1], scores[-1].get("validation_ci95"))
+        if record := last_scored(folder):
+            last.append(record["validation"])
+            said = quality.said(last[-1], record.get("validation_ci95"))
             say(console, f"{folder.name}: {said}")
     if len(last) > 1 and all(score is not None for score in last):
         spread = float(np.std(last, ddof=1))

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from arml.cli.console import TensorBoard, command, say, tell
 from arml.cli.errors import UsageError
-from arml.cli.progress import Display, Quality
+from arml.cli.progress import Display, Quality, last_scored
 from arml.cli.seeds import train_all
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.cli.training_options import read_command
@@ -18,7 +18,6 @@ from arml.cli.waiting import expected, note, pace
 from arml.experiment import TASKS, Experiment, run
 from arml.experiment.folder import check_claim, check_place
 from arml.experiment.parts import metric_of
-from arml.results.files import read_metrics
 from arml.training import checkpoint
 from arml.training.devices import own_cores, sharing
 from arml.training.processes import LostError, alone, join, leads, together
@@ -163,9 +162,7 @@ def leaving() -> Iterator[None]:
 
 
 def _finish(console: Console, folder: Path, quality: Quality) -> None:
-    scores = [record for record in read_metrics(folder / "metrics.jsonl") if "validation" in record]
-    if scores:
-        last = scores[-1]
+    if last := last_scored(folder):
         said = quality.said(last["validation"], last.get("validation_ci95"))
         say(console, f"step {last['step']:,}: {said}; ± is the 95% interval over tasks")
     say(console, f"metrics.jsonl, checkpoints and config.json are in {folder}")
