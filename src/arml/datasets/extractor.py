@@ -132,10 +132,10 @@ class Extractor:
         if self.input.batch:
             lacking = self.input.batch - n
             pictures = np.concatenate([pictures, np.repeat(pictures[:1], lacking, axis=0)])
-        x = pictures
-        if self.input.kind != np.uint8:
-            mean, std = (np.asarray(v, np.float32) for v in (self._prepare.mean, self._prepare.std))
-            x = ((x.astype(np.float32) / 255 - mean) / std).astype(self.input.kind)
+        x, (mean, std, kind) = pictures, self.normalisation
+        if mean is not None:
+            x = x.astype(np.float32) / 255 - np.asarray(mean, np.float32)
+            x = (x / np.asarray(std, np.float32)).astype(kind)
         x = np.ascontiguousarray(x.transpose(0, 3, 1, 2) if self.input.channels_first else x)
         try:
             (y,) = self._session.run([self._output], {self.input.name: x})

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from arml.experiment.options import Experiment, absolute, essence, from_json, to_json
-from arml.results.files import RunError, read_metrics, truncate_metrics, write_json
+from arml.results.files import RunError, plain, read_metrics, truncate_metrics, write_json
 from arml.results.folder import FORMAT, read_config
 from arml.results.manifest import check_sealed, noted, seal, unseal
 from arml.tasks.options import Splits
@@ -75,7 +75,7 @@ def check_claim(experiment: Experiment, folder: Path) -> None:
         return
     # Compared as options and not as text: an option that this version added has its default.
     old = essence(from_json(read_config(folder).get("experiment"), str(path)))
-    _refuse(folder, differences(_plain(old), _plain(essence(absolute(experiment)))))
+    _refuse(folder, differences(plain(old), plain(essence(absolute(experiment)))))
 
 
 def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int = 1) -> None:
@@ -108,9 +108,3 @@ def _refuse(folder: Path, rows: list[str]) -> None:
             f"{folder} holds another run: {'; '.join(rows[:8])}{more}. Give the options it was "
             "made with to resume it, or another folder to start anew"
         )
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value

@@ -72,31 +72,26 @@ def evaluate_run(
     learner = change(run.learner if steps is None else with_steps(run.learner, steps))
     distribution = run.tasks(split)
     mesh = mesh_of(devices)
-    learner, distribution = everywhere(mesh, (learner, distribution))
+    learner = everywhere(mesh, learner)
     classifies = distribution.problem.kind == "classification"
     total = tasks + (CALIBRATION_TASKS if classifies and split == "test" else 0)
-    predicted = predictions(
-        learner,
-        distribution,
-        split=split,
-        n=tasks,
-        chunk=run.experiment.chunk,
-        mesh=mesh,
-        watch=lambda done, _: watch(done, total),
-    )
+
+    def predicted_on(split: Split, n: int, before: int) -> Predictions:
+        return predictions(
+            learner,
+            everywhere(mesh, run.tasks(split)),
+            split=split,
+            n=n,
+            chunk=run.experiment.chunk,
+            mesh=mesh,
+            watch=lambda done, _: watch(before + done, total),
+        )
+
+    predicted = predicted_on(split, tasks, 0)
     calibration = None
     if classifies:
-        validated = None
-        if split == "test":
-            validated = predictions(
-                learner,
-                everywhere(mesh, run.tasks("validation")),
-                split="validation",
-                n=CALIBRATION_TASKS,
-                chunk=run.experiment.chunk,
-                mesh=mesh,
-                watch=lambda done, _: watch(tasks + done, total),
-            )
+        test = split == "test"
+        validated = predicted_on("validation", CALIBRATION_TASKS, tasks) if test else None
         calibration = calibrated(predicted, validated)
     scores = replace(predicted.scores, step=run.step)
     summary = scores.summary()

@@ -8,7 +8,6 @@ trial that was stopped resumes at its checkpoint, and the next proposal depends 
 on the trials before it.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +19,7 @@ from arml.experiment.folder import differences
 from arml.experiment.options import absolute
 from arml.experiment.parts import metric_of
 from arml.results.extras import extra
-from arml.results.files import Json, RunError, read_json, write_json
+from arml.results.files import Json, RunError, plain, read_json, write_json
 from arml.results.forms import Text
 from arml.results.lock import alone
 from arml.results.schema import read_as
@@ -276,7 +275,7 @@ def _side_by_side(
 def _claim(sweep: Sweep, folder: Path) -> None:
     """Write the sweep into the folder, or check that the folder holds it."""
     path = folder / "plan.json"
-    plan = json.loads(json.dumps(sweep.to_json()))
+    plan = plain(sweep.to_json())
     if not path.exists():
         write_json(path, plan)
         return

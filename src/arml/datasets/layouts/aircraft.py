@@ -1,10 +1,10 @@
 """FGVC-Aircraft 2013b: `fgvc-aircraft-2013b/data/images/<number>.jpg` with tables beside it.
 
-`images_variant_<part>.txt` has an image's number and variant (which may hold blanks and slashes),
-`images_box.txt` its box as left, top, right and bottom, counted from 1.
+`images_variant_<part>.txt` has an image's number and variant, which may have blanks and slashes.
+`images_box.txt` has its box as left, top, right and bottom, counted from 1.
 
-**Differences.** HSML's preparation reads the box as x, y, width and height, and so keeps too much:
-here it is as the publisher says.
+**Differences.** HSML's preparation reads the box as x, y, width and height, and so keeps too large
+a part. Here the box is read as the publisher says.
 """
 
 from collections import defaultdict

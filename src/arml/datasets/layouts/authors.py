@@ -1,7 +1,7 @@
 """The archive of ARML's authors.
 
 Its files are `{plainmulti,artmulti}/<set>[_blur|_pencil]/{train,val,test}/<class>/<image>.jpg`.
-Their pictures are 84 x 84 already, cropped and filtered. The folders are the split.
+The pictures are cropped, filtered and of 84 x 84 pixels already. The folders state the split.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ Chosen = dict[str, dict[str, Classes]]
 
 
 def read(path: Path, name: str, families: Sequence[str]) -> Chosen | None:
-    """The families of the data set `name`, which may be called `bird-blur`; None if `path` is
-    something else.
+    """The families of the data set `name`; a filtered family is named like `bird-blur`. None if
+    `path` is not this archive.
 
     **Raises** `ValueError` if one of its families or parts is not there.
     """
@@ -55,7 +55,7 @@ def read(path: Path, name: str, families: Sequence[str]) -> Chosen | None:
 
 
 def _begins(path: Path) -> bool:
-    """Whether the first file of `path` is one of the authors' archive."""
+    """Whether the first file of `path` is in a folder of the authors' archive."""
     tops = {*TOPS.values()}
     if path.is_dir() and path.name in tops:
         return True

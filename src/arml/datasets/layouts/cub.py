@@ -1,7 +1,7 @@
 """CUB-200-2011: `CUB_200_2011/images/<class>/<image>.jpg` with three tables beside it.
 
-`images.txt` has an image's number and name, `image_class_labels.txt` its class, and
-`bounding_boxes.txt` its box as x, y, width and height, counted from 1.
+`images.txt` has an image's number and name, `image_class_labels.txt` has its class, and
+`bounding_boxes.txt` has its box as x, y, width and height, counted from 1.
 """
 
 from collections import defaultdict

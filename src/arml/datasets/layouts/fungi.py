@@ -21,9 +21,9 @@ TABLES = ("train.json", "val.json")
 
 
 def read(paths: Sequence[Path], wanted: Sequence[str]) -> Classes:
-    """The pictures by species (`Abortiporus biennis`): of training and validation together."""
+    """The pictures by species (`Abortiporus biennis`), of training and validation together."""
     found = [survey(path, annotations=TABLES) for path in paths]
-    # In archives the file names begin at images/, and a folder may have more above it.
+    # In archives the file names begin with images/; in a folder there may be a path before it.
     pictures = {
         name[name.find("images/") :]: (source, name)
         for source, one in enumerate(found)
@@ -44,8 +44,8 @@ def read(paths: Sequence[Path], wanted: Sequence[str]) -> Classes:
 
 
 def _names(categories: list[Category]) -> dict[int, str]:
-    """The name of each category; where two have one name, the later has its number added, so that
-    all 1,394 stay apart."""
+    """The name of each category. If two have the same name, the number of the second is added, so
+    that all 1,394 names differ."""
     names: dict[int, str] = {}
     for entry in sorted(categories, key=lambda entry: entry["id"]):
         name = entry["name"].strip()

@@ -1,9 +1,10 @@
-"""ILSVRC 2012's training pictures: a tar of one tar a class, or folders of either.
+"""ILSVRC 2012's training pictures: a tar with one tar for each class, or a folder of these tars or
+of their contents.
 
-miniImageNet takes 600 pictures of a class, as lists `train.csv`, `val.csv` and `test.csv` say [1].
-A row is `n0153282900000005.jpg,n01532829`: the number after the class counts the class's pictures
-in order of the number in their own file names (`n01532829_5.JPEG`), from 1. tieredImageNet takes
-all.
+miniImageNet has 600 pictures of a class, which the lists `train.csv`, `val.csv` and `test.csv` name
+[1]. A row is `n0153282900000005.jpg,n01532829`. The number after the class counts the pictures of
+that class from 1, in order of the number in their file names (`n01532829_5.JPEG`). tieredImageNet
+has all pictures.
 
 [1] Ravi, Larochelle: Optimization as a Model for Few-Shot Learning. ICLR 2017.
 """
@@ -46,7 +47,7 @@ def _number(name: str) -> int | None:
 
 
 def _listed(classes: Classes, lists: Sequence[Path]) -> Classes:
-    """Of each class the pictures that the lists name."""
+    """The pictures of each class that the lists name."""
     chosen: Classes = {wnid: [] for wnid in classes}
     for path in lists:
         with path.open(newline="", encoding="utf-8-sig") as file:

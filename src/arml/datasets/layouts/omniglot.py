@@ -1,4 +1,4 @@
-"""Omniglot: `images_background/<alphabet>/<character>/<image>.png`; `images_evaluation` alike."""
+"""Omniglot: `images_background/<alphabet>/<character>/<image>.png`, and `images_evaluation/...`."""
 
 from collections.abc import Sequence
 from pathlib import Path

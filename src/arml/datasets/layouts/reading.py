@@ -18,10 +18,10 @@ class Picture(NamedTuple):
     """One picture of an origin."""
 
     source: int
-    """Which of the origin's files or folders it is in."""
+    """The number of the origin's file or folder that has it."""
     member: str
     box: Box | None = None
-    """The part to keep; None for all."""
+    """The part to keep; None for the whole picture."""
 
 
 Classes = dict[str, list[Picture]]
@@ -38,7 +38,7 @@ class Survey(NamedTuple):
     """Its annotations."""
 
     def root(self, marker: str) -> str | None:
-        """The folder (with a final `/`, or empty) below which `marker` is, or None."""
+        """The folder in which `marker` is, with a final `/` or empty; None if it is nowhere."""
         found = [
             name[: len(name) - len(marker)]
             for name in self.texts
@@ -61,7 +61,7 @@ class Survey(NamedTuple):
             raise ValueError(f"{self.path}: expected {name} in UTF-8, got: {error}") from error
 
     def table(self, name: str, columns: int) -> list[list[str]]:
-        """The lines of an annotation, each cut at blanks into `columns`; the last has the rest."""
+        """The lines of an annotation, each cut at blanks into `columns`: the last has the rest."""
         rows = [
             line.split(maxsplit=columns - 1)
             for line in self.text(name).splitlines()
@@ -82,7 +82,8 @@ def survey(
     enter: Callable[[str], bool] = everything,
     annotations: Sequence[str] = (),
 ) -> Survey:
-    """Read through `path` once: names of pictures, and the annotations whose names end so."""
+    """Read `path` once: the names of its pictures, and the annotations whose names end with one of
+    `annotations`."""
     names: list[str] = []
     texts: dict[str, bytes] = {}
     with open_members(path, enter=enter) as members:
@@ -99,7 +100,7 @@ def survey(
 
 
 def by_folder(names: Iterable[str], source: int, *, below: str = "", depth: int = 1) -> Classes:
-    """Pictures below the folder `below`, by the `depth` folders that they are in."""
+    """The pictures below the folder `below`; the `depth` folders above a picture name its class."""
     classes: Classes = defaultdict(list)
     for name in names:
         if name.startswith(below):
@@ -110,20 +111,20 @@ def by_folder(names: Iterable[str], source: int, *, below: str = "", depth: int 
 
 
 def ordered(classes: Classes) -> Classes:
-    """The same in order of class and member."""
+    """The classes in order of name, each with its pictures in order of member."""
     return {name: sorted(classes[name]) for name in sorted(classes)}
 
 
 def not_the_layout(path: Path, what: str, wanted: str) -> ValueError:
-    """The error for something that is another archive."""
+    """The error for another archive than `what`."""
     return ValueError(
-        f"{path}: expected the files of {what} ({wanted}), found none such; give the archive as it "
-        "is published, or the folder that it unpacks to"
+        f"{path}: expected the files of {what} ({wanted}), found none of them; give the archive as "
+        "it is published, or the folder to which it unpacks"
     )
 
 
 def boxed(x: float, y: float, width: float, height: float) -> Box:
-    """The box with its left top pixel at (x, y), counted from 0."""
+    """The box whose top left pixel is (x, y), counted from 0."""
     left, top = max(round(x), 0), max(round(y), 0)
     return left, top, max(round(x + width), left + 1), max(round(y + height), top + 1)
 
@@ -140,7 +141,7 @@ def numbers(survey: Survey, name: str, cells: Sequence[str]) -> list[float]:
 
 
 def missing(survey: Survey, lacking: Iterable[str]) -> None:
-    """Refuse a survey without pictures that its annotations name."""
+    """Raise `ValueError` if pictures are lacking that the annotations name."""
     absent = sorted(lacking)
     if absent:
         raise ValueError(
