@@ -25,7 +25,7 @@ from arml.experiment import Run
 from arml.predict.embedding import measured_novelty, task_vectors
 from arml.predict.inference import inductive
 from arml.tasks.functions import FAMILIES
-from arml.tasks.images import image_episodes
+from arml.tasks.images import listed
 from arml.tasks.options import FunctionsOptions, Splits, StarterOptions
 from common import HERE, machine, write
 
@@ -83,9 +83,10 @@ class StarterWithout(StarterOptions):
     def _part(self, part: str, *, unseen: bool) -> TaskDistribution:
         families, split = load_starter()
         kept = [f for f in families if (f.name == self.held_out) == unseen]
-        return image_episodes(
+        images = listed(
             kept, split, part=part, ways=self.ways, shots=self.shots, queries=self.queries
         )
+        return images.on_the_device()
 
 
 arml.register("tasks", "functions-without", FunctionsWithout)

@@ -52,7 +52,8 @@ def pictures(number: int) -> Iterator[bytes]:
 
 def archive(folder: Path, images: int) -> tuple[Path, Path]:
     """An archive in the layout of ILSVRC 2012, and a split of it: 600 images a class, or fewer."""
-    from arml.datasets.published import published, write_published
+    from arml.datasets.published import published
+    from arml.results.files import checksum, write_json
 
     classes = max(images // 600, 32)
     each = images // classes
@@ -73,7 +74,8 @@ def archive(folder: Path, images: int) -> tuple[Path, Path]:
         "test": names[cut[1] :],
     }
     split = folder / "split.json"
-    write_published(split, {"origin": "tiered-imagenet", "method": "benchmark", "parts": parts})
+    content = {"origin": "tiered-imagenet", "method": "benchmark", "parts": parts}
+    write_json(split, {**content, "sha256": checksum(content)})
     return path, split
 
 
@@ -162,8 +164,8 @@ def outer_steps(folder: Path, *, rounds: int, each: int) -> dict[str, dict[str, 
     import equinox as eqx
     import jax
 
+    from arml.experiment.building import built
     from arml.experiment.recipes import recipe
-    from arml.experiment.running import build
     from arml.tasks.stream import prefetched
     from arml.training.step import make_step, start, task_keys
 
@@ -176,7 +178,7 @@ def outer_steps(folder: Path, *, rounds: int, each: int) -> dict[str, dict[str, 
         "streamed, prefetched": (episodes(folder, streamed=True), True),
         "streamed, not prefetched": (episodes(folder, streamed=True), False),
     }
-    state = start(build(experiment, routes["on the device"][0].problem), optimiser)
+    state = start(built(experiment, routes["on the device"][0].problem), optimiser)
     taken: dict[str, list[float]] = {name: [] for name in routes}
     for round_ in range(rounds + 1):
         for name, (tasks, ahead) in routes.items():

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from arml.datasets.extractor import SAW
 from arml.datasets.starter import SIZE, load_starter
-from arml.experiment import load_learner
+from arml.experiment import Run
 from arml.nn.convolution import max_pool
 from arml.nn.normalisation import batch_norm, moments
 from arml.results.files import write_bytes
@@ -59,7 +59,7 @@ def frozen(block, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def exported(run: Path) -> onnx.ModelProto:
     """The model."""
-    portable = load_learner(run)
+    portable = Run(run).portable()
     x = train_pictures()
     weights = {"full": np.float32(255)}
     nodes = [
