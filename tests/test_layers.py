@@ -83,12 +83,17 @@ def test_rooms_have_few_arrows():
     assert len(arrows) <= 86, f"{len(arrows)} arrows between rooms"
 
 
-def test_no_modules_import_each_other_in_a_circle():
-    names = {
+def modules() -> dict[str, Path]:
+    """The files of the package's modules, without the package itself."""
+    return {
         ".".join(("arml", *name.with_suffix("").parts)).removesuffix(".__init__"): path
         for name, path in FILES.items()
         if name != Path("__init__.py")
     }
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    names = modules()
 
     def found(path: Path) -> set[str]:
         whole = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -110,6 +115,37 @@ def test_modules_of_the_page_do_not_import_each_other_in_a_circle():
     }
     assert imported["app.js"]
     TopologicalSorter(imported).prepare()
+
+
+def bound(path: Path) -> set[str]:
+    """The names that a module binds anywhere."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.FunctionDef() | ast.ClassDef():
+                found.add(node.name)
+            case ast.Name(ctx=ast.Store()):
+                found.add(node.id)
+            case ast.alias():
+                found.add(node.asname or node.name)
+    return found
+
+
+def test_scripts_import_names_that_exist():
+    """Most scripts are too slow for the tests: a name that is gone would not be noticed."""
+    root, names = SOURCE.parents[1], modules()
+    scripts = [
+        path for room in ("benchmarks", "docs", "starter") for path in root.glob(f"{room}/*.py")
+    ]
+    assert len(scripts) > 20
+    for path in scripts:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("arml."):
+                assert node.module in names, f"{path} imports {node.module}"
+                asked = {alias.name for alias in node.names}
+                asked -= {name for name in asked if f"{node.module}.{name}" in names}
+                odd = asked - bound(names[str(node.module)])
+                assert not odd, f"{path} imports {odd} of {node.module}"
 
 
 def test_the_mathematics_reads_no_files_and_knows_no_tasks():
