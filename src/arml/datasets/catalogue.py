@@ -52,9 +52,9 @@ class DataSet:
     families: dict[str, str]
     """Each family's origin."""
     pictures: int
-    """The pictures of all families, including those of filters."""
+    """The pictures of all families, including filtered ones."""
     filters: tuple[str, ...] = ()
-    """There is one more family for each family and each of these filters."""
+    """Each family has one more family for each of these filters."""
     size: int = 84
     """Pixels a side."""
 

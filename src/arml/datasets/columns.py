@@ -23,7 +23,7 @@ Table = Mapping[str, Sequence[Cell]]
 MISSING = frozenset(("", "?", "na", "n/a", "nan", "nat", "null", "<na>", "<null>", "."))
 """Texts that stand for a missing cell, in small letters."""
 LEVELS = 12
-"""The most values of a category that have a column of their own; the most frequent ones have."""
+"""The most columns of a category: its most frequent values have one each."""
 FREE = 5
 """A column of texts is a category if it has at most so many different values, or each value at
 least twice on average."""

@@ -1,8 +1,8 @@
 """The files of a folder, a tar (also compressed, also of tars) or a zip, one after the other.
 
-No file is extracted to the disk. An archive that could harm its reader raises an error before the
-harm: a name that leads outside, a link, a special file, a member that is too large or that unpacks
-to many times its size.
+No file is extracted to the disk. An archive that could harm its reader raises an error. The
+reasons are a name that leads outside, a link, a special file, and a member that is too large or
+unpacks to many times its size.
 """
 
 import gzip
