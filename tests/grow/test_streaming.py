@@ -119,7 +119,7 @@ def test_a_learner_that_has_grown_is_a_run(tmp_path):
     scored = {"stage": {"line": 1.0}, "scores": {"line": 1.0}, "vertices": 2}
     place = Place(growth, 1, found=({**scored, "tasks": 2, "replayed": 0},))
     streaming.claim(experiment, splits, tmp_path)
-    streaming._publish(place, [{"line": 1.0}], experiment, splits, tmp_path, 3)
+    streaming._publish(place, [{"line": 1.0}], experiment, tmp_path, 3)
     run = arml.Run(tmp_path)
     assert (run.experiment.algorithm.vertices, run.experiment.algorithm.grown) == (2, 1)
     assert float(run.learner.choose.handicaps[0]) == 0.5

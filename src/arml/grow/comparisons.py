@@ -52,7 +52,6 @@ class Way:
     """A way to meet a stream."""
 
     name: str
-    about: str
     method: str = "arml-templates"
     """The method whose learner meets the stream, by the name of its entry."""
     first: int | None = 1
@@ -69,27 +68,15 @@ class Way:
 WAYS = {
     way.name: way
     for way in (
-        Way("growing", "vertices are proposed, accepted and pruned", grows="vertices"),
-        Way("fine-tuning", "the stage's tasks only", tasks="stage"),
-        Way("replay", "kept tasks of known families too"),
-        Way("final capacity", "replay, with a vertex a family from the start", first=None),
-        Way(
-            "joint",
-            "from scratch on all so far: the bound",
-            first=None,
-            tasks="all",
-            start="fresh",
-        ),
-        Way("own", "one model for each family", tasks="stage", start="fresh", apart=True),
-        Way("ftml", "MAML on all so far", method="maml", tasks="all"),
-        Way(
-            "hsml-dynamic",
-            "HSML on all so far, leaves are added",
-            method="hsml",
-            first=2,  # as in the authors' regression
-            tasks="all",
-            grows="leaves",
-        ),
+        Way("growing", grows="vertices"),
+        Way("fine-tuning", tasks="stage"),
+        Way("replay"),
+        Way("final capacity", first=None),
+        Way("joint", first=None, tasks="all", start="fresh"),
+        Way("own", tasks="stage", start="fresh", apart=True),
+        Way("ftml", method="maml", tasks="all"),
+        # Two leaves at the start, as in the authors' regression.
+        Way("hsml-dynamic", method="hsml", first=2, tasks="all", grows="leaves"),
     )
 }
 """By name."""

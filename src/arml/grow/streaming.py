@@ -33,7 +33,7 @@ from arml.results.folder import read_config
 from arml.results.growth import write_lines
 from arml.results.lock import LOCK, alone
 from arml.results.schema import read_as
-from arml.tasks.options import Splits, splits_of
+from arml.tasks.options import splits_of
 from arml.training import checkpoint
 from arml.training.step import start
 
@@ -150,7 +150,7 @@ def train_stream(
             return built(replace(experiment, algorithm=changed), problem)
 
         def after(place: Place) -> None:
-            _publish(place, stages, run, splits, folder, steps)
+            _publish(place, stages, run, folder, steps)
 
         records = met(
             replace(WAYS["growing"], first=own_vertices(learner) or 0),
@@ -210,7 +210,6 @@ def _publish(
     place: Place,
     stages: Sequence[Stage],
     experiment: Experiment,
-    splits: Splits,
     folder: Path,
     steps: int,
 ) -> None:
