@@ -110,3 +110,36 @@ def test_a_divergence_is_reported_with_its_step_and_family(beside):
         step, family = divergence.trainer(small)(0, 100)
     assert step == 1
     assert family in FAMILIES
+
+
+def test_images_of_noise_are_tasks(beside):
+    import arml_steps
+
+    task = arml_steps.noise_images(8, 1).sample(jax.random.key(0))
+    assert task.support.x.shape == (5, 8, 8, 3)
+    assert task.query.x.shape == (75, 8, 8, 3)
+
+
+def test_the_share_of_the_specialists_gain_by_hand(beside):
+    import conflict
+
+    families = conflict.GROUPS["glyphs"]
+
+    def runs(method, group, accuracies):
+        for seed in range(3):
+            test = {
+                family: " ".join(f"{accuracy + 0.01 * (i % 2):.2f}" for i in range(10))
+                for family, accuracy in accuracies.items()
+            }
+            about = {"method": method, "group": group, "shots": 5, "seed": seed}
+            yield f"{group}-{method}-{seed}", {**about, "test": test}
+
+    found = dict(runs("protonet", "glyphs", dict(zip(families, (0.5, 0.7), strict=True))))
+    found |= dict(runs("arml-2", "glyphs", dict(zip(families, (0.55, 0.8), strict=True))))
+    for family, accuracy in zip(families, (0.6, 0.9), strict=True):
+        found |= dict(runs("protonet", family, {family: accuracy}))
+    lines = {line.name: line for line in conflict.table(found, "glyphs", 5).lines}
+    assert [*lines] == ["a ProtoNet a family", "arml-2", "protonet"]
+    assert lines["arml-2"].cells[0].text == "0, 1, 2"
+    assert lines["arml-2"].cells[-2].text.startswith("+7.5 ± ")
+    assert lines["arml-2"].cells[-1].text == "50%"

@@ -1,0 +1,253 @@
+"""Families that conflict: how much tailoring can gain, which method gains it, and whether ARML's
+graph is the reason.
+
+The same pictures are asked two questions, so that signal in one family is noise in the other, and
+the support set alone shows which question a task asks. Specialists (a scaled ProtoNet for each
+family) show how much there is to gain.
+
+Each method gets the same search: three outer rates at seed 0, of which the best on validation tasks
+is kept. It is then trained at every seed, and these runs alone are scored on test tasks: 400 tasks
+of each family, the same for all. `arml-N` has N vertices that own templates; its graph is tested by
+the interventions of `arml explain`. A training is a run folder under `--runs`, so the same command
+goes on where it stopped. `results/conflict.json` has the scores. `--table` prints them.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from arml.core.learner import Conditioned
+from arml.experiment import Experiment, Run, run
+from arml.experiment.recipes import recipe
+from arml.explain.interventions import interventions
+from arml.report.statistics import compare, holm
+from arml.report.table import Cell, Column, Line, Table, markdown
+from arml.results.scores import Scores
+from arml.tasks.conflict import QUESTIONS, ConflictOptions
+from arml.training.evaluate import evaluate
+from common import HERE, machine, write
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    name: tuple(q for q in QUESTIONS if q.startswith(name))
+    for name in ("glyphs", "icons", "textures")
+} | {"all": tuple(QUESTIONS)}
+"""Families of the same pictures under two questions; and all six."""
+RESULTS = HERE / "results" / "conflict.json"
+SCALED = {"scale": 0.05, "learn_scale": True}
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "protonet": ("protonet", SCALED),
+    **{f"arml-{n}": ("arml-templates", {"vertices": n}) for n in (1, 2, 4, 8, 16)},
+    "mahalanobis": ("protonet", {**SCALED, "metric": "mahalanobis"}),
+    "tadam": ("tadam", {**SCALED, "metric": "squared"}),
+    "tapnet": ("tapnet", SCALED),
+    **{name: (name, {}) for name in ("proto-maml", "maml", "anil", "mumomaml", "hsml")},
+    **{name: (name, {}) for name in ("arml-paper", "arml")},
+}
+"""The method of a recipe, and what is changed of it."""
+RATES = (0.003, 0.001, 0.01)
+"""The outer rates of the search."""
+SPECIALIST = "protonet"
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training on some families."""
+
+    method: str
+    families: tuple[str, ...]
+    shots: int
+    steps: int
+    """Outer steps a family."""
+    rate: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its run folder, and in the results."""
+        who = next((g for g, names in GROUPS.items() if names == self.families), self.families[0])
+        return f"{who}-{self.shots}shot-{self.steps}-{self.method}-{self.rate:g}-{self.seed}"
+
+    def experiment(self) -> Experiment:
+        """Few queries, because a CPU has few cores."""
+        method, changes = METHODS[self.method]
+        base = recipe(f"starter-conflict/{method}")
+        steps = self.steps * len(self.families)
+        return replace(
+            base,
+            tasks=ConflictOptions(shots=self.shots, queries=5, families=self.families),
+            algorithm=replace(base.algorithm, **changes),
+            outer=replace(base.outer, outer_rate=self.rate),
+            steps=steps,
+            seed=self.seed,
+            checkpoint_every=20,
+            validate_every=max(20, steps - steps % 20),
+            validation_tasks=10,
+        )
+
+
+def tasks_of(training: Training, families: Sequence[str]) -> Any:
+    """The splits of some families, with more queries than in training."""
+    options = ConflictOptions(shots=training.shots, queries=10, families=tuple(families))
+    return options.build(Path("none"))
+
+
+def validated(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
+    """Train, and score on validation tasks of all its families."""
+    folder = runs / training.name
+    run(training.experiment(), folder)
+    trained = Run(folder)
+    splits = tasks_of(training, training.families)
+    found = evaluate(trained.learner, splits, n=tasks, split="validation", progress=False)
+    return {"validation": found.mean, "seconds": trained.seconds, "steps": trained.step}
+
+
+def tested(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
+    """The scores on test tasks of each family, and what each part of the graph does."""
+    learner = Run(runs / training.name).learner
+    found: dict[str, Any] = {"test": {}}
+    for family in training.families:
+        splits = tasks_of(training, (family,))
+        values = evaluate(learner, splits, n=tasks, progress=False).values
+        found["test"][family] = " ".join(f"{value:.2f}" for value in values)
+    if isinstance(learner, Conditioned) and METHODS[training.method][0] == "arml-templates":
+        test = tasks_of(training, training.families).test
+        known = interventions(learner, test, n=tasks, chunk=10)
+        found["interventions"] = {
+            name: {
+                group: {key: entry[key] for key in ("mean", "ci95", "adjusted")}
+                for group, entry in groups.items()
+            }
+            for name, groups in {
+                **known["use"],
+                **{f"V{i}": groups for i, groups in enumerate(known["vertices"])},
+            }.items()
+        }
+    return found
+
+
+def whole(entries: Sequence[dict[str, Any]]) -> Scores:
+    """The scores on the test tasks of all families, in their order."""
+    each = {f: np.array(v.split(), float) for e in entries for f, v in e["test"].items()}
+    families = np.repeat(np.arange(len(each)), [len(v) for v in each.values()])
+    return Scores(np.concatenate([*each.values()]), families, "test", tuple(each), "accuracy")
+
+
+def spread(values: Sequence[float]) -> str:
+    """A mean in percent, and its SD over seeds."""
+    sd = f" (SD {100 * stdev(values):.1f})" if len(values) > 1 else ""
+    return f"{100 * fmean(values):.1f}%{sd}"
+
+
+def table(found: dict[str, Any], group: str, shots: int) -> Table:
+    """Test scores by method, over seeds, and the share of the specialists' gain."""
+    every = [e for e in found.values() if e["shots"] == shots and "test" in e]
+    rows: dict[str, dict[int, Scores]] = {}
+    for method in METHODS:
+        own = [e for e in every if e["method"] == method and e["group"] == group]
+        if own:
+            rows[method] = {e["seed"]: whole([e]) for e in own}
+    alone = [e for e in every if e["group"] in GROUPS[group]]
+    seeds = [s for s in {e["seed"] for e in alone} if sum(e["seed"] == s for e in alone) > 1]
+    if seeds:
+        in_order = sorted(alone, key=lambda e: GROUPS[group].index(e["group"]))
+        rows["a ProtoNet a family"] = {
+            s: whole([e for e in in_order if e["seed"] == s]) for s in seeds
+        }
+    others = [name for name in rows if name != SPECIALIST]
+    to = dict(zip(others, holm([compare(rows[n], rows[SPECIALIST]) for n in others]), strict=True))
+    best = to.get("a ProtoNet a family")
+    lines = []
+    for name, runs in sorted(rows.items(), key=lambda row: -fmean(s.mean for s in row[1].values())):
+        cells = [Cell(", ".join(map(str, runs))), Cell(spread([s.mean for s in runs.values()]))]
+        for i in range(len(GROUPS[group])):
+            own_tasks = [float(s.values[s.families == i].mean()) for s in runs.values()]
+            cells.append(Cell(f"{100 * fmean(own_tasks):.1f}%"))
+        if name in to and (mean := to[name].mean) is not None:
+            half, p = to[name].ci95, to[name].adjusted
+            told = f"{100 * mean:+.1f} ± {100 * (half or 0):.1f}"
+            cells.append(Cell(told, small="" if p is None else f"p {p:.3f}"))
+            if best is not None and best.mean:
+                cells.append(Cell(f"{mean / best.mean:.0%}"))
+        lines.append(Line(name, tuple(cells)))
+    headings = ("method", "seeds", "accuracy", *GROUPS[group], "against ProtoNet", "share")
+    return Table(f"{group}, {shots}-shot", tuple(map(Column, headings)), tuple(lines))
+
+
+def lost(found: dict[str, Any], group: str, shots: int) -> Table:
+    """What the interventions take from ARML, in points, over seeds."""
+    runs = [e for e in found.values() if e["group"] == group and e["shots"] == shots]
+    lines = []
+    for entry in [e for e in runs if "interventions" in e]:
+        for name, groups in entry["interventions"].items():
+            cells = [
+                Cell(
+                    f"{-100 * one['mean']:+.1f} ± {100 * one['ci95']:.1f}",
+                    small="" if one["adjusted"] is None else f"p {one['adjusted']:.3f}",
+                )
+                for one in groups.values()
+            ]
+            title = f"{entry['method']}, seed {entry['seed']}: {name}"
+            lines.append(Line(title, tuple(cells)))
+    columns = ("replaced or removed", "all", *GROUPS[group])
+    return Table("Interventions", tuple(map(Column, columns)), tuple(lines))
+
+
+def main() -> None:
+    """Train and score what is missing, one training after the other."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=Path, default=Path("runs/conflict"))
+    parser.add_argument("--group", default="glyphs", choices=list(GROUPS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--steps", type=int, default=200, help="outer steps a family")
+    parser.add_argument("--shots", type=int, default=5)
+    parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--tasks", type=int, default=400, help="test tasks of a family")
+    parser.add_argument("--no-specialists", action="store_true")
+    parser.add_argument("--table", action="store_true", help="print the tables and end")
+    given = parser.parse_args()
+    found = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
+    if given.table:
+        for of in (table, lost):
+            print(markdown(of(found, given.group, given.shots)), end="\n\n")
+        return
+    before = machine()
+
+    def done(training: Training, part: str) -> dict[str, Any]:
+        """Its entry with a part, `validation` or `test`, which is made if it is missing."""
+        entry = found.get(training.name, {})
+        if part not in entry:
+            made = validated if part == "validation" else tested
+            about = {key: getattr(training, key) for key in ("method", "shots", "rate", "seed")}
+            group = training.name.split("-" + str(training.shots) + "shot")[0]
+            entry = {"group": group, **about, **entry}
+            entry |= made(training, given.runs, tasks=given.tasks)
+            found[training.name] = entry
+            told = f"{part} {entry['validation']:.4f}" if part == "validation" else part
+            print(training.name, told, f"{entry['seconds']:.0f} s", flush=True)
+            write("conflict", found, before)
+        return entry
+
+    whose: list[tuple[str, tuple[str, ...]]] = []
+    for method in given.methods:
+        whose.append((method, GROUPS[given.group]))
+        if method == SPECIALIST and not given.no_specialists:
+            whose += [(method, (family,)) for family in GROUPS[given.group]]
+    for method, families in whose:
+        first = Training(method, families, given.shots, given.steps, RATES[0], given.seeds[0])
+        tried = [replace(first, rate=rate) for rate in given.rates]
+        best = max(tried, key=lambda one: done(one, "validation")["validation"])
+        for seed in given.seeds:
+            chosen = replace(best, seed=seed)
+            done(chosen, "validation")
+            done(chosen, "test")
+
+
+if __name__ == "__main__":
+    main()
