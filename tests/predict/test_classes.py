@@ -116,7 +116,7 @@ def test_points_are_added_to_a_function():
 def test_a_notebook_shows_the_classes():
     x, y = corners(3)
     shown = untrained("protonet").adapt(x, np.array(["<ash>", "elm", "oak"])[y])._repr_html_()
-    assert "<td>&lt;ash&gt;</td><td>4</td>" in shown
+    assert "<th>&lt;ash&gt;</th><td>4</td>" in shown
     assert "<img" not in shown
     pictures = np.zeros((2, 8, 8, 3), np.uint8)
     shown = as_html("two", pictures, np.array([0, 1]), np.array(["a", "b"]))

@@ -31,7 +31,7 @@ def test_marks_agree_with_scikit_learn():
     assert repr(marks) == f"Marks({marks})"
     shown = marks._repr_html_()
     assert shown.count("<tr>") == 4
-    assert f"<td>ash</td><td>{marks.by_class['ash']:.0%}</td>" in shown
+    assert f"<th>ash</th><td>{marks.by_class['ash']:.0%}</td>" in shown
 
 
 def test_labels_are_classes_of_any_type():

@@ -1,6 +1,5 @@
 """Figures and the report for a notebook: the command line writes the same to files."""
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 
 from arml.report import curves, figures
 from arml.report.page import page_of
+from arml.report.render import framed
 from arml.report.style import styled
 from arml.results.files import Json, read_json, write_text
 from arml.results.folder import read_run
@@ -49,8 +49,7 @@ class Page:
         return f"Page({len(self.html):,} characters; save(path) writes it)"
 
     def _repr_html_(self) -> str:
-        # In a frame, so that its styles do not reach the notebook.
-        return f'<iframe srcdoc="{html.escape(self.html)}" width="100%" height="700"></iframe>'
+        return framed(self.html)
 
 
 def report_of(*folders: Path | str) -> Page:

@@ -75,6 +75,11 @@ def html(report: Report) -> str:
     )
 
 
+def framed(page: str) -> str:
+    """The page in a frame, so that its styles do not reach a notebook."""
+    return _environment().get_template("frame.html").render(page=page)
+
+
 def text(words: str, kind: str = "") -> Block:
     """A paragraph; text between backticks is code."""
     return {"macro": "text", "text": words, "kind": kind}

@@ -1,7 +1,6 @@
 """The score of each single task, and the comparison of two learners task by task."""
 
 import hashlib
-import html
 import io
 import json
 import zipfile
@@ -17,6 +16,7 @@ from arml.results.files import JsonView, RunError, plain, write_bytes
 from arml.results.forms import Count
 from arml.results.intervals import Score, Summary, normal_p, number_of, paired, summarise
 from arml.results.manifest import check_sealed, sealed
+from arml.results.notebook import table_html
 from arml.results.schema import read_as
 
 
@@ -137,13 +137,8 @@ def _line(metric: str, score: JsonView) -> str:
 
 
 def _table(heading: str, rows: Mapping[str, JsonView], metric: str, sign: str = "") -> str:
-    cells = "".join(
-        f"<tr><th>{html.escape(name)}</th><td>{said(metric, row, sign=sign)}</td>"
-        f"<td>{row['n']:,}</td></tr>"
-        for name, row in rows.items()
-    )
-    head = f"<tr><th></th><th>{html.escape(heading)} ± 95%</th><th>tasks</th></tr>"
-    return f"<table><thead>{head}</thead><tbody>{cells}</tbody></table>"
+    cells = [[name, said(metric, row, sign=sign), f"{row['n']:,}"] for name, row in rows.items()]
+    return table_html(("", f"{heading} ± 95%", "tasks"), cells)
 
 
 @dataclass(frozen=True, repr=False)
