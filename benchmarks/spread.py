@@ -34,7 +34,7 @@ def clusters(x: Float[np.ndarray, "n d"], count: int) -> Int[np.ndarray, " n"]:
 def main() -> None:
     """Describe the training tasks of a run of ProtoNet, and cluster the descriptions."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path, help="a run that benchmarks/conflict.py made")
+    parser.add_argument("run", type=Path, help="a run that benchmarks/fair.py made")
     parser.add_argument("--tasks", type=int, default=240)
     given = parser.parse_args()
     before = machine()

@@ -1,15 +1,15 @@
-"""Families that conflict: how much tailoring can gain, which method gains it, and whether ARML's
-graph is the reason.
+"""Methods after the same search, on the starter pictures and on families that conflict: which is
+best, how much tailoring can gain, and whether ARML's graph is the reason.
 
-The same pictures are asked two questions, so that signal in one family is noise in the other, and
-the support set alone shows which question a task asks. Specialists (a scaled ProtoNet for each
-family) show how much there is to gain.
+Families that conflict ask two questions about the same pictures, so that signal in one family is
+noise in the other, and the support set alone shows which question a task asks. Specialists (a
+scaled ProtoNet for each family) show how much there is to gain.
 
 Each method gets the same search: three outer rates at seed 0, of which the best on validation tasks
 is kept. It is then trained at every seed, and these runs alone are scored on test tasks: 400 tasks
 of each family, the same for all. `arml-N` has N vertices that own templates; its graph is tested by
 the interventions of `arml explain`. A training is a run folder under `--runs`, so the same command
-goes on where it stopped. `results/conflict.json` has the scores. `--table` prints them.
+goes on where it stopped. `results/fair.json` has the scores. `--table` prints them.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from arml.core.learner import Conditioned
+from arml.datasets.filters import FILTERS
 from arml.experiment import Experiment, Run, run
 from arml.experiment.recipes import recipe
 from arml.explain.interventions import interventions
@@ -30,15 +31,21 @@ from arml.report.statistics import compare, holm
 from arml.report.table import Cell, Column, Line, Table, markdown
 from arml.results.scores import Scores
 from arml.tasks.conflict import QUESTIONS, ConflictOptions
+from arml.tasks.mixture import mixture
+from arml.tasks.options import Splits, StarterOptions
 from arml.training.evaluate import evaluate
 from common import HERE, machine, write
 
+PICTURES = ("glyphs", "icons", "textures")
 GROUPS: dict[str, tuple[str, ...]] = {
-    name: tuple(q for q in QUESTIONS if q.startswith(name))
-    for name in ("glyphs", "icons", "textures")
-} | {"all": tuple(QUESTIONS)}
-"""Families of the same pictures under two questions; and all six."""
-RESULTS = HERE / "results" / "conflict.json"
+    **{name: tuple(q for q in QUESTIONS if q.startswith(name)) for name in PICTURES},
+    "all": tuple(QUESTIONS),
+    "starter": PICTURES,
+    "starter-art": (*PICTURES, *(f"{name}-{kind}" for kind in FILTERS for name in PICTURES)),
+}
+"""Families of the same pictures under two questions, and all six; the starter families, without and
+with the blur and the pencil filter."""
+RESULTS = HERE / "results" / "fair.json"
 SCALED = {"scale": 0.05, "learn_scale": True}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "protonet": ("protonet", SCALED),
@@ -63,38 +70,48 @@ class Training:
     families: tuple[str, ...]
     shots: int
     steps: int
-    """Outer steps a family."""
     rate: float
     seed: int
 
     @property
     def name(self) -> str:
         """Of its run folder, and in the results."""
-        who = next((g for g, names in GROUPS.items() if names == self.families), self.families[0])
-        return f"{who}-{self.shots}shot-{self.steps}-{self.method}-{self.rate:g}-{self.seed}"
+        about = f"{self.shots}shot-{self.steps}-{self.method}-{self.rate:g}-{self.seed}"
+        return f"{self.group}-{about}"
+
+    @property
+    def group(self) -> str:
+        """The name of its families together."""
+        return next((g for g, names in GROUPS.items() if names == self.families), self.families[0])
 
     def experiment(self) -> Experiment:
-        """Few queries, because a CPU has few cores."""
+        """Conflicting families have few queries, because a CPU has few cores."""
         method, changes = METHODS[self.method]
-        base = recipe(f"starter-conflict/{method}")
-        steps = self.steps * len(self.families)
+        conflicting = self.families[0] in QUESTIONS
+        base = recipe(f"{'starter-conflict' if conflicting else self.group}/{method}")
+        asked = {"queries": 5, "families": self.families} if conflicting else {}
         return replace(
             base,
-            tasks=ConflictOptions(shots=self.shots, queries=5, families=self.families),
+            tasks=replace(base.tasks, shots=self.shots, **asked),
             algorithm=replace(base.algorithm, **changes),
             outer=replace(base.outer, outer_rate=self.rate),
-            steps=steps,
+            steps=self.steps,
             seed=self.seed,
             checkpoint_every=20,
-            validate_every=max(20, steps - steps % 20),
+            validate_every=max(20, self.steps - self.steps % 20),
             validation_tasks=10,
         )
 
 
-def tasks_of(training: Training, families: Sequence[str]) -> Any:
-    """The splits of some families, with more queries than in training."""
-    options = ConflictOptions(shots=training.shots, queries=10, families=tuple(families))
-    return options.build(Path("none"))
+def tasks_of(training: Training, families: Sequence[str]) -> Splits:
+    """The splits of all families of a training, or of one."""
+    if families[0] in QUESTIONS:
+        options = ConflictOptions(shots=training.shots, queries=10, families=tuple(families))
+        return options.build(Path("none"))
+    splits = StarterOptions(shots=training.shots, art=training.group == "starter-art").build(Path())
+    if len(families) > 1:
+        return splits
+    return splits._replace(test=mixture(splits.test).only(families[0]))
 
 
 def validated(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
@@ -144,9 +161,24 @@ def spread(values: Sequence[float]) -> str:
     return f"{100 * fmean(values):.1f}%{sd}"
 
 
-def table(found: dict[str, Any], group: str, shots: int) -> Table:
+def chosen(found: dict[str, Any], entry: dict[str, Any]) -> bool:
+    """Whether a run has the rate that the search kept."""
+    whose = ("method", "group", "shots", "steps", "seed")
+    first = {**entry, "seed": min(e["seed"] for e in found.values())}
+    tried = [e for e in found.values() if all(e[key] == first[key] for key in whose)]
+    return bool(entry["rate"] == max(tried, key=lambda e: e["validation"])["rate"])
+
+
+def tested_runs(found: dict[str, Any], group: str, shots: int, steps: int) -> list[dict[str, Any]]:
+    """The runs of a table: of all families of a group and of its specialists."""
+    of = {group: steps, **dict.fromkeys(GROUPS[group], steps // len(GROUPS[group]))}
+    entries = [e for e in found.values() if e["shots"] == shots and "test" in e]
+    return [e for e in entries if e["steps"] == of.get(e["group"]) and chosen(found, e)]
+
+
+def table(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
     """Test scores by method, over seeds, and the share of the specialists' gain."""
-    every = [e for e in found.values() if e["shots"] == shots and "test" in e]
+    every = tested_runs(found, group, shots, steps)
     rows: dict[str, dict[int, Scores]] = {}
     for method in METHODS:
         own = [e for e in every if e["method"] == method and e["group"] == group]
@@ -176,14 +208,15 @@ def table(found: dict[str, Any], group: str, shots: int) -> Table:
                 cells.append(Cell(f"{mean / best.mean:.0%}"))
         lines.append(Line(name, tuple(cells)))
     headings = ("method", "seeds", "accuracy", *GROUPS[group], "against ProtoNet", "share")
-    return Table(f"{group}, {shots}-shot", tuple(map(Column, headings)), tuple(lines))
+    return Table(
+        f"{group}, {shots}-shot, {steps} steps", tuple(map(Column, headings)), tuple(lines)
+    )
 
 
-def lost(found: dict[str, Any], group: str, shots: int) -> Table:
+def lost(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
     """What the interventions take from ARML, in points, over seeds."""
-    runs = [e for e in found.values() if e["group"] == group and e["shots"] == shots]
     lines = []
-    for entry in [e for e in runs if "interventions" in e]:
+    for entry in [e for e in tested_runs(found, group, shots, steps) if "interventions" in e]:
         for name, groups in entry["interventions"].items():
             cells = [
                 Cell(
@@ -201,10 +234,10 @@ def lost(found: dict[str, Any], group: str, shots: int) -> Table:
 def main() -> None:
     """Train and score what is missing, one training after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, default=Path("runs/conflict"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/fair"))
     parser.add_argument("--group", default="glyphs", choices=list(GROUPS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--steps", type=int, default=200, help="outer steps a family")
+    parser.add_argument("--steps", type=int, default=400, help="divided among the specialists")
     parser.add_argument("--shots", type=int, default=5)
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -215,7 +248,7 @@ def main() -> None:
     found = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
     if given.table:
         for of in (table, lost):
-            print(markdown(of(found, given.group, given.shots)), end="\n\n")
+            print(markdown(of(found, given.group, given.shots, given.steps)), end="\n\n")
         return
     before = machine()
 
@@ -225,13 +258,12 @@ def main() -> None:
         if part not in entry:
             made = validated if part == "validation" else tested
             about = {key: getattr(training, key) for key in ("method", "shots", "rate", "seed")}
-            group = training.name.split("-" + str(training.shots) + "shot")[0]
-            entry = {"group": group, **about, **entry}
+            entry = {"group": training.group, **about, **entry}
             entry |= made(training, given.runs, tasks=given.tasks)
             found[training.name] = entry
             told = f"{part} {entry['validation']:.4f}" if part == "validation" else part
             print(training.name, told, f"{entry['seconds']:.0f} s", flush=True)
-            write("conflict", found, before)
+            write("fair", found, before)
         return entry
 
     whose: list[tuple[str, tuple[str, ...]]] = []
@@ -240,13 +272,13 @@ def main() -> None:
         if method == SPECIALIST and not given.no_specialists:
             whose += [(method, (family,)) for family in GROUPS[given.group]]
     for method, families in whose:
-        first = Training(method, families, given.shots, given.steps, RATES[0], given.seeds[0])
+        steps = given.steps * len(families) // len(GROUPS[given.group])
+        first = Training(method, families, given.shots, steps, given.rates[0], given.seeds[0])
         tried = [replace(first, rate=rate) for rate in given.rates]
         best = max(tried, key=lambda one: done(one, "validation")["validation"])
         for seed in given.seeds:
-            chosen = replace(best, seed=seed)
-            done(chosen, "validation")
-            done(chosen, "test")
+            done(replace(best, seed=seed), "validation")
+            done(replace(best, seed=seed), "test")
 
 
 if __name__ == "__main__":
