@@ -242,7 +242,6 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tasks", type=int, default=400, help="test tasks of a family")
-    parser.add_argument("--no-specialists", action="store_true")
     parser.add_argument("--table", action="store_true", help="print the tables and end")
     given = parser.parse_args()
     found = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
@@ -266,10 +265,11 @@ def main() -> None:
             write("fair", found, before)
         return entry
 
+    # The starter families do not conflict, and have no specialists.
     whose: list[tuple[str, tuple[str, ...]]] = []
     for method in given.methods:
         whose.append((method, GROUPS[given.group]))
-        if method == SPECIALIST and not given.no_specialists:
+        if method == SPECIALIST and given.group not in ("starter", "starter-art"):
             whose += [(method, (family,)) for family in GROUPS[given.group]]
     for method, families in whose:
         steps = given.steps * len(families) // len(GROUPS[given.group])
