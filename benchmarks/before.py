@@ -46,6 +46,10 @@ WAITS: dict[str, tuple[str | None, str]] = {
         None,
         "train regression2d/maml --run NEW --steps 100 --validate-every 100 --validation-tasks 4",
     ),
+    "arml train, 32 px, 1 step": (
+        None,
+        "train starter/maml --run NEW --steps 1 --interval 1 --validate-every 1 --validation-tasks 1",
+    ),
     "arml adapt starter, no check": (None, f"{ADAPT} --no-trust"),
     "arml adapt starter, with its check": (None, ADAPT),
     "arml predict": (None, "predict KEPT more"),

@@ -2,6 +2,7 @@
 they are done, how many seconds its imports took, and what XLA took to compile the programs or to
 read them; and goes on until it is killed."""
 
+import gc
 import json
 import sys
 import time
@@ -11,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 def main() -> None:
     begun = time.perf_counter()
+    gc.set_threshold(50_000, 20, 100)  # as `arml` does
     from arml.cli.environment import cores_as_devices, keep_compiled
 
     keep_compiled()
