@@ -48,7 +48,8 @@ WAITS: dict[str, tuple[str | None, str]] = {
     ),
     "arml train, 32 px, 1 step": (
         None,
-        "train starter/maml --run NEW --steps 1 --interval 1 --validate-every 1 --validation-tasks 1",
+        "train starter/maml --run NEW --steps 1 --interval 1 --validate-every 1"
+        " --validation-tasks 1",
     ),
     "arml adapt starter, no check": (None, f"{ADAPT} --no-trust"),
     "arml adapt starter, with its check": (None, ADAPT),

@@ -29,6 +29,7 @@ from arml.experiment.recipes import recipe
 from arml.explain.interventions import interventions
 from arml.report.statistics import compare, holm
 from arml.report.table import Cell, Column, Line, Table, markdown
+from arml.report.wording import probability
 from arml.results.scores import Scores
 from arml.tasks.conflict import QUESTIONS, ConflictOptions
 from arml.tasks.mixture import mixture
@@ -203,7 +204,7 @@ def table(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
         if name in to and (mean := to[name].mean) is not None:
             half, p = to[name].ci95, to[name].adjusted
             told = f"{100 * mean:+.1f} ± {100 * (half or 0):.1f}"
-            cells.append(Cell(told, small="" if p is None else f"p {p:.3f}"))
+            cells.append(Cell(told, small="" if p is None else f"p {probability(p)}"))
             if best is not None and best.mean:
                 cells.append(Cell(f"{mean / best.mean:.0%}"))
         lines.append(Line(name, tuple(cells)))
@@ -221,7 +222,7 @@ def lost(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
             cells = [
                 Cell(
                     f"{-100 * one['mean']:+.1f} ± {100 * one['ci95']:.1f}",
-                    small="" if one["adjusted"] is None else f"p {one['adjusted']:.3f}",
+                    small="" if (p := one["adjusted"]) is None else f"p {probability(p)}",
                 )
                 for one in groups.values()
             ]
