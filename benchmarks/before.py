@@ -42,6 +42,7 @@ WAITS: dict[str, tuple[str | None, str]] = {
         "evaluate RUN --tasks 300 --out result.json",
     ),
     "arml export, ProtoNet": ("starter/protonet", "export RUN --out learner"),
+    "arml export, ARML": ("starter/arml", "export RUN --out learner"),
     "arml train, 2-D, 100 steps": (
         None,
         "train regression2d/maml --run NEW --steps 100 --validate-every 100 --validation-tasks 4",
