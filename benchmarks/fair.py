@@ -132,7 +132,7 @@ def tested(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
     for family in training.families:
         splits = tasks_of(training, (family,))
         values = evaluate(learner, splits, n=tasks, progress=False).values
-        found["test"][family] = " ".join(f"{value:.2f}" for value in values)
+        found["test"][family] = " ".join(f"{value:.4f}".rstrip("0") for value in values)
     if isinstance(learner, Conditioned) and METHODS[training.method][0] == "arml-templates":
         test = tasks_of(training, training.families).test
         known = interventions(learner, test, n=tasks, chunk=10)
