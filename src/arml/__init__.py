@@ -5,26 +5,47 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from arml.algorithms import ALGORITHMS
-    from arml.core.checks import Options
-    from arml.core.episodes import Examples, Problem, Task, TaskDistribution
-    from arml.core.inner import GradientDescent, InnerOptions, with_steps
-    from arml.core.learner import Adapted, Conditioned, Loss, MetaLearner
-    from arml.core.losses import loss_of
-    from arml.core.tracing import trace
-    from arml.experiment import Experiment, Run, build, outer, register, run
-    from arml.experiment.recipes import RECIPES, recipe
-    from arml.experiment.scoring import score
-    from arml.nn.networks import Linear, linear
-    from arml.nn.parts import network
+    from arml.algorithms import ALGORITHMS as ALGORITHMS
+    from arml.core.checks import Options as Options
+    from arml.core.episodes import Examples as Examples
+    from arml.core.episodes import Problem as Problem
+    from arml.core.episodes import Task as Task
+    from arml.core.episodes import TaskDistribution as TaskDistribution
+    from arml.core.inner import GradientDescent as GradientDescent
+    from arml.core.inner import InnerOptions as InnerOptions
+    from arml.core.inner import with_steps as with_steps
+    from arml.core.learner import Adapted as Adapted
+    from arml.core.learner import Conditioned as Conditioned
+    from arml.core.learner import Loss as Loss
+    from arml.core.learner import MetaLearner as MetaLearner
+    from arml.core.losses import loss_of as loss_of
+    from arml.core.tracing import trace as trace
+    from arml.experiment import Experiment as Experiment
+    from arml.experiment import Run as Run
+    from arml.experiment import build as build
+    from arml.experiment import outer as outer
+    from arml.experiment import register as register
+    from arml.experiment import run as run
+    from arml.experiment.recipes import RECIPES as RECIPES
+    from arml.experiment.recipes import recipe as recipe
+    from arml.experiment.scoring import score as score
+    from arml.nn.networks import Linear as Linear
+    from arml.nn.networks import linear as linear
+    from arml.nn.parts import network as network
     from arml.predict.estimators import FewShotClassifier as FewShotClassifier
     from arml.predict.estimators import FewShotRegressor as FewShotRegressor
-    from arml.predict.learner import FewShotLearner, load, load_predictor
-    from arml.predict.predictor import Predictor
-    from arml.results.scores import Difference, Scores, compare
-    from arml.training.evaluate import evaluate
-    from arml.training.fit import Fitted, Moment, fit
-    from arml.training.step import OuterOptions
+    from arml.predict.learner import FewShotLearner as FewShotLearner
+    from arml.predict.learner import load as load
+    from arml.predict.learner import load_predictor as load_predictor
+    from arml.predict.predictor import Predictor as Predictor
+    from arml.results.scores import Difference as Difference
+    from arml.results.scores import Scores as Scores
+    from arml.results.scores import compare as compare
+    from arml.training.evaluate import evaluate as evaluate
+    from arml.training.fit import Fitted as Fitted
+    from arml.training.fit import Moment as Moment
+    from arml.training.fit import fit as fit
+    from arml.training.step import OuterOptions as OuterOptions
 
 __version__ = "0.1.0"
 
@@ -52,48 +73,7 @@ _HOMES = {
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "ALGORITHMS",
-    "RECIPES",
-    "Adapted",
-    "Conditioned",
-    "Difference",
-    "Examples",
-    "Experiment",
-    "FewShotLearner",
-    "Fitted",
-    "GradientDescent",
-    "InnerOptions",
-    "Linear",
-    "Loss",
-    "MetaLearner",
-    "Moment",
-    "Options",
-    "OuterOptions",
-    "Predictor",
-    "Problem",
-    "Run",
-    "Scores",
-    "Task",
-    "TaskDistribution",
-    "__version__",
-    "build",
-    "compare",
-    "evaluate",
-    "fit",
-    "linear",
-    "load",
-    "load_predictor",
-    "loss_of",
-    "network",
-    "outer",
-    "recipe",
-    "register",
-    "run",
-    "score",
-    "trace",
-    "with_steps",
-]
+__all__ = sorted({*_HOME, "__version__"} - {*_HOMES["arml.predict.estimators"]})
 
 
 def __getattr__(name: str) -> Any:

@@ -8,12 +8,8 @@ import cv2
 import numpy as np
 import pytest
 
-from arml.datasets import (
-    ImageFamily,
-    archive,
-    cache,
-    load_families,
-)
+from arml.datasets import archive, cache
+from arml.datasets.folders import ImageFamily, load_families
 
 
 def png(value: int | np.ndarray = 0, size: int = 8) -> bytes:

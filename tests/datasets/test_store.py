@@ -136,9 +136,9 @@ def test_an_altered_index_is_refused(made):
     path = made.folder / INDEX
     whole = path.read_text()
     for change, said in (
-        (lambda text: text.replace('"banded"', '"banned"'), "with the SHA-256 that it states"),
+        (lambda text: text.replace('"banded"', '"banned"'), "altered or cut short"),
         (lambda text: text[: len(text) // 2], "cut short or damaged"),
-        (lambda text: text.replace('"format": 1', '"format": 2'), "expected the format 1, got 2"),
+        (lambda text: text.replace('"format": 1', '"format": 2'), "expected format 1, got 2"),
         (lambda text: "[]", "expected a JSON object"),
     ):
         path.write_text(change(whole))

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arml.core.episodes import Task
-from arml.datasets import ImageFamily, split_classes
+from arml.datasets.folders import ImageFamily
+from arml.datasets.splits import split_classes
 from arml.tasks.images import ImageEpisodes, distinct, listed
 
 COUNTS = {"few": [4, 5, 6, 4, 9], "many": [5, 4, 12, 7, 4, 4, 30, 4, 6]}
@@ -174,7 +175,7 @@ def test_only_the_classes_of_the_part_are_on_the_device():
 
 
 def test_a_split_made_by_the_library_fits():
-    split = {f.name: split_classes(f, fractions=(0.4, 0.3, 0.3)) for f in FAMILIES}
+    split = {f.name: split_classes(f) for f in FAMILIES}
     for part in ("train", "validation", "test"):
         with pytest.raises(ValueError, match=r"few: expected at least 4 .* classes"):
             listed(FAMILIES, split, part=part, ways=4, shots=1, queries=1)

@@ -51,10 +51,10 @@ def _known(name: str, value: bool | int) -> bool:
     return True
 
 
-def short(function: Callable[P, R]) -> Callable[P, R]:
+def short(function: Callable[P, R], settings: Settings = LARGE) -> Callable[P, R]:
     """`eqx.filter_jit` for a function that runs for seconds at most: it compiles quickly."""
     # Made at the first call: importing a module must not touch the device.
-    compiled = cache(lambda: jit(function, LARGE))
+    compiled = cache(lambda: jit(function, settings))
 
     def call(*arguments: P.args, **named: P.kwargs) -> R:
         return compiled()(*arguments, **named)

@@ -124,7 +124,11 @@ def with_steps(learner: N, steps: int) -> N:
         longer = arml.with_steps(learner, 10)
 
     A learner without an inner loop stays as it is.
+
+    **Raises** `ValueError` for a negative number.
     """
+    if steps < 0:
+        raise ValueError(f"steps must be 0 or more, got {steps}: raise it")
 
     def change(node: PyTree) -> PyTree:
         return dataclasses.replace(node, steps=steps) if is_inner(node) else node

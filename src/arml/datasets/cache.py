@@ -7,7 +7,6 @@ complete one.
 
 import hashlib
 import itertools
-import json
 import os
 from collections.abc import Iterable
 from io import BytesIO
@@ -16,7 +15,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from arml.results.files import Json, atomically, checksum
+from arml.results.files import Json, RunError, atomically
+from arml.results.schema import read_stated, write_stated
 
 
 def default_folder() -> Path:
@@ -35,14 +35,14 @@ def npy_header(kind: str, shape: tuple[int, ...]) -> bytes:
 def load(folder: Path, key: str) -> tuple[Json, np.ndarray] | None:
     """The index and the memory-mapped pixels; None unless both are complete and unaltered."""
     try:
-        index = json.loads((folder / f"{key}.json").read_text("utf-8"))
-        if index.pop("checksum") != checksum(index) or index["key"] != key:
+        index = read_stated(folder / f"{key}.json", Json, "", name="checksum")
+        if index["key"] != key:
             return None
         with (folder / f"{key}.npy").open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != index["pixels"]:
                 return None
         images = np.load(folder / f"{key}.npy", mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError):
         return None
     return (index, images) if images.dtype == np.uint8 else None
 
@@ -70,10 +70,9 @@ def store(
         folder.mkdir(parents=True, exist_ok=True)
         atomically(folder / f"{key}.npy", pixels)
         index = {**index, "key": key, "pixels": digest.hexdigest()}
-        text = json.dumps({**index, "checksum": checksum(index)}, indent=1)
-        atomically(folder / f"{key}.json", lambda file: file.write(text.encode()))
-    except OSError as error:
+        write_stated(folder / f"{key}.json", index, name="checksum")
+    except (OSError, RunError) as error:
         raise ValueError(
-            f"{folder}: the cache of decoded images cannot be written ({error.strerror or error}); "
-            "free some space, or set ARML_CACHE to another folder"
+            f"{folder}: the cache of decoded images cannot be written ({error}); free some space, "
+            "or set ARML_CACHE to another folder"
         ) from error

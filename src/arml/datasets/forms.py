@@ -99,7 +99,13 @@ class OriginsSplit(TypedDict):
     """`split.json` of tables."""
 
     parts: Parts
-    sha256: Digest
+
+
+class ClassesSplit(TypedDict):
+    """`split.json` of pictures or features: the classes of each part of each family."""
+
+    families: dict[Text, dict[Text, list[Text]]]
+    seed: int
 
 
 class StarterFamily(TypedDict):

@@ -13,8 +13,8 @@ from typing import Any
 from arml.datasets.forms import PublishedSplit, Rule
 from arml.datasets.layouts.reading import Classes
 from arml.datasets.splits import PARTS, drawn
-from arml.results.files import Json, RunError, checksum, read_json
-from arml.results.schema import read_as
+from arml.results.files import Json, checksum
+from arml.results.schema import read_as, read_stated
 
 
 @dataclass(frozen=True)
@@ -47,21 +47,13 @@ def published(origin: str, path: Path | None = None) -> Published:
     if path is None:
         path = Path(str(files("arml"))) / "data" / "splits"
     path = path / f"{origin}.json" if path.is_dir() else path
-    try:
-        content: Json = read_json(path)
-        stated = content.pop("sha256")
-        if stated != checksum(content):
-            raise ValueError("its SHA-256 is not that of its content")
-        found: Json = {**read_as(PublishedSplit, content, "its content", "restore it")}
-        split = Published(**found, sha256=str(stated))
-        if (split.parts is None) == (split.rule is None):
-            raise ValueError(f"expected a rule, or the parts {', '.join(PARTS)}")
-        return split
-    except (RunError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path}: expected a split (JSON with origin, method, sha256 and parts or rule), got "
-            f"something else ({type(error).__name__}: {error}); restore the file"
-        ) from error
+    advice = "restore the file"
+    content = read_stated(path, PublishedSplit, advice)
+    found: Json = {**read_as(PublishedSplit, content, str(path), advice)}
+    split = Published(**found, sha256=checksum(content))
+    if (split.parts is None) == (split.rule is None):
+        raise ValueError(f"{path}: expected a rule, or the parts {', '.join(PARTS)}; {advice}")
+    return split
 
 
 def select(split: Published, classes: Classes, where: object) -> dict[str, Classes]:

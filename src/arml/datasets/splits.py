@@ -6,14 +6,12 @@ raises an error.
 """
 
 import hashlib
-import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from arml.datasets.folders import ImageFamily
-from arml.results.files import atomically, checksum
-from arml.results.schema import read_as
+from arml.datasets.forms import ClassesSplit
+from arml.results.schema import read_stated, write_stated
 
 PARTS = ("train", "validation", "test")
 FRACTIONS = (0.64, 0.16, 0.20)
@@ -27,28 +25,21 @@ def split_classes(
     family: ImageFamily,
     *,
     seed: int = 0,
-    fractions: Sequence[float] = FRACTIONS,
     least: int = 1,
 ) -> dict[str, list[str]]:
     """Split a family's classes into `train`, `validation` and `test`, at least `least` in each.
 
     The split does not depend on the order of the classes.
 
-    **Raises** `ValueError` for fewer than three times `least` classes, and for fractions that are
-    not three positive numbers with sum one.
+    **Raises** `ValueError` for fewer than three times `least` classes.
     """
-    if len(fractions) != 3 or min(fractions) <= 0 or not math.isclose(sum(fractions), 1):
-        raise ValueError(
-            "expected three positive fractions (train, validation, test) that add up to 1, "
-            f"got {tuple(fractions)}; change them"
-        )
     total = len(family.classes)
     if total < 3 * least:
         raise ValueError(
             f"{family.name}: expected at least {3 * least} classes, got {total}; add classes"
         )
     order = drawn(family.classes, seed)
-    train, validation, _ = part_sizes(total, fractions, least)
+    train, validation, _ = part_sizes(total, least)
     cuts = (order[:train], order[train : train + validation], order[train + validation :])
     return {part: sorted(names) for part, names in zip(PARTS, cuts, strict=True)}
 
@@ -58,18 +49,16 @@ def drawn(names: Iterable[str], seed: int) -> list[str]:
     return sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())
 
 
-def part_sizes(
-    total: int, fractions: Sequence[float] = FRACTIONS, least: int = 1
-) -> tuple[int, int, int]:
+def part_sizes(total: int, least: int = 1) -> tuple[int, int, int]:
     """How many of `total` classes are for train, validation and test. Each part gets `least` if
-    there are enough, whatever the fractions are."""
-    test = min(max(least, round(total * fractions[2])), max(total - 2 * least, 1))
-    validation = min(max(least, round(total * fractions[1])), max(total - test - least, 1))
+    there are enough, whatever `FRACTIONS` are."""
+    test = min(max(least, round(total * FRACTIONS[2])), max(total - 2 * least, 1))
+    validation = min(max(least, round(total * FRACTIONS[1])), max(total - test - least, 1))
     return total - validation - test, validation, test
 
 
 def write_split(
-    path: str | Path,
+    path: Path,
     families: Sequence[ImageFamily],
     *,
     seed: int = 0,
@@ -89,51 +78,23 @@ def write_split(
         "sources": {family.name: family.digest for family in families},
         "families": split,
     }
-    text = json.dumps({**content, "sha256": checksum(content)}, ensure_ascii=False, indent=1)
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomically(path, lambda file: file.write(f"{text}\n".encode()))
-    except OSError as error:
-        raise ValueError(
-            f"{path}: the split cannot be written ({error.strerror or error}); free some space, or "
-            "choose another place"
-        ) from error
+    write_stated(path, content)
     return split
 
 
-def read_split(
-    path: str | Path, families: Sequence[ImageFamily] | None = None, *, seed: int | None = None
-) -> Split:
-    """Read a split file; with `families`, also check that it fits them (`check_split`).
+def read_split(path: Path, *, seed: int | None = None) -> Split:
+    """Read a split file; `check_split` says whether it fits the data.
 
     **Raises** `ValueError` for a file that is missing, is not a split, or was altered, and for one
     that states another seed than `seed`.
     """
-    advice = "restore the file, or write a new split"
-    try:
-        content = json.loads(Path(path).read_text("utf-8"))
-        stated = content.pop("sha256")
-        split = read_as(Split, content["families"], str(path), advice)
-    except OSError as error:
-        raise ValueError(f"{path}: expected a split file ({error.strerror}); {advice}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    content = read_stated(path, ClassesSplit, "restore the file, or write a new split")
+    if seed is not None and content["seed"] != seed:
         raise ValueError(
-            f"{path}: expected a split file (JSON with families and sha256), got something else or "
-            f"a part of one; {advice}"
-        ) from error
-    if stated != checksum(content):
-        raise ValueError(
-            f"{path}: expected content with SHA-256 {str(stated)[:12]}..., got "
-            f"{checksum(content)[:12]}...: the split was altered; {advice}"
-        )
-    if seed is not None and content.get("seed") != seed:
-        raise ValueError(
-            f"{path}: expected a split with the seed {seed}, got one with {content.get('seed')}; "
+            f"{path}: expected a split with the seed {seed}, got one with {content['seed']}; "
             "give that split seed, or remove the file to split anew"
         )
-    if families is not None:
-        check_split(split, families)
+    split: Split = content["families"]
     return split
 
 

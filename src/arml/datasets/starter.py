@@ -6,7 +6,6 @@ the repository makes these files; `LICENCES.md` beside them names the authors.
 """
 
 import hashlib
-import json
 from importlib.resources import files
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from arml.datasets.folders import ImageFamily
 from arml.datasets.forms import StarterIndex
 from arml.datasets.splits import PARTS, Split
 from arml.results.files import Json, checksum
-from arml.results.schema import read_as
+from arml.results.schema import read_stated
 
 SIZE = 32
 """Pixels a side of a picture."""
@@ -57,23 +56,7 @@ def read_index(folder: Path = FOLDER) -> Json:
 
     **Raises** `ValueError` in one line if it is missing, altered or of another format.
     """
-    path = folder / "index.json"
-    content = _read(path)
-    try:
-        index: Json = json.loads(content)
-        stated = index.pop("sha256")
-        read_as(StarterIndex, index, str(path), ADVICE)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(
-            f"{path}: expected the starter set's index, got something else or a part of one; "
-            f"{ADVICE}"
-        ) from error
-    _check(path, str(stated), checksum(index))
-    if index["format"] != FORMAT:
-        raise ValueError(
-            f"{path}: expected an index of format {FORMAT}, got {index['format']}; {ADVICE}"
-        )
-    return index
+    return read_stated(folder / "index.json", StarterIndex, ADVICE, version=FORMAT)
 
 
 def class_names(about: Json) -> tuple[str, ...]:
@@ -93,28 +76,12 @@ def _family(
 
 def _pictures(folder: Path, about: Json) -> UInt8[np.ndarray, "n size size 3"]:
     path = folder / about["file"]
-    content = _read(path)
-    _check(path, about["sha256"], hashlib.sha256(content).hexdigest())
+    content = path.read_bytes() if path.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != about["sha256"]:
+        raise ValueError(f"{path}: it is gone, or was altered or cut short: {ADVICE}")
     with quiet():
         sheet = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_GRAYSCALE)
     assert sheet is not None
     rows, each = len(class_names(about)), about["each"]
     grey = sheet.reshape(rows, SIZE, each, SIZE).swapaxes(1, 2).reshape(-1, SIZE, SIZE)
     return np.repeat(grey[..., None], 3, axis=-1)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(
-            f"{path}: expected a file of the starter set, got: {error.strerror}; {ADVICE}"
-        ) from error
-
-
-def _check(path: Path, stated: str, got: str) -> None:
-    if stated != got:
-        raise ValueError(
-            f"{path}: expected content with SHA-256 {stated[:12]}..., got {got[:12]}...: the file "
-            f"was altered or cut short; {ADVICE}"
-        )

@@ -19,8 +19,8 @@ from arml.datasets.cache import default_folder, npy_header
 from arml.datasets.folders import ImageFamily, Progress
 from arml.datasets.forms import StoreIndex
 from arml.datasets.splits import PARTS
-from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
-from arml.results.schema import read_as
+from arml.results.files import Json, JsonView, checksum
+from arml.results.schema import read_stated, write_stated
 
 FORMAT = 1
 INDEX = "index.json"
@@ -127,21 +127,11 @@ def _altered(path: Path, what: str) -> ValueError:
 
 
 def _index(folder: Path) -> Json:
-    path = folder / INDEX
-    try:
-        index = read_json(path)
-    except RunError as error:
-        raise ValueError(f"{error}; remove it, and prepare the data set again") from error
-    stated = index.pop("checksum", None)
-    if index.get("format") != FORMAT:
-        raise ValueError(
-            f"{path}: expected the format {FORMAT}, got {index.get('format')!r}; use the version "
-            "of arml that wrote it, or prepare the data set again"
-        )
-    if stated != checksum(index):
-        raise _altered(path, "expected an index with the SHA-256 that it states, got another")
-    advice = f"remove the folder {folder.name}, and prepare the data set again"
-    read_as(StoreIndex, index, str(path), advice)
+    path, advice = (
+        folder / INDEX,
+        f"remove the folder {folder.name}, and prepare the data set again",
+    )
+    index = read_stated(path, StoreIndex, advice, version=FORMAT, name="checksum")
     for about in index["families"].values():
         for part, entry in about["parts"].items():
             if len(entry["classes"]) != len(entry["counts"]):
@@ -173,8 +163,7 @@ def verify(store: Store, progress: Progress | None = None) -> None:
 
 def write_index(folder: Path, index: JsonView) -> None:
     """Write the index, which makes the folder a store."""
-    whole = {"format": FORMAT, **index}
-    write_json(folder / INDEX, {**whole, "checksum": checksum(whole)})
+    write_stated(folder / INDEX, {"format": FORMAT, **index}, name="checksum")
 
 
 def _sample(file: IO[bytes], size: int) -> str:

@@ -20,8 +20,8 @@ from arml.datasets.columns import WIDTHS, missing, number, reader
 from arml.datasets.forms import OriginsSplit
 from arml.datasets.own import read_cells
 from arml.datasets.splits import PARTS, drawn, part_sizes
-from arml.results.files import RunError, checksum, read_json, write_json
-from arml.results.schema import read_as
+from arml.results.files import RunError
+from arml.results.schema import read_stated, write_stated
 
 ROWS = 1_000
 """The most rows of a table that are kept; they are chosen at random."""
@@ -110,18 +110,15 @@ def load_tables(
             f"{len(origins)} in {', '.join(data)}: add files"
         )
     if split.exists():
-        content = read_json(split)
-        read_as(OriginsSplit, content, str(split), "restore it, or train in a new folder")
-        stated = content.pop("sha256")
-        known = sorted(o for part in PARTS for o in content["parts"][part])
-        if stated != checksum(content) or known != origins:
+        content = read_stated(split, OriginsSplit, "restore it, or train in a new folder")
+        if sorted(o for part in PARTS for o in content["parts"][part]) != origins:
             raise RunError(f"{split}: expected the split of these tables: train in a new folder")
         return Loaded(found, content["parts"], columns)
     order = drawn(origins, seed)
     _, held, test = part_sizes(len(order))
     parts = {"test": order[:test], "validation": order[test : test + held]}
     parts["train"] = order[test + held :]
-    write_json(split, {"parts": parts, "sha256": checksum({"parts": parts})})
+    write_stated(split, {"parts": parts})
     return Loaded(found, parts, columns)
 
 

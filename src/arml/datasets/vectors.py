@@ -25,7 +25,7 @@ from arml.datasets.splits import Split
 from arml.datasets.starter import load_starter
 from arml.results.files import Json, RunError, checksum, read_json, write_json
 from arml.results.lock import alone
-from arml.results.schema import read_as
+from arml.results.schema import read_as, read_stated, write_stated
 
 FORMAT = 1
 INDEX, VECTORS, NOTE = "features.json", "vectors.npy", "part.json"
@@ -155,8 +155,7 @@ def _write(
             f"could not write {folder}: {error.strerror or error}; free some space or check its "
             "permissions, and run the same command again to go on"
         ) from error
-    whole = {**content, "vectors": digest.hexdigest()}
-    write_json(folder / INDEX, {**whole, "sha256": checksum(whole)})
+    write_stated(folder / INDEX, {**content, "vectors": digest.hexdigest()})
     (folder / NOTE).unlink(missing_ok=True)
 
 
@@ -252,18 +251,8 @@ def load_features(paths: Sequence[str | Path]) -> Features:
 
 def _index(folder: Path) -> Json:
     path = folder / INDEX
-    try:
-        index = read_json(path)
-    except RunError as error:
-        raise ValueError(str(error)) from error
-    if index.get("what") != "arml features" or index.get("format") != FORMAT:
-        raise ValueError(
-            f"{path}: expected features of format {FORMAT}, got {index.get('format')!r}: use the "
-            "version of arml that wrote them"
-        )
-    if index.pop("sha256", None) != checksum(index):
-        raise _altered(path)
-    read_as(FeaturesIndex, index, str(path), "run `arml features` again in a new folder")
+    advice = "run `arml features` again in a new folder"
+    index = read_stated(path, FeaturesIndex, advice, version=FORMAT)
     if len(index["classes"]) != len(index["counts"]):
         raise _altered(path)
     return index

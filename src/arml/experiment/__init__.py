@@ -5,28 +5,19 @@ after evaluation, `result.json`. A step depends only on the seed and on its own 
 run gives the same weights as one that was never stopped, bit for bit.
 """
 
-from arml.experiment.building import build, outer
-from arml.experiment.loaded import Portable, Run, problem_of
-from arml.experiment.options import Experiment, from_json, to_json
-from arml.experiment.parts import NETWORKS, PARTS, TASKS, register
-from arml.experiment.running import Watch, fresh, run
-from arml.training.fit import NotFiniteError
-
-__all__ = [
-    "NETWORKS",
-    "PARTS",
-    "TASKS",
-    "Experiment",
-    "NotFiniteError",
-    "Portable",
-    "Run",
-    "Watch",
-    "build",
-    "fresh",
-    "from_json",
-    "outer",
-    "problem_of",
-    "register",
-    "run",
-    "to_json",
-]
+from arml.experiment.building import build as build
+from arml.experiment.building import outer as outer
+from arml.experiment.loaded import Portable as Portable
+from arml.experiment.loaded import Run as Run
+from arml.experiment.loaded import problem_of as problem_of
+from arml.experiment.options import Experiment as Experiment
+from arml.experiment.options import from_json as from_json
+from arml.experiment.options import to_json as to_json
+from arml.experiment.parts import NETWORKS as NETWORKS
+from arml.experiment.parts import PARTS as PARTS
+from arml.experiment.parts import TASKS as TASKS
+from arml.experiment.parts import register as register
+from arml.experiment.running import Watch as Watch
+from arml.experiment.running import fresh as fresh
+from arml.experiment.running import run as run
+from arml.training.fit import NotFiniteError as NotFiniteError

@@ -1,15 +1,13 @@
 """From a name or options to a learner with its initial weights."""
 
 import dataclasses
-from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING
 
 import jax
 from jaxtyping import PRNGKeyArray
 
 from arml.core.checks import check_size
-from arml.core.compilation import ONCE, jit
+from arml.core.compilation import ONCE, short
 from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner, MethodOptions, NetworkOptions, parameters
 from arml.experiment.options import Experiment
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     What = str | MethodOptions | Experiment
 else:
     What = object  # `experiment_for` checks what it is given
-Initial = Callable[[MethodOptions, NetworkOptions, Problem, PRNGKeyArray], MetaLearner]
 
 
 def build(
@@ -108,7 +105,7 @@ def initial(experiment: Experiment, problem: Problem) -> MetaLearner:
 def built(experiment: Experiment, problem: Problem) -> MetaLearner:
     """`initial`, by a compiled program that serves all seeds."""
     weights = seeded(experiment.seed)[0]
-    return _compiled()(experiment.algorithm, experiment.network, problem, weights)
+    return _drawn_once(experiment.algorithm, experiment.network, problem, weights)
 
 
 def started(experiment: Experiment, problem: Problem) -> TrainState:
@@ -117,8 +114,7 @@ def started(experiment: Experiment, problem: Problem) -> TrainState:
     # Of the number of steps only whether there are any changes the state.
     optimiser = experiment.outer, min(experiment.steps, 1)
     parts = experiment.algorithm, experiment.network
-    state: TrainState = _compiled_start()(*optimiser, *parts, problem, weights)
-    return state
+    return _started_once(*optimiser, *parts, problem, weights)
 
 
 def _drawn(
@@ -129,11 +125,6 @@ def _drawn(
     learner = algorithm.build(net, problem, key=key)
     check_size(parameters(learner))
     return learner
-
-
-@cache
-def _compiled() -> Initial:
-    return jit(_drawn, ONCE)
 
 
 def _start_of(
@@ -147,6 +138,4 @@ def _start_of(
     return start(_drawn(algorithm, network, problem, key), outer.build(steps))
 
 
-@cache
-def _compiled_start() -> Callable[..., TrainState]:
-    return jit(_start_of, ONCE)
+_drawn_once, _started_once = short(_drawn, ONCE), short(_start_of, ONCE)

@@ -15,7 +15,7 @@ from arml.datasets.folders import Progress
 from arml.experiment.building import experiment_for, initial, started
 from arml.experiment.folder import check_claim, check_place, claim, take_up
 from arml.experiment.options import Experiment, absolute, fingerprint, steadier
-from arml.results.files import JsonView, RunError, append_metric
+from arml.results.files import JsonView, append_metric
 from arml.results.lock import Hold, alone
 from arml.results.manifest import seal
 from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
@@ -134,7 +134,7 @@ def _run(
         at_once(experiment.chunk, share(mesh, experiment.batch))
         experiment = absolute(experiment)
         check_claim(experiment, folder)  # again: another process may have been faster
-        splits = _splits(experiment, folder, progress)
+        splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
         problem = splits.train.problem
         now = fresh(experiment, problem)  # before the folder is claimed: it may raise
         if not experiment.steps and checkpoint.named(now.state.learner):
@@ -226,13 +226,3 @@ def _advised(experiment: Experiment, checkpoints: Path) -> Iterator[None]:
         good = f"the last good checkpoint is that of step {saved}" if saved else "no checkpoint yet"
         advice = f"{good}; {steadier(experiment)}, in a new folder"
         raise NotFiniteError(error.where, advice) from None
-
-
-def _splits(experiment: Experiment, folder: Path, progress: Progress | None) -> Splits:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(
-            f"expected a folder that can be made at {folder}, got: {error.strerror}; name another"
-        ) from error
-    return splits_of(experiment.tasks.build(folder / "split.json", progress=progress))

@@ -65,9 +65,6 @@ def evaluate_run(
     """
     if tasks < 1:
         raise ValueError(f"tasks must be at least 1, got {tasks}: ask for some hundreds")
-    if steps is not None and steps < 0:
-        raise ValueError(f"steps must be 0 or more, got {steps}: raise it")
-    folder = Path(folder)
     run = Run(folder)
     learner = change(run.learner if steps is None else with_steps(run.learner, steps))
     distribution = run.tasks(split)
@@ -119,7 +116,7 @@ def evaluate_run(
         inputs=inputs,
         calibration=calibration,
     )
-    return Scored(folder, run, result, scores, _by_class(run, predicted, split, calibration))
+    return Scored(run.folder, run, result, scores, _by_class(run, predicted, split, calibration))
 
 
 def _by_class(

@@ -7,12 +7,13 @@ bounds a value. A dataclass' own `check` checks the rest.
 import dataclasses
 import functools
 import re
+from pathlib import Path
 from types import GenericAlias
 from typing import Any, TypeVar
 
 import msgspec
 
-from arml.results.files import JsonView, RunError
+from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
 
 Made = TypeVar("Made")
 
@@ -26,6 +27,38 @@ def read_as(kind: type[Made] | GenericAlias, value: object, where: str, advice: 
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, OverflowError, RecursionError) as error:
         raise RunError(f"{where}: {_said(error)}; {advice}") from None
+
+
+def read_stated(
+    path: Path, kind: Any, advice: str, *, version: int | None = None, name: str = "sha256"
+) -> Json:
+    """The content of a JSON file of the type `kind` that states its own checksum, without it.
+
+    **Raises** `RunError`, which ends with `advice`, if the file is absent, was altered, or has
+    another `format` than this `version`.
+    """
+    try:
+        content = read_json(path)
+    except RunError as error:
+        raise RunError(f"{error}; {advice}") from error
+    stated = content.pop(name, None)
+    if version is not None and content.get("format") != version:
+        raise RunError(
+            f"{path}: expected format {version}, got {content.get('format')!r}: use the version of "
+            f"arml that wrote it, or {advice}"
+        )
+    if stated != checksum(content):
+        raise RunError(
+            f"{path}: it was altered or cut short (its SHA-256 is not that of its content): "
+            f"{advice}"
+        )
+    read_as(kind, content, str(path), advice)
+    return content
+
+
+def write_stated(path: Path, content: JsonView, *, name: str = "sha256") -> None:
+    """Write JSON with its own checksum. **Raises** `RunError` if it cannot be written."""
+    write_json(path, {**content, name: checksum(content)})
 
 
 def read_options(kind: type[Made], value: JsonView, where: str, advice: str) -> Made:

@@ -245,7 +245,7 @@ def divided(
     own = [family for family in families if family.name not in parts]
     known = file.exists()
     if own and known:
-        parts |= read_split(file, own, seed=seed)
+        parts |= read_split(file, seed=seed)
     else:
         parts |= {f.name: split_classes(f, seed=seed, least=options.ways) for f in own}
     every = [options.listed(families, parts, part) for part in PARTS]

@@ -178,8 +178,6 @@ def evaluate(
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}: ask for some hundreds of tasks")
-    if steps is not None and steps < 0:
-        raise ValueError(f"steps must be 0 or more, got {steps}: raise it")
     learner = learner if isinstance(learner, MetaLearner) else learner.learner
     if steps is not None:
         learner = with_steps(learner, steps)
