@@ -111,6 +111,12 @@ def test_a_setting_a_method_and_a_recipe_are_listed_with_their_scores(capsys):
     assert "did you mean maml" in refused(capsys, "list", "mamll")
 
 
+def test_help_breaks_no_line_where_the_source_does(capsys):
+    assert main(["adapt", "--help"]) == 0
+    said = [line.strip("│ ") for line in capsys.readouterr().out.splitlines()]
+    assert "examples are predicted without each. It needs a learner of" in said
+
+
 def test_help_of_a_recipe_lists_its_options(capsys):
     assert main(["train", "regression2d/arml", "--help"]) == 0
     said = capsys.readouterr().out
@@ -369,3 +375,41 @@ def test_queries_and_files_are_checked_before_learning(tmp_path, capsys):
     assert "expected one or more run folders" in refused(
         capsys, "report", "--out", tmp_path / "page.html"
     )
+
+
+def test_places_that_cannot_be_written_are_named_before_learning(tmp_path, capsys):
+    pictures(tmp_path / "few", 0, classes=2)
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "file").write_text("")
+    given = ["adapt", "starter", "--support", tmp_path / "few", "--query", tmp_path / "few"]
+    for words, says in (
+        (["--save", taken], "which is not empty: name another"),
+        (["--save", taken / "file"], "expected an empty or new folder, got the file"),
+        (["--out", taken], "expected a CSV file for --out, got the folder"),
+    ):
+        said = refused(capsys, *given, *words)
+        assert says in said
+        assert "learned" not in said
+    folder = tmp_path / "with spaces"
+    assert main([*map(str, given), "--no-trust", "--save", str(folder)]) == 0
+    assert f"next: arml predict '{folder}' FILES" in capsys.readouterr().err
+    assert "got the predictor" in refused(capsys, "export", folder, "--out", tmp_path / "out")
+    assert "a predictor; arml.load_predictor opens it" in refused(
+        capsys, "explain", folder, "--out", tmp_path / "figures"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "expected a header and one or more rows, got none: add rows"),
+        (b"a,class\n", "got the header alone: add rows"),
+        (b"a,class\n1,gr\xfcn\n", "expected a CSV file in UTF-8, got other bytes at place 12"),
+        (b"class\nx\ny\n", "expected one or more columns of inputs, all of one length, got none"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_refused_in_plain_words(content, says, tmp_path, capsys):
+    (tmp_path / "table.csv").write_bytes(content)
+    given = ["--support", tmp_path / "table.csv", "--query", tmp_path / "table.csv"]
+    assert says in refused(capsys, "adapt", "tables", *given, "--target", "class")

@@ -108,3 +108,23 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     assert "starter set" in config["inputs"]["saw"]
     assert main([*given, *small]) == 0
     assert "already trained" in capsys.readouterr().out
+
+
+def test_options_that_cannot_be_right_are_refused_before_the_race(tmp_path, capsys):
+    data, run = draw(tmp_path / "birds", [8] * 7, size=12), tmp_path / "run"
+    (tmp_path / "full" / "photos").mkdir(parents=True)
+    given = ["train", "--data", str(data), "--minutes", "9", "--run"]
+    for words, said in (
+        ([str(run), "--minuts", "1"], "unknown option --minuts; did you mean --minutes?"),
+        ([str(run), "--steps", "0"], "steps must be at least 1, got 0"),
+        ([str(run), "--steps", "7"], "expected --minutes or --steps, got both"),
+        ([str(run), "--batch", "0"], "batch must be at least 1, got 0"),
+        ([str(run), "--shots", "8"], "expected at least 9 pictures of each class"),
+        ([str(tmp_path / "full")], "which holds other folders, such as photos"),
+        ([str(data / "c00" / "0.png")], "expected a folder for the run, got the file"),
+    ):
+        assert main([*given, *words]) == 2
+        streams = capsys.readouterr()
+        assert said in streams.err
+        assert "race" not in streams.out
+    assert not run.exists()

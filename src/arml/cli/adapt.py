@@ -12,13 +12,14 @@ import numpy as np
 from tyro.conf import Positional
 
 from arml.cli.answers import labels_of, numbers_of, vertices
-from arml.cli.console import parse, tell
+from arml.cli.console import command, parse, tell
 from arml.cli.errors import UsageError
 from arml.cli.inputs import (
     Queries,
     adapted_table,
     check_kind,
     check_pictures,
+    check_places,
     check_there,
     number,
     pictures_of,
@@ -81,6 +82,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
         raise UsageError("expected --query FILES or --save FOLDER, got neither: give one or both")
     # Before JAX is imported, which takes a second or two.
     check_there(options.support, *options.query)
+    check_places(options.out, options.save)
     from arml.datasets.own import labelled_files, labelled_images, read_table
     from arml.predict.quick import FEW
     from arml.predict.shared import locate
@@ -155,7 +157,8 @@ def _finish(
         _answer(predictor, asked, options.out, mark=seen is not None)
     if options.save is not None:
         predictor.save(options.save)
-        tell(f"predictor saved in {options.save}; next: arml predict {options.save} FILES")
+        next_ = command("predict", str(options.save))
+        tell(f"predictor saved in {options.save}; next: {next_} FILES")
     return 0
 
 
@@ -184,6 +187,7 @@ def predict_command(arguments: Sequence[str]) -> int:
             "CSV file"
         )
     check_there(*options.query)
+    check_places(options.out, None)
     from arml.predict.quick import opened_predictor
 
     table = [path.suffix.lower() for path in options.query] == [".csv"]

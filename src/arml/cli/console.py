@@ -1,6 +1,7 @@
 """The terminal: options are read, and text, JSON and TensorBoard events are written."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import re
@@ -8,6 +9,7 @@ import shlex
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import tyro
@@ -67,6 +69,8 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
     **Raises** `UsageError` in one line, and `SystemExit(0)` after `--help`.
     """
     said = io.StringIO()
+    if {"-h", "--help"} & {*arguments}:
+        _unwrap(kind)
     try:
         with contextlib.redirect_stderr(said):
             return tyro.cli(
@@ -79,6 +83,22 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
         if not end.code:
             raise
         raise UsageError(f"{_one_line(said.getvalue())}; see `{prog} --help`") from None
+
+
+def _unwrap(kind: Any) -> None:
+    """Join the lines of the docstrings of a dataclass's fields. Tyro keeps the breaks of lines that
+    are indented, and breaks the text again at the terminal's width."""
+    import docstring_parser
+
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        for one in docstring_parser.parse_from_object(base).params:
+            found[one.arg_name] = " ".join((one.description or "").split())
+    for field in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(field.default):
+            _unwrap(type(field.default))
+        elif found.get(field.name):
+            field.metadata = MappingProxyType({**field.metadata, "help": found[field.name]})
 
 
 def _one_line(box: str) -> str:

@@ -56,6 +56,11 @@ def export_command(arguments: Sequence[str]) -> int:
         check_predictor(options.source)
         check_runtime(options.runtime)
     if options.out is not None:
+        if (options.source / "support.safetensors").is_file():
+            raise UsageError(
+                f"expected a run for --out, got the predictor {options.source}: its folder can be "
+                "copied as it is; --onnx and --html write other forms"
+            )
         _learner(options.source, options.out, options.tasks)
     if options.onnx is not None:
         _onnx(options.source, options.onnx, options.ways, options.model)

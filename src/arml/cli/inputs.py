@@ -28,6 +28,16 @@ def check_there(*paths: Path) -> None:
             raise UsageError(f"expected files at {path}, found nothing: check the path")
 
 
+def check_places(out: Path | None, save: Path | None) -> None:
+    """Raise `ValueError` if the answers or the predictor cannot be written there."""
+    from arml.predict.shared import check_free
+
+    if out is not None and out.is_dir():
+        raise UsageError(f"expected a CSV file for --out, got the folder {out}: name a file")
+    if save is not None:
+        check_free(save, predictor=True)
+
+
 def check_kind(owner: "Owner", table: bool, given: str, name: str) -> None:
     """Raise `UsageError` if a learner of pictures is given a table, or a learner of tables anything
     else."""
@@ -39,8 +49,8 @@ def check_kind(owner: "Owner", table: bool, given: str, name: str) -> None:
         )
     if not pictures and not table:
         raise UsageError(
-            f"expected one CSV file, because {name} reads tables, got {given}: name a CSV file, "
-            "or use the learner starter for pictures"
+            f"expected one CSV file, because {name} reads tables, got {given}: name a CSV file (a "
+            "spreadsheet program saves one), or use the learner starter for pictures"
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as Grid
 
-from arml.cli.console import grid, print_json, say
+from arml.cli.console import command, grid, print_json, say
 from arml.cli.errors import UsageError
 from arml.cli.inputs import check_kind, check_pictures, column_of, in_order, number
 from arml.predict.eye import eye_of
@@ -70,7 +70,7 @@ def evaluate_predictor(
     _show(console, content)
     say(console, f"written to {out}")
     if out == folder / KEPT and predictor.classes is not None:
-        say(console, f"next: arml report {folder} --out report.html")
+        say(console, f"next: {command('report', str(folder), '--out', 'report.html')}")
     return 0
 
 

@@ -29,10 +29,11 @@ class EvaluateOptions:
     """Score a run on new tasks: one score per task, its mean with the 95% interval, by family.
     Score a saved predictor on labelled queries: the classes, the confusions, the worst mistakes.
 
-    The scores on test tasks with the training's inner steps are also written to DIR/result.json,
-    and those of single tasks to DIR/scores.npz, unless --against or --out is given. For pictures,
-    DIR/classes.json has the hard classes, which `arml report` shows. --against reads scores instead
-    of scoring the runs again. The published tables use 4,000 tasks.
+    The scores on test tasks with the training's inner steps are also written to
+    FOLDER/result.json, and those of single tasks to FOLDER/scores.npz, unless --against or --out
+    is given. For pictures, FOLDER/classes.json has the hard classes, which `arml report` shows. The
+    option --against reads earlier scores where a run has them. The published tables use 4,000
+    tasks.
     """
 
     folder: Positional[Path]
@@ -192,7 +193,8 @@ def _print_difference(console: Console, against: Json, metric: str) -> None:
         )
         for name, part in parts.items()
     ]
-    console.print(grid(("", "difference ± 95%", "tasks"), rows, title=title))
+    say(console, title)
+    console.print(grid(("", "difference ± 95%", "tasks"), rows))
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ class ExplainOptions:
     folder: Positional[Path]
     """Folder of the run."""
     out: Path
-    """Folder of the figures; DIR/explain is where `arml report` looks."""
+    """Folder of the figures; FOLDER/explain is where `arml report` looks."""
     tasks: int = 200
     """Test tasks to average over."""
 

@@ -15,9 +15,11 @@ from arml.cli.errors import UsageError
 from arml.cli.options import option, read, recipe_at
 from arml.cli.waiting import pace
 from arml.experiment import Experiment
+from arml.experiment.folder import check_place
 from arml.experiment.recipes import recipe
 from arml.report.tables import duration
 from arml.results.folder import read_config
+from arml.results.lock import alone
 
 if TYPE_CHECKING:
     from arml.experiment.choose import Choice
@@ -125,6 +127,7 @@ def chosen(words: Sequence[str], data: Sequence[str]) -> Chosen:
         return Chosen(choice.experiment, lines, bool(choice.pace))
     devices = whole_numbers(words, ["devices"]).get("devices", 0)
     return _winner(
+        words,
         choice,
         Path(folder),
         minutes,
@@ -133,9 +136,32 @@ def chosen(words: Sequence[str], data: Sequence[str]) -> Chosen:
     )
 
 
-def _winner(choice: "Choice", folder: Path, minutes: float, *, paced: bool, devices: int) -> Chosen:
+def read_options(experiment: Experiment, words: Sequence[str]) -> tuple[Any, Experiment]:
+    """The options of `FIELDS`, and the experiment changed by the words.
+
+    **Raises** `UsageError` in one line.
+    """
+    about = f"Meta-train the recipe {experiment.recipe}; the same command again resumes."
+    read_ = read(experiment, FIELDS, about, words, prog=f"arml train {experiment.recipe}")
+    if read_[0].minutes is not None and values_of(words, "steps"):
+        raise UsageError("expected --minutes or --steps, got both: leave one out")
+    return read_
+
+
+def _winner(
+    words: Sequence[str],
+    choice: "Choice",
+    folder: Path,
+    minutes: float,
+    *,
+    paced: bool,
+    devices: int,
+) -> Chosen:
     """The winner of a short race, with as many steps as fit in the minutes. A run that is resumed
-    keeps its method."""
+    keeps its method. The words are those of the command line: every entrant must understand them.
+
+    **Raises** `UsageError`, `ValueError` or `RunError` in one line, before the race.
+    """
     from arml.experiment import race
     from arml.training.devices import own_cores, sharing
 
@@ -147,6 +173,10 @@ def _winner(choice: "Choice", folder: Path, minutes: float, *, paced: bool, devi
         made = replace(entrant, steps=known["steps"]) if paced else entrant
         return Chosen(made, choice.why, bool(choice.pace))
     ends = time.monotonic() + 60 * minutes
+    check_place(folder)
+    with alone(folder):  # so that a folder that cannot be written is refused before the race
+        for entrant in choice.entrants:
+            read_options(entrant, words)[1].check()
     devices = devices or sharing(first.batch, first.chunk, own_cores())
     console = Console()
     say(console, *choice.why)
@@ -236,13 +266,8 @@ def read_command(arguments: Sequence[str]) -> Command | None:
         )
     else:
         experiment, lines, timed = recipe(rest.pop(place)), list[str](), False
-    about = f"Meta-train the recipe {experiment.recipe}; the same command again resumes."
-    prog = f"arml train {experiment.recipe}"
-    options, experiment = read(experiment, FIELDS, about, rest, prog=prog)
-    if options.minutes is not None:
-        if values_of(rest, "steps"):
-            raise UsageError("expected --minutes or --steps, got both: leave one out")
-        if not timed:
-            experiment, line = within(experiment, options.minutes)
-            lines.append(line)
+    options, experiment = read_options(experiment, rest)
+    if options.minutes is not None and not timed:
+        experiment, line = within(experiment, options.minutes)
+        lines.append(line)
     return Command(options, experiment, lines, begun)

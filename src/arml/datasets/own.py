@@ -105,8 +105,15 @@ def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: expected a CSV file in UTF-8, got: {error}") from error
+    except OSError as error:
+        raise ValueError(
+            f"{path}: expected a CSV file, got: {error.strerror or error}; check the path"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: expected a CSV file in UTF-8, got other bytes at place {error.start}: save "
+            "it as CSV in UTF-8"
+        ) from error
     return cells_of(text, str(path))
 
 
@@ -115,9 +122,8 @@ def cells_of(text: str, where: str) -> tuple[dict[str, list[str]], list[int]]:
     delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
     lines, rows = _rows(io.StringIO(text, newline=""), where, delimiter)
     if len(rows) < 2:
-        raise ValueError(
-            f"{where}: expected a header and one or more rows, got {len(rows)} lines: add rows"
-        )
+        found = "the header alone" if rows else "none"
+        raise ValueError(f"{where}: expected a header and one or more rows, got {found}: add rows")
     header = [name.strip() for name in rows[0]]
     for name in header:
         if header.count(name) > 1:

@@ -6,6 +6,7 @@ entrants shows which method suits the data.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -69,6 +70,8 @@ def choose(
     """
     if not minutes > 0:
         raise ValueError(f"minutes must be above 0, got {minutes:g}: raise it")
+    if fixed and fixed.get("steps", 1) < 1:
+        raise ValueError("steps must be at least 1, got 0: raise it")
     vectors = [bool(feature_folders([path])) for path in data]
     if any(vectors) and not all(vectors):
         pictures = data[vectors.index(False)]
@@ -159,6 +162,11 @@ def _tasks(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, i
     room = least - given["queries"] if "queries" in given else max(least // 4, 1)
     shots = given.get("shots", max(1, min(SHOTS, room)))
     queries = given.get("queries", max(1, min(QUERIES, least - shots)))
+    if shots + queries > least:
+        raise ValueError(
+            f"{folder}: expected at least {shots + queries} pictures of each class (shots and "
+            f"queries), got {least} in {name!r}; lower the shots or queries, or add pictures"
+        )
     smallest = f"the smallest class, {folder}/{name}, has {least}"
     largest = max(max(f.counts.values()) for f in families)
     uneven = (
@@ -199,8 +207,9 @@ def _steps(
     seconds = (size / 28) ** 2 * 0.005 * (support + query)
     wanted = minutes * 60 / seconds
     if wanted < LEAST and "steps" not in given:
+        needed = ceil(LEAST * seconds / 6) / 10
         raise ValueError(
-            f"minutes must be at least {LEAST * seconds / 60:.1f} for {LEAST} steps on these "
+            f"minutes must be at least {needed:g} for {LEAST} steps on these "
             f"pictures, got {minutes:g}: raise it, or give --steps"
         )
     steps = given.get("steps", int(min(5_000, round(wanted, -1))))

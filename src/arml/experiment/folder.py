@@ -13,6 +13,8 @@ from arml.training import checkpoint
 from arml.training.provenance import provenance
 
 S = TypeVar("S")
+OWN = ("checkpoints", "tensorboard", "explain")
+"""The folders in a run folder."""
 
 
 def differences(old: object, new: object, name: str = "") -> list[str]:
@@ -37,6 +39,14 @@ def check_place(folder: Path) -> None:
         )
     if folder.exists() and not folder.is_dir():
         raise RunError(f"expected a folder for the run, got the file {folder}: name another")
+    if folder.is_dir() and not (folder / "config.json").exists():
+        # Else checkpoints would lie among folders of pictures, as one more class.
+        for path in sorted(folder.iterdir()):
+            if path.is_dir() and path.name not in OWN:
+                raise RunError(
+                    f"expected a new folder for the run, got {folder}, which holds other folders, "
+                    f"such as {path.name}: name another"
+                )
 
 
 def take_up(experiment: Experiment, folder: Path, like: S) -> tuple[int, S] | None:

@@ -36,9 +36,10 @@ class Run:
         self.folder = Path(folder)
         self.config: JsonView = read_config(self.folder)
         if "what" in self.config:
-            raise RunError(
-                f"expected a run folder, got {folder}, a shared learner; arml.load opens it"
-            )
+            kind, opens = "a shared learner", "arml.load"
+            if self.config.get("task") is not None:
+                kind, opens = "a predictor", "arml.load_predictor"
+            raise RunError(f"expected a run folder, got {folder}, {kind}; {opens} opens it")
         where = str(self.folder / "config.json")
         self.experiment: Experiment = from_json(self.config.get("experiment"), where)
         saved = checkpoint.latest(self.folder / "checkpoints")

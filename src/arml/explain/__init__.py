@@ -85,7 +85,7 @@ def looked(options: MethodOptions, recipe: str) -> Look:
     """
     known = ALGORITHMS.of(options)
     if not known.inside:
-        others = ", ".join(m.title for m in ALGORITHMS.values() if m.inside)
+        others = ", ".join(m.name for m in ALGORITHMS.values() if m.inside)
         raise RunError(
             f"expected a method with something inside to show, got {recipe}, which has nothing; "
             f"name a run of {others}"

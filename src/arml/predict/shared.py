@@ -131,6 +131,19 @@ class Content(msgspec.Struct):
     task: Learned | None = None
 
 
+def check_free(folder: Path, *, predictor: bool) -> None:
+    """Raise `RunError` unless a learner, or a predictor, can be written there: a new or empty
+    folder, or one that holds another of its kind."""
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"expected an empty or new folder, got the file {folder}: name another")
+    if folder.is_dir() and any(folder.iterdir()):
+        known = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
+        if known.get("what") != WHAT or (known.get("task") is not None) != predictor:
+            raise RunError(
+                f"expected an empty or new folder, got {folder}, which is not empty: name another"
+            )
+
+
 def write_folder(
     folder: Path,
     facts: JsonView,
@@ -148,12 +161,7 @@ def write_folder(
 
     **Raises** `RunError` if it cannot be written, or if the folder holds something else.
     """
-    if folder.is_dir() and any(folder.iterdir()):
-        known = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
-        if known.get("what") != WHAT or (known.get("task") is None) != (task is None):
-            raise RunError(
-                f"expected an empty or new folder, got {folder}, which is not empty: name another"
-            )
+    check_free(folder, predictor=task is not None)
     written = write_arrays(folder / WEIGHTS, weights)
     seen, adapted = None, {}
     if support is not None:

@@ -62,7 +62,11 @@ def as_table(x: Any) -> Table:
             )
         table = {str(i): column for i, column in enumerate(array.T.tolist())}
     if not table or len({len(cells) for cells in table.values()}) != 1:
-        raise ValueError("expected columns of one length, got none or several: check the table")
+        lengths = sorted({len(cells) for cells in table.values()})
+        raise ValueError(
+            f"expected one or more columns of inputs, all of one length, got "
+            f"{f'the lengths {lengths}' if lengths else 'none'}: check the table"
+        )
     return table
 
 

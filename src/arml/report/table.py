@@ -7,6 +7,7 @@ of the numbers.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from rich.console import Group
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -81,12 +82,12 @@ def line_of(cells: Iterable[str]) -> str:
     return f"| {' | '.join(escaped)} |"
 
 
-def terminal(table: Table) -> Grid:
+def terminal(table: Table) -> Group:
     """The table for a terminal, turned on its side, so that many columns fit."""
     best = [line for line in table.lines if line.kind == "floor"]
     rows = [line for line in table.lines if line.kind != "floor"]
     notes = [table.caption, *(f"best possible ({b.name}): {b.cells[0].text}" for b in best)]
-    grid = Grid(title=table.title, title_style="bold", caption=Text("\n".join(notes)))
+    grid = Grid()
     grid.add_column("", no_wrap=True)
     for line in rows:
         # A break after the problem keeps columns narrow.
@@ -97,7 +98,8 @@ def terminal(table: Table) -> Grid:
         # Text, not str: a family's name may look like markup.
         cells = (Text(_plain(line.cells[index])) for line in rows)
         grid.add_row(Text(column.title), *cells)
-    return grid
+    # Beside the grid, because the title and the caption of a grid are wrapped at its width.
+    return Group(Text(table.title, style="bold"), grid, *map(Text, notes))
 
 
 def _plain(cell: Cell) -> str:

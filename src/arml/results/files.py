@@ -55,7 +55,7 @@ def _cannot_write(path: Path, error: OSError) -> RunError:
     advice = "free some space" if full else "check the folder and its permissions"
     reason = error.strerror or str(error)
     return RunError(
-        f"could not write {path}: {reason}; the old file is unchanged; "
+        f"could not write {path}: {reason}; {'the old file is unchanged; ' * path.is_file()}"
         f"{advice} and run the same command again"
     )
 
