@@ -75,7 +75,7 @@ def test_a_run_grows_and_stays_as_it_was(place, capsys):
     assert main(["report", str(out), "--out", str(page)]) == 0
     assert "Before and after" in page.read_text(encoding="utf-8")
     assert grow(place, place / "run", out) == 2
-    assert "expected an empty or new folder" in capsys.readouterr().err
+    assert "which holds a learner that has grown: name another" in capsys.readouterr().err
 
 
 @pytest.mark.slow

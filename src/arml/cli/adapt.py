@@ -67,8 +67,8 @@ class AdaptOptions:
     """Print which columns of a table matter: how much worse the examples are predicted without
     each. It needs a learner of tables, and adapts once more for each example and column."""
     trust: bool = True
-    """Predict each example from the others and report how well that works. It takes one adaptation
-    for each example, or ten if there are many."""
+    """For classes: predict each example from the others, and report the accuracy. It takes one
+    adaptation for each example, or ten if there are many."""
     uses: Literal["auto", "learner", "inputs", "edges"] = "auto"
     """The means to predict classes: the learner, or logistic regression on the inputs (pixels) or
     on the edges of pictures. `auto` takes the one that --trust finds most accurate, and with

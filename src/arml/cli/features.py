@@ -38,7 +38,7 @@ class FeaturesOptions:
     output: str | None = None
     """The model's output; its first if not given."""
     raw: bool = False
-    """Do not scale the vectors to length one."""
+    """Keep the length of each vector; if not given, each is scaled to the root of its dimension."""
     saw: str | None = None
     """The training data of the model, for the record: a test on classes among them is not fair."""
 

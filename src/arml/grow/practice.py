@@ -106,8 +106,10 @@ def grow(
             changes = "; ".join(differences(begun_with, asked))
             raise RunError(f"{folder} was begun with other options ({changes}): name another")
     elif any(path.name not in (SPLIT, LOCK, KEPT) for path in folder.glob("*")):
-        raise RunError(f"expected an empty or new folder, got {folder}: name another")
-    folder.mkdir(parents=True, exist_ok=True)
+        found = "a learner that has grown" if (folder / "growth.json").is_file() else "other files"
+        raise RunError(
+            f"expected an empty or new folder, got {folder}, which holds {found}: name another"
+        )
     with alone(folder):
         splits = splits_of(experiment.tasks.build(folder / SPLIT))
         new = _check(portable, splits, place, folder)

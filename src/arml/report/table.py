@@ -96,10 +96,14 @@ def terminal(table: Table) -> Group:
         if index in table.sections:
             grid.add_section()
         # Text, not str: a family's name may look like markup.
-        cells = (Text(_plain(line.cells[index])) for line in rows)
+        cells = (_drawn(line.cells[index]) for line in rows)
         grid.add_row(Text(column.title), *cells)
     # Beside the grid, because the title and the caption of a grid are wrapped at its width.
     return Group(Text(table.title, style="bold"), grid, *map(Text, notes))
+
+
+def _drawn(cell: Cell) -> Text:
+    return Text(_plain(cell), style="dim" if cell.kind == "soft" else "")
 
 
 def _plain(cell: Cell) -> str:
