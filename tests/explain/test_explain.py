@@ -27,7 +27,7 @@ from arml.experiment.recipes import recipe
 from arml.explain import explain, looked
 from arml.explain.graph import default_threshold, read, read_tasks
 from arml.explain.interventions import code_of, equal, other_codes, sign_test, without
-from arml.explain.tasks import by_family, each_test_task
+from arml.explain.tasks import by_family
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.report.explained import captioned
 from arml.report.page import write_page
@@ -36,7 +36,7 @@ from arml.results.intervals import summarise
 from arml.tasks.functions import FAMILIES, functions_2d
 from arml.tasks.options import FoldersOptions
 from arml.training import checkpoint
-from arml.training.evaluate import evaluate
+from arml.training.evaluate import evaluate, looks, together
 
 VERTICES, TASKS = 5, 60
 KEPT = jnp.arange(1, VERTICES)
@@ -153,7 +153,7 @@ def test_another_code_costs_what_it_costs(trained, files):
     found = read_json(files[0])["interventions"]["use"]
     assert set(found) == {"equal_vertices", "mean", "own_family", "other_family"}
     learner, test = trained.learner, trained.splits.test
-    codes = np.asarray(each_test_task(code_of, learner, test, n=TASKS, chunk=25)[0])
+    codes = together(looks(code_of, learner, test, split="test", n=TASKS, chunk=25))[0]
     mean = jnp.asarray(codes.mean(0))
     same = eqx.tree_at(lambda m: m.encode, learner, lambda support: (mean, 0.0))
     scored = [evaluate(one, test, split="test", n=TASKS, chunk=25) for one in (same, learner)]
@@ -246,7 +246,7 @@ def test_links_between_vertices_reach_a_task_only_by_some_wirings(reaches, optio
     net = MLPOptions(hidden=(4,)).build(PROBLEM, key=jax.random.key(0))
     encoder = ARMLOptions(**{"width": 4, "summary": "mlp", **options}).encoder(net, PROBLEM, keys)
     task = functions_2d().sample(jax.random.key(0))
-    found = jax.jit(lambda task: read(encoder, task))(task)
+    found = jax.jit(lambda task: read(encoder, task, jax.random.key(0)))(task)
     assert bool(found.reached) is reaches
     if reaches:
         assert found.effect > 1e-4

@@ -20,11 +20,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from arml.core.episodes import Task, TaskDistribution
-from arml.explain.tasks import by_family, each_test_task, finite
+from arml.explain.tasks import by_family, finite
 from arml.nn.graphs import MetaKnowledgeGraph
 from arml.nn.prototypes import prototype_names
 from arml.nn.relational import Relational
 from arml.results.files import Json
+from arml.training.evaluate import looks, together
 
 
 class Read(NamedTuple):
@@ -40,7 +41,7 @@ class Read(NamedTuple):
     """Whether the prototypes depend on the links between vertices at all."""
 
 
-def read(encoder: Relational, task: Task) -> Read:
+def read(encoder: Relational, task: Task, key: Array) -> Read:
     """The encoder's reading of ONE task."""
     trace = encoder.trace(task.support)
     graph, reading = encoder.graph, trace.reading
@@ -63,7 +64,7 @@ def read(encoder: Relational, task: Task) -> Read:
 
 def read_tasks(encoder: Relational, tasks: TaskDistribution, *, n: int, chunk: int) -> Read:
     """The readings of the first `n` test tasks, with a leading axis of tasks, as NumPy arrays."""
-    return Read(*each_test_task(read, encoder, tasks, n=n, chunk=chunk))
+    return Read(*together(looks(read, encoder, tasks, split="test", n=n, chunk=chunk)))
 
 
 def default_threshold(links: np.ndarray) -> float:

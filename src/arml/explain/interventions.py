@@ -25,11 +25,11 @@ from scipy.special import bdtr
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.learner import Conditioned
 from arml.core.losses import score_of
-from arml.explain.tasks import each_test_task
 from arml.nn.graphs import MetaKnowledgeGraph
 from arml.nn.templates import without_vertex
 from arml.report.statistics import Comparison, difference_of, holm
 from arml.results.files import Json, plain
+from arml.training.evaluate import looks, together
 
 Score = Callable[[Array, Array], Float[Array, ""]]
 
@@ -48,13 +48,15 @@ def equal(graph: MetaKnowledgeGraph) -> MetaKnowledgeGraph:
     return eqx.tree_at(lambda g: g.vertices, graph, mean)
 
 
-def code_of(learner: Conditioned, task: Task) -> tuple[Float[Array, " code"], Int[Array, ""]]:
+def code_of(
+    learner: Conditioned, task: Task, key: Array
+) -> tuple[Float[Array, " code"], Int[Array, ""]]:
     """The code of ONE task, and its family."""
     return learner.coding()(task.support), task.family
 
 
 def score_with(
-    learner: Conditioned, task: Task, code: Float[Array, " code"], score: Score
+    learner: Conditioned, task: Task, key: Array, code: Float[Array, " code"], score: Score
 ) -> Float[Array, ""]:
     """The score of the learner on ONE task with this code."""
     adapted = learner.adapt_from(code, 0.0, task.support)
@@ -73,7 +75,7 @@ def interventions(
     that are worse, among those that change), `p_sign` and `adjusted_sign`.
     """
     metric, score = score_of(tasks.problem)
-    look = partial(each_test_task, tasks=tasks, n=n, chunk=chunk, split=split)
+    look = partial(looks, tasks=tasks, n=n, chunk=chunk, split=split)
     scoring = partial(score_with, score=score)
     encoder: PyTree = learner.encoder()
     graph: MetaKnowledgeGraph = encoder.graph
@@ -82,13 +84,13 @@ def interventions(
         given = eqx.tree_at(lambda m: m.encode.graph, learner, changed)
         if removed >= 0 and learner.choose is not None:
             given = without_vertex(learner, removed)
-        found = np.asarray(look(code_of, given)[0])
+        found = together(look(code_of, given))[0]
         if removed >= 0 and encoder.code_is_reading:
             # The code begins with the weights of the vertices, which weigh their templates.
             found = np.insert(found, removed, 0.0, axis=1)
         return found
 
-    codes, families = look(code_of, learner)
+    codes, families = together(look(code_of, learner))
     count = len(graph.vertices)
     removals = [[j for j in range(count) if j != i] for i in range(count if count > 1 else 0)]
     replaced = {"links": coded(graph.silenced())}
@@ -96,7 +98,7 @@ def interventions(
     replaced |= {"equal_vertices": coded(equal(graph)), **other_codes(codes, families)}
 
     def scored(given: np.ndarray) -> np.ndarray:
-        return np.asarray(look(scoring, learner, given=given), np.float64)
+        return np.asarray(together(look(scoring, learner, given=given)), np.float64)
 
     whole, sign = scored(codes), 1 if metric == "mse" else -1
     losses = {name: sign * (scored(given) - whole) for name, given in replaced.items()}

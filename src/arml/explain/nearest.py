@@ -5,9 +5,9 @@ import numpy as np
 from jaxtyping import Array
 
 from arml.core.episodes import Task, TaskDistribution
-from arml.explain.tasks import chunks
 from arml.nn.relational import Relational
 from arml.results.files import Json
+from arml.training.evaluate import looks
 
 SHOWN = 8
 """Images of one vertex."""
@@ -27,7 +27,7 @@ def nearest(
     graph = encoder.graph
     assert graph is not None
 
-    def look(encoder: Relational, task: Task) -> tuple[Array, Array, Array, Array]:
+    def look(encoder: Relational, task: Task, key: Array) -> tuple[Array, Array, Array, Array]:
         embeddings = encoder.embed(task.support)
         assert encoder.graph is not None
         difference = embeddings[:, None] - encoder.graph.vertices[None]
@@ -36,7 +36,9 @@ def nearest(
 
     best: list[list[tuple[float, float, int, int, np.ndarray]]] = [[] for _ in graph.vertices]
     first = 0
-    for images, links, distances, families in chunks(look, encoder, tasks, n=n, chunk=chunk):
+    for images, links, distances, families in looks(
+        look, encoder, tasks, split="test", n=n, chunk=chunk
+    ):
         pixels = np.round(255 * images).astype(np.uint8)
         for vertex, kept in enumerate(best):
             order = np.argsort(-links[..., vertex], axis=None)[: 4 * SHOWN]

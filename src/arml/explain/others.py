@@ -10,8 +10,9 @@ from arml.algorithms.hsml import TreeEncoder
 from arml.algorithms.mt_net import MTNet
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.learner import Conditioned
-from arml.explain.tasks import by_family, each_test_task, finite
+from arml.explain.tasks import by_family, finite
 from arml.results.files import Json
+from arml.training.evaluate import looks, together
 
 Found = tuple[Json, dict[str, bytes]]
 """Plain data, and images by the names of their files."""
@@ -24,7 +25,9 @@ def tree(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, **_: o
     each lower node to each upper one. All entries of a level add up to one.
     """
 
-    def look(encoder: TreeEncoder, task: Task) -> tuple[Array, tuple[Array, ...], Array]:
+    def look(
+        encoder: TreeEncoder, task: Task, key: Array
+    ) -> tuple[Array, tuple[Array, ...], Array]:
         assignments = encoder.trace(task.support).climb.assignments
         share, flows = jnp.ones(1), []
         for assignment in assignments:
@@ -32,7 +35,8 @@ def tree(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, **_: o
             share = flows[-1].sum(0)
         return assignments[0][0], tuple(flows), task.family
 
-    leaves, flows, families = each_test_task(look, learner.encode, tasks, n=n, chunk=chunk)
+    found = looks(look, learner.encode, tasks, split="test", n=n, chunk=chunk)
+    leaves, flows, families = together(found)
     finite("assignments", leaves, *flows)
     result = {
         "kind": "tree",
@@ -46,12 +50,13 @@ def codes(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, **_: 
     """MUMOMAML: the codes of the tasks on their two main axes, the share of their variance that is
     between families, and by family the mean scale of the units of each block."""
 
-    def look(learner: Conditioned, task: Task) -> tuple[Array, Array, Array]:
+    def look(learner: Conditioned, task: Task, key: Array) -> tuple[Array, Array, Array]:
         code, _ = learner.encode(task.support)
         blocks = learner.modulate(learner.net, code).body.blocks
         return code, jnp.stack([jnp.mean(b.film.scale.value) for b in blocks]), task.family
 
-    values, scales, families = each_test_task(look, learner, tasks, n=n, chunk=chunk)
+    found = looks(look, learner, tasks, split="test", n=n, chunk=chunk)
+    values, scales, families = together(found)
     finite("codes", values, scales)
     centred = np.asarray(values, np.float64) - values.mean(0)
     strengths, axes = np.linalg.svd(centred, full_matrices=False)[1:]

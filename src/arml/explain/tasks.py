@@ -1,58 +1,14 @@
 """A value for each test task, and its means by family, for all kinds of explanations."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
-import jax
 import numpy as np
-from jaxtyping import Array, PyTree
 
-from arml.core.episodes import Task, TaskDistribution
 from arml.results.files import Json, RunError
-from arml.training.evaluate import looks
 
 IMAGES_AT_ONCE = 8
 """Tasks of images at once. Convolutions are unrolled over tasks on a CPU: more would compile for
 minutes."""
-
-Look = Callable[..., PyTree]
-"""A function of a learner or a part of it, of ONE task, and of the given values of this task, if
-there are any."""
-
-
-def _seen(held: tuple[Look, PyTree], task: Task, key: Array, *own: Array) -> PyTree:
-    look, part = held
-    return look(part, task, *own)
-
-
-def chunks(
-    look: Look,
-    part: PyTree,
-    tasks: TaskDistribution,
-    *,
-    n: int,
-    chunk: int,
-    given: np.ndarray | None = None,
-    split: str = "test",
-) -> Iterator[PyTree]:
-    """`look(part, task)` for the first `n` tasks of a split, `chunk` at a time, as NumPy arrays
-    with a leading axis of tasks. The evaluation scores the same tasks. `given` `[n, ...]` has a
-    value for each task, which becomes the third argument of `look`."""
-    return looks(_seen, (look, part), tasks, split=split, n=n, chunk=chunk, given=given)
-
-
-def each_test_task(
-    look: Look,
-    part: PyTree,
-    tasks: TaskDistribution,
-    *,
-    n: int,
-    chunk: int,
-    given: PyTree = None,
-    split: str = "test",
-) -> PyTree:
-    """`look` of the first `n` test tasks, stacked. The arguments are those of `chunks`."""
-    found = chunks(look, part, tasks, n=n, chunk=chunk, given=given, split=split)
-    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *found)
 
 
 def by_family(values: np.ndarray, families: np.ndarray, names: Sequence[str]) -> Json:
