@@ -19,7 +19,7 @@ from arml.core.episodes import Problem, TaskDistribution
 from arml.core.inner import with_steps
 from arml.core.learner import MetaLearner
 from arml.nn.flat import CellsOptions
-from arml.nn.networks import BaseNetwork, Body, MLPOptions, conv4, linear
+from arml.nn.networks import BaseNetwork, Body, MLPOptions, linear
 from arml.tasks.functions import functions_2d
 from contract import Blobs, Case
 
@@ -43,7 +43,7 @@ class OneBlock(NamedTuple):
     long."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
-        net = conv4(problem.features, 1, filters=4, key=key)
+        net = Conv4Options(filters=4).build(replace(problem, outputs=1), key=key)
         body = Body(net.body.blocks[:1], "support")
         return BaseNetwork(body, linear(8 * 8 * 4, problem.outputs, key=key))
 

@@ -8,7 +8,7 @@ import pytest
 
 from arml.core.episodes import Problem
 from arml.nn.graphs import MetaKnowledgeGraph, unlinked
-from arml.nn.networks import MLPOptions, conv4
+from arml.nn.networks import Conv4Options, MLPOptions
 from arml.nn.prototypes import Spread
 from arml.nn.templates import templates
 
@@ -18,7 +18,8 @@ SHAPES = {"conv4": (16, 16, 1), "mlp": (4,)}
 
 def network(kind: str):
     if kind == "conv4":
-        return conv4((16, 16, 1), 3, filters=4, key=KEY)
+        problem = Problem("classification", (16, 16, 1), 3, 2, 2)
+        return Conv4Options(filters=4).build(problem, key=KEY)
     return MLPOptions((6, 5), init="he").build(Problem("classification", (4,), 3, 2, 2), key=KEY)
 
 

@@ -108,21 +108,12 @@ class PooledEmbedding(eqx.Module):
         return standardised(self.dense(jnp.concatenate([mean, deviation], axis=1)), axis=1)
 
 
-def pooled_embedding(
-    features: tuple[int, ...],
-    width: int,
-    *,
-    filters: int = 32,
-    hidden: int = 128,
-    key: PRNGKeyArray,
-) -> PooledEmbedding:
-    """For images of shape `features = (h, w, c)`, with He's weights."""
-    *kernels, key_dense = jax.random.split(key, 3)
-    first, second = (
-        he(k, (3, 3, inputs, filters), jnp.float32)
-        for k, inputs in zip(kernels, (features[2], filters), strict=True)
-    )
-    return PooledEmbedding(first, second, mlp((2 * filters, hidden, width), init=he, key=key_dense))
+def pooled_embedding(channels: int, width: int, *, key: PRNGKeyArray) -> PooledEmbedding:
+    """32 filters and 128 hidden units, with He's weights."""
+    keys = jax.random.split(key, 3)
+    first = he(keys[0], (3, 3, channels, 32), jnp.float32)
+    second = he(keys[1], (3, 3, 32, 32), jnp.float32)
+    return PooledEmbedding(first, second, mlp((64, 128, width), init=he, key=keys[2]))
 
 
 def embedding_of(
@@ -139,7 +130,7 @@ def embedding_of(
     `image_embedding` with its `window`, for images; dense layers for vectors."""
     if len(problem.features) == 3:
         if pooled:
-            return pooled_embedding(problem.features, width, key=key)
+            return pooled_embedding(problem.features[2], width, key=key)
         return image_embedding(problem.features, width, window=window, key=key)
     paired = problem.kind == "regression"
     inputs = problem.features[0] + (problem.outputs if paired else 0)

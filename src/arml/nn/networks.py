@@ -213,27 +213,6 @@ def perceptron(
     return BaseNetwork(Body(tuple(map(DenseBlock, hidden)), "batch"), head)
 
 
-def conv4(
-    features: tuple[int, ...],
-    outputs: int,
-    *,
-    filters: int = 32,
-    normalisation: Literal["batch", "support"] = "batch",
-    key: PRNGKeyArray,
-) -> BaseNetwork:
-    """A Conv-4 for images of shape `features = (height, width, channels)`, at least 16 px wide.
-
-    Its kernels are Glorot-uniform and its biases zero, as in the reference codes of MAML and the
-    methods after it.
-    """
-    height, width, channels = features
-    *keys, head_key = jax.random.split(key, 5)
-    sizes = (channels, filters, filters, filters)
-    blocks = tuple(conv_block(c, filters, key=k) for c, k in zip(sizes, keys, strict=True))
-    flat = (height // 16) * (width // 16) * filters
-    return BaseNetwork(Body(blocks, normalisation), linear(flat, outputs, key=head_key))
-
-
 @dataclass(frozen=True)
 class MLPOptions:
     """The base network of the 2-D regression: hidden layers of 40."""
@@ -259,7 +238,8 @@ class MLPOptions:
 
 @dataclass(frozen=True)
 class Conv4Options:
-    """The base network of the image tasks."""
+    """The base network of the image tasks. Its kernels are Glorot-uniform and its biases zero, as
+    in the reference codes of MAML and the methods after it."""
 
     filters: int = 32
     """Channels of each block."""
@@ -277,10 +257,10 @@ class Conv4Options:
                 "Conv-4 halves its images four times, so it needs inputs of shape (height, width, "
                 f"channels) of at least 16 px; these tasks have {problem.features}"
             )
-        return conv4(
-            problem.features,
-            problem.outputs,
-            filters=self.filters,
-            normalisation=self.normalisation,
-            key=key,
-        )
+        height, width, channels = problem.features
+        *keys, head_key = jax.random.split(key, 5)
+        sizes = (channels, *(self.filters,) * 3)
+        blocks = tuple(conv_block(c, self.filters, key=k) for c, k in zip(sizes, keys, strict=True))
+        flat = (height // 16) * (width // 16) * self.filters
+        head = linear(flat, problem.outputs, key=head_key)
+        return BaseNetwork(Body(blocks, self.normalisation), head)
