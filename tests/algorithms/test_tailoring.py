@@ -113,7 +113,7 @@ def test_the_reading_decides_the_network():
 def test_it_is_explained():
     """Links by family, and what is lost without a vertex and its template."""
     learner = filled(built(VARIANTS["spread"]))
-    found, strips = graph(learner, TASKS, n=4, chunk=4, intervene=True)
+    found, strips = graph(learner, TASKS, n=4, chunk=4)
     assert strips == {}
     assert found["prototype_names"] == ["spread"]
     assert found["vertex_links_reach_tasks"] is False

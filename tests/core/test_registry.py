@@ -138,9 +138,7 @@ def test_a_method_of_ones_own_says_what_is_inside():
             arml.register("method", "toy", ToyOptions, inside=given)
             if given is inside:
                 learner = arml.build("maml", functions_2d())
-                found = looked(ToyOptions(), "r")(
-                    learner, functions_2d(), n=3, chunk=1, intervene=False
-                )
+                found = looked(ToyOptions(), "r")(learner, functions_2d(), n=3, chunk=1)
                 assert found == ({"kind": "own", "learner": "MAML", "tasks": 3}, {})
                 assert captioned(found[0]) == []
             else:

@@ -200,7 +200,7 @@ def test_all_vertices_kept_is_the_graph_itself(trained):
 def test_other_methods_are_looked_into(options, kind):
     made = learner(options)
     look = looked(options, "r")
-    found, images = look(made, functions_2d(), n=TASKS, chunk=TASKS, intervene=False)
+    found, images = look(made, functions_2d(), n=TASKS, chunk=TASKS)
     assert (found["kind"], images) == (kind, {})
     ((name, figure, *_),) = captioned({"families": list(FAMILIES), "tasks": TASKS, **found})
     assert name == kind
@@ -276,7 +276,7 @@ def test_a_learner_without_a_graph_is_refused():
     options = ARMLOptions(vertices=0, width=4)
     look = looked(options, "regression2d/arml")
     with pytest.raises(RunError, match="got a run with vertices 0; name"):
-        look(learner(options), functions_2d(), n=1, chunk=1, intervene=False)
+        look(learner(options), functions_2d(), n=1, chunk=1)
 
 
 def test_what_is_no_run_or_no_number_of_tasks_is_refused(run, tmp_path):

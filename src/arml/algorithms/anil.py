@@ -44,7 +44,8 @@ class ANIL(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class ANILOptions(InnerOptions):
-    """ANIL, with one rate for the head, or a learned rate for each of its parameters."""
+    """ANIL: a task adapts the head alone, on shared features. One rate for the
+    head, or a learned rate for each of its parameters."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ANIL:
         """The learner; `net` holds its only weights, so the key goes unused."""
@@ -58,7 +59,6 @@ METHODS = (
         compared="regression2d starter",
         title="ANIL",
         options_class=ANILOptions,
-        about="ANIL: a task adapts the head alone, on shared features.",
         paper="Raghu, Raghu, Bengio and Vinyals, ICLR 2020",
         preset=lambda problem: ANILOptions(inner_rate=usual_rate(problem)),
         measured={"regression2d": (0.5, 1.31)},

@@ -217,8 +217,9 @@ def redrawn(weights: PyTree, *, key: PRNGKeyArray) -> PyTree:
 
 @dataclass(frozen=True, kw_only=True)
 class BMAMLOptions(InnerOptions):
-    """BMAML. `inner_clip` and `inner_bound` bound each particle's step, not its gradient;
-    `learn_rates` learns one rate for each parameter, the same for all particles."""
+    """BMAML: particles that a task moves together, as samples of its posterior. `inner_clip` and
+    `inner_bound` bound each particle's step, not its gradient; `learn_rates` learns one rate for
+    each parameter, the same for all particles."""
 
     particles: int = 5
     """Initialisations, each meta-learned by itself."""
@@ -266,7 +267,6 @@ METHODS = (
         compared="regression2d starter benchmarks",
         title="BMAML",
         options_class=BMAMLOptions,
-        about="BMAML: particles that a task moves together, as samples of its posterior.",
         paper="Yoon, Kim, Dia, Kim, Bengio and Ahn, NeurIPS 2018",
         row="bmaml",
         preset=bmaml,

@@ -86,7 +86,8 @@ class TreeEncoder(Encoder):
 
 @dataclass(frozen=True, kw_only=True)
 class HSMLOptions(ConditionedOptions):
-    """HSML. The defaults are the authors' on their regression of 1-D functions."""
+    """HSML: a tree of task clusters tailors the initialisation, one gate a parameter. The defaults
+    are the authors' on their regression of 1-D functions."""
 
     clusters: tuple[int, ...] = (4, 2)
     """Clusters of each level of the tree, leaves first; a root joins the last."""
@@ -149,7 +150,6 @@ METHODS = (
         "tiered-imagenet smoke repeated structure",
         title="HSML",
         options_class=HSMLOptions,
-        about="HSML: a tree of task clusters tailors the initialisation, one gate a parameter.",
         paper="Yao, Wei, Huang and Li, ICML 2019",
         row="hsml",
         preset=hsml,

@@ -121,7 +121,7 @@ def _beside(a: Array, b: Array) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class IwataKumagaiOptions(Options):
-    """Vectors of columns, labels and rows, inferred from each other."""
+    """Iwata-Kumagai: vectors of columns, labels and rows, inferred from each other."""
 
     width: int = 32
     """Numbers of a vector, and units of the networks."""
@@ -160,7 +160,6 @@ METHODS = (
         name="iwata-kumagai",
         title="Iwata-Kumagai",
         options_class=IwataKumagaiOptions,
-        about="Iwata-Kumagai: vectors of columns, labels and rows, inferred from each other.",
         paper="Iwata and Kumagai, NeurIPS 2020",
         inputs=(2,),
         cost=lambda options: Cost(step=0.05),

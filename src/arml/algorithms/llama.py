@@ -88,7 +88,7 @@ class LLAMA(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class LLAMAOptions(InnerOptions):
-    """LLAMA."""
+    """LLAMA: MAML whose outer loss has the curvature at the adapted weights."""
 
     eta: float = 1e-6
     """Weight of the log determinant; 0 for MAML."""
@@ -130,7 +130,6 @@ METHODS = (
         compared="regression2d starter mini-imagenet",
         title="LLAMA",
         options_class=LLAMAOptions,
-        about="LLAMA: MAML whose outer loss has the curvature at the adapted weights.",
         paper="Grant, Finn, Levine, Darrell and Griffiths, ICLR 2018",
         row="llama",
         preset=lambda problem: LLAMAOptions(inner_rate=usual_rate(problem)),

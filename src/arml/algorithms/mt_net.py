@@ -115,7 +115,7 @@ class MTNet(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class MTNetOptions(InnerOptions):
-    """MT-Net."""
+    """MT-Net: MAML in a learned metric, on units that a learned mask draws."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MTNet:
         """The learner. It adds no random weights, so the key goes unused: each T is the identity,
@@ -135,7 +135,6 @@ METHODS = (
         compared="regression2d starter benchmarks mini-imagenet tiered-imagenet",
         title="MT-Net",
         options_class=MTNetOptions,
-        about="MT-Net: MAML in a learned metric, on units that a learned mask draws.",
         paper="Lee and Choi, ICML 2018",
         row="mt-net",
         preset=lambda problem: MTNetOptions(inner_rate=usual_rate(problem)),

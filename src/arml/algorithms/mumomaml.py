@@ -81,7 +81,7 @@ def image_encoder(channels: int, filters: int, width: int, *, key: PRNGKeyArray)
 
 @dataclass(frozen=True, kw_only=True)
 class MUMOMAMLOptions(ConditionedOptions):
-    """MUMOMAML."""
+    """MUMOMAML: a code of the support set modulates each hidden unit of the initialisation."""
 
     modulation: Literal["sigmoid", "film", "softmax"] = "sigmoid"
     """Operation on hidden units before their activation."""
@@ -136,8 +136,6 @@ METHODS = (
         "tiered-imagenet repeated",
         title="MUMOMAML",
         options_class=MUMOMAMLOptions,
-        about="MUMOMAML: a code of the support set modulates each hidden unit of the "
-        "initialisation.",
         paper="Vuorio, Sun, Hu and Lim, 2018 and NeurIPS 2019",
         row="mumomaml",
         preset=mumomaml,

@@ -128,7 +128,7 @@ class PLATIPUS(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class PLATIPUSOptions(InnerOptions):
-    """PLATIPUS."""
+    """PLATIPUS: MAML from initialisations sampled around the task's own."""
 
     prior_rate: float = 0.01
     """Initial value of gamma_p and gamma_q, the learned steps of the two means."""
@@ -182,7 +182,6 @@ METHODS = (
         compared="regression2d starter mini-imagenet",
         title="PLATIPUS",
         options_class=PLATIPUSOptions,
-        about="PLATIPUS: MAML from initialisations sampled around the task's own.",
         paper="Finn, Xu and Levine, NeurIPS 2018",
         row="platipus",
         preset=platipus,

@@ -47,7 +47,7 @@ class ProtoMAML(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoMAMLOptions(InnerOptions):
-    """Proto-MAML."""
+    """Proto-MAML: MAML whose head starts from the task's prototypes."""
 
     scale: float = 0.05
     """Initial scale of the squared distances, which is learned."""
@@ -74,7 +74,6 @@ METHODS = (
         compared="starter",
         title="Proto-MAML",
         options_class=ProtoMAMLOptions,
-        about="Proto-MAML: MAML whose head starts from the task's prototypes.",
         paper="Triantafillou et al., ICLR 2020",
         preset=lambda problem: ProtoMAMLOptions(inner_rate=usual_rate(problem)),
         kinds=("classification",),

@@ -80,7 +80,7 @@ class ProtoNet(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoNetOptions(Options):
-    """ProtoNet's metric, and its auxiliary classification."""
+    """ProtoNet: the nearest class mean in a learned embedding."""
 
     scale: float = 1.0
     """Scale of the squared distances; the paper has none."""
@@ -119,7 +119,6 @@ METHODS = (
         compared="starter benchmarks repeated normalisation race-features",
         title="ProtoNet",
         options_class=ProtoNetOptions,
-        about="ProtoNet: the nearest class mean in a learned embedding.",
         paper="Snell, Swersky and Zemel, NeurIPS 2017",
         row="protonet",
         kinds=("classification",),

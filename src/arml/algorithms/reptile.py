@@ -123,7 +123,8 @@ def minibatches(n: int, size: int, steps: int, *, key: PRNGKeyArray) -> list[Int
 
 @dataclass(frozen=True, kw_only=True)
 class ReptileOptions:
-    """Reptile. Its outer optimiser is `sgd` with a rate that falls from 1 to 0."""
+    """Reptile: the initialisation moves towards where each task's own steps lead. Its outer
+    optimiser is `sgd` with a rate that falls from 1 to 0."""
 
     inner_rate: float = 0.001
     """Adam's step size on a task."""
@@ -157,7 +158,6 @@ METHODS = (
         compared="regression2d starter mini-imagenet tiered-imagenet",
         title="Reptile",
         options_class=ReptileOptions,
-        about="Reptile: the initialisation moves towards where each task's own steps lead.",
         paper="Nichol, Achiam and Schulman, 2018",
         row="reptile",
         settings={"any": {"outer": TOWARDS}},

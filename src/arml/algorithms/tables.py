@@ -224,7 +224,7 @@ class Tables(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class TablesOptions(Options):
-    """A network over cells that chooses the kernel of each task."""
+    """Tables: attention over cells chooses the kernel of each task; any columns, classes."""
 
     width: int = 32
     """Numbers of a token."""
@@ -271,7 +271,6 @@ METHODS = (
         name="tables",
         title="Tables",
         options_class=TablesOptions,
-        about="Tables: attention over cells chooses the kernel of each task; any columns, classes.",
         paper="arml, after nanoTabPFN (2025) and ARML (ICLR 2020)",
         year=2026,
         inputs=(2,),

@@ -128,7 +128,7 @@ def root(squared: Float[Array, "n ways"]) -> Float[Array, "n ways"]:
 
 @dataclass(frozen=True, kw_only=True)
 class TADAMOptions:
-    """TADAM's metric, conditioning and auxiliary task."""
+    """TADAM: ProtoNet with an embedding that depends on the task, and a scaled metric."""
 
     scale: float = 7.5
     """Scale alpha of the distances."""
@@ -180,7 +180,6 @@ METHODS = (
         compared="starter benchmarks",
         title="TADAM",
         options_class=TADAMOptions,
-        about="TADAM: ProtoNet with an embedding that depends on the task, and a scaled metric.",
         paper="Oreshkin, Rodriguez and Lacoste, NeurIPS 2018",
         row="tadam",
         kinds=("classification",),

@@ -122,7 +122,8 @@ def projection(errors: Vectors, present: Present) -> Project:
 
 @dataclass(frozen=True, kw_only=True)
 class TapNetOptions(Options):
-    """TapNet's metric. Its references have as many numbers as the base network has features."""
+    """TapNet: the nearest reference vector in a subspace computed for the task. Its references have
+    as many numbers as the base network has features."""
 
     scale: float = 1.0
     """Scale of the squared distances; the paper has none."""
@@ -159,7 +160,6 @@ METHODS = (
         compared="starter benchmarks",
         title="TapNet",
         options_class=TapNetOptions,
-        about="TapNet: the nearest reference vector in a subspace computed for the task.",
         paper="Yoon, Seo and Moon, ICML 2019",
         row="tapnet",
         kinds=("classification",),

@@ -185,7 +185,7 @@ class VERSARegression(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class VERSAOptions:
-    """VERSA's networks and samples."""
+    """VERSA: a network that returns a Gaussian over the task's linear head."""
 
     samples: int = 10
     """Samples of the head, in training and at test; regression needs none."""
@@ -226,7 +226,6 @@ METHODS = (
         compared="regression2d starter benchmarks",
         title="VERSA",
         options_class=VERSAOptions,
-        about="VERSA: a network that returns a Gaussian over the task's linear head.",
         paper="Gordon, Bronskill, Bauer, Nowozin and Turner, ICLR 2019",
         row="versa",
         measured={"regression2d": (8.0, 0.280)},

@@ -19,10 +19,13 @@ from rich.text import Text
 
 from arml.cli.errors import UsageError
 from arml.core.plugins import as_options
+from arml.report.table import Table as Rows
 from arml.results.extras import extra
 from arml.results.files import plain
 
 T = TypeVar("T")
+ROWS = 20
+"""Rows of a report's table that are printed; the file has all."""
 
 
 def say(console: Console, *lines: str) -> None:
@@ -56,6 +59,14 @@ def grid(
     for row in rows:
         table.add_row(*map(Text, row))
     return table
+
+
+def upright(table: Rows) -> Table:
+    """A table of a report for the terminal: its first rows, their names in the first column."""
+    rows = [(line.name, *(cell.text for cell in line.cells)) for line in table.lines[:ROWS]]
+    if len(table.lines) > ROWS:
+        rows.append((f"and {len(table.lines) - ROWS} more",))
+    return grid([column.title for column in table.columns], rows, title=table.title)
 
 
 def print_json(value: object) -> None:

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from tyro.conf import Positional
 
-from arml.cli.console import parse, print_json, say
+from arml.cli.console import parse, print_json, say, upright
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,8 @@ def grow_command(arguments: Sequence[str]) -> int:
     """Teach a trained learner new families; it keeps what it knows"""
     options = parse(GrowOptions, arguments, prog="arml grow")
     from arml.grow.practice import grow
-    from arml.report.tables import duration, number
-    from arml.results.scores import said
+    from arml.report.growth import before_after
+    from arml.report.tables import duration
 
     errors, console = Console(stderr=True), Console()
     found = grow(
@@ -75,14 +73,6 @@ def grow_command(arguments: Sequence[str]) -> int:
         print_json({"before": found.before, "after": found.after})
         say(errors, verdict)
         return 0
-    table = Table()
-    headings = ("family", "before", "after", "gain on held-out classes ± 95%")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "family" else "right")
-    for name, before in found.before.items():
-        scores = (number(before, found.metric), number(found.after[name], found.metric))
-        gain = said(found.metric, found.gains[name], sign="+")
-        table.add_row(*map(Text, (name, *scores, gain)))
-    console.print(table)
+    console.print(upright(before_after(vars(found))))
     say(console, f"{found.metric} on {options.tasks} test tasks of each family; {verdict}")
     return 0

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table as Grid
 
-from arml.cli.console import command, grid, print_json, say
+from arml.cli.console import command, print_json, say, upright
 from arml.cli.errors import UsageError
 from arml.cli.inputs import check_kind, check_pictures, column_of, in_order, number
 from arml.predict.eye import eye_of
-from arml.report.table import Table
 from arml.results.files import Json
 from arml.results.marks import thumbnail
 
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 
 PICTURES = 24
 """Mistakes that are kept with their pictures."""
-ROWS = 20
-"""Rows of a table that are printed; the file has all."""
 
 
 def marks_of(files: Sequence[Path | int], chances: np.ndarray, classes: np.ndarray) -> list[str]:
@@ -142,19 +138,11 @@ def _show(console: Console, content: Json) -> None:
 
     marked = read_as(Marked, content, "marks", "")
     say(console, summary(marked))
-    console.print(_grid(by_class(marked)))
-    console.print(_grid(confusion(marked)))
+    console.print(upright(by_class(marked)))
+    console.print(upright(confusion(marked)))
     for one in marked.mistakes[:5]:
         say(
             console,
             f"{one.name}: labelled {one.label}, predicted as {one.predicted} "
             f"({one.probability:.0%})",
         )
-
-
-def _grid(table: Table) -> Grid:
-    """The first rows of a table, with its names in the first column."""
-    rows = [(line.name, *(cell.text for cell in line.cells)) for line in table.lines[:ROWS]]
-    if len(table.lines) > ROWS:
-        rows.append((f"and {len(table.lines) - ROWS} more",))
-    return grid([column.title for column in table.columns], rows, title=table.title)

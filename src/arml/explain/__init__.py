@@ -22,7 +22,7 @@ from arml.results.manifest import sealed
 __all__ = ["explain"]
 
 
-def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True) -> list[Path]:
+def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
     """Explain the run in `folder` on its first `tasks` test tasks; write the findings to `out`.
 
     The files are `explain.json`, and figures as PNG and SVG. The report of the run shows them too
@@ -31,7 +31,7 @@ def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True
     - **ARML** (`kind` is graph): `links` (the prototype-to-vertex heat map of one task of each
       family), `links-average` (mean and standard deviation over a family's tasks),
       `knowledge-graph` (the links between vertices), `effects` (the loss of each family without a
-      vertex; not with `intervene=False`) and, for images, a strip `nearest-V0.png` for each vertex.
+      vertex) and, for images, a strip `nearest-V0.png` for each vertex.
       `explain.json` holds `families`; `vertices`; `tasks` and `tasks_by_family`;
       `prototype_names`; `example` (each family's `[prototypes, vertices]`, rows sum to one);
       `average` (each family's `mean` and `sd`); `vertex_links` (`[vertices, vertices]`, in [0, 1],
@@ -56,7 +56,7 @@ def explain(folder: Path, out: Path, *, tasks: int = 200, intervene: bool = True
     look = looked(trained.experiment.algorithm, recipe)
     images = len(test.problem.features) == 3
     chunk = min(trained.experiment.chunk, tasks, IMAGES_AT_ONCE if images else tasks)
-    found, strips = look(trained.learner, test, n=tasks, chunk=chunk, intervene=intervene)
+    found, strips = look(trained.learner, test, n=tasks, chunk=chunk)
     explained = {
         "format": FORMAT,
         "recipe": recipe,
@@ -99,9 +99,7 @@ def looked(options: MethodOptions, recipe: str) -> Look:
         return LOOKS[known.inside]
     own = known.inside
 
-    def look(
-        learner: MetaLearner, tasks: TaskDistribution, *, n: int, chunk: int, **_: object
-    ) -> Found:
+    def look(learner: MetaLearner, tasks: TaskDistribution, *, n: int, chunk: int) -> Found:
         try:
             found = plain(own(learner, tasks, n=n, chunk=chunk))
         except TypeError as error:

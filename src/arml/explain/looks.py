@@ -22,13 +22,11 @@ class Look(Protocol):
     """A function that looks inside a learner on its first `n` test tasks, `chunk` at once."""
 
     def __call__(
-        self, learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, intervene: bool
+        self, learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int
     ) -> Found: ...
 
 
-def graph(
-    learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, intervene: bool
-) -> Found:
+def graph(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Found:
     """ARML's meta-knowledge graph, with interventions on it and, for images, the nearest ones."""
     encoder = learner.encode
     if encoder.graph is None:
@@ -38,8 +36,7 @@ def graph(
         )
     seen = tasks if learner.look is the_inputs else as_features(learner, tasks)
     found = found_in(encoder, encoder.graph, seen, n=n, chunk=chunk)
-    if intervene:
-        found["interventions"] = interventions(learner, tasks, n=n, chunk=chunk)
+    found["interventions"] = interventions(learner, tasks, n=n, chunk=chunk)
     if len(seen.problem.features) != 3:
         return found, {}
     entries, strips = nearest(encoder, tasks, n=n, chunk=chunk)

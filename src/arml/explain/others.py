@@ -18,7 +18,7 @@ Found = tuple[Json, dict[str, bytes]]
 """Plain data, and images by the names of their files."""
 
 
-def tree(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, **_: object) -> Found:
+def tree(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Found:
     """HSML: the share of each family's tasks in each leaf, and the flow along each branch.
 
     `flows` has for each level, leaves first, the mean over all tasks of the share that goes from
@@ -46,7 +46,7 @@ def tree(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, **_: o
     return result, {}
 
 
-def codes(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int, **_: object) -> Found:
+def codes(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Found:
     """MUMOMAML: the codes of the tasks on their two main axes, the share of their variance that is
     between families, and by family the mean scale of the units of each block."""
 

@@ -22,8 +22,9 @@ from arml.predict.inference import inductive
 from arml.predict.onnx.whole import write_learner_file
 from arml.predict.pickling import packed, unpacked
 from arml.predict.predictor import Predictor, learned
-from arml.predict.shared import WEIGHTS, locate
-from arml.predict.sharing import read_learner, read_predictor, write_learner
+from arml.predict.shared import SUPPORT, WEIGHTS, check_predictor, locate, read_support
+from arml.predict.sharing import read_learner, write_learner
+from arml.results.files import RunError
 
 
 class FewShotLearner(Holder):
@@ -95,7 +96,12 @@ def load_predictor(folder: Path | str) -> Predictor:
 
     **Raises** `RunError` if it is not there, altered or cut short.
     """
-    portable, x, y, task = read_predictor(Path(folder))
+    folder = Path(folder)
+    check_predictor(folder)
+    portable, task = read_learner(folder)
+    if task is None:
+        raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
+    x, y = read_support(folder, portable.problem, task)
     classes = None if task.classes is None else np.asarray(task.classes)
     learnt = FewShotLearner(portable).portable, x, y, classes, task.flat
     predictor = Predictor(*learnt)

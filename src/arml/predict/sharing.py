@@ -15,13 +15,10 @@ from arml.experiment.building import initial
 from arml.predict.shared import (
     CONFIG,
     FORMAT,
-    SUPPORT,
     WEIGHTS,
     Learned,
-    check_predictor,
     read_content,
     read_novelty,
-    read_support,
     write_folder,
 )
 from arml.results.arrays import read_arrays
@@ -85,18 +82,6 @@ def read_learner(folder: Path | str) -> tuple[Portable, Learned | None]:
         novelty=read_novelty(folder, known.novelty),
     )
     return portable, known.task
-
-
-def read_predictor(folder: Path) -> tuple[Portable, np.ndarray, np.ndarray, Learned]:
-    """A predictor that `write_learner` wrote: its learner, its support set `x`, `y`, and its task.
-
-    **Raises** `RunError` as `read_learner`, and for a learner without a task.
-    """
-    check_predictor(folder)
-    portable, task = read_learner(folder)
-    if task is None:
-        raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
-    return portable, *read_support(folder, portable.problem, task), task
 
 
 def _filled(blank: MetaLearner, arrays: Mapping[str, np.ndarray], folder: Path) -> MetaLearner:

@@ -27,10 +27,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_batching import sequential_vmap
 from jax.scipy.special import log_ndtr, logsumexp, ndtri
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.core.compilation import unbatched
 from arml.core.episodes import Examples
 from arml.tasks.functions import FAMILIES, FLAT, FUNCTIONS, PRIOR_HIGH, PRIOR_LOW, Functions
 
@@ -166,12 +166,7 @@ def _conditional(
     return value, jnp.where(narrow, -0.5 * (scale * value - target) ** 2, log_mean)
 
 
-@sequential_vmap
-def _qr(matrix: Float[Array, "n 4"]) -> tuple[Float[Array, "n 4"], Float[Array, "4 4"]]:
-    """One matrix after another, on every device: on a CPU, several batches at once may wait for
-    each other in LAPACK forever."""
-    q, r = jnp.linalg.qr(matrix)
-    return q, r
+_qr = unbatched(jnp.linalg.qr)
 
 
 def _linear(
