@@ -53,8 +53,9 @@ def caption(value: dict[str, Any]) -> str:
                 versions["torch"] = result[side]["torch"]
     fast = value.get("quick") or value["benchmark"].endswith("-quick")
     quick = " By a quick run." if fast else ""
+    cores = "1 core" if machine["cores"] == 1 else f"{machine['cores']} cores"
     return (
-        f"Measured {value['when'][:10]} on {machine['processor']}, {machine['cores']} cores, with "
+        f"Measured {value['when'][:10]} on {machine['processor']}, {cores}, with "
         f"a load of {machine['load_before']:.1f} before it.{quick} "
         f"{', '.join(f'{name} {number}' for name, number in versions.items())}."
         + (f" {value['note'][0].upper()}{value['note'][1:]}." if "note" in value else "")

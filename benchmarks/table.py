@@ -170,7 +170,7 @@ def before(value: dict[str, Any]) -> str:
         ]
         for r in value["results"]
     ]
-    head = ["one outer step, or what is said", "now (of a processor)", "before", "commits"]
+    head = ["one outer step, or the named command", "now (of a processor)", "before", "commits"]
     head += ["ratio (extremes)"]
     return f"{rows(head, body)}\n\n{caption(value)}"
 
@@ -195,8 +195,8 @@ def choices(value: dict[str, Any]) -> str:
         ]
         for r in value["results"]
     ]
-    head = ["what is done", "in the place of", "of", "an outer step", "times as fast (extremes)"]
-    head += ["first dispatch", "in the place of"]
+    head = ["choice", "alternative", "step of", "an outer step", "times as fast (extremes)"]
+    head += ["first dispatch", "the alternative's"]
     return f"{rows(head, body, 3)}\n\n{caption(value)}"
 
 
