@@ -290,6 +290,7 @@ def test_explaining_maml_says_that_there_is_nothing_to_show(maml, tmp_path, caps
             "--network.init to be one of authors, he, got 'odd'",
         ),
         ("train regression2d/maml --run R --shots 0", "shots must be 1 or more, got 0"),
+        ("train waves/maml --run R", "if a script of yours registers 'waves', give --plugin"),
         ("train folders/maml --run R", "give --data FOLDER_OR_ZIP..."),
         ("train folders/maml --run R --data nowhere", "nowhere"),
         ("evaluate R", "expected a run folder with a config.json"),

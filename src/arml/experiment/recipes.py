@@ -102,7 +102,10 @@ def recipe(name: str) -> Experiment:
     **Raises** `ValueError` with the nearest names for an unknown one.
     """
     if name not in RECIPES:
-        raise ValueError(f"unknown recipe {name!r}{nearest(name, RECIPES)}")
+        setting, slash, _ = name.partition("/")
+        own = slash and not any(known.startswith(f"{setting}/") for known in RECIPES)
+        hint = f"; if a script of yours registers {setting!r}, give --plugin FILE.py, or import it"
+        raise ValueError(f"unknown recipe {name!r}{nearest(name, RECIPES)}{hint if own else ''}")
     return RECIPES[name].make()
 
 
