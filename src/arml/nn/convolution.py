@@ -47,7 +47,7 @@ def _pad(x: Array, rows: int, columns: int) -> Array:
     return jnp.pad(x, ((0, 0), (rows, rows), (columns, columns), (0, 0)))
 
 
-def _patches(x: Array, kh: int, kw: int) -> Array:
+def patches(x: Array, kh: int, kw: int) -> Array:
     """`[n * h * w, kh * kw * c]`: the neighbourhood of each position. Columns are shifted first, so
     that memory is copied in long runs."""
     h, c = x.shape[1], x.shape[3]
@@ -67,7 +67,7 @@ def _direct(x: Array, kernel: Array) -> Array:
     kh, kw, c, o = kernel.shape
     if c >= FEW_CHANNELS:
         return _plain(x, kernel)
-    return (_patches(x, kh, kw) @ kernel.reshape(-1, o)).reshape(*x.shape[:3], o)
+    return (patches(x, kh, kw) @ kernel.reshape(-1, o)).reshape(*x.shape[:3], o)
 
 
 def _unrolled(operation: Callable[..., Array]) -> Callable[..., Array]:
@@ -124,7 +124,7 @@ def _correlate(size: tuple[int, int], x: Array, g: Array) -> Array:
     n, h, w, c = x.shape
     o = g.shape[-1]
     if c < FEW_CHANNELS:
-        return (_patches(x, kh, kw).T @ g.reshape(-1, o)).reshape(kh, kw, c, o)
+        return (patches(x, kh, kw).T @ g.reshape(-1, o)).reshape(kh, kw, c, o)
     most = POSITIONS // ((h + kh - 1) * w)
     images = max(m for m in range(1, n + 1) if n % m == 0 and m <= max(most, 1))
 

@@ -21,6 +21,7 @@ from jaxtyping import Array, Float
 
 from arml.core.compilation import unbatched
 from arml.nn import parts
+from arml.nn.convolution import patches
 from arml.nn.networks import BaseNetwork, Convolution, Linear, Statistics
 
 Root = Callable[[Float[Array, "n outputs"]], Float[Array, "k n outputs"]]
@@ -114,15 +115,10 @@ def layers(
 
 def _rows(layer: Linear | Convolution, x: Array) -> Float[Array, "n positions inputs"]:
     """The vectors that a layer multiplies by its weights, with a 1 at their end."""
+    n = len(x)
     if isinstance(layer, Convolution):
-        kh, kw = layer.kernel.shape[:2]
-        h, w = x.shape[1:3]
-        rows, columns = kh // 2, kw // 2
-        x = jnp.pad(x, ((0, 0), (rows, rows), (columns, columns), (0, 0)))
-        x = jnp.concatenate(
-            [x[:, i : i + h, j : j + w] for i in range(kh) for j in range(kw)], axis=-1
-        )
-    x = x.reshape(len(x), -1, x.shape[-1])
+        x = patches(x, *layer.kernel.shape[:2])
+    x = x.reshape(n, -1, x.shape[-1])
     return jnp.concatenate([x, jnp.ones((*x.shape[:2], 1), x.dtype)], axis=-1)
 
 
