@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from arml.results.files import Json, RunError, atomically
+from arml.results.files import Json, RunError, atomically, digest_of
 from arml.results.schema import read_stated, write_stated
 
 
@@ -38,9 +38,8 @@ def load(folder: Path, key: str) -> tuple[Json, np.ndarray] | None:
         index = read_stated(folder / f"{key}.json", Json, "", name="checksum")
         if index["key"] != key:
             return None
-        with (folder / f"{key}.npy").open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != index["pixels"]:
-                return None
+        if digest_of(folder / f"{key}.npy").hexdigest() != index["pixels"]:
+            return None
         images = np.load(folder / f"{key}.npy", mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, KeyError):
         return None

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 
 from arml.results.extras import extra
-from arml.results.files import Json, JsonView
+from arml.results.files import Json, JsonView, digest_of
 
 DEFAULT = Path(str(files("arml") / "data" / "extractors" / "starter-protonet.onnx"))
 """The small model that the package carries."""
@@ -208,8 +208,7 @@ def _digest(path: Path, data: bytes) -> str:
     for name in sorted(names):
         other = path.parent / os.fsdecode(name)
         if b"\0" not in name and other.is_file():
-            with other.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(digest_of(other).digest())
     return digest.hexdigest()
 
 

@@ -1,6 +1,5 @@
 """The archives that a data set is made from: the user's own, or a checked download."""
 
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import NamedTuple
 from arml.datasets.cache import default_folder
 from arml.datasets.catalogue import Archive, Origin
 from arml.datasets.folders import Progress
+from arml.results.files import digest_of
 
 
 class Obtained(NamedTuple):
@@ -119,28 +119,21 @@ def _checked(
     known = {archive.md5 for archive in archives} - {None}
     if unverified or not known or path.is_dir():
         return None
-    got = md5(path, progress)
+    archive, size = archives[0], path.stat().st_size
+
+    def told(read: int) -> None:
+        if progress is not None:
+            progress(f"checking {path.name}", read, size)
+
+    # Publishers state the MD5. It is no defence against an attacker.
+    got = digest_of(path, algorithm="md5", told=told).hexdigest()
     if got in known:
         return got
-    archive, size = archives[0], path.stat().st_size
     short = f" ({size} of {archive.size} bytes)" if size < archive.size else ""
     raise ValueError(
         f"{path}: expected {archive.name} as published, with MD5 {archive.md5}, got {got}{short}; "
         f"{archive.get}, or give --unverified to take this one as it is"
     )
-
-
-def md5(path: Path, progress: Progress | None = None) -> str:
-    """The MD5 of a file: publishers state it. It is no defence against an attacker."""
-    digest = hashlib.md5(usedforsecurity=False)
-    total, done = path.stat().st_size, 0
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-            done += len(block)
-            if progress is not None:
-                progress(f"checking {path.name}", done, total)
-    return digest.hexdigest()
 
 
 def download(archive: Archive, progress: Progress | None = None) -> Path:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,9 +18,9 @@ from arml.datasets.forms import Journal, Record
 from arml.datasets.layouts.reading import Box, Classes
 from arml.datasets.members import open_members
 from arml.datasets.store import Array
-from arml.results.files import Json, RunError, checksum, read_json, write_json
+from arml.results.files import Json, RunError, checksum, write_json
 from arml.results.machine import cores
-from arml.results.schema import read_as
+from arml.results.schema import read_noted
 
 CHUNK = 256
 """The most pictures that are decoded at once."""
@@ -85,19 +84,9 @@ def plan_of(job: Job, size: int) -> str:
     return checksum([states, job.arrays(), splits, list(job.filters), size, CHUNK])
 
 
-def _noted(kind: type, path: Path, plan: str) -> Any:
-    """The note of this plan; None if there is none, it is damaged, or it is of another plan."""
-    try:
-        found = read_json(path)
-        read_as(kind, found, str(path), "")
-    except RunError:
-        return None
-    return found if found["plan"] == plan else None
-
-
 def finished(record: Path, plan: str) -> Json | None:
     """The entries of the arrays of a finished job; None if it is not finished."""
-    found = _noted(Record, record, plan)
+    found = read_noted(record, Record, plan=plan)
     if found is None:
         return None
     entries: Json = found["entries"]
@@ -109,7 +98,7 @@ def make(folder: Path, job: Job, size: int, plan: str, progress: Progress | None
     """Decode the pictures of a job into its arrays; returns the arrays' entries."""
     journal = folder / f"{job.name}.journal.json"
     names = job.arrays()
-    noted = _noted(Journal, journal, plan)
+    noted = read_noted(journal, Journal, plan=plan)
     done = _kept(folder, names, noted["done"] if noted else 0)
     filters = {through: FILTERS[through] for through in job.filters}
     arrays: dict[str, Array] = {}

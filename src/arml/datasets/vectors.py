@@ -23,9 +23,9 @@ from arml.datasets.folders import ImageFamily, Progress, family_name
 from arml.datasets.forms import FeaturesIndex, Note
 from arml.datasets.splits import Split
 from arml.datasets.starter import load_starter
-from arml.results.files import Json, RunError, checksum, read_json, write_json
+from arml.results.files import Json, RunError, checksum, digest_of, write_json
 from arml.results.lock import alone
-from arml.results.schema import read_as, read_stated, write_stated
+from arml.results.schema import read_noted, read_stated, write_stated
 
 FORMAT = 1
 INDEX, VECTORS, NOTE = "features.json", "vectors.npy", "part.json"
@@ -163,20 +163,12 @@ def _kept(folder: Path, key: str, header: bytes, each: int) -> tuple[int, "hashl
     """How many vectors of `each` bytes an unfinished family has on the disk, and the SHA-256 of the
     file up to there. Zero if they were altered: then all are made again."""
     partial, none = folder / f"{VECTORS}.part", (0, hashlib.sha256(header))
-    if not partial.is_file() or not (folder / NOTE).is_file():
+    if not partial.is_file():
         return none
-    try:
-        note = read_json(folder / NOTE)
-        read_as(Note, note, str(folder / NOTE), "")
-    except RunError:
+    note = read_noted(folder / NOTE, Note, key=key)
+    if note is None:
         return none
-    if note["key"] != key:
-        return none
-    digest, left = hashlib.sha256(), len(header) + note["rows"] * each
-    with partial.open("rb") as file:
-        while left > 0 and (some := file.read(min(left, 2**20))):
-            digest.update(some)
-            left -= len(some)
+    digest = digest_of(partial, len(header) + note["rows"] * each)
     return (note["rows"], digest) if digest.hexdigest() == note["sha256"] else none
 
 
@@ -222,11 +214,8 @@ def load_features(paths: Sequence[str | Path]) -> Features:
     for folder in feature_folders(paths):
         index = _index(folder)
         path = folder / VECTORS
-        if not path.is_file():
+        if not path.is_file() or digest_of(path).hexdigest() != index["vectors"]:
             raise _altered(path)
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != index["vectors"]:
-                raise _altered(path)
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
         if vectors.shape != (sum(index["counts"]), index["extractor"]["dimension"]):
             raise _altered(path)

@@ -104,6 +104,24 @@ def checksum(content: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def digest_of(
+    path: Path,
+    size: int | None = None,
+    *,
+    algorithm: str = "sha256",
+    told: Callable[[int], object] = lambda done: None,
+) -> "hashlib._Hash":
+    """The digest of a file, or of its first `size` bytes. `told` is called with the bytes read."""
+    digest, done = hashlib.new(algorithm, usedforsecurity=False), 0
+    size = path.stat().st_size if size is None else size
+    with path.open("rb") as file:
+        while done < size and (part := file.read(min(size - done, 2**20))):
+            digest.update(part)
+            done += len(part)
+            told(done)
+    return digest
+
+
 def _sync_folder(folder: Path) -> None:
     """Make sure that a rename survives a power cut, where the system allows it: Windows cannot open
     a folder."""

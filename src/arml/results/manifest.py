@@ -5,7 +5,6 @@ that only grow (`metrics.jsonl`) are sealed up to their length at that moment, s
 later. A folder of an older version has no manifest, and files that were never sealed are accepted.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from arml.results.files import Json, RunError, read_json, write_json
+from arml.results.files import Json, RunError, digest_of, read_json, write_json
 from arml.results.forms import Manifest
 from arml.results.schema import read_as
 
@@ -30,7 +29,7 @@ def seal(folder: Path, *names: str, **more: object) -> None:
     def add(files: Json) -> None:
         for name in names:
             size = (folder / name).stat().st_size
-            files[name] = {"bytes": size, "sha256": _digest(folder / name, size)}
+            files[name] = {"bytes": size, "sha256": digest_of(folder / name, size).hexdigest()}
 
     _edit(folder, add, more)
 
@@ -76,7 +75,7 @@ def check_sealed(path: Path | str) -> None:
     found = path.stat().st_size if path.is_file() else -1
     grows = path.suffix == ".jsonl"
     same = found >= known["bytes"] if grows else found == known["bytes"]
-    if same and _digest(path, known["bytes"]) == known["sha256"]:
+    if same and digest_of(path, known["bytes"]).hexdigest() == known["sha256"]:
         return
     what = "is gone" if found < 0 else "has changed"
     raise RunError(
@@ -101,13 +100,3 @@ def _read(folder: Path) -> Json:
     advice = "restore the file, or delete it to use the files beside it as they are"
     read_as(Manifest, content, str(path), advice)
     return content
-
-
-def _digest(path: Path, size: int) -> str:
-    """SHA-256 of the first `size` bytes."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while size and (part := file.read(min(size, 2**20))):
-            digest.update(part)
-            size -= len(part)
-    return digest.hexdigest()

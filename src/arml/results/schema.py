@@ -56,6 +56,17 @@ def read_stated(
     return content
 
 
+def read_noted(path: Path, kind: Any, **wanted: object) -> Json | None:
+    """The content of a note of the type `kind` that has these values; None if it has others, or if
+    the note is absent or damaged."""
+    try:
+        content = read_json(path)
+        read_as(kind, content, str(path), "")
+    except RunError:
+        return None
+    return content if content.items() >= wanted.items() else None
+
+
 def write_stated(path: Path, content: JsonView, *, name: str = "sha256") -> None:
     """Write JSON with its own checksum. **Raises** `RunError` if it cannot be written."""
     write_json(path, {**content, name: checksum(content)})
