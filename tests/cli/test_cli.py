@@ -280,6 +280,8 @@ def test_explaining_maml_says_that_there_is_nothing_to_show(maml, tmp_path, caps
         ("train regression2d/maml --run R --steps 1.5", "expected --steps INT, got '1.5'"),
         ("evaluate", "expected FOLDER, got none: give it"),
         ("adapt", "expected LEARNER and --support PATH, got none: give them"),
+        ("adapt starter --suport S --query Q", "unknown option --suport; did you mean --support?"),
+        ("adapt startr --support . --query .", "did you mean 'starter'?"),
         ("evaluate R S", "unexpected argument S"),
         ("train regression2d/maml --run R --inner-rate -1", "inner_rate must be 0 or more, got -1"),
         ("train regression2d/maml --run R --inner-rate fast", "'fast'"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from arml.datasets.columns import LEVELS, WIDTHS, Reader, missing, reader, reader_of
+from arml.datasets.own import cells_of
 
 Y = np.array([0, 1, 0, 1, 0, 1])
 TABLE = {
@@ -44,6 +45,8 @@ def test_a_value_that_no_example_has_is_no_category_of_theirs():
     x = read(other)
     np.testing.assert_array_equal(x[0, 2:5, :2], [[0, 1], [0, 1], [0, 1]])
     assert x[0, 5, 1] == 0
+    assert read.unknown(other) == {"colour": ["pink"], "sex": ["x"]}
+    assert read.unknown(TABLE) == {}
 
 
 def test_refusals_name_the_column():
@@ -57,6 +60,16 @@ def test_refusals_name_the_column():
         read({name: cells for name, cells in TABLE.items() if name != "sex"})
     with pytest.raises(ValueError, match="a column whose values differ"):
         reader({"a": ["1", "1"]}, Y[:2])
+
+
+def test_a_comma_is_a_decimal_sign_where_it_cannot_separate_thousands():
+    semicolons, _ = cells_of("size;kind\n1,250;a\n-3,5e2;b,c\n;4\n", "t")
+    assert semicolons == {"size": ["1.250", "-3.5e2", ""], "kind": ["a", "b,c", "4"]}
+    tabs, _ = cells_of("size\tcost\n1,5\t1,250\n1,250\t999\n", "t")
+    assert tabs == {"size": ["1.5", "1.250"], "cost": ["1,250", "999"]}
+    for text in ("1,250", "1.250,5", "1,250,000.5"):
+        with pytest.raises(ValueError, match=r"such as 1234\.5 in column 'cost', got '1"):
+            reader({"cost": [text, "7", "8"]}, Y[:3])
 
 
 def test_of_too_many_columns_those_stay_that_tell_the_classes_apart():

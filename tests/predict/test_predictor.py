@@ -245,7 +245,7 @@ def test_tables_on_the_command_line(functions, tmp_path, capsys):
     expected = arml.load(functions).adapt([[1, 2], [2, 0.5], [0, 1]], [3, 1, 2]).predict([[1, 2]])
     np.testing.assert_allclose(float(rows[1][1]), expected[0], rtol=1e-5)
     for change, said in (
-        ([], "expected --target"),
+        ([], "name the column to predict, one of a, b, height"),
         (["--target", "width"], "expected a column 'width', got a, b, height"),
     ):
         assert main([*given, *change]) == 2

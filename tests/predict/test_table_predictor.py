@@ -77,13 +77,18 @@ def test_a_csv_file_on_the_command_line(predictor, tmp_path, capsys):
         assert answer == f"{i + 2},{predictor.classes[best]},{chances[i].max():.4f}"
     assert main(["predict", saved, query]) == 0
     assert capsys.readouterr().out.splitlines() == answers
+    strange = written("strange.csv", {**more, "same": [1] * 6, "bark": ["soft", *more["bark"][1:]]})
+    assert main(["predict", saved, strange]) == 0
+    assert "these values of the column 'bark', so the other columns decide: soft" in (
+        " ".join(capsys.readouterr().err.split())
+    )
     # Refusals, in one line each.
     unlabelled = written("gap.csv", {**table, "tree": [*y[:-1], ""]})
     free = written("free.csv", {**table, "name": [f"no. {i}" for i in range(N)], "tree": y})
     other = written("other.csv", {"height": [1], "noise": [2]})
     for given, target, asked, expected in (
         (unlabelled, "tree", query, f"got none in row {N + 1}"),
-        (free, "tree", query, "column 'name'"),
+        (free, "tree", query, "free.csv: expected numbers, dates or categories in column 'name'"),
         (support, "trees", query, "expected a column 'trees'"),
         (support, "noise", query, "expected classes in 'noise'"),
         (support, "tree", other, "expected a column 'bark'"),

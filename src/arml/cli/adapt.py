@@ -83,7 +83,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
     # Before JAX is imported, which takes a second or two.
     check_there(options.support, *options.query)
     check_places(options.out, options.save)
-    from arml.datasets.own import labelled_files, labelled_images, read_table
+    from arml.datasets.own import labelled_files, labelled_images, read_cells, read_table
     from arml.predict.quick import FEW
     from arml.predict.shared import locate
 
@@ -111,7 +111,8 @@ def adapt_command(arguments: Sequence[str]) -> int:
     else:
         if options.target is None:
             raise UsageError(
-                "expected --target COLUMN for a table, got none: name the column to predict"
+                f"expected --target COLUMN for a table, got none: name the column to predict, one "
+                f"of {', '.join(read_cells(options.support)[0])}"
             )
         if len(learner.problem.features) == 2:
             asked = options.support, options.target, options.query

@@ -8,6 +8,7 @@ import re
 import shlex
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -93,7 +94,7 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
     except SystemExit as end:
         if not end.code:
             raise
-        raise UsageError(f"{_one_line(said.getvalue())}; see `{prog} --help`") from None
+        raise UsageError(f"{_one_line(said.getvalue(), arguments)}; see `{prog} --help`") from None
 
 
 def _unwrap(kind: Any) -> None:
@@ -112,9 +113,9 @@ def _unwrap(kind: Any) -> None:
             field.metadata = MappingProxyType({**field.metadata, "help": found[field.name]})
 
 
-def _one_line(box: str) -> str:
-    """Tyro's message in one line. Tyro draws a box: a title, the message, and its subject.
-    Names of options are indented by four, and their descriptions by eight."""
+def _one_line(box: str, arguments: Sequence[str]) -> str:
+    """Tyro's message about the arguments in one line. Tyro draws a box: a title, the message, and
+    its subject. Names of options are indented by four, and their descriptions by eight."""
     # Where the output is not UTF-8, the box has no sides.
     inside = [re.sub(r"^│|│$|[╰╯]", "", line).rstrip(" ─-") for line in box.splitlines()[1:]]
     parts: list[list[str]] = [[]]
@@ -128,6 +129,11 @@ def _one_line(box: str) -> str:
     text = " ".join(line.strip() for line in message)
     if text.startswith("Missing from"):
         names = [line.strip() for line in message if re.match(" {4}[^ ]", line)]
+        for word in arguments:
+            # A missing option that was given with a typing error.
+            close = get_close_matches(word, [name.split()[0] for name in names], 1, 0.8)
+            if close and word.startswith("--"):
+                return f"unknown option {word}; did you mean {close[0]}?"
         return f"expected {' and '.join(names)}, got none: give {'them' if names[1:] else 'it'}"
     named = [line.strip() for line in about if re.match(" {4}[^ ]", line)]
     if found := re.match(r"Error parsing ([^ ]+): .*?(\[.*\]|'[^']*')$", text):

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from arml.cli.console import tell
 from arml.cli.errors import UsageError
 from arml.predict.eye import Eye
 
 if TYPE_CHECKING:
+    from arml.datasets.columns import Reader
     from arml.predict.learner import FewShotLearner
     from arml.predict.predictor import Predictor
     from arml.predict.quick import QuickLearner, QuickPredictor
 
     Owner = FewShotLearner | QuickLearner | Predictor | QuickPredictor
 
-
+SHOWN = 5
+"""Unknown values of a column that are named."""
 Queries = tuple[Sequence[Path | int], Iterable[np.ndarray]]
 """The names of inputs to predict (files, or lines of a table), and the inputs in batches."""
 
@@ -71,7 +74,8 @@ def number(text: str, path: Path) -> float:
 
     if not NUMBER.fullmatch(text.strip()):
         raise ValueError(
-            f"{path}: expected numbers to predict, got {text!r}: choose another --target"
+            f"{path}: expected numbers to predict, got {text!r}: choose another --target, or the "
+            "learner tables, which predicts classes"
         )
     return float(text)
 
@@ -80,8 +84,8 @@ def column_of(cells: dict[str, list[str]], target: str | None, path: Path) -> li
     """The column `target`, which is taken out of the cells of a table."""
     if target not in cells:
         raise ValueError(
-            f"{path}: expected a column {target!r}, got {', '.join(cells)}: name one of these with "
-            "--target"
+            f"{path}: expected a column {target!r}, got {', '.join(cells)}: add it, or name "
+            "another with --target"
         )
     return [text.strip() for text in cells.pop(target)]
 
@@ -120,7 +124,7 @@ def adapted_table(
     """
     from arml.datasets.columns import missing
     from arml.datasets.own import read_cells
-    from arml.predict.tables import remarks
+    from arml.predict.tables import learned, remarks
 
     cells, lines = read_cells(path)
     texts = column_of(cells, target, path)
@@ -138,13 +142,23 @@ def adapted_table(
             f"{path}: expected classes in {target!r}, got {len(set(texts))} different values in "
             f"{len(texts)} rows: give more rows, or use the learner tables-regression for numbers"
         )
-    predictor = learner.adapt(cells, y)
+    predictor = learned(learner.portable, cells, y, where=str(path))
     predictor.target = target
-    reader = predictor.reader
-    assert reader is not None  # because the learner is one of tables
     for file in query:
-        reader(query_cells([file])[0], str(file))
-    return predictor, [f"row {line}" for line in lines], remarks(reader, target)
+        predictor.reader(query_cells([file])[0], str(file))
+    return predictor, [f"row {line}" for line in lines], remarks(predictor.reader, target)
+
+
+def read_by(reader: "Reader", cells: dict[str, list[str]], path: Path) -> np.ndarray:
+    """The rows as inputs. The user is told of values that are not among the examples."""
+    x = reader(cells, str(path))
+    for name, values in reader.unknown(cells).items():
+        more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
+        tell(
+            f"{path}: the predictor knows nothing about these values of the column {name!r}, so "
+            f"the other columns decide: {', '.join(values[:SHOWN])}{more}"
+        )
+    return x
 
 
 def query_cells(query: Sequence[Path]) -> tuple[dict[str, list[str]], list[int]]:
@@ -174,6 +188,6 @@ def rows_of(
     """The lines of the table to predict, and its inputs as one batch."""
     if predictor.reader is not None:
         cells, places = query_cells(query)
-        return places, iter([predictor.reader(cells, str(query[0]))])
+        return places, iter([read_by(predictor.reader, cells, query[0])])
     x, lines = query_table(query, target, predictor.columns)
     return lines, iter([x])

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from arml.cli.console import command, print_json, say, upright
 from arml.cli.errors import UsageError
-from arml.cli.inputs import check_kind, check_pictures, column_of, in_order, number
+from arml.cli.inputs import check_kind, check_pictures, column_of, in_order, number, read_by
 from arml.predict.eye import eye_of
 from arml.results.files import Json
 from arml.results.marks import thumbnail
@@ -88,7 +88,7 @@ def _table(predictor: "Predictor | QuickPredictor", query: Path, target: str | N
     cells, lines = read_cells(query)
     answers = column_of(cells, target, query)
     if predictor.reader is not None:
-        x = predictor.reader(cells, str(query))
+        x = read_by(predictor.reader, cells, query)
     else:
         table = read_table(query, target=target)
         x = in_order(table.x, table.columns, predictor.columns, query)

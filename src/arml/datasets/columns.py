@@ -7,6 +7,7 @@ category raise an error, which names their column.
 """
 
 import datetime
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -24,6 +25,8 @@ MISSING = frozenset(("", "?", "na", "n/a", "nan", "nat", "null", "<na>", "<null>
 """Texts that stand for a missing cell, in small letters."""
 LEVELS = 12
 """The most columns of a category: its most frequent values have one each."""
+GROUPED = re.compile(r"[+-]?\d[\d.]*,[\d.,]*", re.ASCII)
+"""A number with a comma, which may be a decimal sign or separate thousands."""
 FREE = 5
 """A column of texts is a category if it has at most so many different values, or each value at
 least twice on average."""
@@ -118,6 +121,18 @@ class Reader(NamedTuple):
         x = x[:, list(self.kept)]
         return np.pad(x, ((0, 0), (0, self.width - x.shape[1]), (0, 0)))
 
+    def unknown(self, table: Table) -> dict[str, list[str]]:
+        """By the name of a category, its values in these rows that are none of its `levels`. They
+        say nothing about a row."""
+        found = {
+            c.name: sorted(
+                {_text(cell) for cell in table[c.name] if not missing(cell)} - {*c.levels}
+            )
+            for c in self.columns
+            if c.kind == "category"
+        }
+        return {name: values for name, values in found.items() if values}
+
     def as_json(self) -> dict[str, Any]:
         """Plain data, for a file."""
         columns = [column._asdict() for column in self.columns]
@@ -210,6 +225,12 @@ def _column(name: str, cells: Sequence[Cell], where: str) -> Column | None:
     counts = Counter(_text(cell) for cell in cells)
     if len(counts) < 2:
         return None
+    grouped = [text for text in counts if GROUPED.fullmatch(text)]
+    if grouped and all(text in grouped or NUMBER.fullmatch(text) for text in counts):
+        raise ValueError(
+            f"{where}: expected numbers such as 1234.5 in column {name!r}, got {grouped[0]!r}: "
+            "write a point as the decimal sign, and no sign between thousands"
+        )
     if len(counts) > max(FREE, len(cells) / 2):
         raise ValueError(
             f"{where}: expected numbers, dates or categories in column {name!r}, got "

@@ -18,6 +18,10 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 DELIMITERS = ",;\t"
 """The characters between cells: spreadsheets copy cells with tabs, and save them with semicolons
 where the decimal sign is a comma."""
+COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
+"""A number with a decimal comma."""
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+", re.ASCII)
+"""A number whose comma may also separate its thousands: 1,234."""
 
 
 class Table(NamedTuple):
@@ -79,7 +83,7 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
             )
     if not found:
         raise ValueError(
-            f"expected images ({', '.join(SUFFIXES)}) in "
+            f"expected images ({', '.join(sorted(SUFFIXES))}) in "
             f"{', '.join(map(str, paths)) or 'the queries'}, found none: check the path"
         )
     return found
@@ -134,11 +138,26 @@ def cells_of(text: str, where: str) -> tuple[dict[str, list[str]], list[int]]:
     for line, row in zip(lines[1:], rows[1:], strict=True):
         if len(row) != len(header):
             raise ValueError(
-                f"{where}: expected {len(header)} cells in each row, as in the "
-                f"header, got {len(row)} in "
-                f"row {line}"
+                f"{where}: expected {len(header)} cells in each row, as in the header, got "
+                f"{len(row)} in row {line}: correct this row"
             )
-    return {name: [row[i] for row in rows[1:]] for i, name in enumerate(header)}, lines[1:]
+    columns = {name: [row[i] for row in rows[1:]] for i, name in enumerate(header)}
+    sure = delimiter == ";"
+    return {name: _with_points(cells, sure=sure) for name, cells in columns.items()}, lines[1:]
+
+
+def _with_points(cells: list[str], *, sure: bool) -> list[str]:
+    """The cells of a column with a point in the place of a decimal comma.
+
+    **Arguments**
+
+    - `sure`: whether each comma is a decimal one. If not, a column stays as it is if all of its
+      commas may separate thousands.
+    """
+    commas = [cell for cell in map(str.strip, cells) if COMMA.fullmatch(cell)]
+    if not commas or (not sure and all(map(THOUSANDS.fullmatch, commas))):
+        return cells
+    return [cell.replace(",", ".") if COMMA.fullmatch(cell.strip()) else cell for cell in cells]
 
 
 def read_table(path: Path, *, target: str | None = None) -> Table:

@@ -10,6 +10,7 @@ The package carries such learners, which are found by name: `shipped`.
 import hashlib
 import json
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -54,10 +55,12 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
     if str(path) in names:
         note = f"the folder {path} holds no learner: using the one that ships with arml"
         return SHIPPED / path, note if path.is_dir() else None
+    close = get_close_matches(str(path), names, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
     raise RunError(
         f"expected the folder of a run or of a shared learner, or one that ships "
         f"({', '.join(names)}), found nothing at {path}: check the name, or train one with "
-        "`arml train`"
+        f"`arml train`{hint}"
     )
 
 

@@ -249,8 +249,12 @@ def widening(distances: Float[np.ndarray, " n"], level: float) -> float:
     return float(np.max(distances, initial=stdtrit(FREEDOM, (1 + level) / 2)))
 
 
-def learned(portable: Portable, x: Any, y: Any) -> TablePredictor:
+def learned(portable: Portable, x: Any, y: Any, *, where: str = "the table") -> TablePredictor:
     """The predictor of the rows `x` (see `as_table`) with the labels or targets `y`.
+
+    **Arguments**
+
+    - `where`: the name of the table in errors.
 
     **Raises** `ValueError` in one line for rows or labels that cannot be learned.
     """
@@ -261,10 +265,10 @@ def learned(portable: Portable, x: Any, y: Any) -> TablePredictor:
     classes, flat = None, False
     if portable.problem.kind == "regression":
         places, flat = checked_targets(y, portable.problem, n)
-        read = reader(table, places[:, 0])
+        read = reader(table, places[:, 0], where=where)
     else:
         classes, places = checked_labels(y, n)
-        read = reader(table, places)
+        read = reader(table, places, where=where)
     problem = dataclasses.replace(portable.problem, features=(read.width, 3))
     wide = dataclasses.replace(portable, problem=problem)
     return TablePredictor(wide, read(table), places, classes, flat, read)
