@@ -1,11 +1,13 @@
 """Any object that draws tasks becomes a `TaskDistribution`, so that users may bring their own."""
 
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from arml.core.episodes import Examples, Facts, Problem, Task, TaskDistribution, protocol_of
@@ -97,7 +99,14 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     adopted = Adopted(families, problem, _Held(tasks) if whole else tasks)
     same = _AS_THEY_ARE.get(known)
     if same is None:
-        drawn = jax.eval_shape(_sampled(tasks), jax.random.key(0))
+        program, drawn = jax.make_jaxpr(_sampled(tasks), return_shape=True)(jax.random.key(0))
+        (key,) = program.jaxpr.invars
+        if not any(key in equation.invars for equation in program.jaxpr.eqns):
+            warnings.warn(
+                f"{type(tasks).__name__}: sample does not use its key, so all tasks are equal: "
+                "draw numbers by jax.random, because JAX calls sample once",
+                stacklevel=2,
+            )
         _check(drawn, problem, type(tasks).__name__)
         canonical = jax.eval_shape(adopted.sample, jax.random.key(0))
         same = jax.tree.map(_shape, drawn) == jax.tree.map(_shape, canonical)
@@ -127,7 +136,14 @@ def _sampled(tasks: Tasks) -> Callable[[PRNGKeyArray], Task]:
     """`tasks.sample`, which raises `ValueError` unless it returns a `Task`."""
 
     def sample(key: PRNGKeyArray) -> Task:
-        task: object = tasks.sample(key)
+        try:
+            task: object = tasks.sample(key)
+        except jax.errors.JAXTypeError as error:
+            said = str(error).partition("\n")[0]
+            raise ValueError(
+                f"{type(tasks).__name__}: expected a sample(key) that JAX can trace, got: {said} "
+                "Compute with jax.numpy, and choose by jnp.where, not by if"
+            ) from error
         if not isinstance(task, Task):
             raise ValueError(
                 f"{type(tasks).__name__}: expected sample(key) to return an arml.Task, got "
@@ -136,6 +152,26 @@ def _sampled(tasks: Tasks) -> Callable[[PRNGKeyArray], Task]:
         return task
 
     return sample
+
+
+def fault(tasks: TaskDistribution, keys: Array) -> str:
+    """One line about wrong values in the tasks of these keys; empty if there are none."""
+    drawn, own = jax.vmap(tasks.sample)(keys), tasks
+    while isinstance(own, Adopted):
+        own = own._source()
+    for part in ("support", "query"):
+        for name, leaf in getattr(drawn, part)._asdict().items():
+            values = np.asarray(leaf)
+            got = ""
+            if not np.isfinite(values).all():
+                got = "numbers that are not finite"
+            elif name == "y" and tasks.problem.kind == "classification":
+                ways, low, high = tasks.problem.outputs, values.min(), values.max()
+                got = f"classes from {low} to {high}, not 0 to {ways - 1}"
+                got = "" if 0 <= low <= high < ways else got
+            if got:
+                return f"{part}.{name} of {type(own).__name__} has {got}: change its sample"
+    return ""
 
 
 def _shape(leaf: jax.ShapeDtypeStruct | Array) -> tuple[tuple[int, ...], jnp.dtype]:

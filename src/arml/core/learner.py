@@ -89,7 +89,7 @@ class MetaLearner(eqx.Module):
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The outer objective on ONE task: the query loss after adaptation, plus the penalty."""
-        adapted = self.adapt(task.support, key=key)
+        adapted = adapted_to(self, task.support, key=key)
         return self.loss(adapted.predict(task.query.x), task.query.y) + adapted.penalty
 
     def __repr__(self) -> str:
@@ -118,6 +118,18 @@ class MetaLearner(eqx.Module):
         """A function from a support set to each step of its encoding by a meta-knowledge graph
         (`arml.nn.relational.Trace`); None for a method without a graph."""
         return None
+
+
+def adapted_to(learner: MetaLearner, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+    """`learner.adapt`. **Raises** `ValueError` if it returns anything but `Adapted`."""
+    found: object = learner.adapt(support, key=key)
+    if isinstance(found, Adapted) and callable(found.predict):
+        return found
+    got = type(found.predict if isinstance(found, Adapted) else found).__name__
+    raise ValueError(
+        f"{type(learner).__name__}: expected adapt to return arml.Adapted(predict), where predict "
+        f"is a function of inputs, got {got}: change adapt"
+    )
 
 
 class Carried(eqx.Module):

@@ -11,7 +11,16 @@ from arml.core.episodes import Problem
 
 
 def mse(predictions: Float[Array, "n targets"], y: Float[Array, "n targets"]) -> Float[Array, ""]:
-    """Mean squared error."""
+    """Mean squared error.
+
+    **Raises** `ValueError` for predictions of another shape than the targets, because JAX would
+    broadcast them.
+    """
+    if predictions.shape != y.shape:
+        raise ValueError(
+            f"expected predictions of shape {y.shape}, as the targets, got {predictions.shape}: "
+            "change the network, or the function that adapt returns"
+        )
     return jnp.mean(jnp.square(predictions - y))
 
 

@@ -122,9 +122,19 @@ def _drawn(
 ) -> MetaLearner:
     net_key, key = jax.random.split(key)
     net = network.build(problem, key=net_key)
+    _check_made(net is not None, network, "a network", net)
     learner = algorithm.build(net, problem, key=key)
+    _check_made(isinstance(learner, MetaLearner), algorithm, "an arml.MetaLearner", learner)
     check_size(parameters(learner))
     return learner
+
+
+def _check_made(right: bool, options: object, wanted: str, got: object) -> None:
+    if not right:
+        raise ValueError(
+            f"{type(options).__name__}: expected build to return {wanted}, got "
+            f"{type(got).__name__}: change the function that builds it"
+        )
 
 
 def _start_of(

@@ -86,9 +86,10 @@ def looked(options: MethodOptions, recipe: str) -> Look:
     known = ALGORITHMS.of(options)
     if not known.inside:
         others = ", ".join(m.name for m in ALGORITHMS.values() if m.inside)
+        more = "" if known.source is None else ", or give arml.register a function as `inside`"
         raise RunError(
             f"expected a method with something inside to show, got {recipe}, which has nothing; "
-            f"name a run of {others}"
+            f"name a run of {others}{more}"
         )
     if isinstance(known.inside, str):
         if known.inside not in LOOKS:

@@ -12,7 +12,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from arml.core.compilation import short, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import steps_of, with_steps
-from arml.core.learner import MetaLearner
+from arml.core.learner import MetaLearner, adapted_to
 from arml.core.losses import score_of
 from arml.results.scores import Scores, pairing
 from arml.tasks.options import TasksLike, splits_of
@@ -100,7 +100,7 @@ def predicted(
     """The learner's predictions on ONE task, the targets, the score, the task's family, and its
     classes."""
     learner, score = given
-    outputs = learner.adapt(task.support, key=key).predict(task.query.x)
+    outputs = adapted_to(learner, task.support, key=key).predict(task.query.x)
     return outputs, task.query.y, score(outputs, task.query.y), task.family, task.classes
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray
 
+from arml.core.adopted import fault
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.results.files import RunError
@@ -124,7 +125,7 @@ def intervals(
             size = min(options.interval, options.steps - done)
             interval = _compiled(options.outer, batch, chunk, mesh, size, options.scan)
             state, records = interval((train, data, steps), state)
-            _check_finite(records, done, train.families, options.outer)
+            _check_finite(records, done, train, keys, options.outer)
             done += size
             record: dict[str, float | None] = {"loss": float(np.mean(records.loss))}
             every = options.validate_every
@@ -143,19 +144,23 @@ def intervals(
 
 
 def _check_finite(
-    records: Record, done: int, families: tuple[str, ...], outer: OuterOptions
+    records: Record,
+    done: int,
+    tasks: TaskDistribution,
+    keys: Callable[[Array], Array],
+    outer: OuterOptions,
 ) -> None:
     finite = np.asarray(records.finite)
     if finite.all():
         return
     first = int(np.argmin(finite))
     family = int(records.bad_family[first])
-    on = f"on a task of the family {families[family]!r}" if family >= 0 else "in the gradient"
+    on = f"on a task of the family {tasks.families[family]!r}" if family >= 0 else "in the gradient"
+    where = f"the loss is not finite at step {done + first + 1}, {on}"
+    if wrong := fault(tasks, keys(jnp.asarray(done + first))):
+        raise ValueError(f"{where}: {wrong}")
     bound = "the method's option inner_bound=100.0" if outer.clip else "OuterOptions(clip=10.0)"
-    raise NotFiniteError(
-        f"the loss is not finite at step {done + first + 1}, {on}",
-        f"lower the inner or the outer rate, or give {bound}",
-    )
+    raise NotFiniteError(where, f"lower the inner or the outer rate, or give {bound}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
