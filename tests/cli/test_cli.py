@@ -273,6 +273,8 @@ def test_explaining_maml_says_that_there_is_nothing_to_show(maml, tmp_path, caps
         ("train regression2d/maml", "expected --run PATH, got none: give it"),
         ("train regression2d/maml --run R --inner-rat 1", "unknown option --inner-rat; did you"),
         ("train regression2d/maml --run R --inner-rat 1", "mean --algorithm.inner-rate?"),
+        ("train regression2d/arml --run R --vertces 8", "did you mean --vertices?"),
+        ("train regression2d/arml --run R --mu1 8", "unknown option --mu1; did you mean --mu-1?"),
         ("train regression2d/arml --run R --hidden 8", "got --hidden, which is the name of both"),
         ("train regression2d/arml --run R --tasks.hidden 8", "unknown option --tasks.hidden"),
         ("train regression2d/maml --run R --hidden 8 x", "--network.hidden [INT [INT ...]], got"),

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,6 +158,35 @@ def test_what_is_no_plugin_is_refused(tmp_path, capsys):
     assert "expected a file after --plugin" in capsys.readouterr().err
     assert main(["list", "--plugin", str(tmp_path / "none.py")]) == 2
     assert "none.py, found none: check the path" in capsys.readouterr().err
+
+
+BROKEN = """
+import arml
+from beside_the_plugin import PROBLEM
+
+class Broken(arml.TaskDistribution):
+    problem = PROBLEM
+    families = ("one",)
+
+    def sample(self, key):
+        return self.nothing
+
+arml.register("tasks", "broken", Broken, usual=PROBLEM)
+"""
+
+
+@pytest.mark.usefixtures("alone")
+def test_an_error_in_a_plugin_names_its_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    problem = "import arml\nPROBLEM = arml.Problem('regression', (1,), 1, 2, 2)\n"
+    (tmp_path / "beside_the_plugin.py").write_text(problem)
+    (tmp_path / "broken.py").write_text(BROKEN)
+    words = ["train", "broken/maml", "--run", str(tmp_path / "run"), *SMALL[:-2]]
+    assert main([*words, "--plugin", str(tmp_path / "broken.py")]) == 1
+    said = capsys.readouterr().err
+    assert "broken.py, line 10: AttributeError: 'Broken' object has no attribute 'noth" in said
+    assert main([*words, "--plugin", str(tmp_path / "broken.py"), "--inner-stps", "1"]) == 2
+    assert "unknown option --inner-stps; did you mean" in capsys.readouterr().err
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from importlib import import_module
 
 from arml.cli.errors import UsageError, named
 from arml.cli.stopping import INTERRUPTED, Stop
-from arml.core.plugins import announce
+from arml.core.plugins import announce, place_in_plugin
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("listing", "List settings, methods and data sets; `arml list starter` shows one"),
@@ -149,8 +149,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         first = " ".join(str(error).split())[:300]
-        complain(
-            f"arml: error: unexpected {type(error).__name__}: {first}; please report it with the "
-            "output of the same command with --debug"
-        )
+        what = f"{type(error).__name__}: {first}"
+        if place := place_in_plugin(error):
+            complain(f"arml: error: {place}: {what}; correct the plug-in; --debug shows more")
+        else:
+            complain(
+                f"arml: error: unexpected {what}; please report it with the output of the same "
+                "command with --debug"
+            )
         return 1

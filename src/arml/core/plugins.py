@@ -7,6 +7,7 @@ that the environment variable `ARML_PLUGINS` names at its first use, in worker p
 import hashlib
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -97,6 +98,16 @@ def as_options() -> list[str]:
     return [word for path in _announced() for word in ("--plugin", os.path.relpath(path))]
 
 
+def place_in_plugin(error: BaseException) -> str:
+    """The file and line of the innermost call of an announced plug-in that raised the error; empty
+    if none was called."""
+    known, found = _announced(), ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename in known:
+            found = f"{os.path.relpath(frame.f_code.co_filename)}, line {line}"
+    return found
+
+
 _loaded: set[str] = set()
 
 
@@ -107,7 +118,8 @@ def load_plugins() -> None:
 
 
 def load_plugin(file: Path | str) -> None:
-    """Run a plug-in file, once in a process.
+    """Run a plug-in file, once in a process. It can import the modules of its folder, as a script
+    can.
 
     **Raises** `ValueError` in one line if that fails.
     """
@@ -123,6 +135,8 @@ def load_plugin(file: Path | str) -> None:
     module = util.module_from_spec(spec)
     # Before it runs, because dataclasses look up their module, and registries load plug-ins.
     sys.modules[name] = module
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # last, so that no installed module is hidden
     _loaded.add(str(path))
     try:
         spec.loader.exec_module(module)
