@@ -117,6 +117,13 @@ def test_an_exported_learner_needs_the_data_that_it_knows(place, capsys):
     assert not (place / "nothing").exists()
 
 
+def test_a_family_that_is_too_small_is_refused(place, capsys):
+    assert grow(place, "starter", place / "small") == 2
+    said = capsys.readouterr().err
+    assert "expected at least 18 images of each class" in said
+    assert "add some, because a learner keeps its ways, shots and queries when it grows" in said
+
+
 def test_functions_take_no_data(place, capsys):
     assert grow(place, "regression2d", place / "functions") == 2
     assert "whose tasks take no data" in capsys.readouterr().err

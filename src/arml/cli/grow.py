@@ -25,7 +25,8 @@ class GrowOptions:
     """A run folder, an exported learner, or one of the package, such as starter."""
     data: tuple[str, ...]
     """The new families: folders or zips of pictures with one folder for each class, or folders of
-    features."""
+    features. They must be large enough for the learner's tasks: for starter 20 classes or more of
+    18 pictures each."""
     out: Path
     """Folder of the new learner."""
     known: tuple[str, ...] = ()

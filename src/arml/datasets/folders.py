@@ -109,6 +109,10 @@ def load_families(
         ]
 
 
+class TooFewError(ValueError):
+    """A family has too few classes, or a class too few images, for the tasks."""
+
+
 def family_name(path: Path) -> str:
     """The name of a source's family."""
     path = path.resolve() if path.name in ("", "..") else path
@@ -123,7 +127,7 @@ def _check_counts(source: Source, least: int) -> None:
         )
     for name, images in source.classes.items():
         if len(images) < least:
-            raise ValueError(
+            raise TooFewError(
                 f"{source.path}: expected at least {least} images of each class (shots and "
                 f"queries), got {len(images)} in {name!r}; lower the shots or queries, or add "
                 "images"

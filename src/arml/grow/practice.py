@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from arml.core.learner import MetaLearner
+from arml.datasets.folders import TooFewError
 from arml.experiment import Experiment, Portable, Run
 from arml.experiment.folder import check_place, differences
 from arml.experiment.options import absolute
@@ -111,7 +112,14 @@ def grow(
             f"expected an empty or new folder, got {folder}, which holds {found}: name another"
         )
     with alone(folder):
-        splits = splits_of(experiment.tasks.build(folder / SPLIT))
+        try:
+            splits = splits_of(experiment.tasks.build(folder / SPLIT))
+        except TooFewError as error:
+            found = str(error).rpartition(";")[0]
+            raise ValueError(
+                f"{found}; add some, because a learner keeps its ways, shots and queries when it "
+                "grows; or use `arml adapt`, which needs a few images only"
+            ) from None
         new = _check(portable, splits, place, folder)
         begun_at = time.monotonic()
         train, held, test = (mixture(part) for part in splits[:3])

@@ -14,3 +14,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'arml.report' has no attribute {name!r}")
     return getattr(import_module("arml.report.notebook"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from arml.core.checks import at_least
 from arml.core.episodes import TaskDistribution
-from arml.datasets.folders import ImageFamily
+from arml.datasets.folders import ImageFamily, TooFewError
 from arml.datasets.splits import PARTS, Split, part_sizes
 from arml.results.files import JsonView
 from arml.tasks.images import Listed, listed
@@ -53,7 +53,7 @@ class EpisodeOptions:
         for part, size in zip(PARTS, part_sizes(classes, least=self.ways), strict=True):
             ways = self.ways_of(part)
             if size < ways:
-                raise ValueError(
+                raise TooFewError(
                     f"{family}: expected at least {ways} {part} classes for {ways}-way tasks, got "
                     f"{size} of its {classes}; lower the ways, or add classes"
                 )
