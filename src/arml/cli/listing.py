@@ -105,8 +105,7 @@ def catalogue() -> dict[str, list[Json]]:
 def measured() -> Json:
     """Scores of the methods by setting, as `docs/make_measured.py` read them from `results/`."""
     text = files("arml").joinpath("data/measured.json").read_text(encoding="utf-8")
-    found: Json = json.loads(text)
-    return found
+    return json.loads(text)
 
 
 def selected(found: dict[str, list[Json]], what: str) -> dict[str, list[Json]]:

@@ -31,8 +31,7 @@ take most of the compilation, and speed up only long loops over small arrays."""
 def jit(function: Callable[P, R], settings: Settings, *, donate: str = "none") -> Callable[P, R]:
     """`eqx.filter_jit` with the `settings` that this version of XLA knows; it gets `donate`."""
     options = {"donate": donate, "compiler_options": known(settings)}
-    compiled: Callable[P, R] = eqx.filter_jit(function, **options)  # type: ignore[call-overload]
-    return compiled
+    return eqx.filter_jit(function, **options)  # type: ignore[call-overload]
 
 
 def known(settings: Settings) -> Settings:
@@ -70,8 +69,7 @@ def vmap(function: Callable[..., R]) -> Callable[..., R]:
         if len(jax.tree.leaves(arguments)[0]) > 1:
             return jax.vmap(function)(*arguments)
         result = function(*jax.tree.map(lambda a: a[0], arguments))
-        one: R = jax.tree.map(lambda a: a[None], result)
-        return one
+        return jax.tree.map(lambda a: a[None], result)
 
     return mapped
 

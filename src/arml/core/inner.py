@@ -47,8 +47,7 @@ def split(net: N) -> tuple[N, N]:
 
 def join(part: N, rest: N) -> N:
     """The inverse of `split`."""
-    net: N = eqx.combine(part, rest, is_leaf=lambda node: node is None or _is_shared(node))
-    return net
+    return eqx.combine(part, rest, is_leaf=lambda node: node is None or _is_shared(node))
 
 
 class GradientDescent(eqx.Module):
@@ -133,8 +132,7 @@ def with_steps(learner: N, steps: int) -> N:
     def change(node: PyTree) -> PyTree:
         return dataclasses.replace(node, steps=steps) if is_inner(node) else node
 
-    changed: N = jax.tree.map(change, learner, is_leaf=is_inner)
-    return changed
+    return jax.tree.map(change, learner, is_leaf=is_inner)
 
 
 def steps_of(learner: PyTree) -> int:

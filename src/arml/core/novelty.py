@@ -84,8 +84,7 @@ class Novelty:
         x, bank = x / scale, self.bank.astype(np.float64) / scale
         squares = np.sum(x**2, axis=1)[:, None] - 2 * x @ bank.T + np.sum(bank**2, axis=1)
         nearest = np.partition(squares, min(NEAREST, len(bank)) - 1, axis=1)[:, :NEAREST]
-        mean: Float[np.ndarray, " m"] = np.sqrt(np.maximum(nearest, 0)).mean(axis=1)
-        return mean
+        return np.sqrt(np.maximum(nearest, 0)).mean(axis=1)
 
 
 def threshold(distances: Float[np.ndarray, " n"], alike: int | None = None) -> float:

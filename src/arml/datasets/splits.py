@@ -94,8 +94,7 @@ def read_split(path: Path, *, seed: int | None = None) -> Split:
             f"{path}: expected a split with the seed {seed}, got one with {content['seed']}; "
             "give that split seed, or remove the file to split anew"
         )
-    split: Split = content["families"]
-    return split
+    return content["families"]
 
 
 def check_split(

@@ -103,8 +103,7 @@ class Run:
 
     def tasks(self, split: str = "test") -> TaskDistribution:
         """The task distribution of a split: train, validation or test."""
-        tasks: TaskDistribution = getattr(self.splits, split)
-        return tasks
+        return getattr(self.splits, split)
 
     @property
     def made(self) -> Json | None:

@@ -98,5 +98,4 @@ def kept(stream: Mixture, n: int, *, key: PRNGKeyArray) -> Task:
     draw = eqx.filter_jit(lambda tasks, keys: jax.vmap(tasks.sample)(keys))
     keys = jax.random.split(key, n)
     drawn = [draw(stream.only(name), keys)._replace(classes=None) for name in stream.families]
-    stacked: Task = jax.tree.map(lambda *rows: jnp.stack(rows), *drawn)
-    return stacked
+    return jax.tree.map(lambda *rows: jnp.stack(rows), *drawn)

@@ -65,8 +65,7 @@ def filmed(body: Body, films: Iterable[Film]) -> Body:
 
     def one(block: PyTree, film: Film) -> Block:
         own = any(field.name == "film" for field in fields(block))
-        made: Block = replace(block, film=film) if own else Filmed(block, film)
-        return made
+        return replace(block, film=film) if own else Filmed(block, film)
 
     pairs = zip(body.blocks, films, strict=True)
     return replace(body, blocks=tuple(one(block, film) for block, film in pairs))
@@ -116,7 +115,4 @@ def layers(net: PyTree, is_leaf: Callable[[object], bool] = is_layer) -> list[Py
 def with_layers(net: N, given: Iterable[PyTree], is_leaf: Callable[[object], bool] = is_layer) -> N:
     """The network with its layers replaced by those given, in the same order."""
     others = iter(given)
-    made: N = jax.tree.map(
-        lambda node: next(others) if is_leaf(node) else node, net, is_leaf=is_leaf
-    )
-    return made
+    return jax.tree.map(lambda node: next(others) if is_leaf(node) else node, net, is_leaf=is_leaf)

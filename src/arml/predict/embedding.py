@@ -88,8 +88,7 @@ def _means(given: tuple[MetaLearner, Problem], task: Task, key: Array) -> Array:
     own = _vectors(learner, task.support, problem)
     if problem.kind == "regression":
         return own
-    means: Array = class_means(own, task.support.y, problem.outputs)[0]
-    return means
+    return class_means(own, task.support.y, problem.outputs)[0]
 
 
 def task_vectors(

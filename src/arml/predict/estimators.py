@@ -182,11 +182,9 @@ class FewShot(BaseEstimator):
         problem = self.predictor_.problem
         if self.predictor_.reader is not None:
             rows = validate_data(self, X, reset=False, **TABLE)
-            read: np.ndarray = self.predictor_.reader(_columns(rows))
-            return read
+            return self.predictor_.reader(_columns(rows))
         rows = validate_data(self, self._rows(X, problem), reset=False)
-        queries: np.ndarray = rows.reshape(-1, *problem.features)
-        return queries
+        return rows.reshape(-1, *problem.features)
 
 
 def _columns(X: np.ndarray) -> dict[str, list[Any]]:
@@ -216,8 +214,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
     def _checked_y(self, y: np.ndarray) -> np.ndarray:
         check_classification_targets(y)
-        labels: np.ndarray = column_or_1d(y, warn=True)
-        return labels
+        return column_or_1d(y, warn=True)
 
     @property
     def classes_(self) -> np.ndarray | None:

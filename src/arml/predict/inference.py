@@ -34,10 +34,7 @@ def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
             return dataclasses.replace(node, normalisation="support")
         return dataclasses.replace(node, most=support) if isinstance(node, SoftClusters) else node
 
-    changed: MetaLearner = jax.tree.map(
-        change, learner, is_leaf=lambda node: isinstance(node, Body | SoftClusters)
-    )
-    return changed
+    return jax.tree.map(change, learner, is_leaf=lambda node: isinstance(node, Body | SoftClusters))
 
 
 def check_fit(predicted: np.ndarray, y: np.ndarray) -> None:
@@ -64,8 +61,7 @@ def adapted_function(
     """The prediction function: adapted once. It is compiled for `CHUNK` inputs; with `n`, it is for
     `n` inputs and not compiled, so that it can be traced."""
     closure = _closure(learner, support, jax.ShapeDtypeStruct((n or CHUNK, *features), jnp.float32))
-    function: Callable[[Array], Array] = closure if n else short(closure)
-    return function
+    return closure if n else short(closure)
 
 
 def traced(learner: MetaLearner | None, support: Examples) -> Trace | None:
@@ -79,8 +75,7 @@ def traced(learner: MetaLearner | None, support: Examples) -> Trace | None:
 def _trace(learner: MetaLearner, support: Examples) -> Trace:
     read = learner.reading()
     assert read is not None
-    trace: Trace = read(support)
-    return trace
+    return read(support)
 
 
 def by_chunks(

@@ -47,8 +47,7 @@ class Marks:
     @property
     def right(self) -> np.ndarray:
         """Whether each example was predicted as it is labelled `[n]`."""
-        correct: np.ndarray = self.probabilities.argmax(axis=1) == self.labels
-        return correct
+        return self.probabilities.argmax(axis=1) == self.labels
 
     @property
     def accuracy(self) -> float:
@@ -83,10 +82,7 @@ class Marks:
     def mistakes(self) -> Int[np.ndarray, " wrong"]:
         """The places of the wrong predictions, the surest first."""
         wrong = np.flatnonzero(~self.right)
-        places: Int[np.ndarray, " wrong"] = wrong[
-            np.argsort(-self.probabilities[wrong].max(axis=1), kind="stable")
-        ]
-        return places
+        return wrong[np.argsort(-self.probabilities[wrong].max(axis=1), kind="stable")]
 
     def as_json(self) -> Json:
         """All of it as plain values, without the probabilities."""

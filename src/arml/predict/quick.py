@@ -137,8 +137,7 @@ class QuickPredictor:
     def away(self) -> Float[np.ndarray, " n"]:
         """The squared distance of each example from the mean of its class."""
         far = self._vectors(self.x) - self._adapted().means[self.y]
-        squares: Float[np.ndarray, " n"] = np.square(far).sum(axis=1)
-        return squares
+        return np.square(far).sum(axis=1)
 
     def reading(self) -> None:
         """It has no graph."""

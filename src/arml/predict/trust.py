@@ -56,8 +56,7 @@ class Trust(Marks):
         least likely label first: mislabelled, or unlike the others of their class."""
         own = self.probabilities[np.arange(len(self.labels)), self.labels]
         wrong = np.flatnonzero(~self.right)
-        places: Int[np.ndarray, " wrong"] = self.checked[wrong[np.argsort(own[wrong])]]
-        return places
+        return self.checked[wrong[np.argsort(own[wrong])]]
 
     def as_json(self) -> Json:
         """All of it as plain values; `odd` holds places in the support set."""

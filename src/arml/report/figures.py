@@ -106,8 +106,7 @@ def average_heat_maps(explain: JsonView) -> Figure:
 def mean_links(explain: JsonView) -> np.ndarray:
     """`[vertices, vertices]`: the links between vertices, the mean of the two directions."""
     links = np.asarray(explain["vertex_links"], float)
-    mean: np.ndarray = (links + links.T) / 2
-    return mean
+    return (links + links.T) / 2
 
 
 def strong_links(explain: JsonView) -> tuple[np.ndarray, np.ndarray]:

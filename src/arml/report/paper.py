@@ -27,25 +27,21 @@ class Reported(NamedTuple):
 @cache
 def _paper() -> Json:
     text = files("arml").joinpath("data/paper.json").read_text(encoding="utf-8")
-    paper: Json = loads(text)
-    return paper
+    return loads(text)
 
 
 def _tables() -> dict[str, dict[str, Json]]:
-    tables: dict[str, dict[str, Json]] = _paper()["tables"]
-    return tables
+    return _paper()["tables"]
 
 
 def names() -> dict[str, str]:
     """The names that the paper gives its rows, in its order."""
-    found: dict[str, str] = _paper()["methods"]
-    return found
+    return _paper()["methods"]
 
 
 def titles() -> dict[str, str]:
     """Titles of the paper's tables of data that the package does not carry."""
-    found: dict[str, str] = _paper()["titles"]
-    return found
+    return _paper()["titles"]
 
 
 def reported_by_family(table: str, row: str) -> dict[str, Reported]:

@@ -19,8 +19,7 @@ def reversed_order(learner: MetaLearner) -> MetaLearner:
         raise RunError(
             f"expected a run of ARML to reverse, got {type(learner).__name__}; score it as trained"
         )
-    changed: MetaLearner = eqx.tree_at(lambda m: m.encoder(), learner, turned)
-    return changed
+    return eqx.tree_at(lambda m: m.encoder(), learner, turned)
 
 
 VARIANTS: dict[str, Callable[[MetaLearner], MetaLearner]] = {

@@ -74,8 +74,7 @@ def filled(like: S, arrays: Mapping[str, Any]) -> S:
     """`like` with these arrays, found by their paths; `like` may have shapes for its arrays."""
     state, static = eqx.partition(like, is_array)
     leaves = [jax.device_put(arrays[name]) for name in named(like)]
-    whole: S = eqx.combine(jax.tree.unflatten(jax.tree.structure(state), leaves), static)
-    return whole
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(state), leaves), static)
 
 
 @contextlib.contextmanager

@@ -156,5 +156,4 @@ def of_leader(tree: T) -> T:
         np.frombuffer(data[end - leaf.nbytes : end], leaf.dtype).reshape(leaf.shape)
         for leaf, end in zip(held, ends, strict=True)
     ]
-    whole: T = eqx.combine(jax.tree.unflatten(structure, parts), rest)
-    return whole
+    return eqx.combine(jax.tree.unflatten(structure, parts), rest)
