@@ -129,12 +129,10 @@ OURS = Method(
     name="arml",
     compared="regression2d starter starter-art benchmarks mini-imagenet "
     "tiered-imagenet repeated structure order",
-    kind="arml",
     title="ARML, ours",
     options_class=ARMLOptions,
     about="ARML as it measured best: the preset `best`.",
     paper="Yao, Wu, Tao, Li, Ding, Li and Li, ICLR 2020",
-    row="arml",
     preset=best,
     settings={
         "regression": {

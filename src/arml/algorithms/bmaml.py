@@ -268,7 +268,6 @@ METHODS = (
         title="BMAML",
         options_class=BMAMLOptions,
         paper="Yoon, Kim, Dia, Kim, Bengio and Ahn, NeurIPS 2018",
-        row="bmaml",
         preset=bmaml,
         measured={"regression2d": (94.0, 2.58)},
         cost=lambda options: Cost(0.081, images=0.2),

@@ -151,7 +151,6 @@ METHODS = (
         title="HSML",
         options_class=HSMLOptions,
         paper="Yao, Wei, Huang and Li, ICML 2019",
-        row="hsml",
         preset=hsml,
         measured={"regression2d": (13.0, 0.221)},
         cost=lambda options: Cost(0.0115, images=1.2),

@@ -131,7 +131,6 @@ METHODS = (
         title="LLAMA",
         options_class=LLAMAOptions,
         paper="Grant, Finn, Levine, Darrell and Griffiths, ICLR 2018",
-        row="llama",
         preset=lambda problem: LLAMAOptions(inner_rate=usual_rate(problem)),
         measured={"regression2d": (33.0, 1.02)},
         cost=lambda options: Cost(0.029, images=3.5),

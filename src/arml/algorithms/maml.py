@@ -59,7 +59,6 @@ MAML_METHOD = Method(
     options_class=MAMLOptions,
     about="MAML: one shared initialisation, second order.",
     paper="Finn, Abbeel and Levine, ICML 2017",
-    row="maml",
     preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem)),
     measured={"regression2d": (5.0, 1.17), "regression2d-wide": (2.5, 1.64)},
     cost=lambda options: Cost(0.003),

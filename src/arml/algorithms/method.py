@@ -49,7 +49,7 @@ class Method(Entry):
     year: int = 0
     """When it was published; if 0, the first year in `paper`. Lists are in this order."""
     row: str = ""
-    """Its row in the tables of ARML's paper; empty if it has none."""
+    """Its row in the tables of ARML's paper, if these have it; `name` if empty."""
     compared: str = ""
     """Where it is compared, separated by blanks: tables of `arml reproduce` (data sets, or the
     kinds that `reproduce/tables.py` names), and races of `arml train --data` (`race-folders` on
@@ -91,6 +91,7 @@ class Method(Entry):
             known = {f.name for f in fields(self.options_class)}
             object.__setattr__(self, "tune", ("inner_rate",) if "inner_rate" in known else ())
         object.__setattr__(self, "title", self.title or self.name)
+        object.__setattr__(self, "row", self.row or self.name)
         published = re.search(r"\b\d{4}\b", self.paper)
         object.__setattr__(self, "year", self.year or (int(published[0]) if published else 9999))
 

@@ -137,7 +137,6 @@ METHODS = (
         title="MUMOMAML",
         options_class=MUMOMAMLOptions,
         paper="Vuorio, Sun, Hu and Lim, 2018 and NeurIPS 2019",
-        row="mumomaml",
         preset=mumomaml,
         measured={"regression2d": (10.0, 0.243)},
         cost=lambda options: Cost(0.0093),

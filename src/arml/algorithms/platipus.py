@@ -183,7 +183,6 @@ METHODS = (
         title="PLATIPUS",
         options_class=PLATIPUSOptions,
         paper="Finn, Xu and Levine, NeurIPS 2018",
-        row="platipus",
         preset=platipus,
         cost=lambda options: Cost(0.017, images=2.2),
         tune=("inner_rate", "prior_rate", "kl_weight"),

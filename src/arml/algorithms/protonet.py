@@ -120,7 +120,6 @@ METHODS = (
         title="ProtoNet",
         options_class=ProtoNetOptions,
         paper="Snell, Swersky and Zemel, NeurIPS 2017",
-        row="protonet",
         kinds=("classification",),
         variants={
             "frozen-protonet": Variant(

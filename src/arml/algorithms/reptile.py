@@ -159,7 +159,6 @@ METHODS = (
         title="Reptile",
         options_class=ReptileOptions,
         paper="Nichol, Achiam and Schulman, 2018",
-        row="reptile",
         settings={"any": {"outer": TOWARDS}},
         measured={"regression2d": (1.7, 2.46)},
         cost=lambda options: Cost(0.0015, images=0.45),

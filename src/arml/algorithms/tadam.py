@@ -181,7 +181,6 @@ METHODS = (
         title="TADAM",
         options_class=TADAMOptions,
         paper="Oreshkin, Rodriguez and Lacoste, NeurIPS 2018",
-        row="tadam",
         kinds=("classification",),
         cost=lambda options: Cost(images=0.9),
         tune=("scale", "auxiliary"),

@@ -161,7 +161,6 @@ METHODS = (
         title="TapNet",
         options_class=TapNetOptions,
         paper="Yoon, Seo and Moon, ICML 2019",
-        row="tapnet",
         kinds=("classification",),
         cost=lambda options: Cost(images=0.6),
         descends=False,

@@ -227,7 +227,6 @@ METHODS = (
         title="VERSA",
         options_class=VERSAOptions,
         paper="Gordon, Bronskill, Bauer, Nowozin and Turner, ICLR 2019",
-        row="versa",
         measured={"regression2d": (8.0, 0.280)},
         cost=lambda options: Cost(0.007, images=0.6),
         descends=False,

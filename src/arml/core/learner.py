@@ -234,10 +234,12 @@ class Conditioned(MetaLearner):
         return f"Conditioned({parts}, {parameters(self):,} parameters)"
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        return self.adapt_from(*self.coded(support), support)
+
+    def coded(self, support: Examples) -> tuple[Code, Penalty]:
+        """The code of ONE task, and the penalty of the encoder."""
         code, penalty = self.encode(self.look(self.net, support))
-        if self.choose is not None:
-            code = self.choose(self, support, code)
-        return self.adapt_from(code, penalty, support)
+        return code if self.choose is None else self.choose(self, support, code), penalty
 
     def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:
         """Learn ONE task from its support set, from this code on."""
@@ -263,11 +265,7 @@ class Conditioned(MetaLearner):
         return None if read is None else lambda support: read(self.look(self.net, support))
 
     def coding(self) -> Callable[[Examples], Code]:
-        def coded(support: Examples) -> Code:
-            code = self.encode(self.look(self.net, support))[0]
-            return code if self.choose is None else self.choose(self, support, code)
-
-        return coded
+        return lambda support: self.coded(support)[0]
 
 
 Choose = Callable[[Conditioned, Examples, Code], Code]

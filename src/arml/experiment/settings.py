@@ -48,9 +48,9 @@ class Setting(NamedTuple):
     description: str
     shared: Experiment
     """Everything but the method, whose name and options are filled in."""
-    traits: tuple[str, ...]
-    """Words for which methods state settings, the general ones first. The setting's name is one
-    more."""
+    traits: tuple[str, ...] = ()
+    """Words for which methods state settings, beside `any`, the kind of its tasks (`regression`,
+    `vectors`, `images` or `tables`), and its name."""
 
     def make(self, method: str) -> Experiment:
         """A method's experiment in this setting."""
@@ -58,11 +58,12 @@ class Setting(NamedTuple):
 
     def of(self, known: Method, *traits: str) -> Experiment:
         """A method's experiment in this setting, which may have more traits."""
-        name = self.shared.recipe
-        made = replace(
-            self.shared, recipe=f"{name}/{known.name}", algorithm=known.options(self.problem)
-        )
-        for trait in ("any", *self.traits, name, *traits):
+        name, algorithm = self.shared.recipe, known.options(self.problem)
+        made = replace(self.shared, recipe=f"{name}/{known.name}", algorithm=algorithm)
+        kind = {1: "vectors", 2: "tables", 3: "images"}[len(self.problem.features)]
+        regression = self.problem.kind == "regression" and kind != "tables"
+        first = "regression" if regression else kind
+        for trait in ("any", first, *self.traits, name, *traits):
             made = changed(made, known.settings.get(trait, {}))
         return made
 
@@ -158,21 +159,15 @@ def tables(name: str, tasks: TasksOptions) -> Experiment:
     )
 
 
-SMALL = ("images", "small images")
+SMALL = ("small images",)
 OWN: dict[str, Setting] = {
     setting.shared.recipe: setting
     for setting in (
-        Setting(
-            REGRESSION,
-            "2-D regression of six families",
-            regression2d("regression2d"),
-            ("regression",),
-        ),
+        Setting(REGRESSION, "2-D regression of six families", regression2d("regression2d")),
         Setting(
             REGRESSION,
             "2-D regression of six families, inputs U[-5, 5]",
             regression2d("regression2d-wide", low=-5.0),
-            ("regression",),
         ),
         Setting(
             STARTER,
@@ -202,22 +197,19 @@ OWN: dict[str, Setting] = {
             VECTORS,
             "Frozen features of images (--data FEATURES...)",
             features("features", VectorsOptions()),
-            ("vectors",),
         ),
         Setting(
             TABLES,
             "Classes of small tables, synthetic or your own (--data FOLDER...)",
             tables("tables", TablesOptions()),
-            ("tables",),
         ),
         Setting(
             NUMBERS,
             "Numbers of small tables, synthetic or your own (--data FOLDER...)",
             tables("tables-regression", TablesOptions(predict="numbers")),
-            ("tables",),
         ),
         *(
-            Setting(BENCHMARK, about, prepared(store, steps), ("images", *more))
+            Setting(BENCHMARK, about, prepared(store, steps), tuple(more))
             for store, about, steps, *more in (
                 ("plain-multi", "Plain-Multi, four families", 50_000),
                 ("art-multi", "Art-Multi, twelve families", 60_000, "many families"),
@@ -253,9 +245,7 @@ def setting_for(problem: Problem, name: str = "own", tasks: TasksOptions = UNNAM
         shared = small_images(name, tasks)
     else:
         shared = features(name, tasks)
-    kinds = {1: "vectors", 2: "tables", 3: "images"}
-    trait = "regression" if problem.kind == "regression" else kinds[len(problem.features)]
-    return Setting(problem, name, replace(shared, tasks=tasks), (trait,))
+    return Setting(problem, name, replace(shared, tasks=tasks))
 
 
 class Problems(Mapping[str, Setting]):
