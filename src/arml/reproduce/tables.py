@@ -7,9 +7,10 @@ Differences: the starter sets of the package stand in for Plain-Multi (three fam
 whose entry names the kind `side`: ARML as in the paper's text.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from arml.algorithms import ALGORITHMS
 from arml.experiment.parts import REGRESSION
@@ -57,18 +58,18 @@ def method(place: str, algorithm: str, scale: Scale, seeds: int = 0) -> Row:
     return Row(known.title, made, known.row, explain=explain, seeds=seeds, expected=expected)
 
 
-def build(
-    scale: Scale, name: str, title: str, about: str, rows: Iterable[Row], reference: str, paper: str
-) -> Table:
-    """A table with the scale's seeds and test tasks."""
-    rows = tuple(rows)
-    images = any(len(shape_of(row.experiment.tasks).features) == 3 for row in rows)
-    return Table(
-        name, title, about, rows, reference, paper, *(scale.images if images else scale.vectors)
-    )
+class Rows(NamedTuple):
+    """The rows of a table, and how they are read."""
+
+    rows: Sequence[Row]
+    about: str
+    reference: str = ""
+    """Label of the row that the others are compared with; the first row's if empty."""
+    paper: str = ""
+    """Key of the paper's table in `paper.json`."""
 
 
-def main(place: str, scale: Scale) -> Table:
+def main(place: str, scale: Scale) -> Rows:
     """The paper's comparison of methods at a place."""
     algorithms = compared("smoke" if scale.name == "smoke" else PLACES[place].kind)
     # The slow methods would take three quarters of the table's time.
@@ -81,7 +82,7 @@ def main(place: str, scale: Scale) -> Table:
         note = "Nothing is trained here: a model made the features, and it saw the training classes"
         rows.insert(0, Row(FROZEN, frozen(place), note=note))
     about = "The methods of the paper's comparison, and ARML as text, code and we have it."
-    return build(scale, place, PLACES[place].title, about, rows, ALGORITHMS[subject()].title, place)
+    return Rows(rows, about, ALGORITHMS[subject()].title, place)
 
 
 def _trained_once(name: str) -> bool:
@@ -103,7 +104,7 @@ ABLATIONS: dict[str, tuple[str, JsonView]] = {
 """The paper's nine, each a change of ARML's options."""
 
 
-def ablations(place: str, scale: Scale) -> Table:
+def ablations(place: str, scale: Scale) -> Rows:
     """The paper's ablations."""
     base = experiment(place, subject(), scale, side=True)
     rows = [Row("ARML", base, "arml")]
@@ -112,13 +113,11 @@ def ablations(place: str, scale: Scale) -> Table:
         what, options = ABLATIONS[number]
         made = varied(base, f"ablation-{number}", **options)
         rows.append(Row(f"{number}. {what}", made, number))
-    paper = f"ablations-{PLACES[place].problem}"
     about = "ARML (the paper's text) with one component removed or replaced."
-    title = f"Ablations: {PLACES[place].title}"
-    return build(scale, f"ablations-{place}", title, about, rows, "ARML", paper)
+    return Rows(rows, about, paper=f"ablations-{PLACES[place].problem}")
 
 
-def vertices(place: str, scale: Scale) -> Table:
+def vertices(place: str, scale: Scale) -> Rows:
     """The paper's numbers of vertices."""
     base = experiment(place, subject(), scale, side=True)
     rows = [
@@ -126,20 +125,17 @@ def vertices(place: str, scale: Scale) -> Table:
         for n in (4, 8, 12, 16, 20)
     ]
     about = "ARML (the paper's text) by the number of vertices of its meta-knowledge graph."
-    title = f"Number of vertices: {PLACES[place].title}"
-    paper = f"vertices-{PLACES[place].problem}"
-    return build(scale, f"vertices-{place}", title, about, rows, "8 vertices", paper)
+    return Rows(rows, about, "8 vertices", f"vertices-{PLACES[place].problem}")
 
 
-def structure(place: str, scale: Scale) -> Table:
+def structure(place: str, scale: Scale) -> Rows:
     """HSML's tree against ARML's graph, in the runs of the main table."""
     rows = [method(place, a, scale) for a in compared("structure")]
     about = "HSML's tree of clusters against ARML's graph; the page draws both structures."
-    title = f"Tree or graph: {PLACES[place].title}"
-    return build(scale, f"structure-{place}", title, about, rows, "HSML", "")
+    return Rows(rows, about, "HSML")
 
 
-def edges(place: str, scale: Scale) -> Table:
+def edges(place: str, scale: Scale) -> Rows:
     """Whether the links between vertices matter, by numbers of layers and normalisations."""
     base = experiment(place, subject(), scale, side=True)
     rows = []
@@ -152,21 +148,19 @@ def edges(place: str, scale: Scale) -> Table:
         "With one row-normalised layer, as in the authors' code, the links between vertices reach "
         "no task; in the other rows they do."
     )
-    title = f"Do the graph's edges matter? {PLACES[place].title}"
-    return build(scale, f"edges-{place}", title, about, rows, INERT, "")
+    return Rows(rows, about)
 
 
-def propagation(place: str, scale: Scale) -> Table:
+def propagation(place: str, scale: Scale) -> Rows:
     """Message passing by GCN, GraphSAGE and GAT."""
     base = experiment(place, subject(), scale, side=True)
     kinds = {"gcn": "GCN", "sage": "GraphSAGE", "gat": "GAT"}
     rows = [Row(name, varied(base, kind, propagation=kind)) for kind, name in kinds.items()]
-    title = f"Message passing: {PLACES[place].title}"
     about = "The paper names the three and does not say which one its figures are of."
-    return build(scale, f"propagation-{place}", title, about, rows, "GCN", "")
+    return Rows(rows, about)
 
 
-def mu(place: str, scale: Scale) -> Table:
+def mu(place: str, scale: Scale) -> Rows:
     """The weights of the two reconstructions."""
     base = experiment(place, subject(), scale, side=True)
     options = vars(base.algorithm)
@@ -182,12 +176,11 @@ def mu(place: str, scale: Scale) -> Table:
         Row(label, varied(base, f"mu-{i}", mu_1=a, mu_2=b))
         for i, (label, (a, b)) in enumerate(pairs.items())
     ]
-    title = f"Weights of the reconstructions: {PLACES[place].title}"
     about = "mu_1 weighs the prototypes after reading (L_t), mu_2 before it (L_q)."
-    return build(scale, f"mu-{place}", title, about, rows, "both as in the code", "")
+    return Rows(rows, about)
 
 
-def order(place: str, scale: Scale) -> Table:
+def order(place: str, scale: Scale) -> Rows:
     """The same runs with the encoder's input in reverse order. A set has no order, so an encoder of
     sets must not notice it."""
     first = subject()
@@ -205,11 +198,10 @@ def order(place: str, scale: Scale) -> Table:
         "The support set, and on images the prototypes, reach the task encoder in reverse order. "
         "A recurrent encoder notices; one that reads element by element cannot."
     )
-    title = f"Order of the prototypes: {PLACES[place].title}"
-    return build(scale, f"order-{place}", title, about, rows, rows[0].label, "")
+    return Rows(rows, about)
 
 
-def normalisation(place: str, scale: Scale) -> Table:
+def normalisation(place: str, scale: Scale) -> Rows:
     """Batch statistics of the queries against those of the support set."""
     rows = []
     for algorithm in compared("normalisation"):
@@ -224,21 +216,22 @@ def normalisation(place: str, scale: Scale) -> Table:
         "Transductive: queries are normalised by their own batch, as in the paper. Inductive: by "
         "the support set, so that a prediction depends on nothing but its own image."
     )
-    title = f"Transductive or inductive: {PLACES[place].title}"
-    return build(scale, f"normalisation-{place}", title, about, rows, rows[0].label, "")
+    return Rows(rows, about)
 
 
-FAMILIES: dict[str, Callable[[str, Scale], Table]] = {
-    "ablations": ablations,
-    "vertices": vertices,
-    "structure": structure,
-    "edges": edges,
-    "propagation": propagation,
-    "mu": mu,
-    "order": order,
-    "normalisation": normalisation,
+KINDS: dict[str, tuple[str, Callable[[str, Scale], Rows]]] = {
+    "": ("", main),
+    "ablations": ("Ablations: ", ablations),
+    "vertices": ("Number of vertices: ", vertices),
+    "structure": ("Tree or graph: ", structure),
+    "edges": ("Do the graph's edges matter? ", edges),
+    "propagation": ("Message passing: ", propagation),
+    "mu": ("Weights of the reconstructions: ", mu),
+    "order": ("Order of the prototypes: ", order),
+    "normalisation": ("Transductive or inductive: ", normalisation),
 }
-"""The kinds of side tables. The name of a table is its kind and its place, `edges-regression2d`."""
+"""The kinds of tables, each with the beginning of its title. The name of a table is its kind and
+its place, `edges-regression2d`; that of a main table is its place."""
 
 
 def table(name: str, scale: Scale) -> Table:
@@ -255,7 +248,10 @@ def table(name: str, scale: Scale) -> Table:
             f"unknown table {name!r} of scale {scale.name}: expected one of "
             f"{', '.join(scale.tables)}{hint}"
         )
-    if name in PLACES:
-        return main(name, scale)
-    kind, _, place = name.partition("-")
-    return FAMILIES[kind](place, scale)
+    kind, _, place = ("", "", name) if name in PLACES else name.partition("-")
+    title, rows_of = KINDS[kind]
+    rows, about, reference, paper = rows_of(place, scale)
+    images = any(len(shape_of(row.experiment.tasks).features) == 3 for row in rows)
+    amounts = scale.images if images else scale.vectors
+    title, reference = f"{title}{PLACES[place].title}", reference or rows[0].label
+    return Table(name, title, about, tuple(rows), reference, paper, *amounts)
