@@ -140,16 +140,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has closed the pipe (`arml list | head`): nothing more is written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, OSError) as error:
-        if debug:
-            traceback.print_exc()
-        complain(f"arml: error: {' '.join(str(error).split())}")
-        return 2
     except Exception as error:
         if debug:
             traceback.print_exc()
-        first = " ".join(str(error).split())[:300]
-        what = f"{type(error).__name__}: {first}"
+        said = " ".join(str(error).split())
+        if isinstance(error, ValueError | OSError):
+            complain(f"arml: error: {said}")
+            return 2
+        what = f"{type(error).__name__}: {said[:300]}"
         if place := place_in_plugin(error):
             complain(f"arml: error: {place}: {what}; correct the plug-in; --debug shows more")
         else:

@@ -127,10 +127,8 @@ def _altered(path: Path, what: str) -> ValueError:
 
 
 def _index(folder: Path) -> Json:
-    path, advice = (
-        folder / INDEX,
-        f"remove the folder {folder.name}, and prepare the data set again",
-    )
+    path = folder / INDEX
+    advice = f"remove the folder {folder.name}, and prepare the data set again"
     index = read_stated(path, StoreIndex, advice, version=FORMAT, name="checksum")
     for about in index["families"].values():
         for part, entry in about["parts"].items():

@@ -8,20 +8,8 @@ from typing import NamedTuple
 
 from arml.algorithms import ALGORITHMS, Changes, Method
 from arml.core.episodes import Problem
+from arml.experiment import parts
 from arml.experiment.options import Experiment
-from arml.experiment.parts import (
-    BENCHMARK,
-    CONFLICT,
-    IMAGES,
-    NETWORKS,
-    NUMBERS,
-    REGRESSION,
-    STARTER,
-    TABLES,
-    TASKS,
-    VECTORS,
-    TaskFamily,
-)
 from arml.nn.flat import CellsOptions
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.conflict import ConflictOptions
@@ -163,53 +151,53 @@ SMALL = ("small images",)
 OWN: dict[str, Setting] = {
     setting.shared.recipe: setting
     for setting in (
-        Setting(REGRESSION, "2-D regression of six families", regression2d("regression2d")),
+        Setting(parts.REGRESSION, "2-D regression of six families", regression2d("regression2d")),
         Setting(
-            REGRESSION,
+            parts.REGRESSION,
             "2-D regression of six families, inputs U[-5, 5]",
             regression2d("regression2d-wide", low=-5.0),
         ),
         Setting(
-            STARTER,
+            parts.STARTER,
             "The pictures in the package, three families",
             small_images("starter", StarterOptions()),
             SMALL,
         ),
         Setting(
-            STARTER,
+            parts.STARTER,
             "The pictures in the package, also blurred and in pencil, nine families",
             small_images("starter-art", StarterOptions(art=True)),
             SMALL,
         ),
         Setting(
-            CONFLICT,
+            parts.CONFLICT,
             "The pictures in the package under two questions each, six families",
             small_images("starter-conflict", ConflictOptions()),
             SMALL,
         ),
         Setting(
-            IMAGES,
+            parts.IMAGES,
             "Your own images (--data FOLDER_OR_ZIP...)",
             small_images("folders", FoldersOptions()),
             SMALL,
         ),
         Setting(
-            VECTORS,
+            parts.VECTORS,
             "Frozen features of images (--data FEATURES...)",
             features("features", VectorsOptions()),
         ),
         Setting(
-            TABLES,
+            parts.TABLES,
             "Classes of small tables, synthetic or your own (--data FOLDER...)",
             tables("tables", TablesOptions()),
         ),
         Setting(
-            NUMBERS,
+            parts.NUMBERS,
             "Numbers of small tables, synthetic or your own (--data FOLDER...)",
             tables("tables-regression", TablesOptions(predict="numbers")),
         ),
         *(
-            Setting(BENCHMARK, about, prepared(store, steps), tuple(more))
+            Setting(parts.BENCHMARK, about, prepared(store, steps), tuple(more))
             for store, about, steps, *more in (
                 ("plain-multi", "Plain-Multi, four families", 50_000),
                 ("art-multi", "Art-Multi, twelve families", 60_000, "many families"),
@@ -223,12 +211,12 @@ OWN: dict[str, Setting] = {
 
 
 @cache
-def _setting_of(family: TaskFamily) -> Setting:
+def _setting_of(family: parts.TaskFamily) -> Setting:
     """The setting of tasks that somebody else registered."""
     made = setting_for(family.problem, family.name, family.options_class())
     shared = made.shared
     if family.network:
-        shared = replace(shared, network=NETWORKS.known(family.network).options_class())
+        shared = replace(shared, network=parts.NETWORKS.known(family.network).options_class())
     return made._replace(description=family.about.rstrip("."), shared=shared)
 
 
@@ -254,14 +242,14 @@ class Problems(Mapping[str, Setting]):
     def __getitem__(self, name: str) -> Setting:
         if name in OWN:
             return OWN[name]
-        family = TASKS[name]
+        family = parts.TASKS[name]
         if family.source is None:
             raise KeyError(name)
         return _setting_of(family)
 
     def __iter__(self) -> Iterator[str]:
         yield from OWN
-        for name, family in TASKS.items():
+        for name, family in parts.TASKS.items():
             # Tasks that need data and do not state a usual problem raise an error when named.
             with contextlib.suppress(ValueError):
                 if family.source is not None and family.problem:

@@ -10,18 +10,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from arml.report import charts, render, wording
-from arml.report.claims import (
-    FAILS,
-    HOLDS,
-    NONE,
-    TITLES,
-    UNCLEAR,
-    Verdict,
-    counted,
-    judge,
-    without_figures,
-)
+from arml.report import charts, claims, render, wording
 from arml.report.explained import captioned, explorer, graph_like
 from arml.report.growth_study import growing_sections
 from arml.report.paper import titles
@@ -52,9 +41,9 @@ NOTES = [
     "to have a lower error.",
 ]
 CARDS = {
-    HOLDS: ("claims hold", "good"),
-    FAILS: ("do not hold", "bad"),
-    UNCLEAR: ("these data cannot decide", ""),
+    claims.HOLDS: ("claims hold", "good"),
+    claims.FAILS: ("do not hold", "bad"),
+    claims.UNCLEAR: ("these data cannot decide", ""),
 }
 """The words on the card of each group of verdicts, and its style."""
 
@@ -66,16 +55,16 @@ def write_study(folder: Path, named: Path | None = None) -> list[Path]:
     **Raises** `RunError` as `load_study` does, or if they cannot be written.
     """
     study = load_study(folder)
-    verdicts = judge(study)
-    claims = {"format": FORMAT, "scale": study.scale, "claims": [v.plain() for v in verdicts]}
-    write_json(folder / "claims.json", claims)
+    verdicts = claims.judge(study)
+    facts = {"format": FORMAT, "scale": study.scale}
+    write_json(folder / "claims.json", {**facts, "claims": [v.plain() for v in verdicts]})
     data = {table.name: _data(table) for table in study.tables if table.first}
-    write_json(folder / "tables.json", {"format": FORMAT, "scale": study.scale, "tables": data})
+    write_json(folder / "tables.json", {**facts, "tables": data})
     write_text(folder / "index.html", render.html(study_report(study, verdicts, named or folder)))
     return [folder / name for name in ("index.html", "claims.json", "tables.json")]
 
 
-def study_report(study: Study, verdicts: Sequence[Verdict], named: Path) -> Report:
+def study_report(study: Study, verdicts: Sequence[claims.Verdict], named: Path) -> Report:
     """The page, before it is drawn; its commands write to the folder `named`."""
     smoke = study.scale == "smoke"
     lead = [
@@ -107,14 +96,14 @@ def study_report(study: Study, verdicts: Sequence[Verdict], named: Path) -> Repo
     return Report("The ARML paper, run again", lead, sections, scripted=True)
 
 
-def _findings(verdicts: Sequence[Verdict], *, ours: bool) -> list[Block]:
+def _findings(verdicts: Sequence[claims.Verdict], *, ours: bool) -> list[Block]:
     """Counts, then the verdicts in their three groups."""
     own = [v for v in verdicts if v.claim.ours is ours]
-    known = [v for v in own if v.why not in NONE]
+    known = [v for v in own if v.why not in claims.NONE]
     prefix = "ours" if ours else "paper"
     missing = [
         render.text(f"{why.capitalize()}: {names}.", "soft")
-        for why, names in without_figures(own).items()
+        for why, names in claims.without_figures(own).items()
     ]
     cards, blocks = [], []
     for kind, (words, style) in CARDS.items():
@@ -122,18 +111,18 @@ def _findings(verdicts: Sequence[Verdict], *, ours: bool) -> list[Block]:
         to = f"{prefix}-{kind.replace(' ', '-')}"
         cards.append({"count": len(some), "text": words, "kind": style, "to": to})
         shown: list[Block] = [render.text("None.", "soft")]
-        if some and kind == UNCLEAR:
+        if some and kind == claims.UNCLEAR:
             shown = [
                 render.details("Each claim and table", [render.table(_matrix(some))]),
                 *missing,
             ]
         elif some:
             shown = [render.items([f"{v.claim.text} (`{v.table}`): {v.said}" for v in some])]
-        blocks += [render.heading(TITLES[kind], to), *shown]
-    return [{"macro": "cards", "cards": cards}, render.text(counted(own), "soft"), *blocks]
+        blocks += [render.heading(claims.TITLES[kind], to), *shown]
+    return [{"macro": "cards", "cards": cards}, render.text(claims.counted(own), "soft"), *blocks]
 
 
-def _matrix(verdicts: Sequence[Verdict]) -> Table:
+def _matrix(verdicts: Sequence[claims.Verdict]) -> Table:
     """A row for each claim, a column for each table."""
     names = list(dict.fromkeys(v.table for v in verdicts))
     lines = []
@@ -141,10 +130,10 @@ def _matrix(verdicts: Sequence[Verdict]) -> Table:
         found = {v.table: v for v in verdicts if v.claim.text == claim}
         lines.append(Line(claim, tuple(_unclear(found.get(name)) for name in names)))
     columns = (Column("Claim"), *(Column(name) for name in names))
-    return Table(TITLES[UNCLEAR], columns, tuple(lines), kind="claims")
+    return Table(claims.TITLES[claims.UNCLEAR], columns, tuple(lines), kind="claims")
 
 
-def _unclear(found: Verdict | None) -> Cell:
+def _unclear(found: claims.Verdict | None) -> Cell:
     """Why, and the figures."""
     if found is None:
         return Cell()

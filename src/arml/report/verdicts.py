@@ -10,15 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from arml.report import wording
-from arml.report.claims import (
-    CHANCE,
-    TITLES,
-    Verdict,
-    counted,
-    judge,
-    without_figures,
-)
+from arml.report import claims, wording
 from arml.report.inside import effects
 from arml.report.rates import rates
 from arml.report.study import Study, load_study
@@ -29,33 +21,30 @@ from arml.results.files import RunError, read_json
 from arml.results.forms import ADVICE, check_explained
 
 
-def claims(study: Study) -> str:
+def findings(study: Study) -> str:
     """The paper's claims in three groups under their counts, then those about our own preset."""
-    verdicts = judge(study)
+    verdicts = claims.judge(study)
     lines = []
     for ours, title in (
         (False, "The paper's claims"),
         (True, "Our own preset, not in the paper"),
     ):
         own = [v for v in verdicts if v.claim.ours is ours]
-        lines += [f"### {title}", "", counted(own), ""]
-        for kind, heading in TITLES.items():
+        lines += [f"### {title}", "", claims.counted(own), ""]
+        for kind, heading in claims.TITLES.items():
             some = [v for v in own if v.verdict == kind and v.said]
             lines += [f"#### {heading}", ""]
             lines += [_verdicts(some) if some else "*None.*", ""]
-        for why, names in without_figures(own).items():
+        for why, names in claims.without_figures(own).items():
             lines += [f"No figures ({why}): {names}.", ""]
     return "\n".join(lines).strip()
 
 
-def _verdicts(verdicts: Sequence[Verdict]) -> str:
-    lines = [
-        Line(
-            v.claim.text,
-            (Cell(f"`{v.table}`"), Cell(v.said + (f" ({v.why})" if v.why == CHANCE else ""))),
-        )
-        for v in verdicts
-    ]
+def _verdicts(verdicts: Sequence[claims.Verdict]) -> str:
+    lines = []
+    for v in verdicts:
+        said = f"{v.said} ({v.why})" if v.why == claims.CHANCE else v.said
+        lines.append(Line(v.claim.text, (Cell(f"`{v.table}`"), Cell(said))))
     return markdown(Table("", (Column("Claim"), Column("Table"), Column("Figures")), tuple(lines)))
 
 
@@ -116,7 +105,7 @@ NAMES = {
     "other\nfamily's": "its code (that of a task of another family)",
 }
 BLOCKS: dict[str, Callable[[Study], str]] = {
-    "claims": claims,
+    "claims": findings,
     "tables": tables,
     "rates": rates,
     "interventions": interventions,

@@ -8,43 +8,34 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from arml.datasets.layouts.reading import (
-    Classes,
-    Picture,
-    boxed,
-    missing,
-    not_the_layout,
-    numbers,
-    ordered,
-    survey,
-)
+from arml.datasets.layouts import reading
 
 TABLES = ("images.txt", "image_class_labels.txt", "bounding_boxes.txt", "classes.txt")
 
 
-def read(paths: Sequence[Path], wanted: Sequence[str]) -> Classes:
+def read(paths: Sequence[Path], wanted: Sequence[str]) -> reading.Classes:
     """The pictures by class (`001.Black_footed_Albatross`), each with its box."""
-    found = survey(paths[0], annotations=TABLES)
+    found = reading.survey(paths[0], annotations=TABLES)
     root = found.root("bounding_boxes.txt")
     if root is None:
-        raise not_the_layout(paths[0], "CUB-200-2011", "images.txt, bounding_boxes.txt")
+        raise reading.not_the_layout(paths[0], "CUB-200-2011", "images.txt, bounding_boxes.txt")
     names = dict(found.table(f"{root}images.txt", 2))
     boxes = {row[0]: row[1:] for row in found.table(f"{root}bounding_boxes.txt", 5)}
     labels = dict(found.table(f"{root}image_class_labels.txt", 2))
     folders = (
         dict(found.table(f"{root}classes.txt", 2)) if f"{root}classes.txt" in found.texts else {}
     )
-    classes: Classes = defaultdict(list)
+    classes: reading.Classes = defaultdict(list)
     there = set(found.names)
-    missing(found, {f"{root}images/{name}" for name in names.values()} - there)
+    reading.missing(found, {f"{root}images/{name}" for name in names.values()} - there)
     for number, name in names.items():
         if number not in boxes or number not in labels:
             raise ValueError(
                 f"{paths[0]}: expected a box and a class of image {number}, found none; fetch the "
                 "archive again"
             )
-        x, y, width, height = numbers(found, "bounding_boxes.txt", boxes[number])
-        box = boxed(x - 1, y - 1, width, height)
+        x, y, width, height = reading.numbers(found, "bounding_boxes.txt", boxes[number])
+        box = reading.boxed(x - 1, y - 1, width, height)
         label = folders.get(labels[number], name.split("/")[0])
-        classes[label].append(Picture(0, f"{root}images/{name}", box))
-    return ordered(classes)
+        classes[label].append(reading.Picture(0, f"{root}images/{name}", box))
+    return reading.ordered(classes)

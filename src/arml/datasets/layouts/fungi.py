@@ -6,23 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arml.datasets.forms import Category, Coco
-from arml.datasets.layouts.reading import (
-    Classes,
-    Picture,
-    Survey,
-    missing,
-    not_the_layout,
-    ordered,
-    survey,
-)
+from arml.datasets.layouts import reading
 from arml.results.schema import read_as
 
 TABLES = ("train.json", "val.json")
 
 
-def read(paths: Sequence[Path], wanted: Sequence[str]) -> Classes:
+def read(paths: Sequence[Path], wanted: Sequence[str]) -> reading.Classes:
     """The pictures by species (`Abortiporus biennis`), of training and validation together."""
-    found = [survey(path, annotations=TABLES) for path in paths]
+    found = [reading.survey(path, annotations=TABLES) for path in paths]
     # In archives the file names begin with images/; in a folder there may be a path before it.
     pictures = {
         name[name.find("images/") :]: (source, name)
@@ -30,17 +22,17 @@ def read(paths: Sequence[Path], wanted: Sequence[str]) -> Classes:
         for name in one.names
         if "images/" in name
     }
-    classes: Classes = defaultdict(list)
+    classes: reading.Classes = defaultdict(list)
     tables = [(one, name) for one in found for name in sorted(one.texts)]
     if not tables or not pictures:
-        raise not_the_layout(paths[0], "FGVCx-Fungi", "images/, train.json, val.json")
+        raise reading.not_the_layout(paths[0], "FGVCx-Fungi", "images/, train.json, val.json")
     for one, name in tables:
         files, species = _annotated(one, name)
-        missing(one, set(files) - set(pictures))
+        reading.missing(one, set(files) - set(pictures))
         for file, which in zip(files, species, strict=True):
             source, member = pictures[file]
-            classes[which].append(Picture(source, member))
-    return ordered(classes)
+            classes[which].append(reading.Picture(source, member))
+    return reading.ordered(classes)
 
 
 def _names(categories: list[Category]) -> dict[int, str]:
@@ -53,7 +45,7 @@ def _names(categories: list[Category]) -> dict[int, str]:
     return names
 
 
-def _annotated(one: Survey, name: str) -> tuple[list[str], list[str]]:
+def _annotated(one: reading.Survey, name: str) -> tuple[list[str], list[str]]:
     """The file and the species of each annotation."""
     try:
         content = read_as(Coco, json.loads(one.text(name)), name, "fetch the archive again")
