@@ -147,8 +147,8 @@ def _tasks(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, i
     if classes < 6:
         raise ValueError(
             f"{poorest.name}: expected at least 6 classes (two each to train, validate and test "
-            f"on), got {classes}: add classes; for a prediction among {classes} classes no "
-            "training is needed, see `arml adapt --help`"
+            f"on), got {classes}: add classes; to predict among two or more classes no training is "
+            "needed, see `arml adapt --help`"
         )
     ways = given.get("ways", min(WAYS, max(2, classes // 4)))
     folder, name, least = min(
