@@ -117,6 +117,11 @@ def test_help_breaks_no_line_where_the_source_does(capsys):
     assert "examples are predicted without each. It needs a learner of" in said
 
 
+def test_the_description_of_a_command_breaks_between_paragraphs_only(capsys):
+    assert main(["grow", "--help"]) == 0
+    assert "for `arml adapt`, `evaluate` and `explain`. It" in capsys.readouterr().out
+
+
 def test_help_of_a_recipe_lists_its_options(capsys):
     assert main(["train", "regression2d/arml", "--help"]) == 0
     said = capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import inspect
 import io
 import json
 import re
@@ -98,10 +99,13 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
 
 
 def _unwrap(kind: Any) -> None:
-    """Join the lines of the docstrings of a dataclass's fields. Tyro keeps the breaks of lines that
-    are indented, and breaks the text again at the terminal's width."""
+    """Join the lines of the paragraphs in a dataclass's docstrings. Tyro keeps the breaks before
+    lines that are indented or begin with a sign, and breaks the text again at the terminal's width.
+    """
     import docstring_parser
 
+    paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
+    kind.__doc__ = "\n\n".join(" ".join(text.split()) for text in paragraphs)
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         for one in docstring_parser.parse_from_object(base).params:

@@ -15,10 +15,11 @@ from arml.cli.errors import UsageError
 class ExportOptions:
     """Write a run's learner as a folder to share, or a predictor as an ONNX file or a page.
 
-    --out writes a run's learner: weights, configuration and checksums, no data. Probabilities are
-    calibrated and novelty is measured on validation tasks first. --onnx writes a predictor that
-    `arml adapt --save` saved, or a whole metric learner, as one file that runs without JAX. --html
-    writes a folder with a page, such a file and its runtime: it works offline.
+    With --out it writes a run's learner: weights, configuration and checksums, no data.
+    Probabilities are calibrated and novelty is measured on validation tasks first. With --onnx it
+    writes a predictor that `arml adapt --save` saved, or a whole metric learner, as one file that
+    runs without JAX. With --html it writes a folder with a page, such a file and its runtime, which
+    works offline.
     """
 
     source: Positional[Path]

@@ -19,7 +19,7 @@ from arml.cli.stopping import INTERRUPTED
 class FeaturesOptions:
     """Turn pictures into the vectors of a frozen ONNX model; the same command again continues.
 
-    `arml train --data DIR` and `arml train features/METHOD --data DIR` then learn from the vectors.
+    Then `arml train --data DIR` and `arml train features/METHOD --data DIR` learn from the vectors.
     """
 
     sources: Positional[tuple[str, ...]]
