@@ -14,7 +14,7 @@ from arml.core import plugins
 from arml.core.registry import Registry, options_of
 from arml.experiment.parts import NETWORKS, PARTS, TASKS
 from arml.experiment.recipes import RECIPES, recipe
-from arml.explain import looked
+from arml.explain.explaining import looked
 from arml.report.explained import captioned
 from arml.results.files import RunError
 from arml.tasks.functions import functions_2d

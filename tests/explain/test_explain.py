@@ -24,7 +24,7 @@ from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import mse
 from arml.experiment.recipes import recipe
-from arml.explain import explain, looked
+from arml.explain.explaining import explain, looked
 from arml.explain.graph import default_threshold, read, read_tasks
 from arml.explain.interventions import code_of, equal, other_codes, sign_test, without
 from arml.explain.tasks import by_family
@@ -334,8 +334,8 @@ def test_images_are_explained_by_class(tmp_path, monkeypatch):
     splits = tiny.tasks.build(tmp_path / "split.json")
     built = experiment.build(tiny, splits.train.problem)
     trained = SimpleNamespace(experiment=tiny, learner=built, splits=splits, step=1)
-    monkeypatch.setattr("arml.explain.Run", lambda folder: trained)
-    monkeypatch.setattr("arml.explain.save", lambda figure, path: ())
+    monkeypatch.setattr("arml.explain.explaining.Run", lambda folder: trained)
+    monkeypatch.setattr("arml.explain.explaining.save", lambda figure, path: ())
     files = explain(tmp_path, tmp_path / "out", tasks=10)
     found = read_json(files[0])
     assert found["families"] == ["dark", "light"]

@@ -217,7 +217,7 @@ class ExplainOptions:
 def explain_command(arguments: Sequence[str]) -> int:
     """Draw figures of the inside of a run, such as ARML's graph"""
     options = parse(ExplainOptions, arguments, prog="arml explain")
-    from arml.explain import explain
+    from arml.explain.explaining import explain
 
     for path in explain(options.folder, options.out, tasks=options.tasks):
         say(Console(), str(path))

@@ -10,7 +10,7 @@ from pathlib import Path
 from arml.experiment import from_json, run
 from arml.experiment.folder import check_claim
 from arml.experiment.scoring import evaluate_run
-from arml.explain import explain
+from arml.explain.explaining import explain
 from arml.reproduce.plan import Unit, is_done, is_scored, suffix
 from arml.reproduce.variants import VARIANTS
 from arml.results.folder import write_result
