@@ -221,7 +221,7 @@ def lost(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
         for name, groups in entry["interventions"].items():
             cells = [
                 Cell(
-                    f"{-100 * one['mean']:+.1f} ± {100 * one['ci95']:.1f}",
+                    f"{0 - 100 * one['mean']:+.1f} ± {100 * one['ci95']:.1f}",
                     small="" if (p := one["adjusted"]) is None else f"p {probability(p)}",
                 )
                 for one in groups.values()
