@@ -78,3 +78,8 @@ def test_a_small_file_of_many_pixels_is_refused_by_its_header(side, said):
 def test_what_has_no_size_that_can_be_read_is_refused():
     with pytest.raises(ValueError, match="not even its size can be read"):
         decode(b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n-Y 90000 +X 90000\n", size=4, where="x")
+
+
+def test_the_photographs_of_a_phone_are_refused_by_their_kind():
+    with pytest.raises(ValueError, match=r"a\.heic: .* got a HEIC picture, .*: save it as JPEG"):
+        decode(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", size=16, where="a.heic")

@@ -228,6 +228,16 @@ def test_pictures_on_the_command_line(images, own, tmp_path, capsys):
     assert main(["predict", str(kept), str(one)]) == 0
     said = list(csv.reader(capsys.readouterr().out.splitlines()))
     assert said[1] == rows[1]
+    some = tmp_path / "some"
+    some.mkdir()
+    shutil.copy(one, some / "one.png")
+    for name in ("IMG.HEIC", ".DS_Store"):
+        (some / name).write_bytes(b"")
+    assert main(["predict", str(kept), str(some)]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 2
+    assert "left out one file" in said.err
+    assert "IMG.HEIC" in "".join(said.err.split())
     assert main([*given[:4], "--query", str(tmp_path / "none")]) == 2
     assert "found nothing: check the path" in capsys.readouterr().err
     assert main(["predict", str(images[1]), str(one)]) == 2

@@ -176,9 +176,15 @@ def _single(query: Sequence[Path]) -> Path:
 
 def pictures_of(eye: Eye, query: Sequence[Path]) -> Queries:
     """The files of the pictures to predict, and the pictures in batches."""
-    from arml.datasets.own import decoded, image_files
+    from arml.datasets.own import decoded, image_files, other_files
 
     files = image_files(query)
+    if others := other_files(query):
+        n = f"{len(others)} files" if len(others) > 1 else "one file"
+        tell(
+            f"left out {n} whose name has no ending of a picture that can be read: "
+            f"{', '.join(map(str, others[:3]))}{', ...' if len(others) > 3 else ''}"
+        )
     return files, (eye.read(some) for some in decoded(files, size=eye.size))
 
 

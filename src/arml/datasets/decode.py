@@ -14,6 +14,9 @@ from jaxtyping import UInt8
 PIXEL_LIMIT = 2**27
 """The most pixels of one picture: a few kilobytes can unpack to gigabytes."""
 
+HEIC = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"mif1"))
+"""How the photographs of many phones begin, after the first four bytes."""
+
 
 @contextmanager
 def quiet() -> Iterator[None]:
@@ -118,6 +121,8 @@ def _problem_of_others(data: bytes) -> str | None:
     except Image.DecompressionBombError:
         pixels = PIXEL_LIMIT + 1
     except Exception:  # damaged data raise errors of many kinds
+        if data[4:12] in HEIC:
+            return "a HEIC picture, which cannot be read here: save it as JPEG"
         return "data that cannot be decoded: not even its size can be read"
     return f"more than {PIXEL_LIMIT} pixels" if pixels > PIXEL_LIMIT else None
 

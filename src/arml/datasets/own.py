@@ -68,13 +68,7 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found += [
-                file
-                for file in sorted(path.rglob("*"))
-                if file.is_file()
-                and file.suffix.lower() in SUFFIXES
-                and not any(is_junk(part) for part in file.relative_to(path).parts)
-            ]
+            found += [file for file in _files(path) if file.suffix.lower() in SUFFIXES]
         elif path.is_file():
             found.append(path)
         else:
@@ -87,6 +81,22 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
             f"{', '.join(map(str, paths)) or 'the queries'}, found none: check the path"
         )
     return found
+
+
+def other_files(paths: Sequence[Path]) -> list[Path]:
+    """The files below the folders among `paths` that `image_files` leaves out, because they have
+    no ending of an image."""
+    every = (file for path in paths if path.is_dir() for file in _files(path))
+    return [file for file in every if file.suffix.lower() not in SUFFIXES]
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files below a folder, without those that file managers leave behind."""
+    return [
+        file
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and not any(map(is_junk, file.relative_to(folder).parts))
+    ]
 
 
 def decoded(files: Sequence[Path], *, size: int, chunk: int = 256) -> Iterator[np.ndarray]:
