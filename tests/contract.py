@@ -171,7 +171,9 @@ def check_a_gradient_reaches_every_meta_parameter(case: Case) -> None:
         assert np.all(np.isfinite(leaf)), f"the gradient of {name} is not finite"
         if not any(part in name for part in case.cancelled):
             dead = any(name.startswith(part) for part in case.dead)
-            assert np.any(leaf) != dead, f"{name} is {'not ' if dead else ''}dead"
+            alive = f"a gradient reaches {name}, but the entry names it in `dead`"
+            lost = f"no gradient reaches {name}: leave it out, or name it in the entry's `dead`"
+            assert np.any(leaf) != dead, alive if dead else lost
     for part in case.dead:
         assert any(name.startswith(part) for name in gradient), f"{part} is declared, not there"
 
@@ -201,7 +203,8 @@ def check_adaptation_lowers_the_support_loss(case: Case) -> None:
     ours = case.outcomes
     before, after = float(np.mean(ours.before)), float(np.mean(ours.after))
     if case.descends:
-        assert after < before, f"support loss {before:g} before adaptation, {after:g} after it"
+        said = f"support loss {before:g} before inner steps, {after:g} after them"
+        assert after < before, f"{said}; a method without inner steps has descends=False"
     else:
         said = "inner steps change the support loss, but the entry says descends=False"
         np.testing.assert_array_equal(ours.after, ours.before, err_msg=said)

@@ -87,8 +87,10 @@ def test_a_run_of_a_plugin_is_trained_scored_reported_exported_and_says_what_it_
     assert as_options() == []
     said = capsys.readouterr().err
     error = said.splitlines()[-1]  # its progress may stand before it
-    assert "its algorithm 'rescale' needs the plug-in own.py: give --plugin own.py" in error
-    with pytest.raises(RunError, match=r"needs the plug-in own\.py"):
+    assert (
+        "its algorithm 'rescale' must come from the plug-in own.py: give --plugin own.py" in error
+    )
+    with pytest.raises(RunError, match=r"come from the plug-in own\.py"):
         arml.load(run)
 
     announce(OWN)

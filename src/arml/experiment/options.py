@@ -169,7 +169,7 @@ def _unknown(part: str, kind: object, plugins: object) -> str:
     source = plugins.get(part) if isinstance(plugins, Mapping) else None
     if isinstance(source, Mapping):
         found = Source(str(source.get("name")), str(source.get("version")))
-        return f"its {part} {kind!r} needs the plug-in {found.name}: {found.remedy}"
+        return f"its {part} {kind!r} must come from the plug-in {found.name}: {found.remedy}"
     return (
         f"expected {part} to be one of {', '.join(PARTS[part].kinds())}, got {kind!r}; use the "
         "version of arml that wrote it"
