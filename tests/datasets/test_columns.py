@@ -72,6 +72,16 @@ def test_a_comma_is_a_decimal_sign_where_it_cannot_separate_thousands():
             reader({"cost": [text, "7", "8"]}, Y[:3])
 
 
+def test_columns_without_a_name():
+    """Spreadsheets add empty columns; data frames add one that numbers the rows, which a learner
+    must not read."""
+    assert cells_of("a,b,,\n1,x,,\n2,y, ,\n", "t")[0] == {"a": ["1", "2"], "b": ["x", "y"]}
+    with pytest.raises(ValueError, match="got none for column 1, with '0' in its first row: name"):
+        cells_of(",a\n0,x\n1,y\n", "t")
+    with pytest.raises(ValueError, match="a name of its own for each column, got 'a' twice"):
+        cells_of("a,b,a\n1,2,3\n", "t")
+
+
 def test_of_too_many_columns_those_stay_that_tell_the_classes_apart():
     rng = np.random.default_rng(0)
     table = {str(i): rng.normal(size=40).tolist() for i in range(WIDTHS[-1] + 10)}

@@ -139,19 +139,28 @@ def cells_of(text: str, where: str) -> tuple[dict[str, list[str]], list[int]]:
         found = "the header alone" if rows else "none"
         raise ValueError(f"{where}: expected a header and one or more rows, got {found}: add rows")
     header = [name.strip() for name in rows[0]]
-    for name in header:
-        if header.count(name) > 1:
-            raise ValueError(
-                f"{where}: expected a name of its own for each column, got {name!r} twice: rename "
-                "or remove one"
-            )
     for line, row in zip(lines[1:], rows[1:], strict=True):
         if len(row) != len(header):
             raise ValueError(
                 f"{where}: expected {len(header)} cells in each row, as in the header, got "
                 f"{len(row)} in row {line}: correct this row"
             )
-    columns = {name: [row[i] for row in rows[1:]] for i, name in enumerate(header)}
+    columns: dict[str, list[str]] = {}
+    for place, name in enumerate(header):
+        cells = [row[place] for row in rows[1:]]
+        if not name and not any(map(str.strip, cells)):
+            continue  # spreadsheets add empty columns
+        if not name:
+            raise ValueError(
+                f"{where}: expected a name for each column, got none for column {place + 1}, with "
+                f"{cells[0]!r} in its first row: name it, or remove it if it numbers the rows"
+            )
+        if name in columns:
+            raise ValueError(
+                f"{where}: expected a name of its own for each column, got {name!r} twice: rename "
+                "or remove one"
+            )
+        columns[name] = cells
     sure = delimiter == ";"
     return {name: _with_points(cells, sure=sure) for name, cells in columns.items()}, lines[1:]
 
