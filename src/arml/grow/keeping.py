@@ -14,9 +14,9 @@ from arml.grow.growth import Growth
 from arml.grow.vertices import grown_vertices
 from arml.nn.templates import BestFit
 from arml.results.arrays import read_arrays, write_arrays
-from arml.results.files import Json, RunError, read_json, write_json
+from arml.results.files import Json, RunError, write_json
 from arml.results.forms import Count, Digest, Text
-from arml.results.schema import read_as
+from arml.results.schema import read_checked
 from arml.training.checkpoint import filled, named
 
 
@@ -104,8 +104,7 @@ def taken_up(folder: Path, start: Place, build: Any) -> Place:
     """
     if not (folder / "stream.json").exists():
         return start
-    held = read_json(folder / "stream.json")
-    read_as(Kept, held, str(folder / "stream.json"), "restore the file, or delete its folder")
+    held = read_checked(folder / "stream.json", Kept, "restore the file, or delete its folder")
     arrays = read_arrays(folder / f"stage-{held['stage']}.safetensors", held["sha256"])
     numbers: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value

@@ -33,7 +33,7 @@ from arml.predict.sharing import read_learner
 from arml.results.files import Json, RunError, read_json, write_json
 from arml.results.forms import Count
 from arml.results.lock import LOCK, alone
-from arml.results.schema import read_as
+from arml.results.schema import read_checked
 from arml.results.scores import Scores
 from arml.tasks.mixture import Mixture, mixture, uniform
 from arml.tasks.options import Splits, splits_of
@@ -100,8 +100,7 @@ def grow(
     }
     kept = folder / KEPT
     if (kept / PLAN).is_file():
-        plan = read_json(kept / PLAN)
-        read_as(Plan, plan, str(kept / PLAN), "name another folder")
+        plan = read_checked(kept / PLAN, Plan, "name another folder")
         begun_with = plan["asked"]
         if begun_with != asked:
             changes = "; ".join(differences(begun_with, asked))

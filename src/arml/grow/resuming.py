@@ -9,9 +9,9 @@ import numpy as np
 
 from arml.core.learner import MetaLearner
 from arml.results.arrays import read_arrays, write_arrays
-from arml.results.files import Json, RunError, read_json, write_json
+from arml.results.files import Json, RunError, write_json
 from arml.results.forms import Count, Digest
-from arml.results.schema import read_as
+from arml.results.schema import read_checked
 from arml.tasks.options import TasksLike, splits_of
 from arml.training.checkpoint import filled, named
 from arml.training.fit import Fitted, Moment
@@ -50,8 +50,7 @@ def resumed(
         begun = Fitted(learner, (), state, options, seed, problem, families)
     taken = begun
     if file.exists():
-        held = read_json(file)
-        read_as(Reached, held, str(file), "delete its folder")
+        held = read_checked(file, Reached, "delete its folder")
         arrays = read_arrays(file.with_suffix(f".{held['step']}"), held["sha256"])
         state = _filled(begun.state, arrays)
         taken = replace(begun, learner=state.learner, state=state, history=tuple(held["history"]))

@@ -28,11 +28,11 @@ from arml.grow.keeping import Place
 from arml.grow.streams import Stage, drifting, in_stages, kept, mixture
 from arml.grow.vertices import grown_vertices, own_vertices
 from arml.report.growth import write_growth
-from arml.results.files import Json, RunError, plain, read_json, write_json
+from arml.results.files import Json, RunError, plain, write_json
 from arml.results.folder import read_config
 from arml.results.growth import write_lines
 from arml.results.lock import LOCK, alone
-from arml.results.schema import read_as
+from arml.results.schema import read_checked
 from arml.tasks.options import splits_of
 from arml.training import checkpoint
 from arml.training.step import start
@@ -180,8 +180,7 @@ def train_stream(
 def _check_claim(folder: Path, file: Path, asked: Json) -> None:
     """Refuse a folder that holds something else than this stream."""
     if file.is_file():
-        begun_with = read_json(file)
-        read_as(Asked, begun_with, str(file), "name another folder")
+        begun_with = read_checked(file, Asked, "name another folder")
         changes = differences(begun_with, asked)
         if changes:
             more = f"; and {len(changes) - 8} more" if len(changes) > 8 else ""

@@ -30,10 +30,6 @@ def _vertices(count: int) -> list[str]:
     return [f"V{i}" for i in range(count)]
 
 
-def _decimals(value: float) -> str:
-    return f"{value:.2f}"
-
-
 def _panels(
     explain: JsonView,
     values: Mapping[str, np.ndarray],
@@ -56,7 +52,7 @@ def _panels(
     names = explain["prototype_names"]
     image: ScalarMappable | None = None
     for axes, (family, matrix) in zip(grid.flat, values.items(), strict=False):
-        text = [[_decimals(value) for value in row] for row in matrix]
+        text = [[f"{value:.2f}" for value in row] for row in matrix]
         if deviations:
             pairs = zip(text, deviations[family], strict=True)
             text = [[f"{a}\n±{b:.2f}" for a, b in zip(*pair, strict=True)] for pair in pairs]
@@ -134,7 +130,7 @@ def knowledge_graph(explain: JsonView) -> Figure:
     figure = Figure(figsize=(left + 4.6, height), layout="constrained")
     figure.suptitle("Meta-knowledge graph", x=0.01, ha="left", size=11, weight="bold")
     table, axes = figure.subplots(1, 2, width_ratios=[left, 4.6])
-    numbers = [[_decimals(value) for value in row] for row in read] if vertices <= 12 else None
+    numbers = [[f"{value:.2f}" for value in row] for row in read] if vertices <= 12 else None
     scale = Normalize(0.0, float(read.max()) or 1.0)
     rows = [_short(name, 22) for name in families]
     heat(table, read, rows, _vertices(vertices), numbers, norm=scale)

@@ -4,9 +4,8 @@ from typing import TypedDict
 
 from arml.report.study import Study
 from arml.report.table import line_of
-from arml.results.files import read_json
 from arml.results.forms import Share, Text
-from arml.results.schema import read_as
+from arml.results.schema import read_checked
 
 RATES = "false-positives.json"
 TWICE = "2"
@@ -35,9 +34,7 @@ def rates(study: Study) -> str:
     path = study.folder / RATES
     if not path.is_file():
         return "*Not simulated.*"
-    found = read_json(path)
-    read_as(Rates, found, str(path), "make it again with `benchmarks/verdicts.py`")
-    found = found["tables"]
+    found = read_checked(path, Rates, "make it again with `benchmarks/verdicts.py`")["tables"]
     rules = list(dict.fromkeys(rule for entry in found.values() for rule in entry["equal"]["3"]))
     lines = [
         ["Table", "Truth", "Runs of each", *rules],

@@ -19,7 +19,7 @@ from arml.results.files import Json, RunError, read_json, write_text
 from arml.results.folder import FORMAT, Result, RunFiles, read_result, read_run
 from arml.results.intervals import score_of
 from arml.results.manifest import check_sealed, seal_all
-from arml.results.schema import read_as
+from arml.results.schema import read_as, read_checked
 from arml.results.scores import Scores, read_scores
 
 
@@ -176,8 +176,7 @@ def _row(folder: Path, entry: Json) -> StudyRow:
             results[seed] = read_result(result)
             scores[seed] = read_scores(single)
         elif (run / "failure.json").is_file():
-            failed = read_json(run / "failure.json")
-            read_as(forms.Failure, failed, str(run / "failure.json"), "run the row again")
+            failed = read_checked(run / "failure.json", forms.Failure, "run the row again")
             failures[seed] = failed["error"]
     return StudyRow(
         entry["label"],

@@ -18,7 +18,7 @@ from arml.report.table import Cell, Column, Line, Table, terminal
 from arml.report.table import markdown as as_markdown
 from arml.results.files import RunError, read_json, write_text
 from arml.results.forms import Divergence
-from arml.results.schema import read_as
+from arml.results.schema import read_checked
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
@@ -44,8 +44,7 @@ def divergences(folder: Path) -> Divergences:
     path = folder / DIVERGENCE
     if not path.is_file():
         return {}
-    found = read_json(path)
-    read_as(Divergence, found, str(path), "make it again with `benchmarks/divergence.py`")
+    found = read_checked(path, Divergence, "make it again with `benchmarks/divergence.py`")
     known: dict[str, list[bool]] = {}
     for one in found["results"]:
         known.setdefault(one["recipe"], []).append(one["first_bad_step"] is not None)

@@ -11,9 +11,9 @@ from arml.experiment import Experiment, to_json
 from arml.experiment.options import fingerprint
 from arml.reproduce.costs import seconds
 from arml.results import forms
-from arml.results.files import Json, RunError, read_json, write_json
+from arml.results.files import Json, RunError, write_json
 from arml.results.folder import FORMAT, read_result
-from arml.results.schema import read_as
+from arml.results.schema import read_checked
 
 STUDY = "study.json"
 """The file that names the tables of a folder; the report is made from it and from the runs."""
@@ -151,8 +151,7 @@ def record(tables: Iterable[Table], scale: str, out: Path) -> None:
     path = out / STUDY
     known: Json = {"scale": scale, "tables": {}}
     if path.exists():
-        known = read_json(path)
-        read_as(forms.Study, known, str(path), "restore the file, or name another folder")
+        known = read_checked(path, forms.Study, "restore the file, or name another folder")
     if known["scale"] != scale:
         raise RunError(
             f"{out} holds a study of scale {known['scale']}, not {scale}: name another folder"

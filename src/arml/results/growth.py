@@ -11,7 +11,7 @@ from msgspec import Meta
 from arml.results.files import Json, JsonView, RunError, plain, read_json, write_text
 from arml.results.forms import Count, Share, Text
 from arml.results.intervals import Score
-from arml.results.schema import matching, read_as
+from arml.results.schema import matching, read_as, read_checked
 
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)] | None
 """A number, or null where it is not finite."""
@@ -168,8 +168,7 @@ def read_growing(path: Path) -> Json:
 
 def read_grown(path: Path) -> Json:
     """Read and check a `growth.json`. **Raises** `RunError`."""
-    found = read_json(path)
-    read_as(Grown, found, str(path), ADVICE)
+    found = read_checked(path, Grown, ADVICE)
     families = [set(found[name]) for name in ("before", "after", "gains")]
     if any(names != families[0] for names in families):
         raise RunError(f"{path}: expected one family in each of its scores; {ADVICE}")

@@ -12,9 +12,9 @@ from typing import Any
 
 from filelock import FileLock
 
-from arml.results.files import Json, RunError, digest_of, read_json, write_json
+from arml.results.files import Json, RunError, digest_of, write_json
 from arml.results.forms import Manifest
-from arml.results.schema import read_as
+from arml.results.schema import read_checked
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -96,7 +96,5 @@ def _read(folder: Path) -> Json:
     path = folder / MANIFEST
     if not path.exists():
         return {}
-    content = read_json(path)
     advice = "restore the file, or delete it to use the files beside it as they are"
-    read_as(Manifest, content, str(path), advice)
-    return content
+    return read_checked(path, Manifest, advice)

@@ -56,12 +56,19 @@ def read_stated(
     return content
 
 
+def read_checked(path: Path, kind: Any, advice: str) -> Json:
+    """The content of a JSON file of the type `kind`. **Raises** `RunError`, which ends with
+    `advice` if the file is of another type."""
+    content = read_json(path)
+    read_as(kind, content, str(path), advice)
+    return content
+
+
 def read_noted(path: Path, kind: Any, **wanted: object) -> Json | None:
     """The content of a note of the type `kind` that has these values; None if it has others, or if
     the note is absent or damaged."""
     try:
-        content = read_json(path)
-        read_as(kind, content, str(path), "")
+        content = read_checked(path, kind, "")
     except RunError:
         return None
     return content if content.items() >= wanted.items() else None

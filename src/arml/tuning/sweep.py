@@ -19,10 +19,10 @@ from arml.experiment.folder import differences
 from arml.experiment.options import absolute
 from arml.experiment.parts import metric_of
 from arml.results.extras import extra
-from arml.results.files import Json, RunError, plain, read_json, write_json
+from arml.results.files import Json, RunError, plain, write_json
 from arml.results.forms import Text
 from arml.results.lock import alone
-from arml.results.schema import read_as
+from arml.results.schema import read_checked
 from arml.results.worker import Message
 from arml.results.workers import carry_out, processes
 from arml.tuning.search import Dimension, Value, check_apart, chosen
@@ -279,8 +279,7 @@ def _claim(sweep: Sweep, folder: Path) -> None:
     if not path.exists():
         write_json(path, plan)
         return
-    known = read_json(path)
-    read_as(Plan, known, str(path), "restore the file, or give another folder")
+    known = read_checked(path, Plan, "restore the file, or give another folder")
     rows = differences(known, plan)
     if rows:
         raise RunError(
