@@ -43,6 +43,7 @@ from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
+from arml.nn.ensembles import log_mean_probability
 from arml.nn.networks import MLP, Body, mlp
 from arml.nn.parts import with_body
 from arml.nn.prototypes import among, class_means, units
@@ -141,9 +142,8 @@ class VERSA(MetaLearner):
         def predict(x: Float[Array, "m *features"]) -> Float[Array, "m ways"]:
             mean, variance = head.outputs(embed(x))
             # The constant keeps the root's gradient finite where a variance underflows.
-            logits = among(present, mean + jnp.sqrt(variance + 1e-12) * noise)
-            log_p = jax.nn.logsumexp(jax.nn.log_softmax(logits), axis=0)
-            return log_p - jnp.log(jnp.asarray(self.samples, log_p.dtype))
+            logits = mean + jnp.sqrt(variance + 1e-12) * noise
+            return log_mean_probability(among(present, logits))
 
         return Adapted(predict)
 
