@@ -24,8 +24,10 @@ import numpy as np
 
 from arml.core.learner import Conditioned
 from arml.datasets.filters import FILTERS
-from arml.experiment import Experiment, Run, run
+from arml.experiment.loaded import Run
+from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
+from arml.experiment.running import run
 from arml.explain.interventions import interventions
 from arml.report.statistics import compare, holm
 from arml.report.table import Cell, Column, Line, Table, markdown

@@ -19,8 +19,8 @@ def main() -> None:
     cores_as_devices()
     import jax
 
-    from arml.experiment import run
     from arml.experiment.recipes import recipe
+    from arml.experiment.running import run
     from arml.training.devices import own_cores, sharing
 
     taken = {"imports": time.perf_counter() - begun, "XLA": 0.0}

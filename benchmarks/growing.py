@@ -18,7 +18,7 @@ import jax
 
 import arml
 from arml.core.learner import MetaLearner
-from arml.experiment import Experiment
+from arml.experiment.options import Experiment
 from arml.grow.comparisons import WAYS, Way, met
 from arml.grow.growth import GrowthOptions
 from arml.grow.streams import in_stages, kept, mixture

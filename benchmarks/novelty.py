@@ -21,7 +21,7 @@ from scipy.stats import mannwhitneyu
 import arml
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.datasets.starter import load_starter
-from arml.experiment import Run
+from arml.experiment.loaded import Run
 from arml.predict.embedding import measured_novelty, task_vectors
 from arml.predict.inference import inductive
 from arml.tasks.functions import FAMILIES

@@ -35,7 +35,8 @@ def prepare(recipe: str, folder: Path) -> tuple[Path, Path]:
     import numpy as np
 
     import arml
-    from arml.experiment import Portable, build
+    from arml.experiment.building import build
+    from arml.experiment.loaded import Portable
     from arml.predict.embedding import measured_novelty
     from arml.predict.inference import inductive
 

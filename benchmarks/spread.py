@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from arml.experiment import Run
+from arml.experiment.loaded import Run
 from arml.nn.prototypes import Spread, class_means
 from common import machine, write
 

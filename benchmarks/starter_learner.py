@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import arml
-from arml.experiment import build
+from arml.experiment.building import build
 from arml.experiment.recipes import recipe
 from arml.predict.inference import inductive
 from arml.tasks.options import StarterOptions

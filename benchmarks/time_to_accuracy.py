@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from arml.experiment import Run
+from arml.experiment.loaded import Run
 from arml.training.evaluate import evaluate
 from common import HERE, machine, write
 

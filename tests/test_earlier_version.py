@@ -16,7 +16,8 @@ from safetensors.numpy import load_file
 
 import arml
 from arml.cli import main
-from arml.experiment import Run, from_json
+from arml.experiment.loaded import Run
+from arml.experiment.options import from_json
 from arml.experiment.scoring import evaluate_run, protocol
 from arml.results.files import RunError, read_json
 from arml.results.folder import read_run

@@ -207,4 +207,4 @@ def test_a_light_import_loads_no_arrays_and_opens_no_socket(module):
 
 
 def test_importing_an_experiment_touches_no_network_and_no_device():
-    assert "jax" in loaded("arml.experiment")
+    assert "jax" in loaded("arml.experiment.running")

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from arml.core.learner import MetaLearner as MetaLearner
     from arml.core.losses import loss_of as loss_of
     from arml.core.tracing import trace as trace
-    from arml.experiment import Experiment as Experiment
-    from arml.experiment import Run as Run
-    from arml.experiment import build as build
-    from arml.experiment import outer as outer
-    from arml.experiment import register as register
-    from arml.experiment import run as run
+    from arml.experiment.building import build as build
+    from arml.experiment.building import outer as outer
+    from arml.experiment.loaded import Run as Run
+    from arml.experiment.options import Experiment as Experiment
+    from arml.experiment.parts import register as register
     from arml.experiment.recipes import RECIPES as RECIPES
     from arml.experiment.recipes import recipe as recipe
+    from arml.experiment.running import run as run
     from arml.experiment.scoring import score as score
     from arml.nn.networks import Linear as Linear
     from arml.nn.networks import linear as linear
@@ -58,7 +58,11 @@ _HOMES = {
     "arml.training.evaluate": ("evaluate",),
     "arml.training.fit": ("Fitted", "Moment", "fit"),
     "arml.training.step": ("OuterOptions",),
-    "arml.experiment": ("Experiment", "Run", "build", "outer", "register", "run"),
+    "arml.experiment.building": ("build", "outer"),
+    "arml.experiment.loaded": ("Run",),
+    "arml.experiment.options": ("Experiment",),
+    "arml.experiment.parts": ("register",),
+    "arml.experiment.running": ("run",),
     "arml.core.checks": ("Options",),
     "arml.core.losses": ("loss_of",),
     "arml.core.inner": ("GradientDescent", "InnerOptions", "with_steps"),

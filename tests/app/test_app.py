@@ -24,7 +24,9 @@ from arml.app import answers, server
 from arml.app.uploads import Limits
 from arml.cli import app as command
 from arml.cli import main
-from arml.experiment import Experiment, Portable, build
+from arml.experiment.building import build
+from arml.experiment.loaded import Portable
+from arml.experiment.options import Experiment
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.learner import FewShotLearner
 from arml.tasks.options import FoldersOptions, FunctionsOptions

@@ -11,7 +11,8 @@ import chromium
 from arml.algorithms.tables import TablesOptions
 from arml.app import server, tables
 from arml.app.uploads import Limits
-from arml.experiment import Portable, build
+from arml.experiment.building import build
+from arml.experiment.loaded import Portable
 from arml.experiment.recipes import recipe
 from arml.predict.learner import FewShotLearner
 from serving import serving

@@ -16,7 +16,7 @@ from arml.algorithms import ALGORITHMS
 from arml.cli import main
 from arml.core import plugins
 from arml.core.plugins import announce, as_options
-from arml.experiment import Experiment, from_json, to_json
+from arml.experiment.options import Experiment, from_json, to_json
 from arml.experiment.parts import TASKS, metric_of
 from arml.results.files import RunError
 

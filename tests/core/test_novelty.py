@@ -11,7 +11,7 @@ from arml.algorithms import ALGORITHMS
 from arml.core.calibration import temperature
 from arml.core.episodes import Problem
 from arml.core.novelty import LEVEL, Novelty, class_threshold, enough, threshold
-from arml.experiment import Portable
+from arml.experiment.loaded import Portable
 from arml.nn.networks import MLPOptions
 from arml.predict.embedding import embeds, measured_novelty
 from arml.predict.exporting import exported

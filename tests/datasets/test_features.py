@@ -16,9 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 from arml.cli import main
 from arml.datasets import vectors
 from arml.datasets.extractor import IMAGENET, Extractor, Preparation, remade
-from arml.experiment import run
 from arml.experiment.options import absolute
 from arml.experiment.recipes import recipe
+from arml.experiment.running import run
 from arml.experiment.scoring import evaluate_run
 from arml.report.rows import make_rows
 from arml.results.folder import read_result

@@ -17,7 +17,7 @@ from arml.datasets import starter
 from arml.datasets.filters import FILTERS
 from arml.datasets.splits import PARTS, check_split
 from arml.datasets.starter import FOLDER, class_names, load_starter, read_index
-from arml.experiment import from_json, to_json
+from arml.experiment.options import from_json, to_json
 from arml.experiment.recipes import recipe
 from arml.results.files import read_json
 from arml.tasks.options import StarterOptions

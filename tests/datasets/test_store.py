@@ -23,8 +23,10 @@ from arml.datasets import making
 from arml.datasets import store as storing
 from arml.datasets.prepare import prepare
 from arml.datasets.store import INDEX, Store, open_store, place, verify
-from arml.experiment import Experiment, Run, run
+from arml.experiment.loaded import Run
+from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
+from arml.experiment.running import run
 from arml.results.files import read_metrics
 from arml.results.lock import LOCK, alone
 from arml.tasks.images import ImageEpisodes

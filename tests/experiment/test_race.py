@@ -15,8 +15,10 @@ from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.protonet import ProtoNetOptions
 from arml.core.episodes import Examples, Problem
 from arml.core.losses import cross_entropy
-from arml.experiment import Experiment, Run, run
+from arml.experiment.loaded import Run
+from arml.experiment.options import Experiment
 from arml.experiment.race import FLOOR, MOST, PENALTY, Logistic, Place, paced, race, trained
+from arml.experiment.running import run
 from arml.nn.networks import MLPOptions
 from arml.tasks.options import FunctionsOptions, Splits, splits_of
 from contract import Blobs

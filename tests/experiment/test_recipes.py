@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from arml.experiment import to_json
+from arml.experiment.options import to_json
 from arml.experiment.recipes import recipe
 
 KNOWN = json.loads(Path(__file__).with_name("recipes.json").read_text(encoding="utf-8"))

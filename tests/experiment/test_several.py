@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from arml.experiment import Run
+from arml.experiment.loaded import Run
 from arml.results.files import read_metrics
 from arml.results.folder import read_config
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from arml import experiment
 from arml.algorithms.arml import KEYS, ARMLOptions
 from arml.algorithms.hsml import HSMLOptions
 from arml.algorithms.maml import MAMLOptions
@@ -23,6 +22,8 @@ from arml.algorithms.mumomaml import MUMOMAMLOptions
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import mse
+from arml.experiment import building, loaded, running
+from arml.experiment.options import to_json
 from arml.experiment.recipes import recipe
 from arml.explain.explaining import explain, looked
 from arml.explain.graph import default_threshold, read, read_tasks
@@ -55,16 +56,16 @@ PROBLEM = Problem("regression", (2,), 1, shots=10, queries=10)
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "arml"
     # The initial weights as a checkpoint: to look inside, a run need not have trained.
-    value = {"format": 1, "recipe": TINY.recipe, "experiment": experiment.to_json(TINY)}
+    value = {"format": 1, "recipe": TINY.recipe, "experiment": to_json(TINY)}
     write_json(folder / "config.json", {**value, "sources": {}})
     splits = TINY.tasks.build(folder / "split.json")
-    checkpoint.save(folder / "checkpoints", 2, experiment.fresh(TINY, splits.train.problem))
+    checkpoint.save(folder / "checkpoints", 2, running.fresh(TINY, splits.train.problem))
     return folder
 
 
 @pytest.fixture(scope="module")
-def trained(run: Path) -> experiment.Run:
-    return experiment.Run(run)
+def trained(run: Path) -> loaded.Run:
+    return loaded.Run(run)
 
 
 @pytest.fixture(scope="module")
@@ -332,7 +333,7 @@ def test_images_are_explained_by_class(tmp_path, monkeypatch):
         tasks=FoldersOptions(data=tuple(data), ways=2, shots=1, queries=1, size=16),
     )
     splits = tiny.tasks.build(tmp_path / "split.json")
-    built = experiment.build(tiny, splits.train.problem)
+    built = building.build(tiny, splits.train.problem)
     trained = SimpleNamespace(experiment=tiny, learner=built, splits=splits, step=1)
     monkeypatch.setattr("arml.explain.explaining.Run", lambda folder: trained)
     monkeypatch.setattr("arml.explain.explaining.save", lambda figure, path: ())

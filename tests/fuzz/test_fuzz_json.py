@@ -19,7 +19,7 @@ from arml.datasets.splits import read_split
 from arml.datasets.store import open_store
 from arml.datasets.tables import load_tables
 from arml.datasets.vectors import load_features
-from arml.experiment import from_json
+from arml.experiment.options import from_json
 from arml.experiment.recipes import RECIPES
 from arml.report import verdicts
 from arml.report.claims import judge

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from arml.experiment import Run
+from arml.experiment.loaded import Run
 from arml.experiment.running import like
 from arml.training import checkpoint
 

@@ -9,7 +9,9 @@ import pytest
 import arml
 from arml.algorithms import ALGORITHMS
 from arml.core.inner import steps_of
-from arml.experiment import Experiment, Portable, build
+from arml.experiment.building import build
+from arml.experiment.loaded import Portable
+from arml.experiment.options import Experiment
 from arml.nn.networks import MLPOptions
 from arml.predict.classes import ROUNDS, groups, widened
 from arml.predict.notebook import as_html

@@ -24,7 +24,9 @@ from sklearn.utils.estimator_checks import check_estimator
 import arml
 from arml.algorithms import ALGORITHMS
 from arml.datasets.starter import load_starter
-from arml.experiment import Experiment, Portable, build
+from arml.experiment.building import build
+from arml.experiment.loaded import Portable
+from arml.experiment.options import Experiment
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.estimators import FEATURES, expected_failed_checks
 from arml.results.files import RunError

@@ -16,7 +16,9 @@ from arml.algorithms import ALGORITHMS
 from arml.cli import main
 from arml.datasets.decode import resize
 from arml.datasets.starter import load_starter
-from arml.experiment import Experiment, Portable, build
+from arml.experiment.building import build
+from arml.experiment.loaded import Portable
+from arml.experiment.options import Experiment
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.onnx.graph import Graph
 from arml.predict.onnx.pictures import resized

@@ -17,7 +17,9 @@ from arml.algorithms import ALGORITHMS
 from arml.cli import main
 from arml.core.calibration import calibration_error, expected_error, temperature
 from arml.core.episodes import Examples
-from arml.experiment import Experiment, Run, run
+from arml.experiment.loaded import Run
+from arml.experiment.options import Experiment
+from arml.experiment.running import run
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results.files import RunError
 from arml.tasks.options import FoldersOptions, FunctionsOptions

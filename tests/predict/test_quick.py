@@ -12,7 +12,8 @@ import pytest
 import arml
 from arml.cli import main
 from arml.datasets.starter import load_starter
-from arml.experiment import Portable, build
+from arml.experiment.building import build
+from arml.experiment.loaded import Portable
 from arml.nn.networks import Conv4Options
 from arml.predict.quick import few, quick_learner, quick_predictor
 from arml.predict.shared import SHIPPED

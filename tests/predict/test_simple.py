@@ -7,7 +7,9 @@ from sklearn.linear_model import LogisticRegression
 
 import arml
 from arml.algorithms import ALGORITHMS
-from arml.experiment import Experiment, Portable, build
+from arml.experiment.building import build
+from arml.experiment.loaded import Portable
+from arml.experiment.options import Experiment
 from arml.nn.networks import Conv4Options
 from arml.predict.simple import (
     CELLS,

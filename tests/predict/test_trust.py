@@ -6,7 +6,9 @@ from sklearn.neighbors import NearestCentroid
 
 import arml
 from arml.algorithms import ALGORITHMS
-from arml.experiment import Experiment, Portable, build
+from arml.experiment.building import build
+from arml.experiment.loaded import Portable
+from arml.experiment.options import Experiment
 from arml.nn.networks import MLPOptions
 from arml.predict.marks import wilson
 from arml.predict.trust import (

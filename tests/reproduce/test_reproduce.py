@@ -11,7 +11,7 @@ import pytest
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.arml import ARMLOptions
 from arml.cli import main
-from arml.experiment import from_json, to_json
+from arml.experiment.options import from_json, to_json
 from arml.experiment.parts import REGRESSION, STARTER
 from arml.report.claims import CLAIMS, INERT
 from arml.report.paper import names

@@ -16,8 +16,9 @@ import pytest
 from arml.algorithms.maml import MAMLOptions
 from arml.cli import main
 from arml.core.episodes import Problem
-from arml.experiment import Run, run
+from arml.experiment.loaded import Run
 from arml.experiment.recipes import recipe
+from arml.experiment.running import run
 from arml.experiment.scoring import evaluate_run
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.images import ImageEpisodes, Table
@@ -60,7 +61,7 @@ from dataclasses import replace
 from pathlib import Path
 from arml.cli import main
 from arml.cli.progress import Display
-from arml.experiment import run
+from arml.experiment.running import run
 from arml.training.processes import join
 from test_devices import EXPERIMENT
 

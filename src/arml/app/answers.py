@@ -11,7 +11,7 @@ from jaxtyping import UInt8
 
 from arml.app.uploads import Limits, read_classes, read_labels, read_pictures, read_queries
 from arml.datasets.starter import load_starter
-from arml.experiment import to_json
+from arml.experiment.options import to_json
 from arml.explain.graph import default_threshold
 from arml.predict.eye import Eye, eye_of
 from arml.predict.learner import FewShotLearner

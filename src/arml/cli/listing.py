@@ -19,7 +19,7 @@ from arml.core.plugins import as_options
 from arml.results.files import Json
 
 if TYPE_CHECKING:
-    from arml.experiment import Experiment
+    from arml.experiment.options import Experiment
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def catalogue() -> dict[str, list[Json]]:
     """Everything that can be named: each entry has a name and a one-line description."""
     from arml.algorithms import ALGORITHMS
     from arml.cli.data import entries
-    from arml.experiment import NETWORKS, TASKS
+    from arml.experiment.parts import NETWORKS, TASKS
     from arml.experiment.recipes import RECIPES
     from arml.experiment.settings import PROBLEMS
 

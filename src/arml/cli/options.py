@@ -15,7 +15,8 @@ from tyro.conf import Suppress, arg
 
 from arml.cli.console import parse
 from arml.cli.errors import UsageError
-from arml.experiment import NETWORKS, PARTS, Experiment
+from arml.experiment.options import Experiment
+from arml.experiment.parts import NETWORKS, PARTS
 from arml.experiment.recipes import RECIPES, reshaped
 
 Field = tuple[str, Any] | tuple[str, Any, Any]

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from arml.cli.console import command, say
 from arml.cli.progress import PLAIN_SECONDS, Quality, last_scored
 from arml.cli.stopping import INTERRUPTED, Stop
-from arml.experiment import Experiment
 from arml.experiment.folder import check_claim
+from arml.experiment.options import Experiment
 from arml.experiment.seeds import of_seed, train_seeds
 from arml.results.machine import cores
 from arml.training import checkpoint

@@ -15,7 +15,7 @@ from arml.cli.options import Field, read, recipe_at
 from arml.cli.progress import PLAIN_SECONDS
 from arml.cli.training_options import values_of, whole_numbers
 from arml.core.plugins import as_options
-from arml.experiment import Experiment
+from arml.experiment.options import Experiment
 from arml.experiment.recipes import RECIPES, recipe
 from arml.grow.streaming import StreamOptions, train_stream
 from arml.report.tables import duration

@@ -15,9 +15,10 @@ from arml.cli.seeds import train_all
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.cli.training_options import read_command
 from arml.cli.waiting import expected, note, pace
-from arml.experiment import TASKS, Experiment, run
 from arml.experiment.folder import check_claim, check_place
-from arml.experiment.parts import metric_of
+from arml.experiment.options import Experiment
+from arml.experiment.parts import TASKS, metric_of
+from arml.experiment.running import run
 from arml.training import checkpoint
 from arml.training.devices import own_cores, sharing
 from arml.training.processes import LostError, alone, join, leads, together

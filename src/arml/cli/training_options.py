@@ -14,8 +14,8 @@ from arml.cli.console import say
 from arml.cli.errors import UsageError
 from arml.cli.options import option, read, recipe_at
 from arml.cli.waiting import pace
-from arml.experiment import Experiment
 from arml.experiment.folder import check_place
+from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.report.tables import duration
 from arml.results.folder import read_config

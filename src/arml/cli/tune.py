@@ -12,7 +12,7 @@ from arml.cli.console import command, grid, say
 from arml.cli.errors import UsageError
 from arml.cli.options import flags, option, read, recipe_at
 from arml.cli.stopping import INTERRUPTED, Stop
-from arml.experiment import Experiment
+from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.results.files import Json, write_json
 from arml.tuning.search import Value, chosen, dimension, usual

@@ -8,8 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from arml.datasets.cache import default_folder
-from arml.experiment import Experiment
-from arml.experiment.options import fingerprint
+from arml.experiment.options import Experiment, fingerprint
 from arml.reproduce.costs import seconds
 from arml.results.files import RunError, read_json, write_json
 from arml.results.forms import Text

@@ -17,7 +17,7 @@ from arml.datasets.archive import open_source
 from arml.datasets.decode import quiet, shortest_side
 from arml.datasets.folders import family_name
 from arml.datasets.vectors import feature_folders, load_features
-from arml.experiment import Experiment
+from arml.experiment.options import Experiment
 from arml.experiment.recipes import RECIPES
 from arml.nn.networks import Conv4Options
 from arml.tasks.options import FoldersOptions

@@ -20,9 +20,9 @@ from typing import TypedDict
 
 from arml.core.learner import MetaLearner
 from arml.datasets.folders import TooFewError
-from arml.experiment import Experiment, Portable, Run
 from arml.experiment.folder import check_place, differences
-from arml.experiment.options import absolute
+from arml.experiment.loaded import Portable, Run
+from arml.experiment.options import Experiment, absolute
 from arml.grow.accepting import WAYS, between, gain_of, refusals
 from arml.grow.growth import GrowthOptions, begun, grown
 from arml.grow.timing import Say, in_words, progress, steps_for

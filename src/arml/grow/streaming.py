@@ -16,10 +16,9 @@ import numpy as np
 from arml.core.checks import at_least
 from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
-from arml.experiment import Experiment
 from arml.experiment.building import built
 from arml.experiment.folder import check_place, claim, differences
-from arml.experiment.options import absolute, essence, to_json
+from arml.experiment.options import Experiment, absolute, essence, to_json
 from arml.experiment.parts import metric_of
 from arml.experiment.running import Clocked
 from arml.grow.comparisons import WAYS, met

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from arml.core.learner import MetaLearner
-from arml.experiment import Experiment
 from arml.experiment.folder import claim
+from arml.experiment.options import Experiment
 from arml.experiment.running import Clocked, like
 from arml.grow.vertices import grown_vertices
 from arml.report.growth import write_growth

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from arml.core.episodes import Problem
 from arml.datasets.extractor import Extractor
-from arml.experiment import Portable
 from arml.experiment.building import built
+from arml.experiment.loaded import Portable
 from arml.experiment.recipes import recipe
 
 COSINES = 10.0

@@ -27,8 +27,8 @@ from jaxtyping import Array, Float, Int, PyTree
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent
 from arml.core.learner import MetaLearner
-from arml.experiment import Portable
 from arml.experiment.building import initial
+from arml.experiment.loaded import Portable
 from arml.predict.inference import adapted_function, inductive
 from arml.training.checkpoint import filled, named
 

@@ -8,7 +8,7 @@ from jaxtyping import Array
 from arml.core.calibration import temperature
 from arml.core.episodes import Problem, Task
 from arml.core.learner import MetaLearner
-from arml.experiment import Portable, Run
+from arml.experiment.loaded import Portable, Run
 from arml.predict.embedding import Vectors, embeds, measured_novelty, of_task
 from arml.predict.inference import inductive
 from arml.predict.sharing import write_learner

@@ -1,7 +1,7 @@
 """The base of a learner and a predictor."""
 
 from arml.core.episodes import Problem
-from arml.experiment import Portable
+from arml.experiment.loaded import Portable
 
 
 class Holder:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from arml.datasets.columns import reader_of
-from arml.experiment import Portable, Run
+from arml.experiment.loaded import Portable, Run
 from arml.predict import tables
 from arml.predict.backbone import backbone
 from arml.predict.holder import Holder

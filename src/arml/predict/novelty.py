@@ -5,7 +5,7 @@ from jaxtyping import Float
 
 from arml.core.episodes import Examples
 from arml.core.novelty import Novelty
-from arml.experiment import Portable
+from arml.experiment.loaded import Portable
 from arml.predict.embedding import embeds, query_vectors, vectors
 from arml.predict.inference import by_chunks
 from arml.predict.inputs import checked_inputs

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from arml.core.episodes import Examples
 from arml.datasets.columns import Reader
 from arml.datasets.extractor import remade
-from arml.experiment import Portable
+from arml.experiment.loaded import Portable
 from arml.nn.relational import Trace
 from arml.predict.classes import for_classes, grouped_function
 from arml.predict.holder import Holder

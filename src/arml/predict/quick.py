@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class QuickPortable(NamedTuple):
-    """Facts about the learner, as in `arml.experiment.Portable`."""
+    """Facts about the learner, as in `arml.experiment.loaded.Portable`."""
 
     families: tuple[str, ...]
     temperature: float

@@ -10,8 +10,9 @@ import equinox as eqx
 import numpy as np
 
 from arml.core.learner import MetaLearner
-from arml.experiment import Portable, from_json, problem_of, to_json
 from arml.experiment.building import initial
+from arml.experiment.loaded import Portable, problem_of
+from arml.experiment.options import from_json, to_json
 from arml.predict.shared import (
     CONFIG,
     FORMAT,

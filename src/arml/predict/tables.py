@@ -31,7 +31,7 @@ from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
 from arml.datasets.columns import Reader, Table, reader
-from arml.experiment import Portable
+from arml.experiment.loaded import Portable
 from arml.predict.inference import by_chunks
 from arml.predict.inputs import checked_labels, checked_targets
 from arml.predict.predictor import Predictor

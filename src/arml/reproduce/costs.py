@@ -6,7 +6,7 @@ half. A step on images grows with the pixels and with the support set.
 """
 
 from arml.algorithms import ALGORITHMS
-from arml.experiment import Experiment
+from arml.experiment.options import Experiment
 
 STARTING = 25.0
 """Seconds to start a process and to compile small networks; frozen features are made in less."""

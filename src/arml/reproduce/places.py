@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from arml.algorithms import ALGORITHMS
-from arml.experiment import Experiment
+from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe, reshaped
 from arml.experiment.settings import PROBLEMS
 from arml.reproduce.scales import Scale

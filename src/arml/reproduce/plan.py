@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
-from arml.experiment import Experiment, to_json
-from arml.experiment.options import fingerprint
+from arml.experiment.options import Experiment, fingerprint, to_json
 from arml.reproduce.costs import seconds
 from arml.results import forms
 from arml.results.files import Json, RunError, write_json

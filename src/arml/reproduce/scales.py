@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import NamedTuple, TypeVar
 
 from arml.core.learner import MethodOptions, NetworkOptions
-from arml.experiment import Experiment
+from arml.experiment.options import Experiment
 from arml.experiment.parts import metric_of
 from arml.experiment.recipes import shape_of
 from arml.results.files import JsonView

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from arml.experiment import from_json, run
 from arml.experiment.folder import check_claim
+from arml.experiment.options import from_json
+from arml.experiment.running import run
 from arml.experiment.scoring import evaluate_run
 from arml.explain.explaining import explain
 from arml.reproduce.plan import Unit, is_done, is_scored, suffix

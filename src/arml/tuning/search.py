@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from arml.algorithms import ALGORITHMS
-from arml.experiment import Experiment
+from arml.experiment.options import Experiment
 
 PARTS = ("algorithm", "outer", "network")
 """The parts whose options can be searched. The options of the tasks cannot: scores on different

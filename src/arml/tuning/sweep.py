@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from arml.experiment import Experiment, to_json
 from arml.experiment.folder import differences
-from arml.experiment.options import absolute
+from arml.experiment.options import Experiment, absolute, to_json
 from arml.experiment.parts import metric_of
 from arml.results.extras import extra
 from arml.results.files import Json, RunError, plain, write_json

@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 import jax
 
-from arml.experiment import Experiment, NotFiniteError, from_json, run
+from arml.experiment.options import Experiment, from_json
+from arml.experiment.running import run
 from arml.results.files import read_metrics
 from arml.results.worker import Message, Send
 from arml.training import checkpoint
+from arml.training.fit import NotFiniteError
 
 Report = Callable[[int, float], bool]
 """Called with a step and its validation score; returns whether to stop the trial."""

@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from arml.core.episodes import Examples
 from arml.core.inner import steps_of
-from arml.experiment import Portable
+from arml.experiment.loaded import Portable
 from arml.predict.classes import for_classes
 from arml.predict.onnx.convert import convert
 from arml.predict.onnx.graph import PRIMES, Graph

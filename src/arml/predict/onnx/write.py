@@ -19,7 +19,7 @@ from jaxtyping import Array
 from arml.core.episodes import Examples
 from arml.core.novelty import NEAREST, Novelty
 from arml.datasets.extractor import Extractor
-from arml.experiment import Portable
+from arml.experiment.loaded import Portable
 from arml.predict.novelty import bounds
 from arml.predict.onnx.convert import convert
 from arml.predict.onnx.extractor import extracted
