@@ -19,7 +19,7 @@ from arml.core.episodes import Problem, TaskDistribution
 from arml.core.inner import with_steps
 from arml.core.learner import MetaLearner
 from arml.nn.flat import CellsOptions
-from arml.nn.networks import BaseNetwork, Body, MLPOptions, linear
+from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
 from arml.tasks.functions import functions_2d
 from contract import Blobs, Case
 
