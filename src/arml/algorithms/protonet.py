@@ -21,7 +21,6 @@ Differences
 - TADAM's auxiliary classification may also train the body.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -33,18 +32,18 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.algorithms.method import Cost, Method, Variant
 from arml.core.checks import Options, at_least, classes_only
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
+from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
 from arml.nn.auxiliary import auxiliary_loss
 from arml.nn.covariance import covariances, inverses, mahalanobis
 from arml.nn.networks import Body, Linear, linear
 from arml.nn.parts import with_body
-from arml.nn.prototypes import among, class_means, squared_distances, units
+from arml.nn.prototypes import Embedded, among, class_means, squared_distances, units
 
 Metric = Literal["squared", "mahalanobis"]
 
 
-class ProtoNet(MetaLearner):
+class ProtoNet(Embedded):
     """logits_k = -s ||f(x) - c_k||^2, with f the body and c_k the mean of f over class k; or with
     the Mahalanobis distance instead of the squared one."""
 
@@ -73,9 +72,6 @@ class ProtoNet(MetaLearner):
         """The query loss, plus the auxiliary one where the training classes are known."""
         loss = super().meta_loss(task, key=key)
         return loss + self.auxiliary * auxiliary_loss(self.body, self.auxiliary_head, task)
-
-    def embedding(self) -> Callable[[Array], Embedding]:
-        return self.body.given
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,6 @@ Differences
   and gradients of norm 1 at most.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,12 +41,12 @@ from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared
-from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
+from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
 from arml.nn.auxiliary import auxiliary_loss
 from arml.nn.networks import Body, Film, Linear, linear
 from arml.nn.parts import filmed, widths, with_body
-from arml.nn.prototypes import among, class_means, squared_distances, units
+from arml.nn.prototypes import Embedded, among, class_means, squared_distances, units
 
 
 class TaskEmbedding(eqx.Module):
@@ -69,7 +68,7 @@ def task_embedding(code: int, units: int, *, key: PRNGKeyArray) -> TaskEmbedding
     return TaskEmbedding(tuple(linear(inputs, units, key=k) for inputs, k in pairs))
 
 
-class TADAM(MetaLearner):
+class TADAM(Embedded):
     """logits_k = -alpha ||f(x) - c_k||, with f the body under the task's scales and shifts, and c_k
     the mean of f over class k."""
 
@@ -101,10 +100,6 @@ class TADAM(MetaLearner):
 
         squares = jnp.sum(jnp.square(self.gamma_0)) + jnp.sum(jnp.square(self.beta_0))
         return Adapted(predict, 0.5 * self.decay * squares)
-
-    def embedding(self) -> Callable[[Array], Embedding]:
-        """The body before a task conditions it."""
-        return self.body.given
 
     def conditioned(self, code: Float[Array, " code"]) -> Body:
         """The body under the scales 1 + gamma_0 h(code) and the shifts beta_0 g(code)."""

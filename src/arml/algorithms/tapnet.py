@@ -32,11 +32,11 @@ from arml.algorithms.method import Cost, Method
 from arml.core.checks import Options, at_least, classes_only
 from arml.core.compilation import unbatched
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
+from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
 from arml.nn.networks import Body
 from arml.nn.parts import with_body
-from arml.nn.prototypes import among, class_means, squared_distances, units
+from arml.nn.prototypes import Embedded, among, class_means, squared_distances, units
 
 Vectors = Float[Array, "ways d"]
 """One for each class."""
@@ -45,7 +45,7 @@ Present = Bool[Array, " ways"]
 Project = Callable[[Float[Array, "n d"]], Float[Array, "n d"]]
 
 
-class TapNet(MetaLearner):
+class TapNet(Embedded):
     """logits_k = -s ||(f(x) - phi_k) M||^2, with M a basis of the null space of the differences
     between the references and the class means."""
 
@@ -79,9 +79,6 @@ class TapNet(MetaLearner):
             return among(present, -self.scale * squared_distances(project(embed(x)), centres))
 
         return Adapted(predict)
-
-    def embedding(self) -> Callable[[Array], Embedding]:
-        return self.body.given
 
 
 def match(means: Vectors, references: Vectors, present: Present) -> Int[Array, " ways"]:

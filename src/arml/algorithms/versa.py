@@ -41,12 +41,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
+from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn.ensembles import log_mean_probability
 from arml.nn.networks import MLP, Body, mlp
 from arml.nn.parts import with_body
-from arml.nn.prototypes import among, class_means, units
+from arml.nn.prototypes import Embedded, among, class_means, units
 
 
 class GaussianHead(NamedTuple):
@@ -122,7 +122,7 @@ def amortised(
     )
 
 
-class VERSA(MetaLearner):
+class VERSA(Embedded):
     """p(y | x) = 1/L sum_l softmax(logits_l), where logits_l are drawn from the Gaussian that the
     head gives. The cross-entropy of log p is minus the logarithm of the mean probability."""
 
@@ -146,9 +146,6 @@ class VERSA(MetaLearner):
             return log_mean_probability(among(present, logits))
 
         return Adapted(predict)
-
-    def embedding(self) -> Callable[[Array], Embedding]:
-        return self.body.given
 
 
 class VERSARegression(MetaLearner):

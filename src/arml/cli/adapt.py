@@ -132,10 +132,9 @@ def adapt_command(arguments: Sequence[str]) -> int:
             )
         if options.query:
             query_table(options.query, options.target, rows.columns)
-        y: Sequence[float] | Sequence[str]
-        regression = learner.problem.kind == "regression"
-        texts = rows.target
-        y = [number(text, options.support) for text in texts] if regression else texts
+        y: Sequence[float] | Sequence[str] = rows.target
+        if learner.problem.kind == "regression":
+            y = [number(text, options.support) for text in rows.target]
         predictor = learner.adapt(rows.x, y)
         predictor.columns, predictor.target = rows.columns, options.target
         names = [f"row {line}" for line in rows.lines]

@@ -36,12 +36,12 @@ class Origin:
     layout: str
     """The module of this package that reads its files."""
     archives: tuple[Archive, ...]
-    terms: str
-    """The permitted use, in one word."""
     licence: str
     homepage: str
     citation: str
     about: str
+    terms: str = "research"
+    """The permitted use, in one word."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,6 @@ ORIGINS: dict[str, Origin] = {
                 "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
             ),
         ),
-        "research",
         "non-commercial research and education; the photographs are their owners'",
         "https://www.vision.caltech.edu/datasets/cub_200_2011/",
         "Wah, Branson, Welinder, Perona, Belongie: The Caltech-UCSD Birds-200-2011 Dataset. "
@@ -120,7 +119,6 @@ ORIGINS: dict[str, Origin] = {
                 "dtd/download",
             ),
         ),
-        "research",
         "research purposes; the photographs are their owners'",
         "https://www.robots.ox.ac.uk/~vgg/data/dtd/",
         "Cimpoi, Maji, Kokkinos, Mohamed, Vedaldi: Describing Textures in the Wild. CVPR 2014",
@@ -136,7 +134,6 @@ ORIGINS: dict[str, Origin] = {
                 "fgvc-aircraft/archives",
             ),
         ),
-        "research",
         "non-commercial research; the photographs are their owners'",
         "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/",
         "Maji, Kannala, Rahtu, Blaschko, Vedaldi: Fine-Grained Visual Classification of Aircraft. "
@@ -151,7 +148,6 @@ ORIGINS: dict[str, Origin] = {
                 "train_val_annotations.tgz", 0, "c3c0f1b8a8d0b60619c43d9c89bdbc7e", None, _FUNGI
             ),
         ),
-        "research",
         "non-commercial research and education; may not be passed on",
         "https://github.com/visipedia/fgvcx_fungi_comp",
         "FGVCx Fungi Classification Challenge, with the Danish Svampe Atlas. FGVC5 at CVPR 2018",
@@ -160,7 +156,6 @@ ORIGINS: dict[str, Origin] = {
     "mini-imagenet": Origin(
         "imagenet",
         (_ILSVRC, _list("train.csv"), _list("val.csv"), _list("test.csv")),
-        "research",
         _IMAGENET_TERMS,
         "https://image-net.org",
         "Vinyals, Blundell, Lillicrap, Kavukcuoglu, Wierstra: Matching Networks for One Shot "
@@ -172,7 +167,6 @@ ORIGINS: dict[str, Origin] = {
     "tiered-imagenet": Origin(
         "imagenet",
         (_ILSVRC,),
-        "research",
         _IMAGENET_TERMS,
         "https://image-net.org",
         "Ren, Triantafillou, Ravi, Snell, Swersky, Tenenbaum, Larochelle, Zemel: Meta-Learning for "
@@ -186,12 +180,12 @@ ORIGINS: dict[str, Origin] = {
             _omniglot("images_background.zip", "68d2efa1b9178cc56df9314c21c6e718"),
             _omniglot("images_evaluation.zip", "6b91aef0f799c5bb55b94e3f2daec811"),
         ),
-        "any use",
         "MIT",
         "https://github.com/brendenlake/omniglot",
         "Lake, Salakhutdinov, Tenenbaum: Human-Level Concept Learning through Probabilistic "
         "Program Induction. Science 350, 2015",
         "1,623 handwritten characters of 50 alphabets, 20 writers each",
+        "any use",
     ),
 }
 

@@ -86,6 +86,8 @@ class Extractor:
         self.path = path
         self._session = _session(path, data)
         self.input = _picture_input(path, self._session.get_inputs(), prepare.size)
+        self.size = self.input.size
+        """Pixels a side of the pictures that it reads."""
         self._output = _output_name(path, self._session.get_outputs(), prepare.output)
         self._prepare = prepare
         self.rank = 2
@@ -103,11 +105,6 @@ class Extractor:
         }
         if self.input.kind == np.uint8:
             self.about |= {"mean": None, "std": None}
-
-    @property
-    def size(self) -> int:
-        """Pixels a side of its pictures."""
-        return self.input.size
 
     @property
     def normalisation(self) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None, Any]:

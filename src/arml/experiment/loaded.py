@@ -108,8 +108,7 @@ class Run:
     @property
     def made(self) -> Json | None:
         """Commit, versions and device of the training; None for an older run, which has none."""
-        made = self.config.get("made")
-        return made if isinstance(made, dict) else None
+        return self.config.get("made")
 
     @property
     def inputs(self) -> Json | None:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from arml.core.learner import Embedding, MetaLearner
 from arml.nn.networks import Body, Linear
 
 ABSENT = -1e9
@@ -25,6 +26,16 @@ Samples = Float[Array, "n d"]
 Labels = Shaped[Array, "n *targets"]
 """Classes or targets."""
 Structure = Callable[[Samples, Samples, Labels], Float[Array, "prototypes d"]]
+
+
+class Embedded(MetaLearner):
+    """A learner that compares embeddings by a body, which no task adapts."""
+
+    body: eqx.AbstractVar[Body]
+
+    def embedding(self) -> Callable[[Array], Embedding]:
+        """The body before a task conditions it."""
+        return self.body.given
 
 
 class ClassMeans(eqx.Module):
