@@ -16,7 +16,7 @@ from arml.experiment.building import experiment_for, initial, started
 from arml.experiment.folder import check_claim, check_place, claim, take_up
 from arml.experiment.options import Experiment, absolute, fingerprint, steadier
 from arml.results.files import JsonView, append_metric
-from arml.results.lock import Hold, alone
+from arml.results.lock import alone
 from arml.results.manifest import seal
 from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
 from arml.tasks.own import OwnOptions
@@ -108,82 +108,70 @@ def run(
     another run, a full disk, and a loss that is not finite.
     """
     experiment, folder = _experiment(experiment, tasks, changes), Path(folder)
+    metrics, checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
     with ExitStack() as stack:
         with together():
             experiment.check()
             check_place(folder)
             check_claim(experiment, folder)  # before anything is written in somebody's folder
             held = stack.enter_context(alone(folder)) if leads() else None
-        return _run(experiment, folder, held, watch, stop, progress, devices, begun)
+        with together():
+            mesh = mesh_of(devices)
+            at_once(experiment.chunk, share(mesh, experiment.batch))
+            experiment = absolute(experiment)
+            check_claim(experiment, folder)  # again: another process may have been faster
+            splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
+            # Before the folder is claimed, because it may raise.
+            now = fresh(experiment, splits.train.problem)
+            if not experiment.steps and checkpoint.named(now.state.learner):
+                raise ValueError(
+                    "steps must be at least 1, got 0: this learner has weights to train"
+                )
+            found = None
+            if leads():
+                claim(experiment, splits, folder, devices=mesh.size if mesh else 1)
+                found = take_up(experiment, folder, now)
+            saved, now = found or (None, now)
+            if found is None and begun is not None and absolute(begun.experiment) == experiment:
+                now = Clocked(begun.state, np.asarray(begun.seconds))
+                for step, record in begun.records:
+                    append_metric(metrics, {"step": step, **record})
+        check_same("options", (fingerprint(experiment), experiment.seed, devices))
+        check_same("data", splits.sources)
+        now = of_leader(now)
+        done = int(now.state.step)
+        with together():
+            watch(done, {})
 
-
-def _run(
-    experiment: Experiment,
-    folder: Path,
-    held: Hold | None,
-    watch: Watch,
-    stop: Callable[[], bool],
-    progress: Progress | None,
-    devices: int,
-    begun: Begun | None,
-) -> int:
-    """`run` in a folder that is locked: the leading process has it `held`."""
-    metrics, checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
-    with together():
-        mesh = mesh_of(devices)
-        at_once(experiment.chunk, share(mesh, experiment.batch))
-        experiment = absolute(experiment)
-        check_claim(experiment, folder)  # again: another process may have been faster
-        splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
-        problem = splits.train.problem
-        now = fresh(experiment, problem)  # before the folder is claimed: it may raise
-        if not experiment.steps and checkpoint.named(now.state.learner):
-            raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
-        found = None
-        if leads():
-            claim(experiment, splits, folder, devices=mesh.size if mesh else 1)
-            found = take_up(experiment, folder, now)
-        saved, now = found or (None, now)
-        if found is None and begun is not None and absolute(begun.experiment) == experiment:
-            now = Clocked(begun.state, np.asarray(begun.seconds))
-            for step, record in begun.records:
-                append_metric(metrics, {"step": step, **record})
-    check_same("options", (fingerprint(experiment), experiment.seed, devices))
-    check_same("data", splits.sources)
-    now = of_leader(now)
-    done = int(now.state.step)
-    with together():
-        watch(done, {})
-
-    clock = time.monotonic()
-    loop = intervals(
-        FitOptions.of(experiment),
-        now.state,
-        splits.train,
-        splits.validation,
-        key=training_key(experiment.seed),
-        mesh=mesh,
-    )
-    with closing(loop), _advised(experiment, checkpoints):
-        for moment in loop:
-            done = moment.step
-            with together():
-                if leads():
-                    _write(metrics, moment)
-                watch(done, moment.record)
-            stopping = any_of(stop())
-            if done == experiment.steps or stopping or done % experiment.checkpoint_every == 0:
+        clock = time.monotonic()
+        loop = intervals(
+            FitOptions.of(experiment),
+            now.state,
+            splits.train,
+            splits.validation,
+            key=training_key(experiment.seed),
+            mesh=mesh,
+        )
+        with closing(loop), _advised(experiment, checkpoints):
+            for moment in loop:
+                done = moment.step
                 with together():
-                    if held is not None:
-                        held.check()
-                        seconds = np.asarray(float(now.seconds) + time.monotonic() - clock)
-                        checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
-                        seal(folder, metrics.name)
-            if stopping:
-                break
-    if held is not None and saved is None and not experiment.steps:
-        checkpoint.save(checkpoints, 0, now)
-    return done
+                    if leads():
+                        _write(metrics, moment)
+                    watch(done, moment.record)
+                stopping = any_of(stop())
+                if done == experiment.steps or stopping or done % experiment.checkpoint_every == 0:
+                    with together():
+                        if held is not None:
+                            held.check()
+                            seconds = np.asarray(float(now.seconds) + time.monotonic() - clock)
+                            checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
+                            seal(folder, metrics.name)
+                if stopping:
+                    break
+        if held is not None and saved is None and not experiment.steps:
+            checkpoint.save(checkpoints, 0, now)
+        return done
 
 
 def _experiment(what: Experiment | str, tasks: TasksLike | None, changes: JsonView) -> Experiment:
