@@ -165,12 +165,7 @@ METHODS = (
         about="ARML whose vertices own templates, with a head of prototypes.",
         row="",
         preset=with_templates,
-        settings={
-            "regression": {
-                "network": {"init": "he"},
-                "outer": {"clip": 10.0},
-            },
-        },
+        settings={"regression": {"network": {"init": "he"}, "outer": {"clip": 10.0}}},
         measured={},
         cost=lambda options: Cost(0.0085, images=0.4),
         tune=("gamma_s", "mu_2"),

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
@@ -19,6 +19,7 @@ from arml.core.plugins import as_options
 from arml.results.files import Json
 
 if TYPE_CHECKING:
+    from arml.core.registry import Entry
     from arml.experiment.options import Experiment
 
 
@@ -89,16 +90,16 @@ def catalogue() -> dict[str, list[Json]]:
             {"name": name, "description": f"{setting.description}."}
             for name, setting in PROBLEMS.items()
         ],
-        "algorithms": _described({name: known.about for name, known in ALGORITHMS.items()}),
+        "algorithms": _described(ALGORITHMS.values()),
         "recipes": recipes,
         "datasets": [
-            *_described({name: k.about for name, k in TASKS.items() if k.source is None}),
+            *_described(kind for kind in TASKS.values() if kind.source is None),
             *(
                 {"name": entry["name"], "description": entry["about"], "here": entry["here"]}
                 for entry in entries()
             ),
         ],
-        "networks": _described({name: known.about for name, known in NETWORKS.items()}),
+        "networks": _described(NETWORKS.values()),
     }
 
 
@@ -136,12 +137,8 @@ def _data(experiment: "Experiment") -> str:
     return f" {needs}" if needs else ""
 
 
-def _described(texts: Json) -> list[Json]:
-    """Each name with the first sentence of its text."""
-    return [
-        {"name": name, "description": " ".join(text.split()).partition(". ")[0].rstrip(".") + "."}
-        for name, text in texts.items()
-    ]
+def _described(entries: Iterable["Entry"]) -> list[Json]:
+    return [{"name": entry.name, "description": entry.about} for entry in entries]
 
 
 def _table(console: Console, title: str, rows: Sequence[Sequence[str]]) -> None:

@@ -25,7 +25,7 @@ class Entry:
     options_class: type
     """Its options: a frozen dataclass with `check` and `build`, whose fields have defaults."""
     about: str = ""
-    """One line for lists; the first sentence of the options' docstring if empty."""
+    """One sentence for lists; the first one of the options' docstring if empty."""
     kind: str = ""
     """The name of its options in files; `name` if empty."""
 
@@ -43,8 +43,8 @@ class Entry:
             raise ValueError(
                 f"{self.name!r}: the option {bare[0]} of {cls.__name__} needs a default"
             )
-        text = " ".join((cls.__doc__ or "").split()).partition(". ")[0].rstrip(".")
-        object.__setattr__(self, "about", self.about or f"{text}.")
+        text = " ".join((self.about or cls.__doc__ or "").split())
+        object.__setattr__(self, "about", f"{text.partition('. ')[0].rstrip('.')}.")
         object.__setattr__(self, "kind", self.kind or self.name)
 
     @property

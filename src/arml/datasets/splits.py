@@ -21,12 +21,7 @@ Split = dict[str, dict[str, list[str]]]
 """`split[family][part]` is a list of classes; the parts are train, validation and test."""
 
 
-def split_classes(
-    family: ImageFamily,
-    *,
-    seed: int = 0,
-    least: int = 1,
-) -> dict[str, list[str]]:
+def split_classes(family: ImageFamily, *, seed: int = 0, least: int = 1) -> dict[str, list[str]]:
     """Split a family's classes into `train`, `validation` and `test`, at least `least` in each.
 
     The split does not depend on the order of the classes.

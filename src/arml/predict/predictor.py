@@ -34,13 +34,7 @@ from arml.predict.notebook import as_html
 from arml.predict.novelty import query_novelty, support_novelty
 from arml.predict.onnx.write import QUERIES, write_predictor
 from arml.predict.sharing import write_learner
-from arml.predict.simple import (
-    Uses,
-    check_uses,
-    choices,
-    simple_function,
-    softmax,
-)
+from arml.predict.simple import Uses, check_uses, choices, simple_function, softmax
 from arml.predict.trust import Trust, checked, intervals
 
 
