@@ -9,7 +9,7 @@ from pathlib import Path
 from arml.algorithms import ALGORITHMS
 from arml.core.episodes import TaskDistribution
 from arml.core.learner import MetaLearner, MethodOptions
-from arml.experiment import Run
+from arml.experiment.loaded import Run
 from arml.explain.looks import LOOKS, Found, Look
 from arml.explain.tasks import IMAGES_AT_ONCE
 from arml.report.explained import captioned
