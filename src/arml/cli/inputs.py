@@ -57,8 +57,9 @@ def check_kind(owner: "Owner", table: bool, given: str, name: str) -> None:
         )
 
 
-def check_pictures(query: Sequence[Path], target: str | None) -> None:
-    """Raise `UsageError` for a table among pictures to predict, and for the name of a column."""
+def check_pictures(query: Sequence[Path], target: str | None, *, labelled: bool = False) -> None:
+    """Raise `UsageError` for a table among pictures to predict, and for the name of a column; also
+    for a zip, unless its pictures are `labelled` by folders."""
     if target is not None:
         raise UsageError("expected no --target, because pictures have no columns: leave it out")
     for path in query:
@@ -66,6 +67,11 @@ def check_pictures(query: Sequence[Path], target: str | None) -> None:
             raise UsageError(
                 f"expected pictures to predict, because the learner reads pictures, got the table "
                 f"{path}: name folders or images"
+            )
+        if path.suffix.lower() == ".zip" and not labelled:
+            raise UsageError(
+                f"expected images or folders to predict, got the zip {path}: unpack it, and name "
+                "its folder"
             )
 
 

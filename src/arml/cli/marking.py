@@ -53,7 +53,7 @@ def evaluate_predictor(
     predictor = opened_predictor(folder, () if table else (query,), table=table)
     check_kind(predictor, table, str(query), folder.name)
     if not table:
-        check_pictures((query,), target)
+        check_pictures((query,), target, labelled=True)
     found = _table(predictor, query, target) if table else _pictures(predictor, query, model)
     made = read_json(folder / "config.json")["sha256"]
     content = {"what": WHAT, "predictor": made, "query": query.name, **found}
