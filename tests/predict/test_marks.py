@@ -87,12 +87,14 @@ def test_a_predictor_is_evaluated_and_reported(place, capsys):
     assert all(name in page for name in mistakes)
     assert "How each class was predicted" in page
 
-    assert (
-        main(["adapt", "starter", "--support", str(place / "own"), "--save", kept, "--no-trust"])
-        == 0
-    )
+    given = ["adapt", "starter", "--support", str(place / "own"), "--save", kept, "--no-trust"]
+    assert main([*given, "--uses", "edges"]) == 0
     assert main(["predict", kept, more]) == 0
     assert "the queries' folders have the names of the classes: accuracy" in capsys.readouterr().err
+    assert main(["evaluate", kept, "--query", more]) == 0
+    assert "on more, predicted by logistic regression on the edges." in (
+        " ".join(capsys.readouterr().out.split())
+    )
 
 
 def test_what_was_evaluated_before_is_not_shown_of_another_predictor(place, capsys):

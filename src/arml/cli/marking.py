@@ -11,6 +11,7 @@ from arml.cli.console import command, print_json, say, upright
 from arml.cli.errors import UsageError
 from arml.cli.inputs import check_kind, check_pictures, column_of, in_order, number, read_by
 from arml.predict.eye import eye_of
+from arml.predict.simple import WORDS
 from arml.results.files import Json
 from arml.results.marks import thumbnail
 
@@ -120,7 +121,8 @@ def _marks(
                 "picture": None if pixels is None else thumbnail(pixels[place]),
             }
         )
-    return {**marks.as_json(), "mistakes": worst}
+    by = "" if predictor.uses == "learner" else WORDS[predictor.uses]
+    return {**marks.as_json(), "mistakes": worst, "by": by}
 
 
 def _show(console: Console, content: Json) -> None:

@@ -12,9 +12,10 @@ PAIRS = 10
 def summary(marked: Marked) -> str:
     """The accuracy with its interval, as a sentence."""
     right = sum(marked.confusion[k][k] for k in range(len(marked.classes)))
+    by = f", predicted by {marked.by}" if marked.by else ""
     return (
         f"Accuracy {marked.accuracy:.1%} ({right} of {marked.n}; 95% interval {marked.low:.0%} to "
-        f"{marked.high:.0%}) on {marked.query}."
+        f"{marked.high:.0%}) on {marked.query}{by}."
     )
 
 

@@ -42,6 +42,8 @@ class Marked(msgspec.Struct):
     by_class: dict[str, float]
     confusion: list[list[int]]
     mistakes: list[Mistake]
+    by: str = ""
+    """The means that predicted, if it is not the learner."""
 
 
 def read_marks(folder: Path) -> Marked:
