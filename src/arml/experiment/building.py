@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import jax
 from jaxtyping import PRNGKeyArray
 
+from arml.algorithms import ALGORITHMS
 from arml.core.checks import check_size
 from arml.core.compilation import ONCE, short
 from arml.core.episodes import Problem
@@ -88,7 +89,7 @@ def experiment_for(what: What, problem: Problem | None) -> Experiment:
         shared = setting_for(problem).shared
         return dataclasses.replace(shared, recipe=type(what).__name__, algorithm=what)
     if what not in RECIPES:
-        return setting_for(problem).make(what)
+        return setting_for(problem).of(ALGORITHMS.known(what))
     shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}
     made = RECIPES[what].make()
     known = {field.name for field in dataclasses.fields(made.tasks)}

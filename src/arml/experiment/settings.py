@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import NamedTuple
 
-from arml.algorithms import ALGORITHMS, Changes, Method
+from arml.algorithms import Changes, Method
 from arml.core.episodes import Problem
 from arml.experiment import parts
 from arml.experiment.options import Experiment
@@ -39,10 +39,6 @@ class Setting(NamedTuple):
     traits: tuple[str, ...] = ()
     """Words for which methods state settings, beside `any`, the kind of its tasks (`regression`,
     `vectors`, `images` or `tables`), and its name."""
-
-    def make(self, method: str) -> Experiment:
-        """A method's experiment in this setting."""
-        return self.of(ALGORITHMS.known(method))
 
     def of(self, known: Method, *traits: str) -> Experiment:
         """A method's experiment in this setting, which may have more traits."""
