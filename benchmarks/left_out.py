@@ -1,10 +1,12 @@
-"""A starter family that was left out of training: ARML against a scaled ProtoNet, both trained on
-the other two families alone.
+"""What it is worth to train on a family: learners of the starter pictures that never saw a family,
+that saw all three, and that saw it alone.
 
-Both methods have the rates that the search of `fair.py` kept on all three families. Each learner is
-scored on 400 test tasks of the family that it never saw, the same for both. The same command goes
-on where it stopped: a finished training is in `results/left_out.json`, whose tables `--table`
-prints.
+ARML and a scaled ProtoNet are trained without a family, on the other two. A ProtoNet is trained on
+the family alone, for a third of the steps, so that it sees as many tasks of it as a learner of all
+three: no tailoring can be expected to do better. Each is scored on the 400 test tasks of the family
+on which `fair.py` scored the learners of all three. The rates are those that its search kept. The
+same command goes on where it stopped: a finished training is in `results/left_out.json`. `--table`
+prints the table.
 """
 
 import argparse
@@ -16,54 +18,71 @@ import arml
 from arml.report.statistics import compare, holm
 from arml.report.table import Cell, Column, Line, Table, markdown
 from arml.report.wording import probability
+from arml.results.scores import Scores
 from arml.tasks.mixture import mixture
 from arml.tasks.options import StarterOptions
 from common import HERE, machine, write
-from fair import GROUPS, Training, chosen, spread, whole
+from fair import GROUPS, Training, spread, tested_runs, whole
 
 RESULTS = HERE / "results" / "left_out.json"
 FAMILIES = GROUPS["starter"]
-METHODS = ("arml-4", "protonet")
+WAYS = {
+    "ARML, all three": ("arml-4", "all"),
+    "ProtoNet, all three": ("protonet", "all"),
+    "ARML, the other two": ("arml-4", "others"),
+    "ProtoNet, the other two": ("protonet", "others"),
+    "ProtoNet, this one alone": ("protonet", "alone"),
+}
+"""The method of a column of the table, and the families that it was trained on."""
+PAIRS = (
+    ("ARML, the other two", "ProtoNet, the other two"),
+    ("ProtoNet, this one alone", "ProtoNet, all three"),
+)
+"""The columns that are compared."""
 
 
-def scored(method: str, left: str, seed: int, *, rate: float, given: Any) -> dict[str, Any]:
-    """Train on the other families, and score on test tasks of the one that was left out."""
+def scored(method: str, kind: str, left: str, seed: int, *, rate: float, given: Any) -> str:
+    """Train on a family alone or on the others, and score on test tasks of the family."""
     training = Training(method, FAMILIES, given.shots, given.steps, rate, seed)
     experiment = training.experiment()
-    splits = StarterOptions(shots=given.shots).build(Path())
-    others = {name: 1 / (len(FAMILIES) - 1) for name in FAMILIES if name != left}
-    train = mixture(experiment.tasks.build(Path()).train).of(others)
+    families = [name for name in FAMILIES if (name == left) == (kind == "alone")]
+    shares = {name: 1 / len(families) for name in families}
+    train = mixture(experiment.tasks.build(Path()).train).of(shares)
+    steps = given.steps // len(FAMILIES) if kind == "alone" else given.steps
     learner = arml.build(experiment, train)
     fitted = arml.fit(
-        learner, train, steps=given.steps, seed=seed, outer=experiment.outer, progress=False
+        learner, train, steps=steps, seed=seed, outer=experiment.outer, progress=False
     )
+    splits = StarterOptions(shots=given.shots).build(Path())
     tasks = splits._replace(test=mixture(splits.test).only(left))
     values = arml.evaluate(fitted.learner, tasks, n=given.tasks, progress=False).values
-    found = " ".join(f"{value:.4f}".rstrip("0") for value in values)
-    return {"method": method, "left": left, "seed": seed, "test": {left: found}}
+    return " ".join(f"{value:.4f}".rstrip("0") for value in values)
 
 
-def table(found: dict[str, Any], shots: int, steps: int) -> Table:
-    """Accuracy on the family that was left out, and the paired difference."""
-    entries = [e for e in found.values() if (e["shots"], e["steps"]) == (shots, steps)]
-    runs = {
-        left: {
-            method: {
-                e["seed"]: whole([e]) for e in entries if (e["left"], e["method"]) == (left, method)
-            }
-            for method in METHODS
-        }
-        for left in FAMILIES
-        if any(e["left"] == left for e in entries)
-    }
-    compared = holm([compare(*of.values()) for of in runs.values()])
+def table(found: dict[str, Any], every: list[dict[str, Any]], shots: int, steps: int) -> Table:
+    """Accuracy on each family by training, and the paired differences."""
+    rows: dict[str, dict[str, dict[int, Scores]]] = {}
+    for left in FAMILIES:
+        for title, (method, kind) in WAYS.items():
+            own = [e for e in every if e["method"] == method]
+            if kind != "all":
+                own = [e for e in found.values() if (e["method"], e["trained"]) == (method, kind)]
+                own = [e for e in own if e["left"] == left and e["shots"] == shots]
+                own = [e for e in own if e["steps"] == steps]
+            runs = {e["seed"]: whole([{"test": {left: e["test"][left]}}]) for e in own}
+            rows.setdefault(left, {})[title] = runs
+    compared = iter(holm([compare(of[a], of[b]) for of in rows.values() for a, b in PAIRS]))
     lines = []
-    for (left, of), to in zip(runs.items(), compared, strict=True):
-        cells = [Cell(spread([s.mean for s in of[method].values()])) for method in METHODS]
-        told = f"{100 * (to.mean or 0):+.1f} ± {100 * (to.ci95 or 0):.1f}"
-        small = "" if to.adjusted is None else f"p {probability(to.adjusted)}"
-        lines.append(Line(left, (*cells, Cell(told, small=small))))
-    headings = ("left out", *METHODS, "difference")
+    for left, of in rows.items():
+        cells = [
+            Cell(spread([s.mean for s in runs.values()]) if runs else "") for runs in of.values()
+        ]
+        for to in (next(compared) for _ in PAIRS):
+            told = "" if to.mean is None else f"{100 * to.mean:+.1f} ± {100 * (to.ci95 or 0):.1f}"
+            small = "" if to.adjusted is None else f"p {probability(to.adjusted)}"
+            cells.append(Cell(told, small=small))
+        lines.append(Line(left, tuple(cells)))
+    headings = ("family", *WAYS, *(" against ".join(pair) for pair in PAIRS))
     return Table(f"{shots}-shot, {steps} steps", tuple(map(Column, headings)), tuple(lines))
 
 
@@ -76,29 +95,24 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=400, help="test tasks")
     parser.add_argument("--table", action="store_true", help="print the table and end")
     given = parser.parse_args()
+    searched = json.loads((HERE / "results" / "fair.json").read_text())["results"]
+    every = tested_runs(searched, "starter", given.shots, given.steps)
     found = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
     if given.table:
-        print(markdown(table(found, given.shots, given.steps)))
+        print(markdown(table(found, every, given.shots, given.steps)))
         return
-    searched = json.loads((HERE / "results" / "fair.json").read_text())["results"]
-    rates = {}
-    for method in METHODS:
-        tried = [
-            e
-            for e in searched.values()
-            if (e["group"], e["method"], e["shots"]) == ("starter", method, given.shots)
-        ]
-        rates[method] = next(e["rate"] for e in tried if chosen(searched, e))
     before = machine()
     for seed in given.seeds:
-        for left in FAMILIES:
-            for method in METHODS:
-                name = f"{left}-{given.shots}shot-{given.steps}-{method}-{seed}"
-                if name in found:
+        for method, kind in WAYS.values():
+            for left in FAMILIES:
+                name = f"{left}-{kind}-{given.shots}shot-{given.steps}-{method}-{seed}"
+                if kind == "all" or name in found:
                     continue
-                entry = scored(method, left, seed, rate=rates[method], given=given)
-                found[name] = {**entry, "shots": given.shots, "steps": given.steps}
-                found[name]["rate"] = rates[method]
+                rate = next(e["rate"] for e in every if e["method"] == method)
+                values = scored(method, kind, left, seed, rate=rate, given=given)
+                about = {"method": method, "trained": kind, "left": left, "seed": seed}
+                more = {"shots": given.shots, "steps": given.steps, "rate": rate}
+                found[name] = {**about, **more, "test": {left: values}}
                 print(name, f"{whole([found[name]]).mean:.4f}", flush=True)
                 write("left_out", found, before)
 
