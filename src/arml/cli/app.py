@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import parse, say
+from arml.cli.console import parse, say, tell
 from arml.cli.errors import UsageError
+from arml.predict.shared import SUPPORT
 
 if TYPE_CHECKING:
     from arml.app.server import Served
@@ -58,6 +59,11 @@ def app_command(arguments: Sequence[str]) -> int:
         raise UsageError(
             f"expected the extra `app`, but {' and '.join(missing)} cannot be imported: "
             "pip install 'arml[app]'"
+        )
+    if options.learner is not None and (options.learner / SUPPORT).is_file():
+        tell(
+            f"{options.learner} is a predictor: the page uses its learner alone, and you give the "
+            "examples of your classes there"
         )
     from arml.app.server import serve
 
