@@ -184,7 +184,8 @@ def _print_difference(console: Console, against: Json, metric: str) -> None:
     found = against["difference"]
     parts = {"all tasks": found, **found["families"]}
     p = f", p = {found['p']:.2g}" if found["p"] is not None else ""
-    title = f"Difference from {against['run']} on the same tasks{p}"
+    better = "above zero" if metric == "accuracy" else "below zero"
+    title = f"Difference from {against['run']} on the same tasks ({better} is better){p}"
     rows = [
         (
             name,
