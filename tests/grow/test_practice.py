@@ -9,7 +9,8 @@ import jax
 import pytest
 
 from arml.cli import main
-from arml.grow import resuming
+from arml.experiment.folder import check_place
+from arml.grow import practice, resuming, streaming
 from arml.results.files import RunError
 from arml.tasks.options import StarterOptions
 from small_pictures import pictures
@@ -127,3 +128,9 @@ def test_a_family_that_is_too_small_is_refused(place, capsys):
 def test_functions_take_no_data(place, capsys):
     assert grow(place, "regression2d", place / "functions") == 2
     assert "whose tasks take no data" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stages", [practice.KEPT, streaming.PLACE])
+def test_a_folder_that_holds_stages_alone_can_go_on(tmp_path, stages):
+    (tmp_path / stages).mkdir()
+    check_place(tmp_path)
