@@ -59,16 +59,20 @@ def draw(folder: Path) -> None:
             cv2.imwrite(str(path), icons.images[first + i])
 
 
+def spent() -> float:
+    """Processor seconds of the processes that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def timed(name: str, *command: str, cwd: Path) -> dict[str, object]:
     """Run a command; what it took, and its last line."""
-    before, begun = os.times(), time.perf_counter()
+    before, begun = spent(), time.perf_counter()
     environment = {**os.environ, "ARML_CACHE": str(cwd / "cache")}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
-    seconds, after = time.perf_counter() - begun, os.times()
+    seconds, cpu = time.perf_counter() - begun, spent() - before
     if done.returncode:
         raise SystemExit(f"{name}: {done.stderr[-2000:]}")
-    cpu = after.children_user + after.children_system
-    cpu -= before.children_user + before.children_system
     row = {"step": name, "seconds": round(seconds, 1), "cpu": round(cpu, 1)}
     print(row, flush=True)
     return {**row, "said": done.stdout.strip().rpartition("\n")[2]}
@@ -76,7 +80,7 @@ def timed(name: str, *command: str, cwd: Path) -> dict[str, object]:
 
 def first_answer(cwd: Path) -> dict[str, object]:
     """From the start of `arml app` to its answer to the page's example, as the page asks for it."""
-    before, begun = os.times(), time.perf_counter()
+    before, begun = spent(), time.perf_counter()
     command = [sys.executable, "-m", "arml", "app"]
     environment = {**os.environ, "ARML_CACHE": str(cwd / "cache")}
     page = subprocess.Popen(
@@ -96,9 +100,7 @@ def first_answer(cwd: Path) -> dict[str, object]:
     finally:
         page.terminate()
         page.wait()
-    after = os.times()
-    cpu = after.children_user + after.children_system
-    cpu -= before.children_user + before.children_system
+    cpu = spent() - before
     row = {"step": "`arml app`: from its start to the first answer"}
     return {**row, "seconds": round(seconds, 1), "cpu": round(cpu, 1), "said": len(answer)}
 
