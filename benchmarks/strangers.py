@@ -1,15 +1,14 @@
 """Learners on families that they have never seen, against what ten lines of scikit-learn do:
 logistic regression and an SVM on pixels and on edges (histograms of oriented gradients).
 
-Draws of 5-way tasks from zips of pictures. `chosen` is what `arml adapt` predicts with: the
-first learner, or logistic regression on pixels or edges where leave-one-out on the support set
-favours it. Rows are added to `results/strangers.json`.
+Draws of 5-way tasks from zips of pictures. `together` is what `arml adapt` predicts with: the first
+learner and logistic regression on pixels and on edges, with shares that leave-one-out on the
+support set finds. Rows are added to `results/strangers.json`.
 """
 
 import argparse
 import json
 import warnings
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,14 @@ from sklearn.svm import SVC
 
 import arml
 from arml.datasets.folders import ImageFamily, load_families
-from arml.predict.simple import edges, flat
+from arml.predict.quick import quick_learner
+from arml.predict.shared import locate
+from arml.predict.simple import Uses, edges, flat
 from common import HERE, machine, write
 
 RESULTS = HERE / "results" / "strangers.json"
 WAYS, QUERIES = 5, 15
+TOGETHER = "together"
 
 
 def draw(family: ImageFamily, shots: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -41,10 +43,11 @@ def draw(family: ImageFamily, shots: int, rng: np.random.Generator) -> tuple[np.
 def measured(
     family: ImageFamily, learners: dict[str, Any], *, shots: int, draws: int
 ) -> dict[str, Any]:
-    """The mean accuracy of each with its 95% interval over draws, and how often each was chosen."""
+    """The mean accuracy of each with its 95% interval over draws; and of the first learner together
+    with the simple classifiers, its gain over each, and the mean shares."""
     rng = np.random.default_rng(0)
     found: dict[str, list[float]] = {}
-    first, chosen = next(iter(learners)), Counter[str]()
+    first, shares = next(iter(learners)), list[dict[Uses, float]]()
     for _ in range(draws):
         support, y, query, wanted = draw(family, shots, rng)
 
@@ -60,16 +63,26 @@ def measured(
                 note(f"{name}, {what}", model.fit(x, y).predict(new))
         for name, learner in learners.items():
             predictor = learner.adapt(support, y)
-            note(name, predictor.predict(query))
+            note(name, predictor.predict_proba(query).argmax(axis=1))
             if name == first:
-                best = predictor.trust().best
-                chosen[best] += 1
-                note(f"{name}, chosen", predictor.using(best).predict(query))
+                every = predictor.using("together")
+                note(TOGETHER, every.predict_proba(query).argmax(axis=1))
+                shares.append(dict(every.shares or every.trust().shares))
     rows = {}
     for name, scores in found.items():
-        half = 1.96 * np.std(scores, ddof=1) / len(scores) ** 0.5
-        rows[name] = {"accuracy": round(float(np.mean(scores)), 4), "ci95": round(float(half), 4)}
-    return {"rows": rows, "chosen": dict(chosen)}
+        mean, half = interval(scores)
+        rows[name] = {"accuracy": mean, "ci95": half}
+        if name != TOGETHER:
+            gain = interval(np.subtract(found[TOGETHER], scores))
+            rows[name] |= dict(zip(("gain", "gain_ci95"), gain, strict=True))
+    mean_shares = {key: round(float(np.mean([s[key] for s in shares])), 3) for key in shares[0]}
+    return {"rows": rows, "shares": mean_shares}
+
+
+def interval(values: Any) -> tuple[float, float]:
+    """The mean, and half of its 95% interval."""
+    half = 1.96 * np.std(values, ddof=1) / len(values) ** 0.5
+    return round(float(np.mean(values)), 4), round(float(half), 4)
 
 
 def main() -> None:
@@ -84,7 +97,10 @@ def main() -> None:
     warnings.simplefilter("ignore")
     before = machine()
     pairs = (word.rpartition("=") for word in given.learners)
-    learners = {name or Path(place).name: arml.load(place) for name, _, place in pairs}
+    learners = {
+        name or Path(place).name: quick_learner(locate(place)[0]) or arml.load(place)
+        for name, _, place in pairs
+    }
     done = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
     size = next(iter(learners.values())).problem.features[0]
     for family in load_families(given.data, size=size):
@@ -92,7 +108,7 @@ def main() -> None:
         done[f"{family.name}, {given.shots}-shot, {given.draws} draws"] = found
         for name, row in found["rows"].items():
             print(f"{family.name}: {name}: {row['accuracy']:.1%} ± {row['ci95']:.1%}", flush=True)
-        print(found["chosen"], flush=True)
+        print(found["shares"], flush=True)
         if not given.no_write:
             write("strangers", done, before)
 

@@ -72,8 +72,8 @@ def test_the_file_of_a_predictor_answers_as_it_does(starter):
     assert json.loads(session.get_modelmeta().custom_metadata_map["classes"]) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("uses", ["inputs", "edges"])
-def test_logistic_regression_has_a_file(uses, starter, tmp_path):
+@pytest.mark.parametrize("uses", ["inputs", "edges", "together"])
+def test_other_means_have_a_file(uses, starter, tmp_path):
     predictor, _, pictures = starter
     simple = predictor.using(uses)
     simple.to_onnx(tmp_path / "simple.onnx")

@@ -70,12 +70,14 @@ def test_a_predictor_is_saved_as_jax_saves_it(tmp_path):
         ("theirs", arml.load("starter")),
         ("ours", quick_learner(SHIPPED / "starter")),
     ):
-        learner.adapt(x, y).using("edges").save(tmp_path / name)
+        learner.adapt(x, y).using("together").save(tmp_path / name)
     for name in ("weights", "support", "seen"):
         ours, theirs = (tmp_path / who / f"{name}.safetensors" for who in ("ours", "theirs"))
         assert ours.read_bytes() == theirs.read_bytes()
     ours, theirs = (read_json(tmp_path / who / "config.json") for who in ("ours", "theirs"))
     assert ours["made"].keys() == theirs["made"].keys()
+    shares = [who["task"].pop("shares") for who in (ours, theirs)]
+    assert shares[0] == pytest.approx(shares[1], abs=1e-4)
     unlike = {"made": 0, "sha256": 0}
     assert {**ours, **unlike} == {**theirs, **unlike}
     again = arml.load_predictor(tmp_path / "ours")

@@ -117,17 +117,27 @@ def test_a_predictor_uses_what_it_is_told(tmp_path):
     assert pixels.predict(x).tolist() == y.tolist()
     np.testing.assert_allclose(pixels.predict_proba(x).sum(axis=1), 1)
     trust = predictor.trust()
-    assert {*trust.others} == {"inputs", "edges"}
+    assert {*trust.others} == {"inputs", "edges", "together"}
     assert trust.others["inputs"] == pixels.trust().accuracy
-    pixels.save(tmp_path / "kept")
-    kept = arml.load_predictor(tmp_path / "kept")
-    np.testing.assert_array_equal(kept.predict_proba(x), pixels.predict_proba(x))
+    every = predictor.using("together")
+    for name, means in (("pixels", pixels), ("every", every)):
+        means.save(tmp_path / name)
+        kept = arml.load_predictor(tmp_path / name)
+        np.testing.assert_allclose(kept.predict_proba(x), means.predict_proba(x), rtol=1e-6)
+        assert kept.uses == means.uses
+    assert kept.shares == every.trust().shares
+    mean = sum(s * predictor.using(one).predict_proba(x) for one, s in kept.shares.items())
+    np.testing.assert_allclose(every.predict_proba(x), mean, rtol=1e-6)
     assert pixels.add(x[:1], ["fir"]).uses == "inputs"
-    with pytest.raises(ValueError, match="one of learner, inputs, edges to predict with, got 'x'"):
+    more = every.add(x[:1], ["fir"])
+    assert more.uses == "together"
+    assert more.shares is None  # they are found anew
+    with pytest.raises(ValueError, match="one of learner, inputs, edges, together to predict with"):
         check_uses("x", choices(PICTURES))
 
 
 def test_what_can_be_used():
-    assert choices(PICTURES) == ("learner", "inputs", "edges")
-    assert choices(arml.Problem("classification", (7,), 3, 2, 2)) == ("learner", "inputs")
+    assert choices(PICTURES) == ("learner", "inputs", "edges", "together")
+    vectors = arml.Problem("classification", (7,), 3, 2, 2)
+    assert choices(vectors) == ("learner", "inputs", "together")
     assert choices(arml.Problem("regression", (7,), 1, 2, 2)) == ("learner",)

@@ -86,7 +86,8 @@ def _quickly(predictor: Predictor) -> Predictor | QuickPredictor:
         return predictor
     facts = QuickPortable(portable.families, portable.temperature, portable.novelty)
     quick = QuickLearner(learner, portable.problem, facts)
-    return QuickPredictor(quick, predictor.x, predictor.y, predictor.classes, predictor.uses)
+    same = QuickPredictor(quick, predictor.x, predictor.y, predictor.classes)
+    return same.using(predictor.uses, predictor.shares)
 
 
 def _marked(classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | None]) -> Json | None:

@@ -69,10 +69,10 @@ class AdaptOptions:
     trust: bool = True
     """For classes: predict each example from the others, and report the accuracy. It takes one
     adaptation for each example, or ten if there are many."""
-    uses: Literal["auto", "learner", "inputs", "edges"] = "auto"
-    """The means to predict classes: the learner, or logistic regression on the inputs (pixels) or
-    on the edges of pictures. `auto` takes the one that --trust finds most accurate, and with
-    --no-trust the learner."""
+    uses: Literal["auto", "learner", "inputs", "edges", "together"] = "auto"
+    """The means to predict classes: the learner, logistic regression on the inputs (pixels) or on
+    the edges of pictures, or all of them together, each with a share that --trust finds. `auto` is
+    `together`, and with --no-trust `learner`."""
 
 
 def adapt_command(arguments: Sequence[str]) -> int:
@@ -218,23 +218,23 @@ def _learner(place: Path, query: Sequence[Path], table: bool) -> Any:
 def _checked(
     predictor: "Predictor | QuickPredictor", options: AdaptOptions, names: Sequence[str]
 ) -> "Predictor | QuickPredictor":
-    """The predictor with the means that the options name, or that its own check finds best."""
-    from arml.predict.simple import WORDS
+    """The predictor with the means that the options name, checked."""
+    from arml.predict.simple import WORDS, choices
 
     if options.uses != "auto":
         predictor = predictor.using(options.uses)
+    elif options.trust:
+        predictor = predictor.using(choices(predictor.problem)[-1])
     if not options.trust:
         return predictor
     trust = predictor.trust()
     tell(*trust.lines(names))
-    if trust.best == predictor.uses:
-        return predictor
-    best = WORDS[trust.best]
-    if options.uses != "auto":
-        tell(f"{best} is more accurate: --uses {trust.best}")
-        return predictor
-    tell(f"predicting with {best}, which is the most accurate; --uses learner keeps the learner")
-    return predictor.using(trust.best)
+    if predictor.uses == "together":
+        each = ", ".join(f"{WORDS[name]} {share:.0%}" for name, share in trust.shares.items())
+        tell(f"predicting with a weighted mean: {each}; --uses learner takes the learner alone")
+    elif trust.best != predictor.uses:
+        tell(f"{WORDS[trust.best]} is more accurate: --uses {trust.best}")
+    return predictor
 
 
 def _describe(predictor: "Predictor | QuickPredictor") -> None:

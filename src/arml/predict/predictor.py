@@ -7,6 +7,8 @@ that normalise by their batch take the statistics of the support set instead.
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,15 +32,16 @@ from arml.predict.inputs import (
     joined_labels,
 )
 from arml.predict.marks import Marks, places_of
+from arml.predict.means import Means
 from arml.predict.notebook import as_html
 from arml.predict.novelty import query_novelty, support_novelty
 from arml.predict.onnx.write import QUERIES, write_predictor
 from arml.predict.sharing import write_learner
-from arml.predict.simple import Uses, check_uses, choices, simple_function, softmax
-from arml.predict.trust import Trust, checked, intervals
+from arml.predict.simple import softmax
+from arml.predict.trust import intervals
 
 
-class Predictor(Holder):
+class Predictor(Holder, Means):
     """A learned task. `classes` are its labels in order; None for regression.
 
         predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
@@ -62,7 +65,6 @@ class Predictor(Holder):
         # Of a table: the names of the inputs, and of the column that it predicts.
         self.columns: tuple[str, ...] | None = None
         self.target: str | None = None
-        self.uses: Uses = "learner"
         self.reader: Reader | None = None
 
     def _seen(self) -> str:
@@ -76,26 +78,26 @@ class Predictor(Holder):
     def _outputs(self, x: object) -> Float[np.ndarray, "n outputs"]:
         inputs = checked_inputs(x, self.problem, "queries")
         if self.uses != "learner":
-            return simple_function(self.x, self.y, self.uses)(inputs)
+            return self._odds(self.uses)(inputs)
+        return self._learned(inputs)
+
+    def _learned(self, inputs: np.ndarray) -> Float[np.ndarray, "n outputs"]:
         if self._function is None:
             self._function = self._adapted()
             if self.classes is None:
                 check_fit(by_chunks(self._function, self.x, self._ways), self.y)
         return by_chunks(self._function, inputs, self._ways)
 
+    def _by_learner(self, xp: ModuleType) -> Callable[[Any], Any]:
+        assert self.classes is not None
+        n, function = len(self.classes), self._learned if xp is np else self._adapted(QUERIES)
+        return lambda inputs: function(inputs)[:, :n] / self.portable.temperature
+
     def _adapted(self, n: int = 0) -> Callable[[Array], Array]:
         problem, support = self.problem, self._support()
         if self._learner is not None:
             return adapted_function(self._learner, support, problem.features, n)
         return grouped_function(self.portable.learner, support, problem, self._ways, n)
-
-    def using(self, uses: Uses) -> "Predictor":
-        """The same, predicting with the `learner`, or by logistic regression on the `inputs` or on
-        the `edges` of pictures. **Raises** `ValueError` for another word."""
-        check_uses(uses, choices(self.problem))
-        other = object.__new__(type(self))
-        vars(other).update(vars(self), uses=uses)
-        return other
 
     def add(self, x: object, y: object) -> "Predictor":
         """A predictor that has learned from these examples, too; they may be of new classes.
@@ -135,18 +137,6 @@ class Predictor(Holder):
         chances = self.predict_proba(x)
         assert self.classes is not None
         return Marks(self.classes, places_of(y, self.classes), chances)
-
-    def trust(self) -> Trust:
-        """How well each example is predicted from the others, and which look mislabelled. It adapts
-        once for each example, or ten times where there are many. The other means are checked, too:
-        `predictor.using(trust.best)`. **Raises** `ValueError` for regression: use `interval`.
-        """
-        if self.classes is None:
-            raise ValueError("expected a classification task, got regression: use interval")
-        return checked(
-            lambda kept, out, uses: self._without(kept).using(uses).predict_proba(self.x[out]),
-            *(self.y, self.classes, self.uses, choices(self.problem)),
-        )
 
     def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of an interval around each prediction, for regression: about `level` of new
@@ -197,9 +187,11 @@ class Predictor(Holder):
 
         **Raises** `ValueError` if ONNX lacks an operation; `RunError` if it cannot write."""
         eye = None if self.portable.inputs is None else remade(self.portable.inputs, model)
-        function, portable = self._adapted(QUERIES), self.portable
-        if self.uses != "learner":
-            function = simple_function(self.x, self.y, self.uses, jnp)
+        portable = self.portable
+        if self.uses == "learner":
+            function = self._adapted(QUERIES)
+        else:  # its log-odds have a temperature already
+            function = self._odds(self.uses, jnp)
             portable = dataclasses.replace(portable, temperature=1.0)
         given = portable, self._support(), self.classes, self._ways, eye
         write_predictor(Path(path), function, *given)
@@ -209,7 +201,7 @@ class Predictor(Holder):
         it cannot be written."""
         classes = None if self.classes is None else self.classes.tolist()
         task = {"classes": classes, "flat": self._flat}
-        task |= {"columns": self.columns, "target": self.target, "uses": self.uses}
+        task |= {"columns": self.columns, "target": self.target, **self._stated()}
         task |= {"reader": self.reader and self.reader.as_json()}
         write_learner(self.portable, folder, support={"x": self.x, "y": self.y}, task=task)
 

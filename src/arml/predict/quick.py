@@ -4,9 +4,10 @@
 return None for a learner that needs JAX. They have the methods that the command line uses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ from arml.core.novelty import Novelty
 from arml.core.problem import Problem
 from arml.predict.inputs import checked_inputs, checked_labels, floats
 from arml.predict.marks import Marks, places_of
+from arml.predict.means import Means
 from arml.predict.plain import Plain, PlainTask, plain
 from arml.predict.shared import (
     SUPPORT,
@@ -27,8 +29,7 @@ from arml.predict.shared import (
     read_support,
     write_folder,
 )
-from arml.predict.simple import Uses, check_uses, choices, simple_function, softmax
-from arml.predict.trust import Trust, checked
+from arml.predict.simple import softmax
 from arml.results.arrays import read_arrays
 from arml.training.provenance import provenance_without_jax
 
@@ -60,9 +61,10 @@ class QuickLearner:
         return QuickPredictor(self, inputs, places, classes)
 
 
-class QuickPredictor:
+class QuickPredictor(Means):
     """A learned task in NumPy."""
 
+    classes: np.ndarray
     reader = None
     columns: tuple[str, ...] | None = None
     target: str | None = None
@@ -73,12 +75,26 @@ class QuickPredictor:
         x: np.ndarray,
         y: np.ndarray,
         classes: np.ndarray,
-        uses: Uses = "learner",
     ) -> None:
-        self.learner, self.x, self.y, self.classes, self.uses = learner, x, y, classes, uses
-        self.problem, self.portable = learner.problem, learner.portable
+        self.learner, self.x, self.y, self.classes = learner, x, y, classes
+        self.portable = learner.portable
         self._task: PlainTask | None = None
         self._last: tuple[object, np.ndarray] | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """As `Predictor.problem`."""
+        return self.learner.problem
+
+    def _without(self, kept: np.ndarray) -> "QuickPredictor":
+        return QuickPredictor(self.learner, self.x[kept], self.y[kept], self.classes)
+
+    def _by_learner(self, _: ModuleType) -> Callable[[Any], Any]:
+        def odds(inputs: np.ndarray) -> np.ndarray:
+            logits = self._adapted().logits(self._vectors(inputs)).astype(np.float64)
+            return logits / self.portable.temperature
+
+        return odds
 
     def _adapted(self) -> PlainTask:
         if self._task is None:
@@ -91,31 +107,14 @@ class QuickPredictor:
             self._last = x, self._adapted().vectors(floats(x))
         return self._last[1]
 
-    def using(self, uses: Uses) -> "QuickPredictor":
-        """As `Predictor.using`."""
-        check_uses(uses, choices(self.problem))
-        return QuickPredictor(self.learner, self.x, self.y, self.classes, uses)
-
     def predict_proba(self, x: object) -> Float[np.ndarray, "n classes"]:
         """As `Predictor.predict_proba`."""
         inputs = checked_inputs(x, self.problem, "queries")
-        if self.uses != "learner":
-            return softmax(simple_function(self.x, self.y, self.uses)(inputs))
-        logits = self._adapted().logits(self._vectors(inputs)).astype(np.float64)
-        return softmax(logits / self.portable.temperature)
+        return softmax(self._odds(self.uses)(inputs))
 
     def evaluate(self, x: object, y: object) -> Marks:
         """As `Predictor.evaluate`."""
         return Marks(self.classes, places_of(y, self.classes), self.predict_proba(x))
-
-    def trust(self) -> Trust:
-        """As `Predictor.trust`."""
-
-        def predicted(kept: np.ndarray, out: np.ndarray, uses: Uses) -> np.ndarray:
-            other = QuickPredictor(self.learner, self.x[kept], self.y[kept], self.classes, uses)
-            return other.predict_proba(self.x[out])
-
-        return checked(predicted, self.y, self.classes, self.uses, choices(self.problem))
 
     def novelty(self, x: object) -> Float[np.ndarray, " n"]:
         """As `Predictor.novelty`."""
@@ -149,7 +148,7 @@ class QuickPredictor:
         weights = read_arrays(self.learner.folder / WEIGHTS, known.weights_sha256)
         content.pop("task", None)
         facts = {**content, "made": provenance_without_jax()}
-        task = {"classes": self.classes.tolist(), "flat": False, "uses": self.uses}
+        task = {"classes": self.classes.tolist(), "flat": False, **self._stated()}
         task |= dict.fromkeys(("columns", "target", "reader"))
         support = {"x": self.x, "y": self.y}
         write_folder(folder, facts, weights, self.portable.novelty, support=support, task=task)
@@ -173,7 +172,8 @@ def quick_predictor(folder: Path) -> QuickPredictor | None:
     x, y = read_support(folder, learner.problem, task)
     if {*y.tolist()} != {*range(len(task.classes))}:
         return None
-    return QuickPredictor(learner, x, y, np.asarray(task.classes), task.uses)
+    predictor = QuickPredictor(learner, x, y, np.asarray(task.classes))
+    return predictor.using(task.uses, task.shares)
 
 
 def _opened(folder: Path) -> tuple[QuickLearner | None, Learned | None]:

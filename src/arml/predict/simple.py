@@ -2,7 +2,8 @@
 as they are, or on the edges of pictures.
 
 They have seen no other task. Where pictures are unlike those of a learner's meta-training, one of
-them may predict better; leave-one-out shows it (`arml.predict.trust`).
+them may predict better; leave-one-out shows it (`arml.predict.trust`), and decides how much each
+counts where all predict together (`arml.predict.together`).
 
 [1] Dalal and Triggs, Histograms of Oriented Gradients for Human Detection, CVPR 2005: the edges.
 """
@@ -17,12 +18,13 @@ from jaxtyping import Float, Int
 from arml.core.problem import Problem
 from arml.predict.inputs import floats
 
-Uses = Literal["learner", "inputs", "edges"]
+Uses = Literal["learner", "inputs", "edges", "together"]
 """The means by which a predictor predicts."""
 WORDS: dict[Uses, str] = {
     "learner": "the learner",
     "inputs": "logistic regression on the inputs",
     "edges": "logistic regression on the edges",
+    "together": "the learner and simple classifiers together",
 }
 PENALTY = 0.001
 """Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
@@ -31,11 +33,12 @@ DIRECTIONS, CELLS = 9, 4
 
 
 def choices(problem: Problem) -> tuple[Uses, ...]:
-    """The means that a predictor of such a problem can use."""
+    """The means that a predictor of such a problem can use; `together`, if there are several, comes
+    last."""
     if problem.kind == "regression" or len(problem.features) == 2:
         return ("learner",)
     pictures = len(problem.features) == 3 and min(problem.features[:2]) >= 16
-    return ("learner", "inputs", "edges") if pictures else ("learner", "inputs")
+    return ("learner", "inputs", *(("edges",) if pictures else ()), "together")
 
 
 def check_uses(uses: str, allowed: tuple[Uses, ...]) -> None:

@@ -4,8 +4,9 @@ Each example is predicted by the same learner after it adapted to the other exam
 (leave-one-out; with more than `SINGLES` examples to check, ten folds). Classification gives an
 accuracy with its interval, a confusion matrix, and the examples whose label the others
 contradict most, which are the likeliest to be mislabelled or odd [1]. Classifiers that learn from
-these examples alone (`arml.predict.simple`) are checked in the same way: where one of them is
-better, the learner is of no use. Regression gives an error, and intervals by jackknife+ [2].
+these examples alone (`arml.predict.simple`) are checked in the same way, and so is the weighted
+mean of all (`arml.predict.together`): the shares that predict an example were found without it.
+Regression gives an error, and intervals by jackknife+ [2].
 
 A class with one example cannot be checked: without it the class is unknown. The check uses one
 example (or a tenth of them) less than the predictor has, so it is slightly pessimistic.
@@ -25,12 +26,14 @@ from jaxtyping import Float, Int
 
 from arml.predict.marks import SHOWN, Marks
 from arml.predict.simple import WORDS, Uses
+from arml.predict.together import left_out
 from arml.results.files import Json
 
 SINGLES = 30
 """Up to so many examples are left out one by one."""
 FOLDS = 10
 """Parts of which each is left out, where there are more examples."""
+TOGETHER: Uses = "together"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,6 +46,8 @@ class Trust(Marks):
     """The kind of predictor that was checked."""
     others: Mapping[Uses, float] = field(default_factory=dict)
     """The accuracy of the other means that could be used."""
+    shares: Mapping[Uses, float] = field(default_factory=dict)
+    """The share of each in their weighted mean, `together`; empty if there is only one."""
 
     @property
     def best(self) -> Uses:
@@ -65,6 +70,7 @@ class Trust(Marks):
             "uses": self.uses,
             "others": {k: None if math.isnan(v) else v for k, v in self.others.items()},
             "best": self.best,
+            "shares": dict(self.shares),
             "odd": self.odd.tolist(),
         }
 
@@ -111,21 +117,27 @@ def checked(
 
     - `predict`: from the places of the examples that are kept, of those that are left out, and the
       name of the means, to the probabilities of those that are left out `[left out, classes]`.
-    - `uses`: the means to check; of the other `choices` only the accuracies are found.
+    - `uses`: the means to check; of the other `choices` only the accuracies are found. `together`
+      is made of the others, and not asked for.
     """
     counts = np.bincount(y, minlength=len(classes))
     places = np.flatnonzero(counts[y] > 1)
     parts = folds(y[places])
 
-    def chances(of: Uses) -> np.ndarray:
-        found = np.zeros((len(places), len(classes)))
-        for fold in parts:
-            out = places[fold]
-            found[fold] = predict(np.setdiff1d(np.arange(len(y)), out), out, of)
-        return found
+    chances: dict[Uses, np.ndarray] = {}
+    for of in choices:
+        if of != TOGETHER:
+            chances[of] = np.zeros((len(places), len(classes)))
+            for fold in parts:
+                out = places[fold]
+                chances[of][fold] = predict(np.setdiff1d(np.arange(len(y)), out), out, of)
+    parted: dict[Uses, float] = {}
+    if TOGETHER in choices:
+        found, chances[TOGETHER] = left_out([*chances.values()], y[places], parts)
+        parted = dict(zip(chances, found.tolist(), strict=False))
 
     def trust(of: Uses, others: Mapping[Uses, float]) -> Trust:
-        return Trust(classes, y[places], chances(of), places, of, others)
+        return Trust(classes, y[places], chances[of], places, of, others, parted)
 
     return trust(uses, {name: trust(name, {}).accuracy for name in choices if name != uses})
 

@@ -1,0 +1,82 @@
+"""The means by which a predictor predicts classes: its learner, a simple classifier, or all of them
+together."""
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from arml.core.problem import Problem
+from arml.predict.simple import Uses, check_uses, choices, simple_function
+from arml.predict.together import mixed
+from arml.predict.trust import Trust, checked
+from arml.results.files import Json
+
+M = TypeVar("M", bound="Means")
+
+
+class Means:
+    """A learned task of classes. A subclass has its examples, and predicts by the learner alone."""
+
+    x: np.ndarray
+    y: np.ndarray
+    classes: np.ndarray | None
+    uses: Uses = "learner"
+    shares: Mapping[Uses, float] | None = None
+    """How much each counts where all predict together; found when they are needed."""
+
+    @property
+    def problem(self) -> Problem:
+        """The kind of tasks that the learner was built for."""
+        raise NotImplementedError
+
+    def using(self: M, uses: Uses, shares: Mapping[Uses, float] | None = None) -> M:
+        """The same, predicting with the `learner`, by logistic regression on the `inputs` or on the
+        `edges` of pictures, or with all `together`, by their `shares` if they are known. **Raises**
+        `ValueError` for another word."""
+        check_uses(uses, choices(self.problem))
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), uses=uses, shares=shares or self.shares)
+        return other
+
+    def trust(self) -> Trust:
+        """How well each example is predicted from the others, and which look mislabelled. It adapts
+        once for each example, or ten times where there are many. All means are checked.
+        **Raises** `ValueError` for regression: use `interval`.
+        """
+        if self.classes is None:
+            raise ValueError("expected a classification task, got regression: use interval")
+        trust = checked(
+            lambda kept, out, uses: self._without(kept).using(uses).predict_proba(self.x[out]),
+            *(self.y, self.classes, self.uses, choices(self.problem)),
+        )
+        self.shares = trust.shares
+        return trust
+
+    def _odds(self, uses: Uses, xp: ModuleType = np) -> Callable[[Any], Any]:
+        """The log-odds of the classes for inputs `[n, *features]`; with `jax.numpy` as `xp` it can
+        be traced."""
+        if uses == "learner":
+            return self._by_learner(xp)
+        if uses != "together":
+            return simple_function(self.x, self.y, uses, xp)
+        found = self.shares or self.trust().shares
+        return mixed([(share, self._odds(one, xp)) for one, share in found.items()], xp)
+
+    def _stated(self) -> Json:
+        """Facts for a saved predictor."""
+        if self.uses == "together" and self.shares is None:
+            self.trust()
+        shares = self.shares if self.uses == "together" else None
+        return {"uses": self.uses, "shares": shares and dict(shares)}
+
+    def _by_learner(self, xp: ModuleType) -> Callable[[Any], Any]:
+        raise NotImplementedError
+
+    def _without(self, kept: np.ndarray) -> "Means":
+        raise NotImplementedError
+
+    def predict_proba(self, x: object) -> np.ndarray:
+        """The probability of each class, columns in the order of `classes`."""
+        raise NotImplementedError
