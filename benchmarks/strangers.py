@@ -1,14 +1,16 @@
 """Learners on families that they have never seen, against what ten lines of scikit-learn do:
 logistic regression and an SVM on pixels and on edges (histograms of oriented gradients).
 
-Draws of 5-way tasks from zips of pictures. `together` is what `arml adapt` predicts with: the first
-learner and logistic regression on pixels and on edges, with shares that leave-one-out on the
-support set finds. Rows are added to `results/strangers.json`.
+Draws of 5-way tasks from zips of pictures; `starter` in place of a zip stands for the test classes
+of the starter pictures, whose families the learner that ships knows. `together` is what `arml
+adapt` predicts with: the first learner and logistic regression on pixels and on edges, with shares
+that leave-one-out on the support set finds. Rows are added to `results/strangers.json`.
 """
 
 import argparse
 import json
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from sklearn.svm import SVC
 
 import arml
 from arml.datasets.folders import ImageFamily, load_families
+from arml.datasets.starter import load_starter
 from arml.predict.quick import quick_learner
 from arml.predict.shared import locate
 from arml.predict.simple import Uses, edges, flat
@@ -25,7 +28,22 @@ from common import HERE, machine, write
 
 RESULTS = HERE / "results" / "strangers.json"
 WAYS, QUERIES = 5, 15
-TOGETHER = "together"
+TOGETHER, STARTER = "together", "starter"
+
+
+def families(data: list[str], size: int) -> Iterator[ImageFamily]:
+    """Those of zips, and of the starter pictures their test classes."""
+    if zips := [one for one in data if one != STARTER]:
+        yield from load_families(zips, size=size)
+    if STARTER in data:
+        every, split = load_starter()
+        for family in every:
+            tested = [i for i, c in enumerate(family.classes) if c in split[family.name]["test"]]
+            counts, first = family.counts[tested], family.first[tested]
+            rows = [np.arange(start, start + n) for start, n in zip(first, counts, strict=True)]
+            images = family.images[np.concatenate(rows)]
+            names = tuple(family.classes[i] for i in tested)
+            yield ImageFamily(f"{STARTER}'s {family.name}", names, images, counts, family.digest)
 
 
 def draw(family: ImageFamily, shots: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -88,7 +106,7 @@ def interval(values: Any) -> tuple[float, float]:
 def main() -> None:
     """Measure each family that is given."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", nargs="+", help="zips with one folder for each class")
+    parser.add_argument("data", nargs="+", help="zips with one folder for each class, or starter")
     parser.add_argument("--learners", nargs="+", default=["starter"], metavar="[NAME=]LEARNER")
     parser.add_argument("--shots", type=int, default=5)
     parser.add_argument("--draws", type=int, default=40)
@@ -103,7 +121,7 @@ def main() -> None:
     }
     done = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
     size = next(iter(learners.values())).problem.features[0]
-    for family in load_families(given.data, size=size):
+    for family in families(given.data, size):
         found = measured(family, learners, shots=given.shots, draws=given.draws)
         done[f"{family.name}, {given.shots}-shot, {given.draws} draws"] = found
         for name, row in found["rows"].items():
