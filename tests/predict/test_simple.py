@@ -128,6 +128,7 @@ def test_a_predictor_uses_what_it_is_told(tmp_path):
     assert kept.shares == every.trust().shares
     mean = sum(s * predictor.using(one).predict_proba(x) for one, s in kept.shares.items())
     np.testing.assert_allclose(every.predict_proba(x), mean, rtol=1e-6)
+    assert predictor.using("together", {"together": 1.0}).shares == predictor.shares  # not of these
     assert pixels.add(x[:1], ["fir"]).uses == "inputs"
     more = every.add(x[:1], ["fir"])
     assert more.uses == "together"

@@ -35,9 +35,12 @@ class Means:
         """The same, predicting with the `learner`, by logistic regression on the `inputs` or on the
         `edges` of pictures, or with all `together`, by their `shares` if they are known. **Raises**
         `ValueError` for another word."""
-        check_uses(uses, choices(self.problem))
+        allowed = choices(self.problem)
+        check_uses(uses, allowed)
         other = object.__new__(type(self))
-        vars(other).update(vars(self), uses=uses, shares=shares or self.shares)
+        # A file may name other means.
+        known = shares if shares and {*shares} == {*allowed[:-1]} else self.shares
+        vars(other).update(vars(self), uses=uses, shares=known)
         return other
 
     def trust(self) -> Trust:
