@@ -202,6 +202,15 @@ def test_a_grid_search_chooses_between_learners():
     assert search.predict(x).shape == (18,)
 
 
+def test_it_predicts_by_the_means_that_it_is_told():
+    (x, y), own = blobs(4), learner("classification", 4)
+    every = arml.FewShotClassifier(own, uses="together").fit(x, y)
+    wanted = own.adapt(x, y).using("together").predict_proba(x)
+    np.testing.assert_allclose(every.predict_proba(x), wanted, rtol=1e-6)
+    with pytest.raises(ValueError, match="one of learner, inputs, together to predict with"):
+        clone(every).set_params(uses="edges").fit(x, y)
+
+
 def test_a_pickle_that_was_altered_is_refused():
     few = learner("classification", 3)
     x, y = blobs(3)

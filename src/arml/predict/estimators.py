@@ -9,7 +9,7 @@ It can stand in a pipeline, a cross-validation or a search. scikit-learn is an e
 
 from math import prod
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from arml.predict.inputs import checked_inputs
 from arml.predict.learner import FewShotLearner, load
 from arml.predict.predictor import Predictor
 from arml.predict.shared import shipped
+from arml.predict.simple import Uses
 
 TABLE: Json = {"dtype": None, "ensure_all_finite": "allow-nan"}
 """scikit-learn's options for a learner of tables, which reads texts and missing cells."""
@@ -120,6 +121,7 @@ class FewShot(BaseEstimator):
 
     _kind: str
     learner: object
+    uses: object = "learner"
 
     def fit(self: Model, X: object, y: object) -> Model:
         """Adapt the learner to the support set.
@@ -154,6 +156,7 @@ class FewShot(BaseEstimator):
                 )
             inputs = rows.reshape(-1, *problem.features)
         self.predictor_: Predictor = learner.adapt(inputs, self._checked_y(targets))
+        self.predictor_ = self.predictor_.using(cast(Uses, self.uses))
         return self
 
     def predict(self, X: object) -> np.ndarray:
@@ -202,6 +205,8 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
     - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them. The
       default is the learner of pictures that ships; "tables" takes rows of any columns.
+    - `uses`: the means to predict with, as `arml.Predictor.using` takes them: "together" is the
+      learner with simple classifiers, as `arml adapt` predicts.
 
     After `fit`: `classes_`; `n_features_in_`; `feature_names_in_` for data
     frames; `predictor_`.
@@ -209,8 +214,9 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
     _kind = "classification"
 
-    def __init__(self, learner: object = "starter") -> None:
+    def __init__(self, learner: object = "starter", uses: object = "learner") -> None:
         self.learner = learner  # unchecked until `fit`, as scikit-learn asks
+        self.uses = uses
 
     def _checked_y(self, y: np.ndarray) -> np.ndarray:
         check_classification_targets(y)
