@@ -26,10 +26,12 @@ from arml.predict.simple import (
 PICTURES = arml.Problem("classification", (16, 16, 3), 3, 2, 2)
 
 
-def test_logistic_regression_against_scikit_learn():
+@pytest.mark.parametrize(("each", "inputs"), [(6, 9), (25, 200)])
+def test_logistic_regression_against_scikit_learn(each, inputs):
     rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(4), 6)
-    x, new = rng.normal(size=(24, 9)) + 2 * np.eye(4, 9)[y], rng.normal(size=(50, 9))
+    y = np.repeat(np.arange(4), each)
+    x = rng.normal(size=(4 * each, inputs)) + 2 * np.eye(4, inputs)[y]
+    new = rng.normal(size=(50, inputs))
     # Its penalty is on the weights of a loss that is summed, and not on the bias: a column of ones.
     middle = x.mean(axis=0)
     scale = np.sqrt(np.mean(np.sum(np.square(x - middle), axis=1)))

@@ -25,6 +25,8 @@ class Means:
     uses: Uses = "learner"
     shares: Mapping[Uses, float] | None = None
     """How much each counts where all predict together; found when they are needed."""
+    _function: Callable[[Any], Any] | None = None
+    """The log-odds by the means that it uses, once they were needed."""
 
     @property
     def problem(self) -> Problem:
@@ -40,7 +42,7 @@ class Means:
         other = object.__new__(type(self))
         # A file may name other means.
         known = shares if shares and {*shares} == {*allowed[:-1]} else self.shares
-        vars(other).update(vars(self), uses=uses, shares=known)
+        vars(other).update(vars(self), uses=uses, shares=known, _function=None)
         return other
 
     def trust(self) -> Trust:
@@ -56,6 +58,12 @@ class Means:
         )
         self.shares = trust.shares
         return trust
+
+    def _logits(self, inputs: np.ndarray) -> np.ndarray:
+        """The log-odds `[n, classes]` of inputs by the means that it uses."""
+        if self._function is None:
+            self._function = self._odds(self.uses)
+        return self._function(inputs)
 
     def _odds(self, uses: Uses, xp: ModuleType = np) -> Callable[[Any], Any]:
         """The log-odds of the classes for inputs `[n, *features]`; with `jax.numpy` as `xp` it can

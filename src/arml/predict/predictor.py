@@ -61,7 +61,7 @@ class Predictor(Holder, Means):
         self.portable, self.x, self.y, self.classes, self._flat = portable, x, y, classes, flat
         self._ways = max(portable.problem.outputs, 0 if classes is None else len(classes))
         self._learner = for_classes(portable, self._ways)
-        self._function: Callable[[Array], Array] | None = None
+        self._adaptation: Callable[[Array], Array] | None = None
         # Of a table: the names of the inputs, and of the column that it predicts.
         self.columns: tuple[str, ...] | None = None
         self.target: str | None = None
@@ -78,15 +78,15 @@ class Predictor(Holder, Means):
     def _outputs(self, x: object) -> Float[np.ndarray, "n outputs"]:
         inputs = checked_inputs(x, self.problem, "queries")
         if self.uses != "learner":
-            return self._odds(self.uses)(inputs)
+            return self._logits(inputs)
         return self._learned(inputs)
 
     def _learned(self, inputs: np.ndarray) -> Float[np.ndarray, "n outputs"]:
-        if self._function is None:
-            self._function = self._adapted()
+        if self._adaptation is None:
+            self._adaptation = self._adapted()
             if self.classes is None:
-                check_fit(by_chunks(self._function, self.x, self._ways), self.y)
-        return by_chunks(self._function, inputs, self._ways)
+                check_fit(by_chunks(self._adaptation, self.x, self._ways), self.y)
+        return by_chunks(self._adaptation, inputs, self._ways)
 
     def _by_learner(self, xp: ModuleType) -> Callable[[Any], Any]:
         assert self.classes is not None

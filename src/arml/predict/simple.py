@@ -125,8 +125,9 @@ def logistic(
     """The weights and the offsets of logistic regression: the mean loss, and `PENALTY` times half
     the squared weights.
 
-    Inputs are centred, and divided by the root of their mean squared length. The best weights are
-    X^T A, and L-BFGS finds A, which has a row for each example.
+    Inputs are centred, and divided by the root of their mean squared length. The best weights are a
+    sum of inputs, so L-BFGS searches in the coordinates of the inputs' principal axes, of which
+    there are no more than examples.
     """
     # Here, because SciPy takes most of a second to load.
     from scipy.optimize import minimize
@@ -134,23 +135,26 @@ def logistic(
     middle = x.mean(axis=0)
     scale = np.sqrt(np.mean(np.sum(np.square(x - middle), axis=1))) + 1e-12
     inputs, n = (x - middle) / scale, len(x)
-    products = inputs @ inputs.T + 1  # the bias is the weight of an input of 1
-    target = np.eye(ways)[y]
+    values, axes = np.linalg.eigh(inputs @ inputs.T + 1)  # the bias is a weight of an input of 1
+    some = values > 1e-10 * values[-1]
+    roots, axes = np.sqrt(values[some]), axes[:, some]
+    rows, target = axes * roots, np.eye(ways)[y]
 
-    def objective(a: np.ndarray) -> tuple[float, np.ndarray]:
-        a = a.reshape(n, ways)
-        logits = products @ a
+    def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
+        w = w.reshape(-1, ways)
+        logits = rows @ w
         top = logits.max(axis=1, keepdims=True)
         each = np.exp(logits - top)
         total = each.sum(axis=1, keepdims=True)
         loss = np.mean(np.log(total) + top) - np.sum(target * logits) / n
-        slope = (each / total - target) / n + PENALTY * a
-        return loss + PENALTY / 2 * np.sum(a * logits), (products @ slope).ravel()
+        slope = rows.T @ (each / total - target) / n + PENALTY * w
+        return loss + PENALTY / 2 * np.sum(np.square(w)), slope.ravel()
 
-    start = np.zeros(n * ways)
-    a = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
-    weights = inputs.T @ a.reshape(n, ways) / scale
-    return weights, a.reshape(n, ways).sum(axis=0) - middle @ weights
+    start = np.zeros(len(roots) * ways)
+    w = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
+    a = axes @ (w.reshape(-1, ways) / roots[:, None])  # the share of each input in the weights
+    weights = inputs.T @ a / scale
+    return weights, a.sum(axis=0) - middle @ weights
 
 
 def softmax(logits: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
