@@ -131,7 +131,7 @@ OURS = Method(
     "tiered-imagenet repeated structure order",
     title="ARML, ours",
     options_class=ARMLOptions,
-    about="ARML as it measured best: the preset `best`.",
+    about="ARML as it measured best on 2-D regression: the preset `best`.",
     paper="Yao, Wu, Tao, Li, Ding, Li and Li, ICLR 2020",
     preset=best,
     settings={
@@ -162,7 +162,7 @@ METHODS = (
         name="arml-templates",
         compared="starter race-folders race-features stream",
         title="ARML, templates",
-        about="ARML whose vertices own templates, with a head of prototypes.",
+        about="ARML as it measured best on pictures: vertices own templates, a head of prototypes.",
         row="",
         preset=with_templates,
         settings={"regression": {"network": {"init": "he"}, "outer": {"clip": 10.0}}},
