@@ -151,10 +151,10 @@ def main() -> None:
             rows[-1]["megabytes"] = megabytes(here / "v")
         adapt = [*arml, "adapt", "starter", "--support", "own", "--query", "more"]
         rows.append(timed("`arml adapt`: the first answer", *adapt, "--no-trust", cwd=here))
-        kept = [*adapt, "--no-trust", "--save", "kept"]
-        rows.append(timed("the same again, and the predictor saved", *kept, cwd=here))
+        rows.append(timed("the same again", *adapt, "--no-trust", cwd=here))
         rows.append(timed("with the leave-one-out check, first", *adapt, cwd=here))
-        rows.append(timed("with the leave-one-out check, again", *adapt, cwd=here))
+        kept = [*adapt, "--save", "kept"]
+        rows.append(timed("with the check again, and the predictor saved", *kept, cwd=here))
         predict = [*arml, "predict", "kept", "more"]
         timed("(warm up)", *predict, cwd=here)
         rows.append(timed("`arml predict`, with what was saved", *predict, cwd=here))

@@ -85,7 +85,7 @@ def measured(
             if name == first:
                 every = predictor.using("together")
                 note(TOGETHER, every.predict_proba(query).argmax(axis=1))
-                shares.append(dict(every.shares or every.trust().shares))
+                shares.append(dict(every.found_shares()))
     rows = {}
     for name, scores in found.items():
         mean, half = interval(scores)

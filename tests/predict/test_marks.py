@@ -97,6 +97,22 @@ def test_a_predictor_is_evaluated_and_reported(place, capsys):
     )
 
 
+def test_the_command_predicts_with_all_means_together(place, capsys):
+    own, kept = str(place / "own"), place / "together"
+    given = ["adapt", "starter", "--support", own, "--save", str(kept)]
+    assert main([*given, "--no-trust", "--uses", "together"]) == 2
+    assert "expected no --no-trust with --uses together" in capsys.readouterr().err
+    assert main(given) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "predicting with a weighted mean: the learner" in said
+    task = json.loads((kept / "config.json").read_text())["task"]
+    assert task["uses"] == "together"
+    assert {*task["shares"]} == {"learner", "inputs", "edges"}
+    assert sum(task["shares"].values()) == pytest.approx(1)
+    assert main([*given, "--no-trust"]) == 0
+    assert json.loads((kept / "config.json").read_text())["task"]["uses"] == "learner"
+
+
 def test_what_was_evaluated_before_is_not_shown_of_another_predictor(place, capsys):
     other = place / "other"
     for name in ("red", "green"):

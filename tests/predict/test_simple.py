@@ -130,7 +130,13 @@ def test_a_predictor_uses_what_it_is_told(tmp_path):
     assert kept.shares == every.trust().shares
     mean = sum(s * predictor.using(one).predict_proba(x) for one, s in kept.shares.items())
     np.testing.assert_allclose(every.predict_proba(x), mean, rtol=1e-6)
-    assert predictor.using("together", {"together": 1.0}).shares == predictor.shares  # not of these
+    for means in (predictor, pixels, predictor.using("edges"), every):
+        assert means.predict(x[:0]).shape == (0,)
+    assert predictor.restored("together", {"together": 1.0}).shares == predictor.shares  # not these
+    own = predictor.restored("together", {"learner": 0.2, "inputs": 0.2, "edges": 0.6})
+    before = own.predict_proba(x)
+    assert own.trust().shares != own.shares  # a check changes no shares
+    np.testing.assert_array_equal(own.predict_proba(x), before)
     assert pixels.add(x[:1], ["fir"]).uses == "inputs"
     more = every.add(x[:1], ["fir"])
     assert more.uses == "together"

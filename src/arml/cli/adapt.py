@@ -148,6 +148,11 @@ def _finish(
     _describe(predictor)
     if predictor.classes is not None:
         predictor = _checked(predictor, options, names)
+    elif options.uses not in ("auto", "learner"):
+        raise UsageError(
+            f"expected no --uses {options.uses}, because it is for classes, and these are numbers: "
+            "leave it out"
+        )
     if options.matter and predictor.reader is not None:
         drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
         shown = ", ".join(f"{name} {drop:.2f}" for name, drop in drops[:MATTER])
@@ -221,6 +226,11 @@ def _checked(
     """The predictor with the means that the options name, checked."""
     from arml.predict.simple import WORDS, choices
 
+    if options.uses == "together" and not options.trust:
+        raise UsageError(
+            "expected no --no-trust with --uses together, because the check finds the shares: "
+            "leave one of them out"
+        )
     if options.uses != "auto":
         predictor = predictor.using(options.uses)
     elif options.trust:
@@ -233,7 +243,7 @@ def _checked(
         each = ", ".join(f"{WORDS[name]} {share:.0%}" for name, share in trust.shares.items())
         tell(f"predicting with a weighted mean: {each}; --uses learner takes the learner alone")
     elif trust.best != predictor.uses:
-        tell(f"{WORDS[trust.best]} is more accurate: --uses {trust.best}")
+        tell(f"{WORDS[trust.best]}: more accurate, with --uses {trust.best}")
     return predictor
 
 

@@ -157,6 +157,8 @@ class FewShot(BaseEstimator):
             inputs = rows.reshape(-1, *problem.features)
         self.predictor_: Predictor = learner.adapt(inputs, self._checked_y(targets))
         self.predictor_ = self.predictor_.using(cast(Uses, self.uses))
+        if self.uses == "together":
+            self.predictor_.found_shares()
         return self
 
     def predict(self, X: object) -> np.ndarray:

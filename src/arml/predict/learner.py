@@ -109,7 +109,7 @@ def load_predictor(folder: Path | str) -> Predictor:
         predictor = tables.TablePredictor(*learnt, reader_of(task.reader))
     predictor.columns = tuple(task.columns) if task.columns else None
     predictor.target = task.target
-    return predictor.using(task.uses, task.shares)
+    return predictor.restored(task.uses, task.shares)
 
 
 def _restored(files: dict[str, bytes]) -> Predictor:

@@ -1,6 +1,7 @@
 """The means by which a predictor predicts classes: its learner, a simple classifier, or all of them
 together."""
 
+import abc
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from arml.results.files import Json
 M = TypeVar("M", bound="Means")
 
 
-class Means:
+class Means(abc.ABC):
     """A learned task of classes. A subclass has its examples, and predicts by the learner alone."""
 
     x: np.ndarray
@@ -29,20 +30,24 @@ class Means:
     """The log-odds by the means that it uses, once they were needed."""
 
     @property
+    @abc.abstractmethod
     def problem(self) -> Problem:
         """The kind of tasks that the learner was built for."""
-        raise NotImplementedError
 
-    def using(self: M, uses: Uses, shares: Mapping[Uses, float] | None = None) -> M:
+    def using(self: M, uses: Uses) -> M:
         """The same, predicting with the `learner`, by logistic regression on the `inputs` or on the
-        `edges` of pictures, or with all `together`, by their `shares` if they are known. **Raises**
-        `ValueError` for another word."""
-        allowed = choices(self.problem)
-        check_uses(uses, allowed)
+        `edges` of pictures, or with all `together`. **Raises** `ValueError` for another word."""
+        check_uses(uses, choices(self.problem))
         other = object.__new__(type(self))
-        # A file may name other means.
-        known = shares if shares and {*shares} == {*allowed[:-1]} else self.shares
-        vars(other).update(vars(self), uses=uses, shares=known, _function=None)
+        vars(other).update(vars(self), uses=uses, _function=None)
+        return other
+
+    def restored(self: M, uses: Uses, shares: Mapping[Uses, float] | None) -> M:
+        """The same with the means and the shares of another predictor of the task, or of its file;
+        shares of other means are left out."""
+        other = self.using(uses)
+        if shares is not None and {*shares} == {*choices(self.problem)[:-1]}:
+            other.shares = shares
         return other
 
     def trust(self) -> Trust:
@@ -56,8 +61,13 @@ class Means:
             lambda kept, out, uses: self._without(kept).using(uses).predict_proba(self.x[out]),
             *(self.y, self.classes, self.uses, choices(self.problem)),
         )
-        self.shares = trust.shares
+        if self.shares is None:
+            self.shares = trust.shares
         return trust
+
+    def found_shares(self) -> Mapping[Uses, float]:
+        """How much each counts where all predict together. The first call checks all means."""
+        return self.trust().shares if self.shares is None else self.shares
 
     def _logits(self, inputs: np.ndarray) -> np.ndarray:
         """The log-odds `[n, classes]` of inputs by the means that it uses."""
@@ -72,22 +82,22 @@ class Means:
             return self._by_learner(xp)
         if uses != "together":
             return simple_function(self.x, self.y, uses, xp)
-        found = self.shares or self.trust().shares
-        return mixed([(share, self._odds(one, xp)) for one, share in found.items()], xp)
+        parts = [(share, self._odds(one, xp)) for one, share in self.found_shares().items()]
+        return mixed(parts, xp)
 
     def _stated(self) -> Json:
         """Facts for a saved predictor."""
-        if self.uses == "together" and self.shares is None:
-            self.trust()
-        shares = self.shares if self.uses == "together" else None
-        return {"uses": self.uses, "shares": shares and dict(shares)}
+        shares = dict(self.found_shares()) if self.uses == "together" else None
+        return {"uses": self.uses, "shares": shares}
 
+    @abc.abstractmethod
     def _by_learner(self, xp: ModuleType) -> Callable[[Any], Any]:
-        raise NotImplementedError
+        """The log-odds by the learner."""
 
+    @abc.abstractmethod
     def _without(self, kept: np.ndarray) -> "Means":
-        raise NotImplementedError
+        """The task of the examples in these places alone, by the learner."""
 
+    @abc.abstractmethod
     def predict_proba(self, x: object) -> np.ndarray:
         """The probability of each class, columns in the order of `classes`."""
-        raise NotImplementedError

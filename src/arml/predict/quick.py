@@ -173,7 +173,7 @@ def quick_predictor(folder: Path) -> QuickPredictor | None:
     if {*y.tolist()} != {*range(len(task.classes))}:
         return None
     predictor = QuickPredictor(learner, x, y, np.asarray(task.classes))
-    return predictor.using(task.uses, task.shares)
+    return predictor.restored(task.uses, task.shares)
 
 
 def _opened(folder: Path) -> tuple[QuickLearner | None, Learned | None]:

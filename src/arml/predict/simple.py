@@ -8,6 +8,7 @@ counts where all predict together (`arml.predict.together`).
 [1] Dalal and Triggs, Histograms of Oriented Gradients for Human Detection, CVPR 2005: the edges.
 """
 
+import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Literal
@@ -28,6 +29,8 @@ WORDS: dict[Uses, str] = {
 }
 PENALTY = 0.001
 """Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
+CHUNK = 256
+"""Inputs predicted at once: the edges of more need much memory."""
 DIRECTIONS, CELLS = 9, 4
 """Of the histograms of edges, and cells along a side."""
 
@@ -43,6 +46,8 @@ def choices(problem: Problem) -> tuple[Uses, ...]:
 
 def check_uses(uses: str, allowed: tuple[Uses, ...]) -> None:
     """Raise `ValueError` in one line for a word that is not allowed."""
+    if allowed == ("learner",) and uses != "learner":
+        raise ValueError(f"expected learner, the only means for such tasks, got {uses!r}: leave it")
     if uses not in allowed:
         raise ValueError(
             f"expected one of {', '.join(allowed)} to predict with, got {uses!r}: choose another"
@@ -61,7 +66,11 @@ def simple_function(
         rows = read(inputs, xp)
         return rows @ weights.astype(rows.dtype) + offset.astype(rows.dtype)
 
-    return predict
+    def by_chunks(inputs: np.ndarray) -> np.ndarray:
+        parts = [predict(inputs[i : i + CHUNK]) for i in range(0, max(len(inputs), 1), CHUNK)]
+        return np.concatenate(parts)
+
+    return by_chunks if xp is np else predict
 
 
 def _exact(x: Any, xp: ModuleType) -> Any:
@@ -71,7 +80,7 @@ def _exact(x: Any, xp: ModuleType) -> Any:
 
 def flat(x: Any, xp: ModuleType = np) -> Any:
     """Each input as one row `[n, inputs]`."""
-    return _exact(x, xp).reshape(len(x), -1)
+    return _exact(x, xp).reshape(len(x), math.prod(x.shape[1:]))
 
 
 def edges(x: Any, xp: ModuleType = np) -> Any:

@@ -24,7 +24,7 @@ PRIOR = 4.0
 ROUNDS = 200
 """Of EM, which has converged by then to three digits."""
 LEAST = 1e-9
-"""The least probability of a label: a classifier that is sure and wrong keeps its share."""
+"""The least probability: a classifier that is sure and wrong does not lose its whole share."""
 
 
 def shares(
