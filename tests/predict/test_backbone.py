@@ -123,7 +123,8 @@ def test_a_model_alone_learns_predicts_and_is_exported_as_one_file(place, capsys
     chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     predictor = arml.load_predictor("kept")
     eye = Extractor("eye.onnx")
-    np.testing.assert_allclose(predictor.predict_proba(eye(small)), chances, atol=1e-3)
+    alone = predictor.using("learner")
+    np.testing.assert_allclose(alone.predict_proba(eye(small)), chances, atol=1e-3)
 
     # The exported file has the model inside: it reads pictures of any size.
     assert main(["export", "kept", "--onnx", "whole.onnx", "--model", "eye.onnx"]) == 0

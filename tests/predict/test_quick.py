@@ -92,21 +92,21 @@ def test_other_learners_are_left_to_jax(name):
     assert quick_learner(SHIPPED / name) is None
 
 
-def test_the_command_line_loads_no_jax(tmp_path):
+def test_the_command_line_loads_no_jax_and_to_predict_no_scipy(tmp_path):
     x, y = pictures(3)
     for i, (picture, label) in enumerate(zip(x, y, strict=True)):
         (tmp_path / "own" / label).mkdir(parents=True, exist_ok=True)
         cv2.imwrite(str(tmp_path / "own" / label / f"{i}.png"), picture)
     own, kept = str(tmp_path / "own"), str(tmp_path / "kept")
-    for command in (
-        ["adapt", "starter", "--support", own, "--query", own, "--no-trust", "--save", kept],
-        ["predict", kept, own],
+    for command, without in (
+        (["adapt", "starter", "--support", own, "--query", own, "--save", kept], ["jax"]),
+        (["predict", kept, own], ["jax", "scipy"]),
     ):
         code = f"""
 import sys
 from arml.cli import main
 assert main({command!r}) == 0
-assert "jax" not in sys.modules
+assert not {{*{without!r}}} & {{*sys.modules}}
 """
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

@@ -18,9 +18,11 @@ from arml.predict.simple import (
     check_uses,
     choices,
     edges,
+    fitted,
     flat,
     logistic,
     simple_function,
+    weights_of,
 )
 
 PICTURES = arml.Problem("classification", (16, 16, 3), 3, 2, 2)
@@ -42,7 +44,7 @@ def test_logistic_regression_against_scikit_learn(each, inputs):
     theirs = LogisticRegression(
         C=1 / (PENALTY * len(x)), fit_intercept=False, tol=1e-8, max_iter=10_000
     ).fit(prepared(x), y)
-    weights, offset = logistic(x, y, 4)
+    weights, offset = weights_of(x, logistic(x, y, 4))
     ours = new @ weights + offset
     ours -= ours.mean(axis=1, keepdims=True)
     wanted = theirs.decision_function(prepared(new))
@@ -95,7 +97,8 @@ def test_a_simple_function_learns_its_examples():
     x, y = rng.integers(0, 256, (6, 16, 16, 3), np.uint8), np.array([0, 0, 1, 1, 2, 2])
     assert flat(x).shape == (6, 768)
     for uses in ("inputs", "edges"):
-        assert simple_function(x, y, uses)(x).argmax(axis=1).tolist() == y.tolist()
+        function = simple_function(x, uses, fitted(x, y, uses))
+        assert function(x).argmax(axis=1).tolist() == y.tolist()
 
 
 def test_a_predictor_uses_what_it_is_told(tmp_path):
@@ -132,8 +135,10 @@ def test_a_predictor_uses_what_it_is_told(tmp_path):
     np.testing.assert_allclose(every.predict_proba(x), mean, rtol=1e-6)
     for means in (predictor, pixels, predictor.using("edges"), every):
         assert means.predict(x[:0]).shape == (0,)
-    assert predictor.restored("together", {"together": 1.0}).shares == predictor.shares  # not these
-    own = predictor.restored("together", {"learner": 0.2, "inputs": 0.2, "edges": 0.6})
+    assert {*kept.fits} == {"inputs", "edges"}
+    others = predictor.restored("together", {"together": 1.0}, {})
+    assert others.shares == predictor.shares  # not these
+    own = predictor.restored("together", {"learner": 0.2, "inputs": 0.2, "edges": 0.6}, {})
     before = own.predict_proba(x)
     assert own.trust().shares != own.shares  # a check changes no shares
     np.testing.assert_array_equal(own.predict_proba(x), before)

@@ -87,7 +87,7 @@ def _quickly(predictor: Predictor) -> Predictor | QuickPredictor:
     facts = QuickPortable(portable.families, portable.temperature, portable.novelty)
     quick = QuickLearner(learner, portable.problem, facts)
     same = QuickPredictor(quick, predictor.x, predictor.y, predictor.classes)
-    return same.restored(predictor.uses, predictor.shares)
+    return same.restored(predictor.uses, predictor.shares, predictor.fits)
 
 
 def _marked(classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | None]) -> Json | None:

@@ -101,7 +101,7 @@ def load_predictor(folder: Path | str) -> Predictor:
     portable, task = read_learner(folder)
     if task is None:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
-    x, y = read_support(folder, portable.problem, task)
+    x, y, fits = read_support(folder, portable.problem, task)
     classes = None if task.classes is None else np.asarray(task.classes)
     learnt = FewShotLearner(portable).portable, x, y, classes, task.flat
     predictor = Predictor(*learnt)
@@ -109,7 +109,7 @@ def load_predictor(folder: Path | str) -> Predictor:
         predictor = tables.TablePredictor(*learnt, reader_of(task.reader))
     predictor.columns = tuple(task.columns) if task.columns else None
     predictor.target = task.target
-    return predictor.restored(task.uses, task.shares)
+    return predictor.restored(task.uses, task.shares, fits)
 
 
 def _restored(files: dict[str, bytes]) -> Predictor:

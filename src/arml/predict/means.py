@@ -3,13 +3,13 @@ together."""
 
 import abc
 from collections.abc import Callable, Mapping
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
 
 from arml.core.problem import Problem
-from arml.predict.simple import Uses, check_uses, choices, simple_function
+from arml.predict.simple import Uses, check_uses, choices, fitted, simple_function
 from arml.predict.together import mixed
 from arml.predict.trust import Trust, checked
 from arml.results.files import Json
@@ -26,6 +26,8 @@ class Means(abc.ABC):
     uses: Uses = "learner"
     shares: Mapping[Uses, float] | None = None
     """How much each counts where all predict together; found when they are needed."""
+    fits: Mapping[Uses, np.ndarray] = MappingProxyType({})
+    """The fits of simple classifiers, once they were needed."""
     _function: Callable[[Any], Any] | None = None
     """The log-odds by the means that it uses, once they were needed."""
 
@@ -42,10 +44,13 @@ class Means(abc.ABC):
         vars(other).update(vars(self), uses=uses, _function=None)
         return other
 
-    def restored(self: M, uses: Uses, shares: Mapping[Uses, float] | None) -> M:
-        """The same with the means and the shares of another predictor of the task, or of its file;
-        shares of other means are left out."""
+    def restored(
+        self: M, uses: Uses, shares: Mapping[Uses, float] | None, fits: Mapping[Uses, np.ndarray]
+    ) -> M:
+        """The same with the means of another predictor of the task, or of its file: shares of other
+        means are left out."""
         other = self.using(uses)
+        other.fits = fits
         if shares is not None and {*shares} == {*choices(self.problem)[:-1]}:
             other.shares = shares
         return other
@@ -81,14 +86,24 @@ class Means(abc.ABC):
         if uses == "learner":
             return self._by_learner(xp)
         if uses != "together":
-            return simple_function(self.x, self.y, uses, xp)
+            return simple_function(self.x, uses, self._fit(uses), xp)
         parts = [(share, self._odds(one, xp)) for one, share in self.found_shares().items()]
         return mixed(parts, xp)
 
-    def _stated(self) -> Json:
-        """Facts for a saved predictor."""
+    def _fit(self, uses: Uses) -> np.ndarray:
+        if uses not in self.fits:
+            self.fits = {**self.fits, uses: fitted(self.x, self.y, uses)}
+        return self.fits[uses]
+
+    def _saved(self) -> tuple[dict[str, np.ndarray], Json]:
+        """The arrays and the facts of a saved predictor, with the fits, so that it predicts without
+        SciPy."""
         shares = dict(self.found_shares()) if self.uses == "together" else None
-        return {"uses": self.uses, "shares": shares}
+        simple = [one for one in shares or [self.uses] if one != "learner"]
+        arrays = {"x": self.x, "y": self.y}
+        for one in simple:
+            arrays[one] = self._fit(one)
+        return arrays, {"uses": self.uses, "shares": shares}
 
     @abc.abstractmethod
     def _by_learner(self, xp: ModuleType) -> Callable[[Any], Any]:

@@ -201,9 +201,10 @@ class Predictor(Holder, Means):
         it cannot be written."""
         classes = None if self.classes is None else self.classes.tolist()
         task = {"classes": classes, "flat": self._flat}
-        task |= {"columns": self.columns, "target": self.target, **self._stated()}
+        support, means = self._saved()
+        task |= {"columns": self.columns, "target": self.target, **means}
         task |= {"reader": self.reader and self.reader.as_json()}
-        write_learner(self.portable, folder, support={"x": self.x, "y": self.y}, task=task)
+        write_learner(self.portable, folder, support=support, task=task)
 
 
 def learned(portable: Portable, x: object, y: object) -> Predictor:

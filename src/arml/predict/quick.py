@@ -148,9 +148,9 @@ class QuickPredictor(Means):
         weights = read_arrays(self.learner.folder / WEIGHTS, known.weights_sha256)
         content.pop("task", None)
         facts = {**content, "made": provenance_without_jax()}
-        task = {"classes": self.classes.tolist(), "flat": False, **self._stated()}
+        support, means = self._saved()
+        task = {"classes": self.classes.tolist(), "flat": False, **means}
         task |= dict.fromkeys(("columns", "target", "reader"))
-        support = {"x": self.x, "y": self.y}
         write_folder(folder, facts, weights, self.portable.novelty, support=support, task=task)
 
 
@@ -169,11 +169,11 @@ def quick_predictor(folder: Path) -> QuickPredictor | None:
     learner, task = _opened(folder)
     if learner is None or task is None or task.classes is None or task.reader:
         return None
-    x, y = read_support(folder, learner.problem, task)
+    x, y, fits = read_support(folder, learner.problem, task)
     if {*y.tolist()} != {*range(len(task.classes))}:
         return None
     predictor = QuickPredictor(learner, x, y, np.asarray(task.classes))
-    return predictor.restored(task.uses, task.shares)
+    return predictor.restored(task.uses, task.shares, fits)
 
 
 def _opened(folder: Path) -> tuple[QuickLearner | None, Learned | None]:

@@ -190,8 +190,10 @@ def read_novelty(folder: Path, stated: Seen | None) -> Novelty | None:
     return Novelty(bank, stated.support, stated.query, sets)
 
 
-def read_support(folder: Path, problem: Problem, task: Learned) -> tuple[np.ndarray, np.ndarray]:
-    """The support set of a predictor of this `task`.
+def read_support(
+    folder: Path, problem: Problem, task: Learned
+) -> tuple[np.ndarray, np.ndarray, dict[Uses, np.ndarray]]:
+    """The support set of a predictor of this `task`, and the fits of simple classifiers to it.
 
     **Raises** `RunError` if the file does not hold a support set of such a task.
     """
@@ -208,7 +210,10 @@ def read_support(folder: Path, problem: Problem, task: Learned) -> tuple[np.ndar
         or (classes is not None and not (y.ndim == 1 and 0 <= y.min() <= y.max() < len(classes)))
     ):
         raise RunError(f"{folder / SUPPORT}: expected the examples of such a task: {AGAIN}")
-    return x, y
+    shape = (len(x), len(classes or ()))
+    simple: tuple[Uses, ...] = ("inputs", "edges")
+    fits = {one: arrays[one] for one in simple if one in arrays and arrays[one].shape == shape}
+    return x, y, fits
 
 
 def _old_checksum(content: JsonView) -> str:

@@ -54,13 +54,18 @@ def check_uses(uses: str, allowed: tuple[Uses, ...]) -> None:
         )
 
 
+def fitted(x: np.ndarray, y: Int[np.ndarray, " n"], uses: Uses) -> Float[np.ndarray, "n ways"]:
+    """The fit to examples of classes `y`, of which none is empty."""
+    return logistic(_reader(uses)(x), y, int(y.max()) + 1)
+
+
 def simple_function(
-    x: np.ndarray, y: Int[np.ndarray, " n"], uses: Uses, xp: ModuleType = np
+    x: np.ndarray, uses: Uses, fit: Float[np.ndarray, "n ways"], xp: ModuleType = np
 ) -> Callable[[Any], Any]:
-    """The log-odds `[m, ways]` of new inputs, learned from `x` with classes `y`, of which none is
-    empty. With `jax.numpy` as `xp` the function of new inputs can be traced."""
-    read = edges if uses == "edges" else flat
-    weights, offset = logistic(read(x), y, int(y.max()) + 1)
+    """The log-odds `[m, ways]` of new inputs, from the examples and their fit. With `jax.numpy` as
+    `xp` the function of new inputs can be traced."""
+    read = _reader(uses)
+    weights, offset = weights_of(read(x), fit)
 
     def predict(inputs: Any) -> Any:
         rows = read(inputs, xp)
@@ -71,6 +76,10 @@ def simple_function(
         return np.concatenate(parts)
 
     return by_chunks if xp is np else predict
+
+
+def _reader(uses: Uses) -> Callable[..., Any]:
+    return edges if uses == "edges" else flat
 
 
 def _exact(x: Any, xp: ModuleType) -> Any:
@@ -130,20 +139,16 @@ def _sides(n: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 
 def logistic(
     x: Float[np.ndarray, "n inputs"], y: Int[np.ndarray, " n"], ways: int
-) -> tuple[Float[np.ndarray, "inputs ways"], Float[np.ndarray, " ways"]]:
-    """The weights and the offsets of logistic regression: the mean loss, and `PENALTY` times half
-    the squared weights.
+) -> Float[np.ndarray, "n ways"]:
+    """The fit of logistic regression: how much each example counts in the weights of each class.
 
-    Inputs are centred, and divided by the root of their mean squared length. The best weights are a
-    sum of inputs, so L-BFGS searches in the coordinates of the inputs' principal axes, of which
-    there are no more than examples.
+    It minimises the mean loss, and `PENALTY` times half the squared weights. L-BFGS searches in the
+    coordinates of the inputs' principal axes, of which there are no more than examples.
     """
     # Here, because SciPy takes most of a second to load.
     from scipy.optimize import minimize
 
-    middle = x.mean(axis=0)
-    scale = np.sqrt(np.mean(np.sum(np.square(x - middle), axis=1))) + 1e-12
-    inputs, n = (x - middle) / scale, len(x)
+    (inputs, _, _), n = _standard(x), len(x)
     values, axes = np.linalg.eigh(inputs @ inputs.T + 1)  # the bias is a weight of an input of 1
     some = values > 1e-10 * values[-1]
     roots, axes = np.sqrt(values[some]), axes[:, some]
@@ -161,9 +166,23 @@ def logistic(
 
     start = np.zeros(len(roots) * ways)
     w = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
-    a = axes @ (w.reshape(-1, ways) / roots[:, None])  # the share of each input in the weights
-    weights = inputs.T @ a / scale
-    return weights, a.sum(axis=0) - middle @ weights
+    return axes @ (w.reshape(-1, ways) / roots[:, None])
+
+
+def weights_of(
+    x: Float[np.ndarray, "n inputs"], fit: Float[np.ndarray, "n ways"]
+) -> tuple[Float[np.ndarray, "inputs ways"], Float[np.ndarray, " ways"]]:
+    """The weights and the offsets for inputs as they are, of a fit to the examples `x`."""
+    inputs, middle, scale = _standard(x)
+    weights = inputs.T @ fit / scale
+    return weights, fit.sum(axis=0) - middle @ weights
+
+
+def _standard(x: Float[np.ndarray, "n inputs"]) -> tuple[np.ndarray, np.ndarray, float]:
+    """The inputs, centred and divided by the root of their mean squared length; both of these."""
+    middle = x.mean(axis=0)
+    scale = float(np.sqrt(np.mean(np.sum(np.square(x - middle), axis=1)))) + 1e-12
+    return (x - middle) / scale, middle, scale
 
 
 def softmax(logits: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
