@@ -80,6 +80,11 @@ def adapt_command(arguments: Sequence[str]) -> int:
     options = parse(AdaptOptions, arguments, prog="arml adapt")
     if not options.query and options.save is None:
         raise UsageError("expected --query FILES or --save FOLDER, got neither: give one or both")
+    if options.uses == "together" and not options.trust:
+        raise UsageError(
+            "expected no --no-trust with --uses together, because the check finds the shares: "
+            "leave one of them out"
+        )
     # Before JAX is imported, which takes a second or two.
     check_there(options.support, *options.query)
     check_places(options.out, options.save)
@@ -93,6 +98,11 @@ def adapt_command(arguments: Sequence[str]) -> int:
     table = options.support.suffix.lower() == ".csv"
     learner = _learner(place, () if table else options.query, table)
     check_kind(learner, table, f"{options.support}", options.learner.name)
+    if learner.problem.kind == "regression" and options.uses not in ("auto", "learner"):
+        raise UsageError(
+            f"expected no --uses {options.uses}, because it is for classes, and {options.learner} "
+            "predicts numbers: leave it out"
+        )
     if not table:
         check_pictures(options.query, options.target)
         if options.matter:
@@ -148,11 +158,6 @@ def _finish(
     _describe(predictor)
     if predictor.classes is not None:
         predictor = _checked(predictor, options, names)
-    elif options.uses not in ("auto", "learner"):
-        raise UsageError(
-            f"expected no --uses {options.uses}, because it is for classes, and these are numbers: "
-            "leave it out"
-        )
     if options.matter and predictor.reader is not None:
         drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
         shown = ", ".join(f"{name} {drop:.2f}" for name, drop in drops[:MATTER])
@@ -226,11 +231,6 @@ def _checked(
     """The predictor with the means that the options name, checked."""
     from arml.predict.simple import WORDS, choices
 
-    if options.uses == "together" and not options.trust:
-        raise UsageError(
-            "expected no --no-trust with --uses together, because the check finds the shares: "
-            "leave one of them out"
-        )
     if options.uses != "auto":
         predictor = predictor.using(options.uses)
     elif options.trust:

@@ -155,8 +155,8 @@ class FewShot(BaseEstimator):
                     f"{wanted}: choose those columns, or another learner"
                 )
             inputs = rows.reshape(-1, *problem.features)
-        self.predictor_: Predictor = learner.adapt(inputs, self._checked_y(targets))
-        self.predictor_ = self.predictor_.using(cast(Uses, self.uses))
+        adapted = learner.adapt(inputs, self._checked_y(targets))
+        self.predictor_: Predictor = adapted.using(cast(Uses, self.uses))
         if self.uses == "together":
             self.predictor_.found_shares()
         return self
