@@ -9,7 +9,9 @@ Each method gets the same search: three outer rates at seed 0, of which the best
 is kept. It is then trained at every seed, and these runs alone are scored on test tasks: 400 tasks
 of each family, the same for all. `arml-N` has N vertices that own templates; its graph is tested by
 the interventions of `arml explain`. A training is a run folder under `--runs`, so the same command
-goes on where it stopped. `results/fair.json` has the scores. `--table` prints them.
+goes on where it stopped. `results/fair.json` has the scores, and of long trainings those on
+validation tasks along the way.
+`--table` prints them.
 """
 
 import argparse
@@ -53,6 +55,10 @@ SCALED = {"scale": 0.05, "learn_scale": True}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "protonet": ("protonet", SCALED),
     **{f"arml-{n}": ("arml-templates", {"vertices": n}) for n in (1, 2, 4, 8, 16)},
+    **{
+        f"arml-{n}-mahalanobis": ("arml-templates", {"vertices": n, "head": "mahalanobis"})
+        for n in (2, 4, 8)
+    },
     "mahalanobis": ("protonet", {**SCALED, "metric": "mahalanobis"}),
     "tadam": ("tadam", {**SCALED, "metric": "squared"}),
     "tapnet": ("tapnet", SCALED),
@@ -63,6 +69,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 RATES = (0.003, 0.001, 0.01)
 """The outer rates of the search."""
 SPECIALIST = "protonet"
+LONG = 2_000
+"""A training of so many steps is validated ten times."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,7 @@ class Training:
         conflicting = self.families[0] in QUESTIONS
         base = recipe(f"{'starter-conflict' if conflicting else self.group}/{method}")
         asked = {"queries": 5, "families": self.families} if conflicting else {}
+        parts, validation = (10, 200) if self.steps >= LONG else (1, 10)
         return replace(
             base,
             tasks=replace(base.tasks, shots=self.shots, **asked),
@@ -101,8 +110,8 @@ class Training:
             steps=self.steps,
             seed=self.seed,
             checkpoint_every=20,
-            validate_every=max(20, self.steps - self.steps % 20),
-            validation_tasks=10,
+            validate_every=max(20, self.steps // parts // 20 * 20),
+            validation_tasks=validation,
         )
 
 
@@ -124,7 +133,12 @@ def validated(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
     trained = Run(folder)
     splits = tasks_of(training, training.families)
     found = evaluate(trained.learner, splits, n=tasks, split="validation", progress=False)
-    return {"validation": found.mean, "seconds": trained.seconds, "steps": trained.step}
+    made = {"validation": found.mean, "seconds": trained.seconds, "steps": trained.step}
+    if training.steps < LONG:
+        return made
+    return made | {
+        "curve": {m["step"]: m["validation"] for m in trained.metrics if "validation" in m}
+    }
 
 
 def tested(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
@@ -234,6 +248,21 @@ def lost(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
     return Table("Interventions", tuple(map(Column, columns)), tuple(lines))
 
 
+def curves(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
+    """Scores on validation tasks along long trainings."""
+    of = [e for e in tested_runs(found, group, shots, steps) if "curve" in e]
+    steps_of = list(of[0]["curve"]) if of else []
+    lines = [
+        Line(
+            f"{e['method']}, seed {e['seed']}, rate {e['rate']:g}",
+            tuple(Cell(f"{100 * score:.1f}%") for score in (*e["curve"].values(), whole([e]).mean)),
+        )
+        for e in sorted(of, key=lambda e: -whole([e]).mean)
+    ]
+    headings = (*(f"{int(step):,}" for step in steps_of), "test")
+    return Table("Validation by step", tuple(map(Column, ("training", *headings))), tuple(lines))
+
+
 def main() -> None:
     """Train and score what is missing, one training after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -249,7 +278,7 @@ def main() -> None:
     given = parser.parse_args()
     found = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
     if given.table:
-        for of in (table, lost):
+        for of in (table, lost, curves):
             print(markdown(of(found, given.group, given.shots, given.steps)), end="\n\n")
         return
     before = machine()

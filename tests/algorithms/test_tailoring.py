@@ -1,5 +1,6 @@
 """ARML with a head of prototypes and templates: the contract, and what it comes down to."""
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -42,6 +43,8 @@ VARIANTS = {
     "hsml": HSMLOptions(head="prototypes", width=8),
     "mumomaml": MUMOMAMLOptions(head="prototypes", width=8),
 }
+HEADS = {"prototypes": "squared", "mahalanobis": "mahalanobis"}
+"""The distances of a head."""
 
 
 def built(options: Any, key: jax.Array = KEY) -> Conditioned:
@@ -69,11 +72,23 @@ def probabilities(learner, task):
 
 
 @pytest.mark.parametrize("name", ["spread", "classes"])
-def test_without_steps_and_with_empty_templates_it_is_the_scaled_protonet(name):
+@pytest.mark.parametrize(("head", "metric"), HEADS.items())
+def test_without_steps_and_with_empty_templates_it_is_the_scaled_protonet(name, head, metric):
     task = TASKS.sample(jax.random.key(1))
-    protonet = ProtoNetOptions(scale=0.05).build(NET, PROBLEM, key=KEY)
-    ours = probabilities(built(VARIANTS[name]), task)
+    protonet = ProtoNetOptions(scale=0.05, metric=metric).build(NET, PROBLEM, key=KEY)
+    ours = probabilities(built(replace(VARIANTS[name], head=head)), task)
     np.testing.assert_allclose(ours, probabilities(protonet, task), rtol=1e-4, atol=1e-6)
+
+
+def test_mahalanobis_distances_take_no_steps_and_learn_with_finite_gradients():
+    options = replace(VARIANTS["spread"], head="mahalanobis")
+    with pytest.raises(ValueError, match="mahalanobis needs inner_steps=0, got 3"):
+        replace(options, inner_steps=3).check()
+    task = TASKS.sample(jax.random.key(1))
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda m: m.meta_loss(task, key=KEY)))
+    found = gradient(built(options))
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(found))
+    assert found.head.scale != 0
 
 
 @pytest.mark.parametrize("name", ["rates", "hsml", "mumomaml"])

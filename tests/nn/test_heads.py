@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from arml.core.episodes import Examples, Problem
-from arml.nn.heads import headless, prototype_head
+from arml.nn.heads import headless, mahalanobis_head, prototype_head
 from arml.nn.networks import MLPOptions
 from arml.nn.prototypes import ABSENT
 
@@ -31,8 +31,9 @@ def test_its_softmax_is_that_of_the_scaled_distances(scale):
     np.testing.assert_allclose(ours, away / away.sum(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
 
 
-def test_classes_that_a_task_lacks_take_no_part():
+@pytest.mark.parametrize("made", [prototype_head, mahalanobis_head])
+def test_classes_that_a_task_lacks_take_no_part(made):
     net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))
-    logits = prototype_head(0.5, 4)(net, support([0, 2, 2]))(jnp.ones((2, 4)))
+    logits = made(0.5, 4)(net, support([0, 2, 2]))(jnp.ones((2, 4)))
     assert np.all(logits[:, jnp.array([1, 3])] <= ABSENT / 2)
     np.testing.assert_array_equal(jax.nn.softmax(logits)[:, jnp.array([1, 3])], 0)

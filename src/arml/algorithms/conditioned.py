@@ -12,7 +12,7 @@ from arml.core.episodes import Problem
 from arml.core.inner import InnerOptions
 from arml.core.learner import Conditioned, Head, Modulate, Network, the_learned_head
 from arml.core.losses import loss_of
-from arml.nn.heads import headless, prototype_head
+from arml.nn.heads import headless, mahalanobis_head, prototype_head
 from arml.nn.parts import with_body
 
 
@@ -20,8 +20,9 @@ from arml.nn.parts import with_body
 class ConditionedOptions(InnerOptions):
     """The inner loop and the head of a conditioned method."""
 
-    head: Literal["learned", "prototypes"] = "learned"
-    """Head that a task starts from: one that all tasks share, or the task's own prototypes."""
+    head: Literal["learned", "prototypes", "mahalanobis"] = "learned"
+    """Head that a task starts from: one that all tasks share, the task's own prototypes, or these
+    with regularised Mahalanobis distances, for two shots or more and without inner steps."""
     head_scale: float = 0.05
     """Initial scale of the distances to prototypes, which is learned."""
 
@@ -29,6 +30,11 @@ class ConditionedOptions(InnerOptions):
         """Raise `ValueError` if an option is out of range."""
         super().check()
         at_least(self, ("head_scale",), 0, strict=True)
+        if self.head == "mahalanobis" and self.inner_steps:
+            raise ValueError(
+                f"the head mahalanobis needs inner_steps=0, got {self.inner_steps}: its distances "
+                "come from the support set, and gradient steps would overfit them"
+            )
 
     def conditioned(
         self,
@@ -43,14 +49,15 @@ class ConditionedOptions(InnerOptions):
         `code` numbers, for the network that is learned; `parts` are the other fields."""
         learned: Network = net
         head: Head = the_learned_head
-        if self.head == "prototypes":
+        if self.head != "learned":
             classes_only("a head of prototypes", problem)
             body = with_body(net, "a head of prototypes")
-            learned, head = headless(body), prototype_head(self.head_scale, problem.outputs)
+            made = prototype_head if self.head == "prototypes" else mahalanobis_head
+            learned, head = headless(body), made(self.head_scale, problem.outputs)
         modulation = modulate(learned)
         # Learned rates have the structure of the network that descends: modulated, and with a head.
         start: PyTree = modulation(learned, jnp.zeros(code, jnp.float32))
-        if self.head == "prototypes":
+        if self.head != "learned":
             start = replace(start, head=body.head)
         return Conditioned(
             net=learned,

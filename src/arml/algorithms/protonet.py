@@ -22,7 +22,6 @@ Differences
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import equinox as eqx
@@ -35,7 +34,7 @@ from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
 from arml.nn.auxiliary import auxiliary_loss
-from arml.nn.covariance import covariances, inverses, mahalanobis
+from arml.nn.heads import quadratic
 from arml.nn.networks import Body, Linear, linear
 from arml.nn.parts import with_body
 from arml.nn.prototypes import Embedded, among, class_means, squared_distances, units
@@ -59,13 +58,12 @@ class ProtoNet(Embedded):
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         embed = self.body.given(support.x)
         features = embed(support.x)
-        means, present = class_means(features, support.y, self.ways)  # Eq. (1)
-        distances = squared_distances
         if self.metric == "mahalanobis":
-            precisions = inverses(covariances(features, support.y, self.ways))
-            distances = partial(mahalanobis, precisions=precisions)
+            head = quadratic(self.scale, features, support.y, self.ways)
+            return Adapted(lambda x: head(embed(x)))
+        means, present = class_means(features, support.y, self.ways)  # Eq. (1)
         return Adapted(
-            lambda x: among(present, -self.scale * distances(embed(x), means))  # Eq. (2)
+            lambda x: among(present, -self.scale * squared_distances(embed(x), means))  # Eq. (2)
         )
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
