@@ -60,6 +60,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
         for n in (2, 4, 8)
     },
     "mahalanobis": ("protonet", {**SCALED, "metric": "mahalanobis"}),
+    "protonet-auxiliary": ("protonet", {**SCALED, "auxiliary": 0.395}),
     "tadam": ("tadam", {**SCALED, "metric": "squared"}),
     "tapnet": ("tapnet", SCALED),
     **{name: (name, {}) for name in ("proto-maml", "maml", "anil", "mumomaml", "hsml")},
