@@ -3,7 +3,7 @@ best, how much tailoring can gain, and whether ARML's graph is the reason.
 
 Families that conflict ask two questions about the same pictures, so that signal in one family is
 noise in the other, and the support set alone shows which question a task asks. Specialists (a
-scaled ProtoNet for each family) show how much there is to gain.
+scaled ProtoNet for each family, with either distance) show how much there is to gain.
 
 Each method gets the same search: three outer rates at seed 0, of which the best on validation tasks
 is kept. It is then trained at every seed, and these runs alone are scored on test tasks: 400 tasks
@@ -69,7 +69,10 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 """The method of a recipe, and what is changed of it."""
 RATES = (0.003, 0.001, 0.01)
 """The outer rates of the search."""
-SPECIALIST = "protonet"
+RIVAL = "protonet"
+"""The method that all others are compared with."""
+SPECIALISTS = {"protonet": "a ProtoNet a family", "mahalanobis": "a Mahalanobis a family"}
+"""Methods that are also trained on each family alone, and the names of their rows."""
 LONG = 2_000
 """A training of so many steps is validated ten times."""
 
@@ -202,16 +205,15 @@ def table(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
         own = [e for e in every if e["method"] == method and e["group"] == group]
         if own:
             rows[method] = {e["seed"]: whole([e]) for e in own}
-    alone = [e for e in every if e["group"] in GROUPS[group]]
-    seeds = [s for s in {e["seed"] for e in alone} if sum(e["seed"] == s for e in alone) > 1]
-    if seeds:
-        in_order = sorted(alone, key=lambda e: GROUPS[group].index(e["group"]))
-        rows["a ProtoNet a family"] = {
-            s: whole([e for e in in_order if e["seed"] == s]) for s in seeds
-        }
-    others = [name for name in rows if name != SPECIALIST]
-    to = dict(zip(others, holm([compare(rows[n], rows[SPECIALIST]) for n in others]), strict=True))
-    best = to.get("a ProtoNet a family")
+    for method, name in SPECIALISTS.items():
+        alone = [e for e in every if e["group"] in GROUPS[group] and e["method"] == method]
+        alone.sort(key=lambda e: GROUPS[group].index(e["group"]))
+        by_seed = {s: [e for e in alone if e["seed"] == s] for s in {e["seed"] for e in alone}}
+        if by_seed and all(len(own) == len(GROUPS[group]) for own in by_seed.values()):
+            rows[name] = {s: whole(own) for s, own in by_seed.items()}
+    others = [name for name in rows if name != RIVAL]
+    to = dict(zip(others, holm([compare(rows[n], rows[RIVAL]) for n in others]), strict=True))
+    best = to.get(SPECIALISTS[RIVAL])
     lines = []
     for name, runs in sorted(rows.items(), key=lambda row: -fmean(s.mean for s in row[1].values())):
         cells = [Cell(", ".join(map(str, runs))), Cell(spread([s.mean for s in runs.values()]))]
@@ -302,7 +304,7 @@ def main() -> None:
     whose: list[tuple[str, tuple[str, ...]]] = []
     for method in given.methods:
         whose.append((method, GROUPS[given.group]))
-        if method == SPECIALIST and given.group not in ("starter", "starter-art"):
+        if method in SPECIALISTS and given.group not in ("starter", "starter-art"):
             whose += [(method, (family,)) for family in GROUPS[given.group]]
     for method, families in whose:
         steps = given.steps * len(families) // len(GROUPS[given.group])
