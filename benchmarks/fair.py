@@ -73,6 +73,8 @@ RIVAL = "protonet"
 """The method that all others are compared with."""
 SPECIALISTS = {"protonet": "a ProtoNet a family", "mahalanobis": "a Mahalanobis a family"}
 """Methods that are also trained on each family alone, and the names of their rows."""
+WAYS = 5
+"""Classes of every task that is scored, and of training tasks if `--train-ways` is not given."""
 LONG = 2_000
 """A training of so many steps is validated ten times."""
 
@@ -87,11 +89,14 @@ class Training:
     steps: int
     rate: float
     seed: int
+    ways: int
+    """Classes of a training task."""
 
     @property
     def name(self) -> str:
         """Of its run folder, and in the results."""
-        about = f"{self.shots}shot-{self.steps}-{self.method}-{self.rate:g}-{self.seed}"
+        ways = f"{self.ways}way-" if self.ways != WAYS else ""
+        about = f"{self.shots}shot-{ways}{self.steps}-{self.method}-{self.rate:g}-{self.seed}"
         return f"{self.group}-{about}"
 
     @property
@@ -100,11 +105,13 @@ class Training:
         return next((g for g, names in GROUPS.items() if names == self.families), self.families[0])
 
     def experiment(self) -> Experiment:
-        """Conflicting families have few queries, because a CPU has few cores."""
+        """Conflicting families and more classes have few queries, because a CPU has few cores."""
         method, changes = METHODS[self.method]
         conflicting = self.families[0] in QUESTIONS
         base = recipe(f"{'starter-conflict' if conflicting else self.group}/{method}")
-        asked = {"queries": 5, "families": self.families} if conflicting else {}
+        asked: dict[str, Any] = {"queries": 5} if conflicting or self.ways != WAYS else {}
+        asked |= {"families": self.families} if conflicting else {}
+        asked |= {"train_ways": self.ways} if self.ways != WAYS else {}
         parts, validation = (10, 200) if self.steps >= LONG else (1, 10)
         return replace(
             base,
@@ -184,22 +191,25 @@ def spread(values: Sequence[float]) -> str:
 
 def chosen(found: dict[str, Any], entry: dict[str, Any]) -> bool:
     """Whether a run has the rate that the search kept."""
-    whose = ("method", "group", "shots", "steps", "seed")
+    whose = ("method", "group", "shots", "steps", "ways", "seed")
     first = {**entry, "seed": min(e["seed"] for e in found.values())}
     tried = [e for e in found.values() if all(e[key] == first[key] for key in whose)]
     return bool(entry["rate"] == max(tried, key=lambda e: e["validation"])["rate"])
 
 
-def tested_runs(found: dict[str, Any], group: str, shots: int, steps: int) -> list[dict[str, Any]]:
+def tested_runs(
+    found: dict[str, Any], group: str, shots: int, steps: int, ways: int
+) -> list[dict[str, Any]]:
     """The runs of a table: of all families of a group and of its specialists."""
     of = {group: steps, **dict.fromkeys(GROUPS[group], steps // len(GROUPS[group]))}
-    entries = [e for e in found.values() if e["shots"] == shots and "test" in e]
-    return [e for e in entries if e["steps"] == of.get(e["group"]) and chosen(found, e)]
+    entries = [e for e in found.values() if (e["shots"], e["ways"]) == (shots, ways)]
+    entries = [e for e in entries if e["steps"] == of.get(e["group"]) and "test" in e]
+    return [e for e in entries if chosen(found, e)]
 
 
-def table(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
+def table(found: dict[str, Any], group: str, shots: int, steps: int, ways: int) -> Table:
     """Test scores by method, over seeds, and the share of the specialists' gain."""
-    every = tested_runs(found, group, shots, steps)
+    every = tested_runs(found, group, shots, steps, ways)
     rows: dict[str, dict[int, Scores]] = {}
     for method in METHODS:
         own = [e for e in every if e["method"] == method and e["group"] == group]
@@ -233,10 +243,11 @@ def table(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
     )
 
 
-def lost(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
+def lost(found: dict[str, Any], group: str, shots: int, steps: int, ways: int) -> Table:
     """What the interventions take from ARML, in points, over seeds."""
     lines = []
-    for entry in [e for e in tested_runs(found, group, shots, steps) if "interventions" in e]:
+    every = tested_runs(found, group, shots, steps, ways)
+    for entry in [e for e in every if "interventions" in e]:
         for name, groups in entry["interventions"].items():
             cells = [
                 Cell(
@@ -251,9 +262,9 @@ def lost(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
     return Table("Interventions", tuple(map(Column, columns)), tuple(lines))
 
 
-def curves(found: dict[str, Any], group: str, shots: int, steps: int) -> Table:
+def curves(found: dict[str, Any], group: str, shots: int, steps: int, ways: int) -> Table:
     """Scores on validation tasks along long trainings."""
-    of = [e for e in tested_runs(found, group, shots, steps) if "curve" in e]
+    of = [e for e in tested_runs(found, group, shots, steps, ways) if "curve" in e]
     steps_of = list(of[0]["curve"]) if of else []
     lines = [
         Line(
@@ -274,6 +285,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--steps", type=int, default=400, help="divided among the specialists")
     parser.add_argument("--shots", type=int, default=5)
+    parser.add_argument("--train-ways", type=int, default=WAYS, help="classes of a training task")
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tasks", type=int, default=400, help="test tasks of a family")
@@ -282,7 +294,8 @@ def main() -> None:
     found = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
     if given.table:
         for of in (table, lost, curves):
-            print(markdown(of(found, given.group, given.shots, given.steps)), end="\n\n")
+            asked = (given.group, given.shots, given.steps, given.train_ways)
+            print(markdown(of(found, *asked)), end="\n\n")
         return
     before = machine()
 
@@ -291,7 +304,8 @@ def main() -> None:
         entry = found.get(training.name, {})
         if part not in entry:
             made = validated if part == "validation" else tested
-            about = {key: getattr(training, key) for key in ("method", "shots", "rate", "seed")}
+            keys = ("method", "shots", "rate", "seed", "ways")
+            about = {key: getattr(training, key) for key in keys}
             entry = {"group": training.group, **about, **entry}
             entry |= made(training, given.runs, tasks=given.tasks)
             found[training.name] = entry
@@ -308,7 +322,9 @@ def main() -> None:
             whose += [(method, (family,)) for family in GROUPS[given.group]]
     for method, families in whose:
         steps = given.steps * len(families) // len(GROUPS[given.group])
-        first = Training(method, families, given.shots, steps, given.rates[0], given.seeds[0])
+        first = Training(
+            method, families, given.shots, steps, given.rates[0], given.seeds[0], given.train_ways
+        )
         tried = [replace(first, rate=rate) for rate in given.rates]
         best = max(tried, key=lambda one: done(one, "validation")["validation"])
         for seed in given.seeds:
