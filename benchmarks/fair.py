@@ -89,7 +89,7 @@ class Training:
     steps: int
     rate: float
     seed: int
-    ways: int
+    ways: int = WAYS
     """Classes of a training task."""
 
     @property
@@ -198,7 +198,7 @@ def chosen(found: dict[str, Any], entry: dict[str, Any]) -> bool:
 
 
 def tested_runs(
-    found: dict[str, Any], group: str, shots: int, steps: int, ways: int
+    found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS
 ) -> list[dict[str, Any]]:
     """The runs of a table: of all families of a group and of its specialists."""
     of = {group: steps, **dict.fromkeys(GROUPS[group], steps // len(GROUPS[group]))}
@@ -207,7 +207,7 @@ def tested_runs(
     return [e for e in entries if chosen(found, e)]
 
 
-def table(found: dict[str, Any], group: str, shots: int, steps: int, ways: int) -> Table:
+def table(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS) -> Table:
     """Test scores by method, over seeds, and the share of the specialists' gain."""
     every = tested_runs(found, group, shots, steps, ways)
     rows: dict[str, dict[int, Scores]] = {}
@@ -243,7 +243,7 @@ def table(found: dict[str, Any], group: str, shots: int, steps: int, ways: int) 
     )
 
 
-def lost(found: dict[str, Any], group: str, shots: int, steps: int, ways: int) -> Table:
+def lost(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS) -> Table:
     """What the interventions take from ARML, in points, over seeds."""
     lines = []
     every = tested_runs(found, group, shots, steps, ways)
@@ -262,7 +262,7 @@ def lost(found: dict[str, Any], group: str, shots: int, steps: int, ways: int) -
     return Table("Interventions", tuple(map(Column, columns)), tuple(lines))
 
 
-def curves(found: dict[str, Any], group: str, shots: int, steps: int, ways: int) -> Table:
+def curves(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS) -> Table:
     """Scores on validation tasks along long trainings."""
     of = [e for e in tested_runs(found, group, shots, steps, ways) if "curve" in e]
     steps_of = list(of[0]["curve"]) if of else []
