@@ -197,7 +197,7 @@ def chosen(found: dict[str, Any], entry: dict[str, Any]) -> bool:
     return bool(entry["rate"] == max(tried, key=lambda e: e["validation"])["rate"])
 
 
-def tested_runs(
+def runs_of(
     found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS
 ) -> list[dict[str, Any]]:
     """The runs of a table: of all families of a group and of its specialists."""
@@ -209,7 +209,7 @@ def tested_runs(
 
 def table(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS) -> Table:
     """Test scores by method, over seeds, and the share of the specialists' gain."""
-    every = tested_runs(found, group, shots, steps, ways)
+    every = runs_of(found, group, shots, steps, ways)
     rows: dict[str, dict[int, Scores]] = {}
     for method in METHODS:
         own = [e for e in every if e["method"] == method and e["group"] == group]
@@ -246,7 +246,7 @@ def table(found: dict[str, Any], group: str, shots: int, steps: int, ways: int =
 def lost(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS) -> Table:
     """What the interventions take from ARML, in points, over seeds."""
     lines = []
-    every = tested_runs(found, group, shots, steps, ways)
+    every = runs_of(found, group, shots, steps, ways)
     for entry in [e for e in every if "interventions" in e]:
         for name, groups in entry["interventions"].items():
             cells = [
@@ -264,7 +264,7 @@ def lost(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = 
 
 def curves(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS) -> Table:
     """Scores on validation tasks along long trainings."""
-    of = [e for e in tested_runs(found, group, shots, steps, ways) if "curve" in e]
+    of = [e for e in runs_of(found, group, shots, steps, ways) if "curve" in e]
     steps_of = list(of[0]["curve"]) if of else []
     lines = [
         Line(
