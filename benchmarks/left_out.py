@@ -22,7 +22,7 @@ from arml.results.scores import Scores
 from arml.tasks.mixture import mixture
 from arml.tasks.options import StarterOptions
 from common import HERE, machine, write
-from fair import GROUPS, Training, spread, runs_of, whole
+from fair import GROUPS, Training, runs_of, spread, whole
 
 RESULTS = HERE / "results" / "left_out.json"
 FAMILIES = GROUPS["starter"]
