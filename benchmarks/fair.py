@@ -9,9 +9,8 @@ Each method gets the same search: three outer rates at seed 0, of which the best
 is kept. It is then trained at every seed, and these runs alone are scored on test tasks: 400 tasks
 of each family, the same for all. `arml-N` has N vertices that own templates; its graph is tested by
 the interventions of `arml explain`. A training is a run folder under `--runs`, so the same command
-goes on where it stopped. `results/fair.json` has the scores, and of long trainings those on
-validation tasks along the way.
-`--table` prints them.
+goes on where it stopped. `results/fair.json` has the scores and, for long trainings, the validation
+scores during training. `--table` prints them.
 """
 
 import argparse
@@ -69,14 +68,14 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 """The method of a recipe, and what is changed of it."""
 RATES = (0.003, 0.001, 0.01)
 """The outer rates of the search."""
-RIVAL = "protonet"
+BASELINE = "protonet"
 """The method that all others are compared with."""
-SPECIALISTS = {"protonet": "a ProtoNet a family", "mahalanobis": "a Mahalanobis a family"}
+SPECIALISTS = {"protonet": "ProtoNet for each family", "mahalanobis": "Mahalanobis for each family"}
 """Methods that are also trained on each family alone, and the names of their rows."""
 WAYS = 5
 """Classes of every task that is scored, and of training tasks if `--train-ways` is not given."""
 LONG = 2_000
-"""A training of so many steps is validated ten times."""
+"""Trainings of at least this many steps are validated ten times."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +104,12 @@ class Training:
         return next((g for g, names in GROUPS.items() if names == self.families), self.families[0])
 
     def experiment(self) -> Experiment:
-        """Conflicting families and more classes have few queries, because a CPU has few cores."""
+        """Conflicting families, and tasks of more classes, have 5 queries a class, to save time."""
         method, changes = METHODS[self.method]
-        conflicting = self.families[0] in QUESTIONS
-        base = recipe(f"{'starter-conflict' if conflicting else self.group}/{method}")
-        asked: dict[str, Any] = {"queries": 5} if conflicting or self.ways != WAYS else {}
-        asked |= {"families": self.families} if conflicting else {}
+        conflict = conflicting(self.families)
+        base = recipe(f"{'starter-conflict' if conflict else self.group}/{method}")
+        asked: dict[str, Any] = {"queries": 5} if conflict or self.ways != WAYS else {}
+        asked |= {"families": self.families} if conflict else {}
         asked |= {"train_ways": self.ways} if self.ways != WAYS else {}
         parts, validation = (10, 200) if self.steps >= LONG else (1, 10)
         return replace(
@@ -126,9 +125,14 @@ class Training:
         )
 
 
+def conflicting(families: Sequence[str]) -> bool:
+    """Whether families ask questions of the same pictures. Only these have specialists here."""
+    return families[0] in QUESTIONS
+
+
 def tasks_of(training: Training, families: Sequence[str]) -> Splits:
     """The splits of all families of a training, or of one."""
-    if families[0] in QUESTIONS:
+    if conflicting(families):
         options = ConflictOptions(shots=training.shots, queries=10, families=tuple(families))
         return options.build(Path("none"))
     splits = StarterOptions(shots=training.shots, art=training.group == "starter-art").build(Path())
@@ -197,11 +201,13 @@ def chosen(found: dict[str, Any], entry: dict[str, Any]) -> bool:
     return bool(entry["rate"] == max(tried, key=lambda e: e["validation"])["rate"])
 
 
-def runs_of(
+def scored_runs(
     found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS
 ) -> list[dict[str, Any]]:
     """The runs of a table: of all families of a group and of its specialists."""
-    of = {group: steps, **dict.fromkeys(GROUPS[group], steps // len(GROUPS[group]))}
+    of = {group: steps}
+    if conflicting(GROUPS[group]):
+        of |= dict.fromkeys(GROUPS[group], steps // len(GROUPS[group]))
     entries = [e for e in found.values() if (e["shots"], e["ways"]) == (shots, ways)]
     entries = [e for e in entries if e["steps"] == of.get(e["group"]) and "test" in e]
     return [e for e in entries if chosen(found, e)]
@@ -209,7 +215,7 @@ def runs_of(
 
 def table(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS) -> Table:
     """Test scores by method, over seeds, and the share of the specialists' gain."""
-    every = runs_of(found, group, shots, steps, ways)
+    every = scored_runs(found, group, shots, steps, ways)
     rows: dict[str, dict[int, Scores]] = {}
     for method in METHODS:
         own = [e for e in every if e["method"] == method and e["group"] == group]
@@ -218,12 +224,18 @@ def table(found: dict[str, Any], group: str, shots: int, steps: int, ways: int =
     for method, name in SPECIALISTS.items():
         alone = [e for e in every if e["group"] in GROUPS[group] and e["method"] == method]
         alone.sort(key=lambda e: GROUPS[group].index(e["group"]))
-        by_seed = {s: [e for e in alone if e["seed"] == s] for s in {e["seed"] for e in alone}}
-        if by_seed and all(len(own) == len(GROUPS[group]) for own in by_seed.values()):
+        by_seed = {
+            s: own
+            for s in sorted({e["seed"] for e in alone})
+            if len(own := [e for e in alone if e["seed"] == s]) == len(GROUPS[group])
+        }
+        if by_seed:
             rows[name] = {s: whole(own) for s, own in by_seed.items()}
-    others = [name for name in rows if name != RIVAL]
-    to = dict(zip(others, holm([compare(rows[n], rows[RIVAL]) for n in others]), strict=True))
-    best = to.get(SPECIALISTS[RIVAL])
+    if BASELINE not in rows:
+        raise SystemExit(f"no test scores of {BASELINE} for this table yet: train it first")
+    others = [name for name in rows if name != BASELINE]
+    to = dict(zip(others, holm([compare(rows[n], rows[BASELINE]) for n in others]), strict=True))
+    best = to.get(SPECIALISTS[BASELINE])
     lines = []
     for name, runs in sorted(rows.items(), key=lambda row: -fmean(s.mean for s in row[1].values())):
         cells = [Cell(", ".join(map(str, runs))), Cell(spread([s.mean for s in runs.values()]))]
@@ -246,7 +258,7 @@ def table(found: dict[str, Any], group: str, shots: int, steps: int, ways: int =
 def lost(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS) -> Table:
     """What the interventions take from ARML, in points, over seeds."""
     lines = []
-    every = runs_of(found, group, shots, steps, ways)
+    every = scored_runs(found, group, shots, steps, ways)
     for entry in [e for e in every if "interventions" in e]:
         for name, groups in entry["interventions"].items():
             cells = [
@@ -264,7 +276,8 @@ def lost(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = 
 
 def curves(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS) -> Table:
     """Scores on validation tasks along long trainings."""
-    of = [e for e in runs_of(found, group, shots, steps, ways) if "curve" in e]
+    every = scored_runs(found, group, shots, steps, ways)
+    of = [e for e in every if e["group"] == group and "curve" in e]
     steps_of = list(of[0]["curve"]) if of else []
     lines = [
         Line(
@@ -293,9 +306,9 @@ def main() -> None:
     given = parser.parse_args()
     found = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
     if given.table:
-        for of in (table, lost, curves):
-            asked = (given.group, given.shots, given.steps, given.train_ways)
-            print(markdown(of(found, *asked)), end="\n\n")
+        asked = (given.group, given.shots, given.steps, given.train_ways)
+        made = [of(found, *asked) for of in (table, lost, curves)]
+        print(*(markdown(one) for one in made if one.lines), sep="\n\n")
         return
     before = machine()
 
@@ -314,11 +327,10 @@ def main() -> None:
             write("fair", found, before)
         return entry
 
-    # The starter families do not conflict, and have no specialists.
     whose: list[tuple[str, tuple[str, ...]]] = []
     for method in given.methods:
         whose.append((method, GROUPS[given.group]))
-        if method in SPECIALISTS and given.group not in ("starter", "starter-art"):
+        if method in SPECIALISTS and conflicting(GROUPS[given.group]):
             whose += [(method, (family,)) for family in GROUPS[given.group]]
     for method, families in whose:
         steps = given.steps * len(families) // len(GROUPS[given.group])

@@ -80,10 +80,15 @@ def test_without_steps_and_with_empty_templates_it_is_the_scaled_protonet(name, 
     np.testing.assert_allclose(ours, probabilities(protonet, task), rtol=1e-4, atol=1e-6)
 
 
-def test_mahalanobis_distances_take_no_steps_and_learn_with_finite_gradients():
-    options = replace(VARIANTS["spread"], head="mahalanobis")
-    with pytest.raises(ValueError, match="mahalanobis needs inner_steps=0, got 3"):
-        replace(options, inner_steps=3).check()
+@pytest.mark.parametrize("name", ["spread", "hsml", "mumomaml"])
+def test_mahalanobis_distances_take_no_steps_and_learn_with_finite_gradients(name):
+    options = replace(VARIANTS[name], head="mahalanobis", inner_steps=0)
+    for change, told in (
+        ({"inner_steps": 3}, "inner_steps=0, got 3"),
+        ({"learn_rates": True}, "learn_rates=False"),
+    ):
+        with pytest.raises(ValueError, match=f"mahalanobis needs {told}"):
+            replace(options, **change).check()
     task = TASKS.sample(jax.random.key(1))
     gradient = eqx.filter_jit(eqx.filter_grad(lambda m: m.meta_loss(task, key=KEY)))
     found = gradient(built(options))

@@ -31,6 +31,22 @@ def test_its_softmax_is_that_of_the_scaled_distances(scale):
     np.testing.assert_allclose(ours, away / away.sum(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
 
 
+def test_its_logits_are_the_scaled_mahalanobis_distances():
+    """Against Q_k = l S_k + (1 - l) S + I in float64, example by example."""
+    net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))
+    given = support([2, 0, 1, 1, 0, 2, 2])
+    x = jax.random.normal(jax.random.key(1), (6, 4))
+    ours = mahalanobis_head(2.0, 3)(net, given)(x)
+    f, queries = np.asarray(net.body(given.x), np.float64), np.asarray(net.body(x), np.float64)
+    for k in range(3):
+        own = f[np.asarray(given.y) == k]
+        share = len(own) / (len(own) + 1)
+        q = share * np.cov(own.T, bias=True) + (1 - share) * np.cov(f.T, bias=True) + np.eye(8)
+        away = queries - own.mean(axis=0)
+        expected = [-2.0 * row @ np.linalg.solve(q, row) for row in away]
+        np.testing.assert_allclose(ours[:, k], expected, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("made", [prototype_head, mahalanobis_head])
 def test_classes_that_a_task_lacks_take_no_part(made):
     net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))

@@ -19,10 +19,10 @@ Differences
 - Ablation IV (`vertices=0`) also loses the links of ablation III: links only direct the messages of
   the super-graph, and the first code q is made from the prototypes alone.
 - The text does not give the number of soft clusters; there are two, as in its figure and the code.
-- We add a head that starts from the task's prototypes (`arml.nn.heads`), vertices that own
-  templates (`arml.nn.templates`), and an encoder that reads the spread of the network's own
-  features. `arml-templates` has all three. Its vertices start close together and follow the
-  prototypes by soft k-means, so that they separate where tasks differ.
+- We add heads made from the task's prototypes (`arml.nn.heads`), vertices that own templates
+  (`arml.nn.templates`), and an encoder that reads the spread of the network's own features.
+  `arml-templates` has all three, with squared distances. Its vertices start close together and
+  follow the prototypes by soft k-means, so that they separate where tasks differ.
 """
 
 from collections.abc import Callable

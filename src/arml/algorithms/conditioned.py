@@ -21,8 +21,9 @@ class ConditionedOptions(InnerOptions):
     """The inner loop and the head of a conditioned method."""
 
     head: Literal["learned", "prototypes", "mahalanobis"] = "learned"
-    """Head that a task starts from: one that all tasks share, the task's own prototypes, or these
-    with regularised Mahalanobis distances, for two shots or more and without inner steps."""
+    """Head that a task starts from: one that all tasks share, one made from the task's prototypes,
+    or one with Mahalanobis distances to them (needs inner_steps=0; at one shot they are squared
+    distances)."""
     head_scale: float = 0.05
     """Initial scale of the distances to prototypes, which is learned."""
 
@@ -32,8 +33,13 @@ class ConditionedOptions(InnerOptions):
         at_least(self, ("head_scale",), 0, strict=True)
         if self.head == "mahalanobis" and self.inner_steps:
             raise ValueError(
-                f"the head mahalanobis needs inner_steps=0, got {self.inner_steps}: its distances "
-                "come from the support set, and gradient steps would overfit them"
+                f"the head mahalanobis needs inner_steps=0, got {self.inner_steps}: it is made "
+                "from the support set, and takes no gradient steps"
+            )
+        if self.head == "mahalanobis" and self.learn_rates:
+            raise ValueError(
+                "the head mahalanobis needs learn_rates=False, got True: without inner steps there "
+                "are no rates"
             )
 
     def conditioned(

@@ -4,8 +4,8 @@
 So a head with weights w_k = 2 s c_k and biases b_k = -s |c_k|^2 predicts as ProtoNet does before
 the first inner step. A head that all tasks share knows nothing of the classes there.
 
-With Mahalanobis distances (`arml.nn.covariance`) the head is quadratic in the features, and takes
-no inner steps.
+With Mahalanobis distances (`arml.nn.covariance`) the head is quadratic in the features, and is
+meant for learners without inner steps.
 
 [1] Triantafillou et al., Meta-Dataset: A Dataset of Datasets for Learning to Learn from Few
     Examples, ICLR 2020, section 3 (Proto-MAML).
@@ -57,7 +57,7 @@ class Quadratic(eqx.Module):
 def quadratic(
     scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
 ) -> Quadratic:
-    """The nearest class by the Mahalanobis distances of a support set."""
+    """The head that compares features with the class means of a support set."""
     means, present = class_means(features, y, ways)
     return Quadratic(scale, means, inverses(covariances(features, y, ways)), present)
 
