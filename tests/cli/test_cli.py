@@ -139,6 +139,13 @@ def test_help_of_a_recipe_lists_its_options(capsys):
     assert "--recipe" not in said
 
 
+def test_help_leaves_the_docstrings_as_they_are(capsys):
+    before = arml.OuterOptions.__doc__
+    assert main(["train", "regression2d/arml", "--help-all"]) == 0
+    assert arml.OuterOptions.__doc__ == before
+    assert "    arml.OuterOptions(outer_rate" in before
+
+
 def test_the_library_and_its_help_load_no_jax():
     code = "import sys, arml, arml.cli; arml.cli.main([]); sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -82,10 +82,12 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
     **Raises** `UsageError` in one line, and `SystemExit(0)` after `--help`.
     """
     said = io.StringIO()
-    if {"-h", "--help"} & {*arguments}:
-        _unwrap(kind)
+    asks = {"-h", "--help"} & {*arguments}
     try:
-        with contextlib.redirect_stderr(said):
+        with (
+            contextlib.redirect_stderr(said),
+            _unwrapped(kind) if asks else contextlib.nullcontext(),
+        ):
             return tyro.cli(
                 kind,
                 args=list(arguments),
@@ -98,23 +100,39 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
         raise UsageError(f"{_one_line(said.getvalue(), arguments)}; see `{prog} --help`") from None
 
 
-def _unwrap(kind: Any) -> None:
-    """Join the lines of the paragraphs in a dataclass's docstrings. Tyro keeps the breaks before
-    lines that are indented or begin with a sign, and breaks the text again at the terminal's width.
+@contextlib.contextmanager
+def _unwrapped(kind: Any) -> Iterator[None]:
+    """Join the lines of the paragraphs in a dataclass's docstrings while its help is printed. Tyro
+    keeps the breaks before lines that are indented or begin with a sign, and breaks the text again
+    at the terminal's width.
     """
     import docstring_parser
 
-    paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
-    kind.__doc__ = "\n\n".join(" ".join(text.split()) for text in paragraphs)
-    found: dict[str, str] = {}
-    for base in reversed(kind.__mro__[:-1]):
-        for one in docstring_parser.parse_from_object(base).params:
-            found[one.arg_name] = " ".join((one.description or "").split())
-    for field in dataclasses.fields(kind):
-        if dataclasses.is_dataclass(field.default):
-            _unwrap(type(field.default))
-        elif found.get(field.name):
-            field.metadata = MappingProxyType({**field.metadata, "help": found[field.name]})
+    before: list[tuple[Any, str, Any]] = []
+
+    def change(of: Any, name: str, value: Any) -> None:
+        before.append((of, name, getattr(of, name)))
+        setattr(of, name, value)
+
+    def unwrap(kind: Any) -> None:
+        found: dict[str, str] = {}
+        for base in reversed(kind.__mro__[:-1]):
+            for one in docstring_parser.parse_from_object(base).params:
+                found[one.arg_name] = " ".join((one.description or "").split())
+        paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
+        change(kind, "__doc__", "\n\n".join(" ".join(text.split()) for text in paragraphs))
+        for field in dataclasses.fields(kind):
+            if dataclasses.is_dataclass(field.default):
+                unwrap(type(field.default))
+            elif told := found.get(field.name):
+                change(field, "metadata", MappingProxyType({**field.metadata, "help": told}))
+
+    unwrap(kind)
+    try:
+        yield
+    finally:
+        for of, name, value in reversed(before):
+            setattr(of, name, value)
 
 
 def _one_line(box: str, arguments: Sequence[str]) -> str:
