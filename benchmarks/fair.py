@@ -141,24 +141,29 @@ def tasks_of(training: Training, families: Sequence[str]) -> Splits:
     return splits._replace(test=mixture(splits.test).only(families[0]))
 
 
-def validated(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
-    """Train, and score on validation tasks of all its families."""
+def trained(training: Training, runs: Path) -> Run:
+    """Its finished run folder."""
     folder = runs / training.name
     run(training.experiment(), folder)
-    trained = Run(folder)
+    return Run(folder)
+
+
+def validated(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
+    """Train, and score on validation tasks of all its families."""
+    made = trained(training, runs)
     splits = tasks_of(training, training.families)
-    found = evaluate(trained.learner, splits, n=tasks, split="validation", progress=False)
-    made = {"validation": found.mean, "seconds": trained.seconds, "steps": trained.step}
+    found = evaluate(made.learner, splits, n=tasks, split="validation", progress=False)
+    entry = {"validation": found.mean, "seconds": made.seconds, "steps": made.step}
     if training.steps < LONG:
-        return made
-    return made | {
-        "curve": {m["step"]: m["validation"] for m in trained.metrics if "validation" in m}
+        return entry
+    return entry | {
+        "curve": {m["step"]: m["validation"] for m in made.metrics if "validation" in m}
     }
 
 
 def tested(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
     """The scores on test tasks of each family, and what each part of the graph does."""
-    learner = Run(runs / training.name).learner
+    learner = trained(training, runs).learner
     found: dict[str, Any] = {"test": {}}
     for family in training.families:
         splits = tasks_of(training, (family,))
