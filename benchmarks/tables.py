@@ -164,7 +164,7 @@ class Learned:
         return cls(portable.learner, portable.temperature)
 
     def sized(self, x: np.ndarray, y: np.ndarray) -> Examples:
-        rows = next(n for n in (16, 32, 64, 128, 256) if n >= len(x))
+        rows = next(n for n in (16, 32, 64, 128, 256, 512, 1024, 2048) if n >= len(x))
         pad = ((0, rows - len(x)), (0, 0), (0, 0))
         y = np.pad(y, ((0, rows - len(y)), *((0, 0),) * (y.ndim - 1)))
         return Examples(jnp.asarray(np.pad(x, pad)), jnp.asarray(y))

@@ -399,11 +399,14 @@ def test_places_that_cannot_be_written_are_named_before_learning(tmp_path, capsy
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "file").write_text("")
-    given = ["adapt", "starter", "--support", tmp_path / "few", "--query", tmp_path / "few"]
+    read = next((tmp_path / "few").rglob("*.png"))
+    given = ["adapt", "starter", "--support", tmp_path / "few", "--query", tmp_path / "few", read]
     for words, says in (
         (["--save", taken], "which is not empty: name another"),
         (["--save", taken / "file"], "expected an empty or new folder, got the file"),
         (["--out", taken], "expected a CSV file for --out, got the folder"),
+        (["--out", taken / "file"], "expected a new file or a CSV file for --out"),
+        (["--out", read], "expected a file for --out that the command does not read"),
     ):
         said = refused(capsys, *given, *words)
         assert says in said

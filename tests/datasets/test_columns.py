@@ -53,6 +53,9 @@ def test_refusals_name_the_column():
     names = [f"passenger {i}" for i in range(6)]
     with pytest.raises(ValueError, match="categories in column 'name', got 6 different texts"):
         reader({**TABLE, "name": names}, Y)
+    cells = ["5.1", "5.2", "<0.1", "5.4", "5.5", "5.6"]
+    with pytest.raises(ValueError, match=r"in each cell of column 'name', got .<0\.1."):
+        reader({**TABLE, "name": cells}, Y)
     read = reader(TABLE, Y)
     with pytest.raises(ValueError, match=r"expected a number in column 'length'.*got 'long'"):
         read({**TABLE, "length": ["long"] * 6})

@@ -60,6 +60,9 @@ def test_what_is_fixed_is_not_chosen(tmp_path):
     assert (tasks.ways, tasks.shots, tasks.queries, experiment.steps) == (3, 4, 8, 7)
     assert not any(line.startswith("shots") for line in why)
     assert choose(data, minutes=3.0).experiment.steps < choose(data).experiment.steps
+    for minutes, fixed in ((float("inf"), {}), (3.0, {"size": 0}), (3.0, {"ways": 1})):
+        with pytest.raises(ValueError, match=r"(minutes|size|ways) must be (at least|above)"):
+            choose(data, minutes=minutes, fixed=fixed)
     with pytest.raises(ValueError, match=r"minutes must be at least .* for 60 steps"):
         choose(data, minutes=0.01)
     assert choose(data, minutes=0.01, fixed={"steps": 7}).experiment.steps == 7

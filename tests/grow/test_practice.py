@@ -92,6 +92,9 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not(place, capsys, monkeypatch)
         patch.setattr(resuming, "write_json", stopped)
         assert grow(place, place / "run", out) == 2
     capsys.readouterr()
+    assert grow(place, place / "run", place / "none", "--replay", "2") == 2
+    assert "replay must be a share" in capsys.readouterr().err
+    assert not (place / "none").exists()
     assert grow(place, place / "run", out, "--steps", "2", "--replay", "0.1") == 2
     assert "other options (replay 0.5 -> 0.1" in capsys.readouterr().err.replace("\n", " ")
     assert grow(place, place / "run", out) == 0

@@ -48,6 +48,13 @@ def test_a_table_of_numbers_and_categories_with_gaps(predictor, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(table), chances)
 
 
+def test_many_rows_do_not_harm():
+    x = RNG.normal(size=(700, 4))
+    y = (x[:, 0] + x[:, 1] > 0).astype(int)
+    found = arml.load("tables").adapt(x[:600], y[:600])
+    assert np.mean(found.predict(x[600:]) == y[600:]) > 0.9
+
+
 def test_a_csv_file_on_the_command_line(predictor, tmp_path, capsys):
     table, y = rows(N, 0)
     more, _ = rows(6, 1)

@@ -41,6 +41,15 @@ def centroids(x: np.ndarray, y: np.ndarray):
     return predict
 
 
+def test_a_rare_class_is_not_hidden():
+    y = np.repeat([0, 1], [9, 3])
+    always = checked(lambda kept, out, _: np.tile([0.9, 0.1, 0.0], (len(out), 1)), y, KINDS)
+    said = always.lines([str(i) for i in range(12)])
+    assert "no better than always answering ash, which is right for 75%" in said[1]
+    alone = checked(centroids(*blobs(5)), np.repeat([0, 1, 2], [7, 7, 1]), KINDS)
+    assert "not checked, with one example each: oak" in alone.lines([str(i) for i in range(15)])
+
+
 def test_each_example_is_predicted_from_the_others():
     x, y = blobs(5, spread=3)
     trust = checked(centroids(x, y), y, KINDS)

@@ -87,7 +87,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
         )
     # Before JAX is imported, which takes a second or two.
     check_there(options.support, *options.query)
-    check_places(options.out, options.save)
+    check_places(options.out, options.save, options.support, *options.query)
     from arml.datasets.own import labelled_files, labelled_images, read_cells, read_table
     from arml.predict.quick import FEW
     from arml.predict.shared import locate
@@ -197,7 +197,7 @@ def predict_command(arguments: Sequence[str]) -> int:
             "CSV file"
         )
     check_there(*options.query)
-    check_places(options.out, None)
+    check_places(options.out, None, *options.query)
     from arml.predict.quick import opened_predictor
 
     table = [path.suffix.lower() for path in options.query] == [".csv"]

@@ -49,6 +49,10 @@ def export_command(arguments: Sequence[str]) -> int:
         raise UsageError(
             "expected --out FOLDER, --onnx FILE or --html FOLDER, got none: give one; see --help"
         )
+    if options.tasks < 0:
+        raise UsageError(f"expected --tasks of 0 or more, got {options.tasks}: raise it")
+    if options.ways is not None and options.ways < 2:
+        raise UsageError(f"expected --ways of 2 or more, got {options.ways}: raise it")
     if options.html is not None:
         # Before JAX is imported, which takes a second or two.
         from arml.app.standalone import check_runtime

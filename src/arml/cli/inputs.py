@@ -1,5 +1,6 @@
 """Pictures and tables that `arml adapt` and `arml predict` read."""
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,14 +32,36 @@ def check_there(*paths: Path) -> None:
             raise UsageError(f"expected files at {path}, found nothing: check the path")
 
 
-def check_places(out: Path | None, save: Path | None) -> None:
-    """Raise `ValueError` if the answers or the predictor cannot be written there."""
+def check_places(out: Path | None, save: Path | None, *read: Path) -> None:
+    """Raise `ValueError` if the answers or the predictor cannot be written there, or if the answers
+    would replace a file that the command reads, or one that is no CSV file."""
     from arml.predict.shared import check_free
 
     if out is not None and out.is_dir():
         raise UsageError(f"expected a CSV file for --out, got the folder {out}: name a file")
+    if out is not None and out.exists():
+        if any(path.exists() and out.samefile(path) for path in read):
+            raise UsageError(
+                f"expected a file for --out that the command does not read, got {out}: name another"
+            )
+        if out.suffix.lower() != ".csv":
+            raise UsageError(
+                f"expected a new file or a CSV file for --out, got {out}, which would be replaced: "
+                "name another"
+            )
+    for place in (out, save):
+        check_writable(place)
     if save is not None:
         check_free(save, predictor=True)
+
+
+def check_writable(place: Path | None) -> None:
+    """Raise `UsageError` if no file or folder may be made at a place, before any work."""
+    if place is None:
+        return
+    nearest = next(path for path in (place, *place.absolute().parents) if path.exists())
+    if not os.access(nearest, os.W_OK):
+        raise UsageError(f"expected a place to write {place.name}, got {place}: name another")
 
 
 def check_kind(owner: "Owner", table: bool, given: str, name: str) -> None:

@@ -232,10 +232,16 @@ def _column(name: str, cells: Sequence[Cell], where: str) -> Column | None:
             "write a point as the decimal sign, and no sign between thousands"
         )
     if len(counts) > max(FREE, len(cells) / 2):
+        odd = next(_text(cell) for cell in cells if number(cell) is None)
+        if sum(number(cell) is not None for cell in cells) > len(cells) / 2:
+            raise ValueError(
+                f"{where}: expected a number in each cell of column {name!r}, got {odd!r}: correct "
+                "the cell, or empty it"
+            )
         raise ValueError(
             f"{where}: expected numbers, dates or categories in column {name!r}, got "
-            f"{len(counts)} different texts in {len(cells)} rows, such as {next(iter(counts))!r}: "
-            "remove the column"
+            f"{len(counts)} different texts in {len(cells)} rows, such as {odd!r}: "
+            "remove the column, or write its dates as 2024-05-31"
         )
     levels = sorted(counts, key=lambda level: (-counts[level], level))[:LEVELS]
     return Column(name, "category", levels=tuple(sorted(levels)))

@@ -6,7 +6,7 @@ entrants shows which method suits the data.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -29,7 +29,8 @@ LEAST = 60
 SAMPLED = 48
 """How many pictures of a family have their sizes read."""
 MINUTES = 60.0
-CHOSEN = ("ways", "shots", "queries", "size", "steps")
+CHOSEN = {"ways": 2, "shots": 1, "queries": 1, "size": 1, "steps": 1}
+"""Options that are chosen, and the least that each may be."""
 
 
 class Family(NamedTuple):
@@ -68,10 +69,14 @@ def choose(
     **Raises** `ValueError` in one line if no tasks can be drawn from the data, or the minutes are
     too few.
     """
-    if not minutes > 0:
-        raise ValueError(f"minutes must be above 0, got {minutes:g}: raise it")
-    if fixed and fixed.get("steps", 1) < 1:
-        raise ValueError("steps must be at least 1, got 0: raise it")
+    if not 0 < minutes < inf:
+        raise ValueError(
+            f"minutes must be above 0 and finite, got {minutes:g}: give another number"
+        )
+    given = dict(fixed or {})
+    for name, least in CHOSEN.items():
+        if given.get(name, least) < least:
+            raise ValueError(f"{name} must be at least {least}, got {given[name]}: raise it")
     vectors = [bool(feature_folders([path])) for path in data]
     if any(vectors) and not all(vectors):
         pictures = data[vectors.index(False)]
@@ -80,7 +85,6 @@ def choose(
             "the features out"
         )
     families = _of_features(data) if any(vectors) else [_survey(path) for path in data]
-    given = dict(fixed or {})
     ways, shots, queries, why = _tasks(families, given)
     if any(vectors):
         tasks = VectorsOptions(data=tuple(data), ways=ways, shots=shots, queries=queries)

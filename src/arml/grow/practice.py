@@ -85,6 +85,10 @@ def grow(
             "expected minutes above 0, steps of 1 or more and tasks of 2 or more, got "
             f"{minutes:g}, {steps} and {tasks}: raise them"
         )
+    if not 0 <= replay < 1:
+        raise ValueError(
+            f"replay must be a share of at least 0 and below 1, got {replay:g}: such as 0.5"
+        )
     folder, place = Path(out), locate(learner)[0]
     portable = portable_of(place)
     experiment = absolute(with_data(portable, data, known))

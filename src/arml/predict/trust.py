@@ -77,6 +77,19 @@ class Trust(Marks):
     def lines(self, names: Sequence[str]) -> list[str]:
         """The result in words; `names` are those of the support set's examples."""
         said, shown = [str(self)], self.odd[:SHOWN]
+        counts = np.bincount(self.labels, minlength=len(self.classes))
+        most = counts.max() / max(len(self.labels), 1)
+        if most >= self.accuracy and most > 1.2 / len(self.classes):
+            said.append(
+                f"no better than always answering {self.classes[counts.argmax()]}, which is right "
+                f"for {most:.0%} of the examples: do not trust it"
+            )
+        alone = [str(label) for label, n in zip(self.classes, counts, strict=True) if not n]
+        if len(self.labels) and alone:
+            said.append(
+                f"not checked, with one example each: {', '.join(alone[:SHOWN])}"
+                f"{' and others' if len(alone) > SHOWN else ''}"
+            )
         for place in shown:
             chances = self.probabilities[np.flatnonzero(self.checked == place)[0]]
             own = self.labels[self.checked == place][0]

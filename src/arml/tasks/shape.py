@@ -53,9 +53,11 @@ class EpisodeOptions:
         for part, size in zip(PARTS, part_sizes(classes, least=self.ways), strict=True):
             ways = self.ways_of(part)
             if size < ways:
+                more = ways > self.ways
                 raise TooFewError(
                     f"{family}: expected at least {ways} {part} classes for {ways}-way tasks, got "
-                    f"{size} of its {classes}; lower the ways, or add classes"
+                    f"{size} of its {classes}; lower {'train_ways' if more else 'the ways'}, or "
+                    "add classes"
                 )
 
     def check(self) -> None:
