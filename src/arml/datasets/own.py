@@ -211,5 +211,7 @@ def _rows(text: Iterable[str], where: str, delimiter: str) -> tuple[list[int], l
                 rows.append(row)
             line = reader.line_num + 1
     except csv.Error as error:
-        raise ValueError(f"{where}: expected a CSV file in UTF-8, got: {error}") from error
+        raise ValueError(
+            f"{where}: expected a CSV file, got: {error} (from line {line}): check the quotes there"
+        ) from error
     return lines, rows

@@ -139,7 +139,7 @@ def _of_features(data: Sequence[str]) -> list[Family]:
 
 def _about(families: Sequence[Family], what: str) -> str:
     totals = (sum(len(f.counts) for f in families), sum(sum(f.counts.values()) for f in families))
-    one = "; tasks of several families are what ARML is for" if len(families) == 1 else ""
+    one = "; ARML may help more with several families" if len(families) == 1 else ""
     plural = "family" if len(families) == 1 else "families"
     return f"data: {len(families)} {plural}, {totals[0]:,} classes, {totals[1]:,} {what}{one}"
 

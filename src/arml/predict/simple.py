@@ -47,7 +47,9 @@ def choices(problem: Problem) -> tuple[Uses, ...]:
 def check_uses(uses: str, allowed: tuple[Uses, ...]) -> None:
     """Raise `ValueError` in one line for a word that is not allowed."""
     if allowed == ("learner",) and uses != "learner":
-        raise ValueError(f"expected learner, the only means for such tasks, got {uses!r}: leave it")
+        raise ValueError(
+            f"expected learner, the only means for such tasks, got {uses!r}: leave it out"
+        )
     if uses not in allowed:
         raise ValueError(
             f"expected one of {', '.join(allowed)} to predict with, got {uses!r}: choose another"

@@ -98,7 +98,7 @@ class Trust(Marks):
                 f"{self.classes[chances.argmax()]} from the other examples ({chances.max():.0%})"
             )
         if len(self.odd) > len(shown):
-            said.append(f"and {len(self.odd) - len(shown)} more are predicted as another class")
+            said.append(f"predicted as another class, too: {len(self.odd) - len(shown)} more")
         return said
 
     def __str__(self) -> str:

@@ -181,8 +181,8 @@ def _runs_report(runs: Sequence[Path]) -> Report:
     for run in loaded:
         if run.result is None:
             raise RunError(
-                f"expected a result.json in {run.folder}, found none; "
-                f"run `arml evaluate {run.folder}` first"
+                f"expected a result.json in {run.folder}, found none: run `arml evaluate "
+                f"{run.folder}` first, if it is a run"
             )
         scored.append((run, run.result))
     rows = make_rows(result for _, result in scored)
