@@ -148,6 +148,64 @@ def test_a_method_of_ones_own_says_what_is_inside():
         ALGORITHMS.remove("toy")
 
 
+class Mean(arml.MetaLearner):
+    """The mean target, with outputs to spare."""
+
+    loss: object = arml.loss_of(functions_2d().problem)
+    more: int = 0
+
+    def adapt(self, support, *, key):
+        mean = jnp.mean(support.y, axis=0)
+        return arml.Adapted(lambda x: jnp.tile(mean, (len(x), 1 + self.more)))
+
+
+class Deaf(Mean):
+    """A learner that takes no key."""
+
+    def adapt(self, support):
+        return support
+
+
+@dataclass(frozen=True)
+class Given(ToyOptions):
+    """Options that build a given learner."""
+
+    learner: object = None
+
+    def build(self, net, problem, *, key):
+        return self.learner
+
+
+def test_a_learner_of_ones_own_is_checked_before_it_trains():
+    tasks = functions_2d()
+    for learner, says in (
+        (Mean(), ""),
+        (Mean(more=1), r"Mean: expected predictions of shape \(10, 1\) .* got \(10, 2\)"),
+        (Deaf(), r"Deaf: expected adapt\(support, \*, key\)"),
+    ):
+        options = Given(learner)
+        if not says:
+            assert isinstance(arml.build(options, tasks), Mean)
+            continue
+        with pytest.raises(ValueError, match=says):
+            arml.build(options, tasks)
+
+
+def test_a_function_is_network_enough():
+    def ones(problem, *, key):
+        return lambda x: jnp.ones((len(x), problem.outputs))
+
+    def nines(problem, *, key):
+        return lambda x: jnp.ones((len(x), 9))
+
+    tasks = functions_2d()
+    learner = arml.build("maml", tasks, network=options_of(ones)())
+    assert arml.evaluate(learner, tasks, n=2).score["mean"] > 0
+    four = arml.Problem("classification", (3,), 4, shots=1, queries=2)
+    with pytest.raises(ValueError, match=r"of shape \(8, 4\) .* got \(8, 9\): change the network"):
+        arml.build("maml", four, network=options_of(nines)())
+
+
 def test_options_need_defaults():
     @dataclass(frozen=True)
     class Bare(arml.Options):

@@ -39,7 +39,7 @@ class ConditionedOptions(InnerOptions):
         if self.head == "mahalanobis" and self.learn_rates:
             raise ValueError(
                 "the head mahalanobis needs learn_rates=False, got True: without inner steps there "
-                "are no rates"
+                "are no rates; give --no-learn-rates"
             )
 
     def conditioned(

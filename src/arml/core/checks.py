@@ -64,7 +64,7 @@ def at_least(
                 raise ValueError(f"{name} must be {wanted}, got {number}: give a finite number")
             if number < least or (strict and number == least):
                 raise ValueError(f"{name} must be {wanted}, got {number}: raise it")
-            if isinstance(number, int) and number > most:
+            if number > most and (isinstance(number, int) or most != MOST):
                 raise ValueError(f"{name} must be at most {most:,}, got {number:,}: lower it")
 
 
@@ -82,5 +82,5 @@ def classes_only(method: str, problem: "Problem") -> None:
     if problem.kind != "classification":
         raise ValueError(
             f"{method} needs classification tasks, because it compares classes; these are "
-            "regression: choose another algorithm (`arml list` names them)"
+            "regression: choose another method, or another option if that is one"
         )

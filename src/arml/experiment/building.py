@@ -4,14 +4,16 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import jax
-from jaxtyping import PRNGKeyArray
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
 
 from arml.algorithms import ALGORITHMS
 from arml.core.checks import check_size
 from arml.core.compilation import ONCE, short
-from arml.core.episodes import Problem
+from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner, MethodOptions, NetworkOptions, parameters
 from arml.experiment.options import Experiment
+from arml.nn.parts import Alone
 from arml.tasks.options import TasksLike, splits_of
 from arml.training.options import seeded
 from arml.training.step import OuterOptions, TrainState, start
@@ -123,11 +125,43 @@ def _drawn(
 ) -> MetaLearner:
     net_key, key = jax.random.split(key)
     net = network.build(problem, key=net_key)
-    _check_made(net is not None, network, "a network", net)
+    _check_made(callable(net), network, "a network", net)
+    net = net if hasattr(net, "given") else Alone(net)
     learner = algorithm.build(net, problem, key=key)
     _check_made(isinstance(learner, MetaLearner), algorithm, "an arml.MetaLearner", learner)
     check_size(parameters(learner))
+    if not all(type(part).__module__.startswith("arml.") for part in (algorithm, network)):
+        _check_outputs(learner, problem)
     return learner
+
+
+def _check_outputs(learner: MetaLearner, problem: Problem) -> None:
+    """Raise `ValueError` in one line if a learner with a part of a user's own does not give an
+    output for each class or target. Nothing is computed."""
+    classes = problem.kind == "classification"
+    n, name = problem.support, type(learner).__name__
+    y = jnp.zeros(n, jnp.int32) if classes else jnp.zeros((n, problem.outputs))
+    support = Examples(jnp.zeros((n, *problem.features)), y)
+    queries = jnp.zeros((problem.query, *problem.features))
+
+    def outputs() -> Array:
+        return learner.adapt(support, key=jax.random.key(0)).predict(queries)
+
+    try:
+        shape = jax.eval_shape(outputs).shape
+    except TypeError as error:
+        if "argument" not in str(error) or type(learner).__module__.startswith("arml."):
+            raise
+        raise ValueError(
+            f"{name}: expected adapt(support, *, key), which returns arml.Adapted(predict), got: "
+            f"{error}"
+        ) from error
+    wanted = problem.query, problem.outputs
+    if shape != wanted:
+        raise ValueError(
+            f"{name}: expected predictions of shape {wanted} for {problem.query} queries, got "
+            f"{shape}: change the network, or the function that adapt returns"
+        )
 
 
 def _check_made(right: bool, options: object, wanted: str, got: object) -> None:

@@ -30,6 +30,18 @@ class Plain(eqx.Module):
         return (y if self.film is None else self.film(y)), None
 
 
+class Alone(eqx.Module):
+    """A network of one's own that is a function of a set, and no more."""
+
+    function: Callable[[Array], Array]
+
+    def __call__(self, x: Array) -> Array:
+        return self.function(x)
+
+    def given(self, x: Array) -> Callable[[Array], Array]:
+        return self.function
+
+
 class Filmed(eqx.Module):
     """A block that has no field `film`: here `film` acts on its output."""
 

@@ -48,7 +48,9 @@ def effect_figure(explain: JsonView) -> Figure:
     panels = np.atleast_1d(figure.subplots(len(kinds), 1))
     for axes, kind in zip(panels, kinds, strict=True):
         _effects(axes, kind, entries, families, 100 if found["metric"] == "accuracy" else 1)
-        more = ", and the share of tasks that are worse" if kind == "median" else " ± 95%"
+        more = (
+            ", and of the changed tasks the share that is worse" if kind == "median" else " ± 95%"
+        )
         axes.set_title(f"{kind.capitalize()} loss ({unit}){more}", loc="left")
     return figure
 

@@ -117,6 +117,12 @@ def read_config(folder: Path | str) -> Json:
     """
     folder = Path(folder)
     if not (folder / "config.json").is_file():
+        inside = sorted(path.parent for path in folder.glob("*/config.json"))
+        if inside:
+            raise RunError(
+                f"expected a run folder with a config.json at {folder}, found {len(inside)} runs "
+                f"in it: name one, such as {inside[0]}"
+            )
         found = "a folder without one" if folder.is_dir() else "no such folder"
         raise RunError(
             f"expected a run folder with a config.json at {folder}, found {found}; "

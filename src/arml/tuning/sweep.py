@@ -276,6 +276,8 @@ def _claim(sweep: Sweep, folder: Path) -> None:
     path = folder / "plan.json"
     plan = plain(sweep.to_json())
     if not path.exists():
+        if (folder / "config.json").exists():
+            raise RunError(f"expected a folder for a sweep, got the run {folder}: name another")
         write_json(path, plan)
         return
     known = read_checked(path, Plan, "restore the file, or give another folder")
