@@ -46,6 +46,7 @@ def at_least(
     `strict`, also if it equals `least`.
 
     Whole numbers are sizes and counts: one above `most` is a mistake or an attack, and raises, too.
+    So does a share above a `most` of 1.
 
     **Arguments**
 
@@ -64,7 +65,7 @@ def at_least(
                 raise ValueError(f"{name} must be {wanted}, got {number}: give a finite number")
             if number < least or (strict and number == least):
                 raise ValueError(f"{name} must be {wanted}, got {number}: raise it")
-            if number > most and (isinstance(number, int) or most != MOST):
+            if number > most and (isinstance(number, int) or most == 1):
                 raise ValueError(f"{name} must be at most {most:,}, got {number:,}: lower it")
 
 
