@@ -58,6 +58,8 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(whole, tmp_path, capsys
         patch.setattr(resuming, "write_json", stopped)
         assert train(folder) == 2
     assert arml.Run(folder).step == 2  # it is a run after each stage
+    assert train(folder, "--grow") == 2
+    assert "expected no --grow" in capsys.readouterr().err
     assert train(folder, "--replay", "1.5") == 2
     assert "replay must be at most 1, got 1.5: lower it" in capsys.readouterr().err
     assert train(folder, "--replay", "0.1") == 2

@@ -45,6 +45,11 @@ def stream_command(arguments: Sequence[str]) -> int:
     from arml.report.measures import measured
     from arml.report.table import terminal
 
+    if options.stream.grow and not getattr(experiment.algorithm, "owns", False):
+        raise UsageError(
+            "expected no --grow, because only vertices that own templates or weights grow, got "
+            f"{experiment.recipe}: leave it out, or take arml-templates"
+        )
     if options.stream.grow and getattr(experiment.tasks, "shots", 2) < 2:
         lines.append(
             "with one shot the support set does not show which vertex suits a task: --shots 5 does"
