@@ -10,7 +10,7 @@ is kept. It is then trained at every seed, and these runs alone are scored on te
 of each family, the same for all. `arml-N` has N vertices that own templates; its graph is tested by
 the interventions of `arml explain`. A training is a run folder under `--runs`, so the same command
 goes on where it stopped. `results/fair.json` has the scores and, for long trainings, the validation
-scores during training. `--table` prints them.
+scores during training. `--table` prints them. Several of these commands may run side by side.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 from arml.core.learner import Conditioned
 from arml.datasets.filters import FILTERS
@@ -295,6 +296,11 @@ def curves(found: dict[str, Any], group: str, shots: int, steps: int, ways: int 
     return Table("Validation by step", tuple(map(Column, ("training", *headings))), tuple(lines))
 
 
+def results() -> dict[str, Any]:
+    """The entries that the file holds, by the names of their trainings."""
+    return json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
+
+
 def main() -> None:
     """Train and score what is missing, one training after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -309,7 +315,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=400, help="test tasks of a family")
     parser.add_argument("--table", action="store_true", help="print the tables and end")
     given = parser.parse_args()
-    found = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
+    found = results()
     if given.table:
         asked = (given.group, given.shots, given.steps, given.train_ways)
         made = [of(found, *asked) for of in (table, lost, curves)]
@@ -326,10 +332,11 @@ def main() -> None:
             about = {key: getattr(training, key) for key in keys}
             entry = {"group": training.group, **about, **entry}
             entry |= made(training, given.runs, tasks=given.tasks)
-            found[training.name] = entry
             told = f"{part} {entry['validation']:.4f}" if part == "validation" else part
             print(training.name, told, f"{entry['seconds']:.0f} s", flush=True)
-            write("fair", found, before)
+            with FileLock(given.runs / "fair.lock"):
+                found.update({**results(), training.name: entry})
+                write("fair", found, before)
         return entry
 
     whose: list[tuple[str, tuple[str, ...]]] = []

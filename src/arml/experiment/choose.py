@@ -29,8 +29,7 @@ LEAST = 60
 SAMPLED = 48
 """How many pictures of a family have their sizes read."""
 MINUTES = 60.0
-CHOSEN = {"ways": 2, "shots": 1, "queries": 1, "size": 1, "steps": 1}
-"""Options that are chosen, and the least that each may be."""
+CHOSEN = ("ways", "shots", "queries", "size", "steps")
 
 
 class Family(NamedTuple):
@@ -74,9 +73,8 @@ def choose(
             f"minutes must be above 0 and finite, got {minutes:g}: give another number"
         )
     given = dict(fixed or {})
-    for name, least in CHOSEN.items():
-        if given.get(name, least) < least:
-            raise ValueError(f"{name} must be at least {least}, got {given[name]}: raise it")
+    if given.get("steps", 1) < 1:
+        raise ValueError(f"steps must be at least 1, got {given['steps']}: raise it")
     vectors = [bool(feature_folders([path])) for path in data]
     if any(vectors) and not all(vectors):
         pictures = data[vectors.index(False)]
@@ -88,6 +86,7 @@ def choose(
     ways, shots, queries, why = _tasks(families, given)
     if any(vectors):
         tasks = VectorsOptions(data=tuple(data), ways=ways, shots=shots, queries=queries)
+        tasks.check()
         # The nearest mean has nothing to train.
         entrants = tuple(
             replace(one, tasks=tasks, steps=given.get("steps", one.steps) if one.steps else 0)
@@ -95,8 +94,9 @@ def choose(
         )
         return Choice(entrants[0], [_about(families, "vectors"), *why], entrants)
     size, reason = _size(families, given)
-    steps, pace = _steps(ways * shots, ways * queries, size, minutes, given)
     classes = FoldersOptions(data=tuple(data), ways=ways, shots=shots, queries=queries, size=size)
+    classes.check()
+    steps, pace = _steps(ways * shots, ways * queries, size, minutes, given)
     network = Conv4Options(normalisation="support")
     entrants = tuple(
         replace(one, tasks=classes, network=network, steps=steps, validate_every=200)

@@ -33,6 +33,9 @@ SINGLES = 30
 """Up to so many examples are left out one by one."""
 FOLDS = 10
 """Parts of which each is left out, where there are more examples."""
+UNEVEN = 1.2
+"""The largest class must have so many times an equal share of the examples before the accuracy is
+compared with its share."""
 TOGETHER: Uses = "together"
 
 
@@ -79,7 +82,7 @@ class Trust(Marks):
         said, shown = [str(self)], self.odd[:SHOWN]
         counts = np.bincount(self.labels, minlength=len(self.classes))
         most = counts.max() / max(len(self.labels), 1)
-        if most >= self.accuracy and most > 1.2 / len(self.classes):
+        if most >= self.accuracy and most > UNEVEN / len(self.classes):
             said.append(
                 f"no better than always answering {self.classes[counts.argmax()]}, which is right "
                 f"for {most:.0%} of the examples: do not trust it"
