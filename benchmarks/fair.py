@@ -1,5 +1,5 @@
-"""Methods after the same search, on the starter pictures and on families that conflict: which is
-best, how much tailoring can gain, and whether ARML's graph is the reason.
+"""Methods after the same search, on the starter pictures, on one's own, and on families that
+conflict: which is best, how much tailoring can gain, and whether ARML's graph is the reason.
 
 Families that conflict ask two questions about the same pictures, so that signal in one family is
 noise in the other, and the support set alone shows which question a task asks. Specialists (a
@@ -26,6 +26,7 @@ from filelock import FileLock
 
 from arml.core.learner import Conditioned
 from arml.datasets.filters import FILTERS
+from arml.experiment.choose import choose
 from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
@@ -91,6 +92,8 @@ class Training:
     seed: int
     ways: int = WAYS
     """Classes of a training task."""
+    data: str = ""
+    """Pictures of one's own, in place of those in the package."""
 
     @property
     def name(self) -> str:
@@ -108,7 +111,11 @@ class Training:
         """Conflicting families, and tasks of more classes, have 5 queries a class, to save time."""
         method, changes = METHODS[self.method]
         conflict = conflicting(self.families)
-        base = recipe(f"{'starter-conflict' if conflict else self.group}/{method}")
+        setting = "folders" if self.data else "starter-conflict" if conflict else self.group
+        base = recipe(f"{setting}/{method}")
+        if self.data:
+            own = choose([self.data], fixed={"steps": self.steps}).experiment
+            base = replace(base, tasks=own.tasks, network=own.network)
         asked: dict[str, Any] = {"queries": 5} if conflict or self.ways != WAYS else {}
         asked |= {"families": self.families} if conflict else {}
         asked |= {"train_ways": self.ways} if self.ways != WAYS else {}
@@ -131,8 +138,10 @@ def conflicting(families: Sequence[str]) -> bool:
     return families[0] in QUESTIONS
 
 
-def tasks_of(training: Training, families: Sequence[str]) -> Splits:
+def tasks_of(training: Training, families: Sequence[str], made: Run) -> Splits:
     """The splits of all families of a training, or of one."""
+    if training.data:
+        return made.splits
     if conflicting(families):
         options = ConflictOptions(shots=training.shots, queries=10, families=tuple(families))
         return options.build(Path("none"))
@@ -152,7 +161,7 @@ def trained(training: Training, runs: Path) -> Run:
 def validated(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
     """Train, and score on validation tasks of all its families."""
     made = trained(training, runs)
-    splits = tasks_of(training, training.families)
+    splits = tasks_of(training, training.families, made)
     found = evaluate(made.learner, splits, n=tasks, split="validation", progress=False)
     entry = {"validation": found.mean, "seconds": made.seconds, "steps": made.step}
     if training.steps < LONG:
@@ -164,14 +173,15 @@ def validated(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
 
 def tested(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
     """The scores on test tasks of each family, and what each part of the graph does."""
-    learner = trained(training, runs).learner
+    made = trained(training, runs)
+    learner = made.learner
     found: dict[str, Any] = {"test": {}}
     for family in training.families:
-        splits = tasks_of(training, (family,))
+        splits = tasks_of(training, (family,), made)
         values = evaluate(learner, splits, n=tasks, progress=False).values
         found["test"][family] = " ".join(f"{value:.4f}".rstrip("0") for value in values)
     if isinstance(learner, Conditioned) and METHODS[training.method][0] == "arml-templates":
-        test = tasks_of(training, training.families).test
+        test = tasks_of(training, training.families, made).test
         known = interventions(learner, test, n=tasks, chunk=10)
         found["interventions"] = {
             name: {
@@ -306,6 +316,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("runs/fair"))
     parser.add_argument("--group", default="glyphs", choices=list(GROUPS))
+    parser.add_argument(
+        "--data", type=Path, help="a zip of one's own pictures, in place of a group"
+    )
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--steps", type=int, default=400, help="divided among the specialists")
     parser.add_argument("--shots", type=int, default=5)
@@ -315,6 +328,9 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=400, help="test tasks of a family")
     parser.add_argument("--table", action="store_true", help="print the tables and end")
     given = parser.parse_args()
+    if given.data:
+        given.group = f"own-{given.data.stem}"
+        GROUPS[given.group] = (given.group,)
     found = results()
     if given.table:
         asked = (given.group, given.shots, given.steps, given.train_ways)
@@ -346,9 +362,8 @@ def main() -> None:
             whose += [(method, (family,)) for family in GROUPS[given.group]]
     for method, families in whose:
         steps = given.steps * len(families) // len(GROUPS[given.group])
-        first = Training(
-            method, families, given.shots, steps, given.rates[0], given.seeds[0], given.train_ways
-        )
+        about = given.shots, steps, given.rates[0], given.seeds[0], given.train_ways
+        first = Training(method, families, *about, str(given.data or ""))
         tried = [replace(first, rate=rate) for rate in given.rates]
         best = max(tried, key=lambda one: done(one, "validation")["validation"])
         for seed in given.seeds:

@@ -18,6 +18,7 @@ PARTS = {
     "algorithms": "Methods",
     "training": "Training and scoring in memory",
     "results": "Scores",
+    "report": "Comparisons over training runs",
     "experiment": "Experiments and run folders",
     "predict": "Predictions from a few examples",
 }

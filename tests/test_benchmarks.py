@@ -16,6 +16,7 @@ from arml.core.inner import GradientDescent
 from arml.core.losses import mse
 from arml.experiment.recipes import recipe
 from arml.nn.networks import MLPOptions, perceptron
+from arml.tasks.conflict import ConflictOptions
 from arml.tasks.functions import FAMILIES
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -156,3 +157,28 @@ def test_the_share_of_the_specialists_gain_by_hand(beside):
     (best, *_) = fair.curves(found, "glyphs", 5, 400).lines
     assert best.name == "arml-2, seed 0, rate 0.003"
     assert [cell.text for cell in best.cells] == ["50.0%", "62.5%", "68.0%"]
+
+
+def test_one_example_a_class_shows_the_question_as_often_as_it_is_counted(beside):
+    """Against tasks that the distribution draws."""
+    import one_shot
+
+    options = ConflictOptions(shots=1, queries=1, families=("icons-concept", "icons-style"))
+    tasks = options.build(Path("none")).test
+    source = jax.tree.map(lambda a: a[0], tasks.sources)
+    keys = jax.random.split(jax.random.key(0), 4_000)
+
+    def shared(draw, each):
+        """How often two of a task's first pictures are equal in content or in style."""
+
+        def one(key):
+            places, styles, _ = draw(source, key)
+            kinds = jnp.sort(places[:, 0] // each) if each else jnp.sort(styles[:, 0])
+            return jnp.any(kinds[1:] == kinds[:-1])
+
+        return float(jax.vmap(one)(keys).mean())
+
+    found = one_shot.shown(tasks)
+    assert shared(tasks._contents, 0) == pytest.approx(found["icons-concept"], abs=0.03)
+    assert shared(tasks._styles, tasks.each) == pytest.approx(found["icons-style"], abs=0.03)
+    assert shared(tasks._contents, tasks.each) == shared(tasks._styles, 0) == 0

@@ -170,6 +170,7 @@ FEW = {
     "steps=200": "steps=10",
     "n=100": "n=10",
     "n=50": "n=10",
+    "steps=100, seed": "steps=10, seed",
     "steps=100, validate_every=100": "steps=4, interval=2, validate_every=4, validation_tasks=4, "
     "checkpoint_every=4, batch=2",
 }
@@ -272,7 +273,8 @@ EXAMPLES = (
     *("Problem", "Examples", "Task", "loss_of", "linear", "Linear", "network", "GradientDescent"),
     *("InnerOptions", "OuterOptions", "MetaLearner", "Adapted", "TaskDistribution", "Options"),
     *("register", "build", "Conditioned", "trace", "with_steps", "fit", "Fitted", "Moment"),
-    *("evaluate", "Scores", "compare", "Difference", "outer", "run", "Run", "recipe", "Experiment"),
+    *("evaluate", "Scores", "compare", "Difference"),
+    *("compare_runs", "Comparison", "outer", "run", "Run", "recipe", "Experiment"),
     *("load", "FewShotLearner", "Predictor", "load_predictor"),
     *("FewShotClassifier", "FewShotRegressor"),
 )

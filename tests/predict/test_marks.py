@@ -66,8 +66,12 @@ def test_a_predictor_is_evaluated_and_reported(place, capsys):
     assert main(["evaluate", kept]) == 2
     assert "expected --query with labelled queries for a predictor" in capsys.readouterr().err
 
+    assert main(["evaluate", kept, "--query", str(place / "own")]) == 0
+    warned = " ".join(capsys.readouterr().err.split())
+    assert "warning: 6 of 6 queries equal examples that the predictor learned from" in warned
     assert main(["evaluate", kept, "--query", more]) == 0
-    said = capsys.readouterr().out
+    said, warned = capsys.readouterr()
+    assert "warning" not in warned
     found = json.loads((place / "kept" / "evaluated.json").read_text())
     predictor = arml.load_predictor(kept)
     right = 0
@@ -134,7 +138,9 @@ def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_
     kept, table = str(tmp_path / "kept"), str(tmp_path / "trees.csv")
     assert main(["adapt", "tables", "--support", table, "--target", "tree", "--save", kept]) == 0
     assert main(["evaluate", kept, "--query", table, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    said, warned = capsys.readouterr()
+    assert "warning: 8 of 8 queries equal examples" in warned
+    found = json.loads(said)
     predictor = arml.load_predictor(kept)
     guesses = predictor.predict(predictor.reader({"height": ["25"], "bark": ["rough"]}))
     assert guesses.tolist() == ["oak"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
-from arml.cli.console import command, print_json, say, upright
+from arml.cli.console import command, print_json, say, tell, upright
 from arml.cli.errors import UsageError
 from arml.cli.inputs import check_kind, check_pictures, column_of, in_order, number, read_by
 from arml.predict.eye import eye_of
@@ -96,6 +96,7 @@ def _table(predictor: "Predictor | QuickPredictor", query: Path, target: str | N
     if predictor.classes is not None:
         return _marks(predictor, x, answers, [f"row {line}" for line in lines], None)
     y = np.array([number(text, query) for text in answers])
+    _warn_of_known(x, predictor.x)
     errors = np.square(np.asarray(predictor.predict(x)).reshape(len(y)) - y)
     return {"n": len(y), "mse": float(errors.mean()), "variance": float(y.var())}
 
@@ -107,6 +108,7 @@ def _marks(
     names: Sequence[str],
     pixels: np.ndarray | None,
 ) -> Json:
+    _warn_of_known(x, predictor.x)
     marks = predictor.evaluate(x, labels)
     worst = []
     for place in marks.mistakes[:PICTURES]:
@@ -123,6 +125,17 @@ def _marks(
         )
     by = "" if predictor.uses == "learner" else WORDS[predictor.uses]
     return {**marks.as_json(), "mistakes": worst, "by": by}
+
+
+def _warn_of_known(x: np.ndarray, support: np.ndarray) -> None:
+    """Warn of queries that equal examples that a predictor learned from."""
+    examples = {row.tobytes() for row in np.ascontiguousarray(support)}
+    same = sum(row.tobytes() in examples for row in np.ascontiguousarray(x, support.dtype))
+    if same:
+        tell(
+            f"warning: {same} of {len(x)} queries equal examples that the predictor learned "
+            "from, so the score is better than for new ones: leave them out"
+        )
 
 
 def _show(console: Console, content: Json) -> None:

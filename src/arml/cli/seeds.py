@@ -121,4 +121,4 @@ def _summary(console: Console, folders: Sequence[Path], quality: Quality) -> Non
         mean = float(np.mean(last))
         say(console, f"{len(last)} seeds: mean {mean:.3g}, standard deviation {spread:.2g}")
     if folders:
-        say(console, f"next: {command('evaluate', str(folders[0]))}, and so on for each seed")
+        say(console, f"next: {command('evaluate', str(folders[0].parent))}")

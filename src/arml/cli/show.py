@@ -27,6 +27,7 @@ HARDEST = 5
 @dataclass(frozen=True)
 class EvaluateOptions:
     """Score a run on new tasks: one score per task, its mean with the 95% interval, by family.
+    Score a folder of seeds (`arml train --seeds`): their mean and standard deviation.
     Score a saved predictor on labelled queries: the classes, the confusions, the worst mistakes.
 
     The scores on test tasks with the training's inner steps are also written to
@@ -37,7 +38,7 @@ class EvaluateOptions:
     """
 
     folder: Positional[Path]
-    """Folder of the run, or of the predictor."""
+    """Folder of the run, of seeds, or of the predictor."""
     query: Path | None = None
     """For a predictor: labelled queries, a folder or zip with one folder for each class, or a CSV
     file."""
@@ -52,7 +53,8 @@ class EvaluateOptions:
     steps: int | None = None
     """For a run: inner steps at test; those of the training if not given."""
     against: Path | None = None
-    """For a run: another run; print the difference, task by task, between the two."""
+    """For a run: another run; print the difference, task by task, between the two. For a folder of
+    seeds: another such folder; the difference is over training runs and tasks."""
     json: bool = False
     """Print JSON."""
     out: Path | None = None
@@ -64,7 +66,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     options = parse(EvaluateOptions, arguments, prog="arml evaluate")
     # Before JAX is imported, which takes a second or two.
     from arml.predict.shared import SUPPORT, is_learner
-    from arml.results.folder import read_config
+    from arml.results.folder import read_config, seeds_in
 
     if (options.folder / SUPPORT).is_file():
         return _predictor(options)
@@ -75,12 +77,20 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             "how well it predicts your examples"
         )
     _refuse(options, ("query", "target", "model"), "predictors, and this is none")
-    for folder in (options.folder, options.against):
-        if folder is not None:
+    folders = [folder for folder in (options.folder, options.against) if folder is not None]
+    sides = [(folder, seeds_in(folder) or [folder]) for folder in folders]
+    for _, runs in sides:
+        for folder in runs:
             read_config(folder)
-    console = Console()
     tasks = TASKS if options.tasks is None else options.tasks
     asked: Json = {"tasks": tasks, "split": options.split, "steps": options.steps}
+    usual = options.split == "test" and options.steps is None and options.against is None
+    if any(runs != [folder] for folder, runs in sides):
+        from arml.cli.several import evaluate_several
+
+        keeps = usual and options.out is None
+        return evaluate_several(sides, asked, keeps=keeps, out=options.out, json=options.json)
+    console = Console()
     scored = []
     with scoring() as watch:
         from arml.experiment.scoring import evaluate_run, keep, kept
@@ -89,9 +99,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
         from arml.results.scores import compare
         from arml.training.devices import own_cores
 
-        for folder in (options.folder, options.against):
-            if folder is None:
-                continue
+        for folder in folders:
             # A comparison can use the scores of an earlier call.
             found = kept(folder, **asked) if options.against is not None else None
             if found is None:
@@ -105,7 +113,6 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             "run": str(options.against),
             "difference": {**gap.score, "p": gap.p, "families": gap.by_family()},
         }
-    usual = options.split == "test" and options.steps is None and options.against is None
     out = options.out or (options.folder / "result.json" if usual else None)
     if options.out is not None:
         write_json(options.out, result)
@@ -230,7 +237,7 @@ class ReportOptions:
     """Write one self-contained HTML page: scores, learning curves, figures, mistakes."""
 
     folders: Positional[tuple[Path, ...]]
-    """Folders of runs or of predictors, each evaluated."""
+    """Folders of runs, of seeds or of predictors, each evaluated."""
     out: Path
     """The page."""
 
@@ -239,7 +246,9 @@ def report_command(arguments: Sequence[str]) -> int:
     """Write one self-contained page about runs or predictors"""
     options = parse(ReportOptions, arguments, prog="arml report")
     from arml.report.page import write_page
+    from arml.results.folder import seeds_in
 
-    write_page(options.folders, options.out)
+    folders = [run for folder in options.folders for run in seeds_in(folder) or [folder]]
+    write_page(folders, options.out)
     say(Console(), f"written to {options.out}")
     return 0

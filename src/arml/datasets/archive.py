@@ -40,6 +40,10 @@ class Source(NamedTuple):
     read: Callable[[str], bytes]
     digest: str
 
+    def where(self, member: str) -> str:
+        """The name of a member in messages: a file in a folder is a path already."""
+        return member if self.path.is_dir() else f"{self.path}: {member}"
+
 
 @contextmanager
 def open_source(path: Path) -> Iterator[Source]:

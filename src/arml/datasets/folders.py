@@ -172,8 +172,7 @@ def _decoded(
     with quiet(), ThreadPoolExecutor(cores()) as pool:
         for start in range(0, len(members), CHUNK):
             some = members[start : start + CHUNK]
-            where = [m if source.path.is_dir() else f"{source.path}: {m}" for m in some]
-            data = map(source.read, some)
+            data, where = map(source.read, some), map(source.where, some)
             images = pool.map(lambda d, w: partial(decode, size=size)(d, where=w), data, where)
             yield np.stack(list(images))
             if progress is not None:

@@ -45,7 +45,7 @@ def labelled_images(
     """
     with open_source(source) as opened, quiet():
         pairs = [(name, m) for name, images in opened.classes.items() for m in images.values()]
-        images = [decode(opened.read(member), size=size, where=member) for _, member in pairs]
+        images = [decode(opened.read(m), size=size, where=opened.where(m)) for _, m in pairs]
     if not images:
         raise ValueError(
             f"{source}: expected one folder for each class with images in it, found no image; "

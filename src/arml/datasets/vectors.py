@@ -64,7 +64,9 @@ def opened(source: str) -> Iterator[list[Pictures]]:
 
         def read(first: int, last: int, size: int) -> np.ndarray:
             some = members[first:last]
-            return np.stack([decode(listed.read(m), size=size, where=m) for m in some])
+            return np.stack(
+                [decode(listed.read(m), size=size, where=listed.where(m)) for m in some]
+            )
 
         counts = [len(images) for images in listed.classes.values()]
         yield [Pictures(family_name(path), tuple(listed.classes), counts, listed.digest, read)]

@@ -125,7 +125,8 @@ def _survey(path: str) -> Family:
     with open_source(place) as source, quiet():
         members = [m for images in source.classes.values() for m in images.values()]
         picked = [members[i] for i in np.linspace(0, len(members) - 1, SAMPLED).astype(int)]
-        sides = [shortest_side(source.read(m), where=m) for m in dict.fromkeys(picked)]
+        picked = list(dict.fromkeys(picked))
+        sides = [shortest_side(source.read(m), where=source.where(m)) for m in picked]
         counts = {name: len(images) for name, images in source.classes.items()}
     return Family(family_name(place), counts, sides)
 

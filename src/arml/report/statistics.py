@@ -36,7 +36,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from arml.results.files import RunError
-from arml.results.intervals import normal_p
+from arml.results.intervals import normal_p, number_of
 from arml.results.scores import Scores
 
 LEVEL = 0.05
@@ -45,9 +45,14 @@ SEEDS = 3
 """A verdict on two methods needs as many training runs of each; fewer give an indication."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
-    """The mean of `a - b`. A number is None where it does not exist."""
+    """The mean of `a - b` over training runs and tasks.
+
+    A number is None where it does not exist.
+
+        comparison.mean, comparison.ci95, comparison.p
+    """
 
     mean: float | None
     ci95: float | None
@@ -65,6 +70,13 @@ class Comparison:
     """The standard error of the mean."""
     degrees: float = math.inf
     """Its degrees of freedom."""
+
+    def __repr__(self) -> str:
+        mean, half = number_of(self.mean), number_of(self.ci95)
+        p = f"p = {self.p:.2g}" if self.p is not None else "no p-value"
+        a, b = self.runs
+        told = f"{mean:+.4f} ± {half:.4f}, {p}, over {a} and {b} runs and {self.tasks:,} tasks"
+        return f"Comparison({told})"
 
     @property
     def counts(self) -> bool:
@@ -125,6 +137,19 @@ def compare(
     if min(counts) < SEEDS or any(lost) or found.error is None:
         return found
     return _over_runs(found, means)
+
+
+def compare_runs(a: Sequence[Scores], b: Sequence[Scores]) -> Comparison:
+    """Compare two methods by the scores of several training runs of each: the mean of `a - b`, with
+    its interval and p-value over runs and tasks.
+
+        comparison = arml.compare_runs([scores] * 3, [scores] * 3)
+
+    With fewer than three runs of one there is no p-value, and the interval is over tasks alone.
+
+    **Raises** `RunError` if they were not scored on the same tasks.
+    """
+    return compare(dict(enumerate(a)), dict(enumerate(b)))
 
 
 def _over_runs(found: Comparison, means: Sequence[np.ndarray]) -> Comparison:

@@ -8,6 +8,7 @@ JAX, so that a report is quick to make.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, NamedTuple, NotRequired, TypedDict, cast
 
@@ -108,6 +109,20 @@ def write_result(path: Path | str, result: JsonView) -> None:
     """Write a `result.json`, and its digest in the folder's manifest."""
     with sealed(Path(path)):
         write_json(path, result)
+
+
+def seeds_in(folder: Path | str) -> list[Path]:
+    """The run folders `seed-0`, `seed-1`, ... in a folder, in order of the seeds; none if it is a
+    run itself."""
+    folder = Path(folder)
+    if (folder / "config.json").is_file():
+        return []
+    seeds = [
+        (int(found[1]), path.parent)
+        for path in folder.glob("seed-*/config.json")
+        if (found := re.fullmatch(r"seed-(\d+)", path.parent.name))
+    ]
+    return [path for _, path in sorted(seeds)]
 
 
 def read_config(folder: Path | str) -> Json:

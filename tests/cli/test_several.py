@@ -1,0 +1,82 @@
+"""`arml evaluate` and `arml report` of folders of seeds."""
+
+import json
+
+import numpy as np
+import pytest
+
+from arml.cli import main
+from arml.results.folder import seeds_in
+from arml.results.scores import read_scores
+
+PACE = "--steps 10 --interval 10 --validate-every 10 --validation-tasks 5"
+SMALL = f"{PACE} --batch 4 --network.hidden 8 --inner-steps 1 --chunk 10".split()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, optax_promotes):
+    """Three seeds of MAML, and two of ANIL."""
+    place = tmp_path_factory.mktemp("seeds")
+    for name, seeds in (("maml", 3), ("anil", 2)):
+        for seed in range(seeds):
+            folder = ["--run", str(place / name / f"seed-{seed}"), "--seed", str(seed)]
+            assert main(["train", f"regression2d/{name}", *SMALL, *folder]) == 0
+    return place
+
+
+def evaluated(capsys, *arguments):
+    capsys.readouterr()
+    assert main(["evaluate", *map(str, arguments), "--tasks", "40", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_seeds_are_found_in_order_of_their_numbers(tmp_path):
+    for name in ("seed-10", "seed-2", "seed-x", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+    (tmp_path / "seed-3").mkdir()
+    assert [path.name for path in seeds_in(tmp_path)] == ["seed-2", "seed-10"]
+    assert seeds_in(tmp_path / "seed-2") == []
+    assert seeds_in(tmp_path / "none") == []
+
+
+def test_a_folder_of_seeds_has_a_mean_and_a_spread(place, capsys):
+    found = evaluated(capsys, place / "maml")
+    means = [one["score"]["mean"] for one in found["runs"]]
+    assert [one["seed"] for one in found["runs"]] == [0, 1, 2]
+    assert found["mean"] == pytest.approx(np.mean(means))
+    assert found["spread"] == pytest.approx(np.std(means, ddof=1))
+    kept = [read_scores(place / "maml" / f"seed-{i}" / "scores.npz").mean for i in range(3)]
+    assert means == pytest.approx(kept)
+    assert main(["evaluate", str(place / "maml"), "--tasks", "40"]) == 0
+    assert "SD over seeds" in capsys.readouterr().out
+
+
+def test_folders_of_seeds_are_compared_over_runs_and_tasks(place, capsys):
+    evaluated(capsys, place / "anil")
+    found = evaluated(capsys, place / "maml", "--against", place / "maml")["against"]["difference"]
+    assert (found["mean"], found["p"], found["runs"]) == (0, 1, [3, 3])
+    found = evaluated(capsys, place / "anil", "--against", place / "maml")
+    other, gap = found["against"], found["against"]["difference"]
+    assert gap["mean"] == pytest.approx(found["mean"] - other["mean"])
+    assert gap["p"] is None  # two runs of ANIL are an indication
+    weighted = sum(part["n"] * part["mean"] for part in gap["families"].values())
+    assert weighted / gap["n"] == pytest.approx(gap["mean"])
+    one = place / "anil" / "seed-0"
+    assert main(["evaluate", str(one), "--against", str(place / "maml"), "--tasks", "40"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "over 1 and 3 training runs and 40 tasks" in said
+    assert "an indication: a verdict needs 3 training runs of each" in said
+
+
+def test_a_report_takes_a_folder_of_seeds(place, tmp_path, capsys):
+    evaluated(capsys, place / "maml")
+    assert main(["evaluate", str(place / "maml"), "--tasks", "40"]) == 0
+    page = tmp_path / "report.html"
+    assert main(["report", str(place / "maml"), "--out", str(page)]) == 0
+    assert "3 seeds" in page.read_text()
+
+
+def test_other_folders_of_runs_are_refused_as_before(place, capsys):
+    assert main(["evaluate", str(place)]) == 2
+    assert "expected a run folder" in capsys.readouterr().err
