@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from arml.cli import main
+from arml.cli.training_options import chosen
 from arml.datasets.splits import part_sizes
 from arml.experiment.choose import choose, racing
 from arml.results.folder import read_run
@@ -96,6 +97,10 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     given[2] = str(features)
     small = ["--batch", "1", "--validation-tasks", "1", "--steps", "1", "--interval", "1",
              "--checkpoint-every", "1", "--validate-every", "1"]  # fmt: skip
+    raced = chosen([*given[1:-1], str(tmp_path / "raced"), *small], [str(features)]).begun
+    assert raced is not None
+    assert (raced.experiment.batch, raced.experiment.validation_tasks) == (1, 1)
+    capsys.readouterr()
     assert main([*given, *small]) == 0
     said = capsys.readouterr().out
     assert "ways 2: birds has 7 classes" in said

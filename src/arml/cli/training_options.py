@@ -175,8 +175,15 @@ def _winner(
     ends = time.monotonic() + 60 * minutes
     check_place(folder)
     with alone(folder):  # so that a folder that cannot be written is refused before the race
-        for entrant in choice.entrants:
-            read_options(entrant, words)[1].check()
+        # With the user's own options, so that the winner can go on from its steps in the race. The
+        # steps are chosen already: none for a method that has nothing to train.
+        entrants = [
+            replace(read_options(entrant, words)[1], steps=entrant.steps)
+            for entrant in choice.entrants
+        ]
+        for entrant in entrants:
+            entrant.check()
+    first = entrants[0]
     devices = devices or sharing(first.batch, first.chunk, own_cores())
     console = Console()
     say(console, *choice.why)
@@ -189,9 +196,9 @@ def _winner(
             f"steps {made.steps:,}: at the pace of the first ones; --steps or --minutes change it",
         ]
         return Chosen(made, lines, True)
-    say(console, f"race: {len(by_name)} methods, about {minutes / 20:.1f} min each")
+    say(console, f"race: {len(entrants)} methods, about {minutes / 20:.1f} min each")
     places = race.race(
-        choice.entrants,
+        entrants,
         seconds=3 * minutes,
         least=min(20, max(1, first.steps)),
         ends=ends if paced else None,
