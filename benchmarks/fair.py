@@ -237,7 +237,7 @@ def table(found: dict[str, Any], group: str, shots: int, steps: int, ways: int =
         own = [e for e in every if e["method"] == method and e["group"] == group]
         if own:
             rows[method] = {e["seed"]: whole([e]) for e in own}
-    for method, name in SPECIALISTS.items():
+    for method, name in SPECIALISTS.items() if conflicting(GROUPS[group]) else ():
         alone = [e for e in every if e["group"] in GROUPS[group] and e["method"] == method]
         alone.sort(key=lambda e: GROUPS[group].index(e["group"]))
         by_seed = {

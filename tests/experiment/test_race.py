@@ -14,13 +14,14 @@ from scipy.optimize import minimize
 from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.protonet import ProtoNetOptions
 from arml.core.episodes import Examples, Problem
-from arml.core.losses import cross_entropy
 from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment
-from arml.experiment.race import FLOOR, MOST, PENALTY, Logistic, Place, paced, race, trained
+from arml.experiment.race import MOST, Place, paced, race, trained
 from arml.experiment.running import run
+from arml.experiment.simple import FLOOR, PENALTY, SIMPLE, simple_scores
 from arml.nn.networks import MLPOptions
 from arml.tasks.options import FunctionsOptions, Splits, splits_of
+from arml.training.evaluate import evaluate
 from contract import Blobs
 
 KEY = jax.random.key(0)
@@ -44,6 +45,9 @@ class BlobOptions:
         """There is nothing to refuse."""
 
 
+MEAN = "nearest class mean of the inputs"
+
+
 def entrant(name: str, **outer: float) -> Experiment:
     made = Experiment(
         f"blobs/{name}",
@@ -61,9 +65,9 @@ def entrant(name: str, **outer: float) -> Experiment:
 def test_logistic_regression_against_scipy():
     """The same decision function as BFGS on the stated loss, from the weights' side."""
     task = Blobs(PROBLEM, noise=2.0).sample(jax.random.key(1))
-    ours = eqx.filter_jit(
-        lambda support, x: Logistic(ways=3, loss=cross_entropy).adapt(support, key=KEY).predict(x)
-    )(task.support, task.query.x)
+    ours = eqx.filter_jit(lambda support, x: SIMPLE[FLOOR](3).adapt(support, key=KEY).predict(x))(
+        task.support, task.query.x
+    )
     x, y = (np.asarray(a, np.float64) for a in (task.support.x, jax.nn.one_hot(task.support.y, 3)))
     middle = x.mean(axis=0)
     scale = (x - middle).std() * 6**0.5
@@ -83,8 +87,26 @@ def test_logistic_regression_against_scipy():
 
 def test_logistic_regression_of_pictures():
     support = Examples(jnp.linspace(0, 1, 4 * 12).reshape(4, 2, 2, 3), jnp.array([0, 0, 1, 1]))
-    logits = Logistic(ways=2, loss=cross_entropy).adapt(support, key=KEY).predict(support.x)
+    logits = SIMPLE[FLOOR](2).adapt(support, key=KEY).predict(support.x)
     np.testing.assert_array_equal(np.argmax(logits, axis=1), support.y)
+
+
+def test_the_nearest_mean_against_numpy():
+    task = Blobs(PROBLEM, noise=2.0).sample(jax.random.key(1))
+    ours = SIMPLE[MEAN](3).adapt(task.support, key=KEY).predict(task.query.x)
+    x, y = np.asarray(task.support.x), np.asarray(task.support.y)
+    means = np.stack([x[y == k].mean(axis=0) for k in range(3)])
+    far = np.linalg.norm(np.asarray(task.query.x)[:, None] - means, axis=-1)
+    np.testing.assert_allclose(ours, -(far**2), rtol=1e-4)
+
+
+def test_simple_classifiers_are_scored_on_the_tasks_of_a_split():
+    tasks = Blobs(PROBLEM, noise=2.0)
+    found = simple_scores(tasks, 6, split="test", chunk=3)
+    assert found[FLOOR] == evaluate(SIMPLE[FLOOR](3), tasks, 6).score
+    assert found[MEAN]["n"] == 6
+    line = FunctionsOptions().build(Path())
+    assert simple_scores(splits_of(line).test, 6, split="test", chunk=3) == {}
 
 
 def test_a_race_has_a_place_for_all():

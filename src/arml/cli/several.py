@@ -46,7 +46,7 @@ def evaluate_several(
         def scored(run: Path) -> "Scored":
             if (known := kept(run, **asked)) is not None:
                 return known
-            found = evaluate_run(run, **asked, devices=own_cores(), watch=watch)
+            found = evaluate_run(run, **asked, devices=own_cores(), simple=True, watch=watch)
             if keeps:
                 keep(found)
             return found

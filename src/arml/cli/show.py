@@ -103,7 +103,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             # A comparison can use the scores of an earlier call.
             found = kept(folder, **asked) if options.against is not None else None
             if found is None:
-                found = evaluate_run(folder, **asked, devices=own_cores(), watch=watch)
+                found = evaluate_run(folder, **asked, devices=own_cores(), simple=True, watch=watch)
             scored.append(found)
     result: Json = {**scored[0].result}
     if options.against is not None:

@@ -16,9 +16,11 @@ from arml.cli.stopping import INTERRUPTED, Stop
 from arml.cli.training_options import read_command
 from arml.cli.waiting import expected, note, pace
 from arml.experiment.folder import check_claim, check_place
+from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment
 from arml.experiment.parts import TASKS, metric_of
 from arml.experiment.running import run
+from arml.experiment.simple import simple_scores
 from arml.training import checkpoint
 from arml.training.devices import own_cores, sharing
 from arml.training.processes import LostError, alone, join, leads, together
@@ -52,7 +54,7 @@ def train_command(arguments: Sequence[str]) -> int:
     asked = read_command(arguments)
     if asked is None:
         return 0
-    options, experiment, lines, begun = asked
+    options, experiment, lines, begun, own = asked
     folder = options.run
     if options.seeds < 1:
         raise UsageError(f"seeds must be at least 1, got {options.seeds}: raise it")
@@ -85,7 +87,7 @@ def train_command(arguments: Sequence[str]) -> int:
     say(console, *lines)
     if alone() and _is_trained(experiment, folder):
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
-        _finish(console, folder, _quality(experiment))
+        _finish(console, folder, experiment, own=own)
         return 0
     devices = options.devices
     if not devices:
@@ -140,7 +142,7 @@ def train_command(arguments: Sequence[str]) -> int:
         say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
         return INTERRUPTED
     if leads():
-        _finish(console, folder, _quality(experiment))
+        _finish(console, folder, experiment, own=own)
     return 0
 
 
@@ -162,9 +164,18 @@ def leaving() -> Iterator[None]:
         os._exit(2)
 
 
-def _finish(console: Console, folder: Path, quality: Quality) -> None:
+def _finish(console: Console, folder: Path, experiment: Experiment, *, own: bool) -> None:
+    """Print the last score, for the user's own data beside those of simple classifiers, and the
+    next command."""
     if last := last_scored(folder):
+        quality = _quality(experiment)
         said = quality.said(last["validation"], last.get("validation_ci95"))
         say(console, f"step {last['step']:,}: {said}; ± is the 95% interval over tasks")
+        if own:
+            tasks, n = Run(folder).tasks("validation"), experiment.validation_tasks
+            found = simple_scores(tasks, n, split="validation", chunk=experiment.chunk)
+            for name, score in found.items():
+                told = quality.said(score["mean"], score["ci95"])
+                say(console, f"without meta-training, {name}: {told}")
     say(console, f"metrics.jsonl, checkpoints and config.json are in {folder}")
     say(console, f"next: {command('evaluate', str(folder))}")

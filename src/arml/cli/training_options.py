@@ -251,6 +251,8 @@ class Command(NamedTuple):
     """Lines to print: the choices that were made for the user."""
     begun: "Begun | None" = None
     """The first steps of the training, where a race took them."""
+    own: bool = False
+    """Whether the user gave data and no recipe."""
 
 
 def read_command(arguments: Sequence[str]) -> Command | None:
@@ -260,6 +262,7 @@ def read_command(arguments: Sequence[str]) -> Command | None:
     """
     rest = list(arguments)
     place, begun = recipe_at(rest), None
+    own = place is None
     if place is None and (data := values_of(rest, "data")):
         experiment, lines, timed, begun = chosen(rest, data)
     elif place is None:
@@ -277,4 +280,4 @@ def read_command(arguments: Sequence[str]) -> Command | None:
     if options.minutes is not None and not timed:
         experiment, line = within(experiment, options.minutes)
         lines.append(line)
-    return Command(options, experiment, lines, begun)
+    return Command(options, experiment, lines, begun, own)

@@ -13,28 +13,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
-
-from arml.core.episodes import Examples, TaskDistribution
-from arml.core.learner import Adapted, Loss, MetaLearner
-from arml.core.losses import cross_entropy
+from arml.core.episodes import TaskDistribution
+from arml.core.learner import MetaLearner
 from arml.datasets.folders import Progress
 from arml.experiment.options import Experiment
 from arml.experiment.running import Begun, fresh
+from arml.experiment.simple import FLOOR, SIMPLE
 from arml.tasks.options import Splits, splits_of
 from arml.training.devices import mesh_of
 from arml.training.evaluate import evaluate
 from arml.training.fit import intervals
 from arml.training.options import FitOptions, training_key
 
-FLOOR = "logistic regression on the inputs"
 TASKS = 60
 """Validation tasks of a score."""
-PENALTY, STEPS = 0.01, 300
-"""The penalty and the steps of logistic regression."""
 TRIAL = 1.0
 """Seconds of training that are enough to measure the seconds of a step."""
 START, AFTER = 20.0, 8.0
@@ -59,37 +51,6 @@ class Place(NamedTuple):
     def steps(self) -> int:
         """Outer steps of its training in the race."""
         return self.begun.step if self.begun else 0
-
-
-class Logistic(MetaLearner):
-    """Logistic regression on flattened inputs: it minimises the mean loss plus `PENALTY` times half
-    the squared weights. Inputs are centred, then divided by their standard deviation and by the
-    root of their number."""
-
-    ways: int = eqx.field(static=True)
-    loss: Loss = eqx.field(static=True)
-
-    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        flat = support.x.reshape(len(support.x), -1)
-        middle = jnp.mean(flat, axis=0)
-        scale = jnp.std(flat - middle) * flat.shape[1] ** 0.5 + 1e-6
-
-        def prepared(x: Float[Array, "m *features"]) -> Float[Array, "m inputs"]:
-            return (x.reshape(len(x), -1) - middle) / scale
-
-        inputs, n = prepared(support.x), len(flat)
-        target = jax.nn.one_hot(support.y, self.ways, dtype=flat.dtype)
-        # The best weights are X^T A with PENALTY * n * A = Y - P. Descent searches for A, which has
-        # one row for each example; a bound of the curvature sets the rate.
-        products = inputs @ inputs.T + 1.0  # the bias is a weight of an input of 1
-        rate = 1 / (PENALTY + 0.5 * jnp.max(jnp.sum(jnp.abs(products), axis=1)) / n)
-
-        def step(_: Array, a: Float[Array, "n ways"]) -> Float[Array, "n ways"]:
-            wanted = (target - jax.nn.softmax(products @ a)) / n
-            return a + rate * (wanted - PENALTY * a)
-
-        a = jax.lax.fori_loop(0, STEPS, step, jnp.zeros_like(target))
-        return Adapted(lambda x: (prepared(x) @ inputs.T + 1.0) @ a)
 
 
 def race(
@@ -128,8 +89,7 @@ def race(
         places.append(Place(name, score["mean"] or 0.0, score["ci95"] or 0.0, step, begun))
         said(places[-1])
 
-    floor = Logistic(ways=splits.validation.problem.outputs, loss=cross_entropy)
-    scored(FLOOR, floor, 0.0, None)
+    scored(FLOOR, SIMPLE[FLOOR](splits.validation.problem.outputs), 0.0, None)
     for i, entrant in enumerate(entrants):
         others = (seconds + START) * (len(entrants) - i - 1)
         made = entrant if ends is None else _paced(entrant, splits, ends - others, devices)

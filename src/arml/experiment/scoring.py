@@ -17,6 +17,7 @@ from arml.core.learner import MetaLearner, parameters
 from arml.experiment.by_class import by_class, class_names
 from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment, fingerprint
+from arml.experiment.simple import simple_scores
 from arml.results.by_class import KEPT, ByClass, write_by_class
 from arml.results.files import plain
 from arml.results.folder import FORMAT, Calibration, Result, write_result
@@ -28,6 +29,8 @@ from arml.training.provenance import commit, device, versions
 
 CALIBRATION_TASKS = 200
 """Validation tasks on which the temperature is set."""
+SIMPLE_CHUNK = 20
+"""How many tasks simple classifiers learn at once."""
 
 
 class Scored(NamedTuple):
@@ -49,6 +52,7 @@ def evaluate_run(
     steps: int | None = None,
     change: Callable[[MetaLearner], MetaLearner] = lambda learner: learner,
     devices: int = 1,
+    simple: bool = False,
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Scored:
     """Score the newest checkpoint of a run folder on the first `tasks` tasks of a split.
@@ -58,6 +62,7 @@ def evaluate_run(
     - `steps`: inner steps at test; those of the training if None.
     - `change`: a change of the learner before it is scored.
     - `devices`: of this process; they share the tasks, and the scores are the same to rounding.
+    - `simple`: whether to score simple classifiers on the same tasks, too.
     - `watch`: called with the tasks done and their total.
 
     **Raises** `RunError` for a folder that is not a run or is damaged, `ValueError` for an invalid
@@ -116,6 +121,8 @@ def evaluate_run(
         inputs=inputs,
         calibration=calibration,
     )
+    if simple and (known := simple_scores(distribution, tasks, split=split, chunk=SIMPLE_CHUNK)):
+        result["simple"] = known
     return Scored(run.folder, run, result, scores, _by_class(run, predicted, split, calibration))
 
 
@@ -154,9 +161,9 @@ def kept(
     if not same or steps not in (None, scores.inner_steps):
         return None
     scores = scores.first(tasks)
-    # The calibration in the result is of another number of tasks.
+    # The calibration in the result, and the simple scores, are of another number of tasks.
     if scores.score["n"] != result["score"]["n"]:
-        result = {**result, "calibration": None}
+        result = {**result, "calibration": None, "simple": {}}
     return Scored(run.folder, run, cast(Result, {**result, **scores.summary()}), scores)
 
 

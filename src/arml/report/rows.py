@@ -18,6 +18,7 @@ from typing import cast
 from arml.report.paper import Reported, reported
 from arml.results.files import RunError
 from arml.results.folder import Result, RunFiles, read_result
+from arml.results.intervals import Score
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Row:
     error_calibrated: float | None
     """The same after the temperature that was set on validation tasks."""
     paper: Reported | None
+    simple: dict[str, Score]
+    """Scores of classifiers that need no meta-training, on the same tasks."""
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:
@@ -107,6 +110,7 @@ def _row(runs: Sequence[Result]) -> Row:
             [known.get("error_calibrated") if known else None for known in calibrations]
         ),
         paper=reported(first["recipe"]) if first["metric"] == "mse" else None,
+        simple=next((run["simple"] for run in runs if run.get("simple")), {}),
     )
 
 

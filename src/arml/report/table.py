@@ -47,6 +47,10 @@ class Line:
     """Whether the name is a word to type."""
 
 
+BESIDE = {"floor": "best possible", "simple": "without meta-training"}
+"""Kinds of lines that are no recipes, and what they are."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows under their headings, the first of which is that of the rows' names."""
@@ -71,7 +75,7 @@ def markdown(table: Table) -> str:
             cell.text if column.brief or not cell.small else f"{cell.text}, {cell.small}"
             for cell, column in zip(line.cells, table.columns[1:], strict=False)
         ]
-        body.append([f"*{name}*" if line.kind == "floor" else name, *cells])
+        body.append([f"*{name}*" if line.kind in BESIDE else name, *cells])
     whole = [row + [""] * (len(head) - len(row)) for row in [head, rule, *body]]
     return "\n".join(map(line_of, whole))
 
@@ -84,9 +88,12 @@ def line_of(cells: Iterable[str]) -> str:
 
 def terminal(table: Table) -> Group:
     """The table for a terminal, turned on its side, so that many columns fit."""
-    best = [line for line in table.lines if line.kind == "floor"]
-    rows = [line for line in table.lines if line.kind != "floor"]
-    notes = [table.caption, *(f"best possible ({b.name}): {b.cells[0].text}" for b in best)]
+    rows = [line for line in table.lines if line.kind not in BESIDE]
+    beside = [(line, BESIDE[line.kind]) for line in table.lines if line.kind in BESIDE]
+    notes = [
+        table.caption,
+        *(f"{what} ({line.name}): {line.cells[0].text}" for line, what in beside),
+    ]
     grid = Grid()
     grid.add_column("", no_wrap=True)
     for line in rows:

@@ -167,6 +167,11 @@ def table_of(rows: Sequence[Row], diverged: Divergences = MappingProxyType({})) 
         lines.append(Line(name, tuple(cells), code=True))
     for floor in floors(rows):
         lines.append(Line("Bayes-optimal predictor", (Cell(number(floor, metric)),), kind="floor"))
+    # They are the same in all rows, which are of the same tasks.
+    simple = {name: score for row in rows for name, score in row.simple.items()}
+    for name, score in simple.items():
+        told = interval(score["mean"], score["ci95"], metric)
+        lines.append(Line(name, (Cell(told),), kind="simple"))
     first = 2 + printed + any(counted)
     return Table(
         "Mean over tasks ± 95% interval over tasks",

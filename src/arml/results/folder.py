@@ -40,8 +40,9 @@ class Result(TypedDict):
 
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
     `options` is the same for runs that differ only in their seed. `inputs` names the frozen model
-    that made the features, and its training data. `calibration` exists for classification only.
-    Older files lack these fields.
+    that made the features, and its training data. `calibration` and `simple`, the scores of
+    classifiers that need no meta-training, exist for classification only. Older files lack these
+    fields.
     """
 
     format: int
@@ -64,6 +65,7 @@ class Result(TypedDict):
     options: NotRequired[Text | None]
     inputs: NotRequired[Json | None]
     calibration: NotRequired[Calibration | None]
+    simple: NotRequired[dict[Text, Score]]
 
 
 class RunFiles(NamedTuple):

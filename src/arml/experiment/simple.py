@@ -1,0 +1,84 @@
+"""Classifiers that need no meta-training: they learn each task from its support set alone, on the
+raw inputs. A learner that is not above them has learned nothing useful.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from arml.core.episodes import Examples, TaskDistribution
+from arml.core.learner import Adapted, Loss, MetaLearner
+from arml.core.losses import cross_entropy
+from arml.nn.prototypes import among, class_means, squared_distances
+from arml.results.intervals import Score
+from arml.training.evaluate import Split, evaluate
+
+FLOOR = "logistic regression on the inputs"
+PENALTY, STEPS = 0.01, 300
+"""The penalty and the steps of logistic regression."""
+
+
+class Logistic(MetaLearner):
+    """Logistic regression on flattened inputs: it minimises the mean loss plus `PENALTY` times half
+    the squared weights. Inputs are centred, then divided by their standard deviation and by the
+    root of their number."""
+
+    ways: int = eqx.field(static=True)
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        flat = support.x.reshape(len(support.x), -1)
+        middle = jnp.mean(flat, axis=0)
+        scale = jnp.std(flat - middle) * flat.shape[1] ** 0.5 + 1e-6
+
+        def prepared(x: Float[Array, "m *features"]) -> Float[Array, "m inputs"]:
+            return (x.reshape(len(x), -1) - middle) / scale
+
+        inputs, n = prepared(support.x), len(flat)
+        target = jax.nn.one_hot(support.y, self.ways, dtype=flat.dtype)
+        # The best weights are X^T A with PENALTY * n * A = Y - P. Descent searches for A, which has
+        # one row for each example; a bound of the curvature sets the rate.
+        products = inputs @ inputs.T + 1.0  # the bias is a weight of an input of 1
+        rate = 1 / (PENALTY + 0.5 * jnp.max(jnp.sum(jnp.abs(products), axis=1)) / n)
+
+        def step(_: Array, a: Float[Array, "n ways"]) -> Float[Array, "n ways"]:
+            wanted = (target - jax.nn.softmax(products @ a)) / n
+            return a + rate * (wanted - PENALTY * a)
+
+        a = jax.lax.fori_loop(0, STEPS, step, jnp.zeros_like(target))
+        return Adapted(lambda x: (prepared(x) @ inputs.T + 1.0) @ a)
+
+
+class NearestMean(MetaLearner):
+    """The class whose mean input is nearest by Euclidean distance."""
+
+    ways: int = eqx.field(static=True)
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        flat = support.x.reshape(len(support.x), -1)
+        means, present = class_means(flat, support.y, self.ways)
+        return Adapted(lambda x: among(present, -squared_distances(x.reshape(len(x), -1), means)))
+
+
+SIMPLE: dict[str, Callable[[int], MetaLearner]] = {
+    FLOOR: lambda ways: Logistic(ways=ways, loss=cross_entropy),
+    "nearest class mean of the inputs": lambda ways: NearestMean(ways=ways, loss=cross_entropy),
+}
+"""Each classifier by its name in tables; it is made for a number of classes."""
+
+
+def simple_scores(tasks: TaskDistribution, n: int, *, split: Split, chunk: int) -> dict[str, Score]:
+    """The mean accuracy of each simple classifier on the first `n` tasks of a split, with its
+    interval over tasks; none for regression."""
+    if tasks.problem.kind == "regression":
+        return {}
+    return {
+        name: evaluate(
+            make(tasks.problem.outputs), tasks, n, split=split, chunk=chunk, progress=False
+        ).score
+        for name, make in SIMPLE.items()
+    }
