@@ -1,10 +1,13 @@
 """`arml evaluate` and `arml report` of folders of seeds."""
 
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import arml
 from arml.cli import main
 from arml.results.folder import seeds_in
 from arml.results.scores import read_scores
@@ -52,10 +55,11 @@ def test_a_folder_of_seeds_has_a_mean_and_a_spread(place, capsys):
     assert "SD over seeds" in capsys.readouterr().out
 
 
-def test_folders_of_seeds_are_compared_over_runs_and_tasks(place, capsys):
-    evaluated(capsys, place / "anil")
-    found = evaluated(capsys, place / "maml", "--against", place / "maml")["against"]["difference"]
-    assert (found["mean"], found["p"], found["runs"]) == (0, 1, [3, 3])
+def test_folders_of_seeds_are_compared_over_runs_and_tasks(place, tmp_path, capsys):
+    shutil.copytree(place / "maml", tmp_path / "copy")
+    found = evaluated(capsys, place / "maml", "--against", tmp_path / "copy")["against"]
+    gap = found["difference"]
+    assert (gap["mean"], gap["p"], gap["runs"]) == (0, 1, [3, 3])
     found = evaluated(capsys, place / "anil", "--against", place / "maml")
     other, gap = found["against"], found["against"]["difference"]
     assert gap["mean"] == pytest.approx(found["mean"] - other["mean"])
@@ -71,12 +75,50 @@ def test_folders_of_seeds_are_compared_over_runs_and_tasks(place, capsys):
 
 def test_a_report_takes_a_folder_of_seeds(place, tmp_path, capsys):
     evaluated(capsys, place / "maml")
-    assert main(["evaluate", str(place / "maml"), "--tasks", "40"]) == 0
     page = tmp_path / "report.html"
     assert main(["report", str(place / "maml"), "--out", str(page)]) == 0
     assert "3 seeds" in page.read_text()
 
 
-def test_other_folders_of_runs_are_refused_as_before(place, capsys):
-    assert main(["evaluate", str(place)]) == 2
-    assert "expected a run folder" in capsys.readouterr().err
+def test_runs_that_are_no_seeds_of_one_experiment_are_refused_before_the_scoring(
+    place, tmp_path, capsys
+):
+    anil, maml = place / "anil", place / "maml"
+
+    def refused(*words):
+        assert main(["evaluate", *map(str, words)]) == 2
+        error = capsys.readouterr().err
+        assert "scored" not in error
+        return " ".join(error.split())
+
+    for name, source in (("other", anil), ("again", maml)):
+        shutil.copytree(maml / "seed-0", tmp_path / name / "seed-0")
+        shutil.copytree(source / "seed-0", tmp_path / name / "seed-1")
+    assert "expected seeds of one experiment, got other options in" in refused(tmp_path / "other")
+    assert "got seed 0 again in" in refused(tmp_path / "again")
+    (tmp_path / "short").mkdir()
+    started = shutil.copytree(maml / "seed-1", tmp_path / "short" / "seed-1")
+    config = json.loads((started / "config.json").read_text())
+    config["experiment"]["steps"] = 20
+    (started / "config.json").write_text(json.dumps(config))
+    assert "seed-1 at step 10 of 20: train it to the end" in refused(tmp_path / "short")
+    assert "expected two folders to compare, got" in refused(maml, "--against", maml)
+    assert "expected a run folder" in refused(place)
+
+
+def test_runs_are_compared_only_on_the_same_tasks():
+    def scores(n, metric="mse", tasks="a"):
+        return arml.Scores(np.arange(n), np.zeros(n, int), tasks=tasks, metric=metric)
+
+    found = arml.compare_runs([scores(4)] * 3, [scores(4)] * 3)
+    assert (found.mean, found.p, found.runs, found.counts) == (0, 1, (3, 3), False)
+    far = [replace(scores(4), values=np.arange(4) + 9 + i / 100) for i in range(3)]
+    assert arml.compare_runs(far, [scores(4)] * 3).counts
+    for other, said in (
+        ([], "expected scores of each method, got 1 and 0"),
+        ([scores(5)], "scores of equally many tasks, got 4 and 5"),
+        ([scores(4, "accuracy")], "scores of one metric"),
+        ([scores(4, tasks="b")], "differ in their tasks"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            arml.compare_runs([scores(4)], other)

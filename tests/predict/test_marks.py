@@ -68,7 +68,7 @@ def test_a_predictor_is_evaluated_and_reported(place, capsys):
 
     assert main(["evaluate", kept, "--query", str(place / "own")]) == 0
     warned = " ".join(capsys.readouterr().err.split())
-    assert "warning: 6 of 6 queries equal examples that the predictor learned from" in warned
+    assert "warning: 6 of 6 pictures equal examples that the predictor learned from" in warned
     assert main(["evaluate", kept, "--query", more]) == 0
     said, warned = capsys.readouterr()
     assert "warning" not in warned
@@ -139,7 +139,7 @@ def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_
     assert main(["adapt", "tables", "--support", table, "--target", "tree", "--save", kept]) == 0
     assert main(["evaluate", kept, "--query", table, "--json"]) == 0
     said, warned = capsys.readouterr()
-    assert "warning: 8 of 8 queries equal examples" in warned
+    assert "warning: 8 of 8 rows equal examples" in warned
     found = json.loads(said)
     predictor = arml.load_predictor(kept)
     guesses = predictor.predict(predictor.reader({"height": ["25"], "bark": ["rough"]}))

@@ -4,7 +4,7 @@ and templates."""
 from dataclasses import replace
 
 from arml.algorithms.arml import ARMLOptions
-from arml.algorithms.method import Changes, Cost, Method
+from arml.algorithms.method import Changes, Cost, Method, Variant
 from arml.core.episodes import Problem
 from arml.core.inner import usual_rate
 from arml.nn.heads import EXCEPTIONS
@@ -160,12 +160,20 @@ METHODS = (
     replace(
         OURS,
         name="arml-templates",
-        compared="starter race-folders race-features stream",
+        compared="starter race-features stream",
         title="ARML, templates",
         about="ARML as it measured best on pictures: vertices own templates, a head of prototypes.",
         row="",
         preset=with_templates,
         settings={"regression": {"network": {"init": "he"}, "outer": {"clip": 10.0}}},
+        variants={
+            "arml-mahalanobis": Variant(
+                "folders",
+                "ARML with templates, and with Simple CNAPS's distances to the prototypes.",
+                {"algorithm": {"head": "mahalanobis"}},
+                compared="race-folders",
+            )
+        },
         measured={},
         cost=lambda options: Cost(0.0085, images=0.4),
         tune=("gamma_s", "mu_2"),

@@ -93,10 +93,10 @@ def _table(predictor: "Predictor | QuickPredictor", query: Path, target: str | N
     else:
         table = read_table(query, target=target)
         x = in_order(table.x, table.columns, predictor.columns, query)
+    _warn_of_known(x, predictor.x, "rows")
     if predictor.classes is not None:
         return _marks(predictor, x, answers, [f"row {line}" for line in lines], None)
     y = np.array([number(text, query) for text in answers])
-    _warn_of_known(x, predictor.x)
     errors = np.square(np.asarray(predictor.predict(x)).reshape(len(y)) - y)
     return {"n": len(y), "mse": float(errors.mean()), "variance": float(y.var())}
 
@@ -108,7 +108,8 @@ def _marks(
     names: Sequence[str],
     pixels: np.ndarray | None,
 ) -> Json:
-    _warn_of_known(x, predictor.x)
+    if pixels is not None:
+        _warn_of_known(x, predictor.x, "pictures")
     marks = predictor.evaluate(x, labels)
     worst = []
     for place in marks.mistakes[:PICTURES]:
@@ -127,14 +128,15 @@ def _marks(
     return {**marks.as_json(), "mistakes": worst, "by": by}
 
 
-def _warn_of_known(x: np.ndarray, support: np.ndarray) -> None:
-    """Warn of queries that equal examples that a predictor learned from."""
+def _warn_of_known(x: np.ndarray, support: np.ndarray, what: str) -> None:
+    """Warn of queries that equal examples that a predictor learned from. Rows of a table can be
+    equal by chance."""
     examples = {row.tobytes() for row in np.ascontiguousarray(support)}
     same = sum(row.tobytes() in examples for row in np.ascontiguousarray(x, support.dtype))
     if same:
         tell(
-            f"warning: {same} of {len(x)} queries equal examples that the predictor learned "
-            "from, so the score is better than for new ones: leave them out"
+            f"warning: {same} of {len(x)} {what} equal examples that the predictor learned from; "
+            "if they are the same cases, the score is better than for new ones: leave them out"
         )
 
 

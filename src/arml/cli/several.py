@@ -4,23 +4,29 @@ runs of another folder, over runs and tasks."""
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from rich.console import Console
 
 from arml.cli.console import grid, print_json, say
+from arml.cli.errors import UsageError
 from arml.cli.progress import scoring
 from arml.report.rows import make_rows, mean_of, spread_of
 from arml.report.statistics import SEEDS, Comparison, compare_runs
 from arml.report.tables import terminal_table
 from arml.report.wording import probability
-from arml.results.files import Json, write_json
+from arml.results.files import Json, RunError, write_json
 from arml.results.folder import Result
 from arml.results.scores import Scores, said
 
-if TYPE_CHECKING:
-    from arml.experiment.scoring import Scored
+
+class Side(NamedTuple):
+    """The runs of one experiment in a folder, and their scores."""
+
+    folder: Path
+    results: list[Result]
+    scores: list[Scores]
 
 
 def evaluate_several(
@@ -37,69 +43,104 @@ def evaluate_several(
 
     - `sides`: each folder with its runs; the first is compared with the second.
     - `asked`: `tasks`, `split` and `steps`, as of `evaluate_run`.
-    - `keeps`: whether scores that are made now are written into the folders of their runs.
+    - `keeps`: whether the scores are made anew and written into the folders of their runs.
     """
+    if len({folder.resolve() for folder, _ in sides}) < len(sides):
+        raise UsageError(f"expected two folders to compare, got {sides[0][0]} twice: name another")
     with scoring() as watch:
         from arml.experiment.scoring import evaluate_run, keep, kept
         from arml.training.devices import own_cores
 
-        def scored(run: Path) -> "Scored":
-            if (known := kept(run, **asked)) is not None:
-                return known
-            found = evaluate_run(run, **asked, devices=own_cores(), simple=True, watch=watch)
-            if keeps:
-                keep(found)
-            return found
-
-        found = [[scored(run) for run in runs] for _, runs in sides]
+        for _, runs in sides:
+            _check(runs)
+        found = []
+        for folder, runs in sides:
+            side = Side(folder, [], [])
+            for run in runs:
+                # A comparison can use the scores of an earlier call.
+                scored = None if keeps else kept(run, **asked)
+                if scored is None:
+                    # The simple classifiers have the same scores beside each run.
+                    first = not side.results
+                    scored = evaluate_run(
+                        run, **asked, devices=own_cores(), simple=first, watch=watch
+                    )
+                    if keeps:
+                        keep(scored)
+                side.results.append(scored.result)
+                side.scores.append(scored.scores)
+            found.append(side)
     result = _mean(found[0])
     if len(found) == 2:
-        whole, families = _differences(*([one.scores for one in side] for side in found))
-        result["against"] = {
-            "folder": str(sides[1][0]),
-            **_mean(found[1]),
-            "difference": {
-                **_plain(whole),
-                "families": {n: _plain(c) for n, c in families.items()},
-            },
-        }
+        whole, families = _differences(found[0].scores, found[1].scores)
+        parts = {name: _plain(part) for name, part in families.items()}
+        difference = {**_plain(whole), "families": parts}
+        result["against"] = {**_mean(found[1]), "difference": difference}
     if out is not None:
         write_json(out, result)
     if json:
         print_json(result)
         return 0
     console = Console()
-    console.print(terminal_table(make_rows(_named(sides, found))))
+    console.print(terminal_table(make_rows(_named(found))))
     if len(found) == 2:
-        _print_difference(console, str(sides[1][0]), whole, families, result["metric"])
+        _print_difference(console, found[1].folder, whole, families, result["metric"])
     if out is not None:
         say(console, f"written to {out}")
+    elif keeps:
+        say(console, f"written to result.json in each folder of {sides[0][0]}")
     return 0
 
 
-def _mean(runs: Sequence["Scored"]) -> Json:
+def _check(runs: Sequence[Path]) -> None:
+    """Raise `RunError` in one line unless the runs are trained seeds of one experiment."""
+    from arml.experiment.loaded import Run
+    from arml.experiment.options import fingerprint
+
+    opened = [Run(path) for path in runs]
+    first, seeds = opened[0], set[int]()
+    for run in opened:
+        made = run.experiment
+        if (made.recipe, fingerprint(made)) != (
+            first.experiment.recipe,
+            fingerprint(first.experiment),
+        ):
+            raise RunError(
+                f"expected seeds of one experiment, got other options in {run.folder} than in "
+                f"{first.folder}: move one of them to another folder"
+            )
+        if made.seed in seeds:
+            raise RunError(
+                f"expected a seed of its own for each run, got seed {made.seed} again in "
+                f"{run.folder}: move it away"
+            )
+        seeds.add(made.seed)
+        if run.step < made.steps:
+            raise RunError(
+                f"expected trained runs, got {run.folder} at step {run.step:,} of {made.steps:,}: "
+                "train it to the end, or move it away"
+            )
+
+
+def _mean(side: Side) -> Json:
     """The results of the runs of one side, their mean, and their standard deviation."""
-    results = [one.result for one in runs]
-    means = [one["score"]["mean"] for one in results]
+    means = [one["score"]["mean"] for one in side.results]
     return {
-        "metric": results[0]["metric"],
+        "folder": str(side.folder),
+        "metric": side.results[0]["metric"],
         "mean": mean_of(means),
         "spread": spread_of(means),
-        "runs": results,
+        "runs": side.results,
     }
 
 
-def _named(
-    sides: Sequence[tuple[Path, Sequence[Path]]], found: Sequence[Sequence["Scored"]]
-) -> list[Result]:
+def _named(found: Sequence[Side]) -> list[Result]:
     """The results of all runs. If both sides have one recipe, its name also has the folder."""
-    shared = len({one.result["recipe"] for side in found for one in side}) == 1 < len(sides)
+    shared = len({side.results[0]["recipe"] for side in found}) < len(found)
     return [
-        cast(Result, {**one.result, "recipe": f"{one.result['recipe']}, {folder}"})
-        if shared
-        else one.result
-        for (folder, _), side in zip(sides, found, strict=True)
-        for one in side
+        cast(Result, {**one, "recipe": f"{one['recipe']}, {side.folder}"}) if shared else one
+        for side in found
+        for one in side.results
     ]
 
 
@@ -107,11 +148,11 @@ def _differences(
     a: Sequence[Scores], b: Sequence[Scores]
 ) -> tuple[Comparison, dict[str, Comparison]]:
     """The comparison over all tasks, and over those of each family that has some."""
-    parts = {}
+    whole, parts = compare_runs(a, b), {}
     for i, name in enumerate(a[0].names):
         if np.any(a[0].families == i):
             parts[name] = compare_runs(*([_of_family(one, i) for one in side] for side in (a, b)))
-    return compare_runs(a, b), parts
+    return whole, parts
 
 
 def _of_family(scores: Scores, i: int) -> Scores:
@@ -125,7 +166,7 @@ def _plain(found: Comparison) -> Json:
 
 
 def _print_difference(
-    console: Console, folder: str, whole: Comparison, families: dict[str, Comparison], metric: str
+    console: Console, folder: Path, whole: Comparison, families: dict[str, Comparison], metric: str
 ) -> None:
     better = "above zero" if metric == "accuracy" else "below zero"
     a, b = whole.runs
@@ -138,7 +179,7 @@ def _print_difference(
     rows = [
         (
             name,
-            "not finite" if one.mean is None else said(metric, {**_plain(one)}, sign="+"),
+            "not finite" if one.mean is None else said(metric, _plain(one), sign="+"),
             f"{one.tasks:,}",
         )
         for name, one in {"all tasks": whole, **families}.items()

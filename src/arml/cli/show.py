@@ -27,7 +27,8 @@ HARDEST = 5
 @dataclass(frozen=True)
 class EvaluateOptions:
     """Score a run on new tasks: one score per task, its mean with the 95% interval, by family.
-    Score a folder of seeds (`arml train --seeds`): their mean and standard deviation.
+    Score a folder of seeds (`arml train --seeds`): their mean and standard deviation, and with
+    --against the difference from another such folder over training runs and tasks.
     Score a saved predictor on labelled queries: the classes, the confusions, the worst mistakes.
 
     The scores on test tasks with the training's inner steps are also written to

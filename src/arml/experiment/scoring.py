@@ -29,8 +29,6 @@ from arml.training.provenance import commit, device, versions
 
 CALIBRATION_TASKS = 200
 """Validation tasks on which the temperature is set."""
-SIMPLE_CHUNK = 20
-"""How many tasks simple classifiers learn at once."""
 
 
 class Scored(NamedTuple):
@@ -121,8 +119,9 @@ def evaluate_run(
         inputs=inputs,
         calibration=calibration,
     )
-    if simple and (known := simple_scores(distribution, tasks, split=split, chunk=SIMPLE_CHUNK)):
-        result["simple"] = known
+    if simple:
+        chunk = run.experiment.chunk
+        result["simple"] = simple_scores(distribution, tasks, split=split, chunk=chunk)
     return Scored(run.folder, run, result, scores, _by_class(run, predicted, split, calibration))
 
 

@@ -73,8 +73,9 @@ SIMPLE: dict[str, Callable[[int], MetaLearner]] = {
 
 def simple_scores(tasks: TaskDistribution, n: int, *, split: Split, chunk: int) -> dict[str, Score]:
     """The mean accuracy of each simple classifier on the first `n` tasks of a split, with its
-    interval over tasks; none for regression."""
-    if tasks.problem.kind == "regression":
+    interval over tasks. None for regression, and none for tables, whose cells are no plain
+    numbers."""
+    if tasks.problem.kind == "regression" or len(tasks.problem.features) == 2:
         return {}
     return {
         name: evaluate(

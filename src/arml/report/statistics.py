@@ -37,7 +37,7 @@ from scipy.special import stdtr, stdtrit
 
 from arml.results.files import RunError
 from arml.results.intervals import normal_p, number_of
-from arml.results.scores import Scores
+from arml.results.scores import Scores, check_paired
 
 LEVEL = 0.05
 """Below this adjusted p-value a difference counts."""
@@ -147,9 +147,14 @@ def compare_runs(a: Sequence[Scores], b: Sequence[Scores]) -> Comparison:
 
     With fewer than three runs of one there is no p-value, and the interval is over tasks alone.
 
-    **Raises** `RunError` if they were not scored on the same tasks.
+    **Raises** `ValueError` in one line if one has no scores, or not all were scored on the same
+    tasks.
     """
-    return compare(dict(enumerate(a)), dict(enumerate(b)))
+    if not (a and b):
+        raise ValueError(f"expected scores of each method, got {len(a)} and {len(b)}")
+    for other in (*a, *b):
+        check_paired(a[0], other)
+    return holm([compare(dict(enumerate(a)), dict(enumerate(b)))])[0]
 
 
 def _over_runs(found: Comparison, means: Sequence[np.ndarray]) -> Comparison:

@@ -47,8 +47,8 @@ class Line:
     """Whether the name is a word to type."""
 
 
-BESIDE = {"floor": "best possible", "simple": "without meta-training"}
-"""Kinds of lines that are no recipes, and what they are."""
+BESIDE = {"floor": "best possible", "simple": "for comparison"}
+"""Kinds of lines that are no recipes, and the words for them."""
 
 
 @dataclass(frozen=True)

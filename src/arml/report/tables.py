@@ -121,6 +121,18 @@ def floors(rows: Sequence[Row]) -> list[float]:
     return sorted({row.floor for row in rows if row.floor is not None})
 
 
+def simple(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """The names and the scores of the classifiers that need no meta-training. They are left out if
+    the rows are of different data, because such a score then belongs to some of the rows only."""
+    found = [
+        {n: interval(s["mean"], s["ci95"], row.metric) for n, s in row.simple.items()}
+        for row in rows
+        if row.simple
+    ]
+    same = found and all(one == found[0] for one in found)
+    return [(f"{name}, no meta-training", told) for name, told in found[0].items()] if same else []
+
+
 def caption(rows: Sequence[Row]) -> str:
     """The facts that the rows of one section share."""
     first = rows[0]
@@ -167,11 +179,7 @@ def table_of(rows: Sequence[Row], diverged: Divergences = MappingProxyType({})) 
         lines.append(Line(name, tuple(cells), code=True))
     for floor in floors(rows):
         lines.append(Line("Bayes-optimal predictor", (Cell(number(floor, metric)),), kind="floor"))
-    # They are the same in all rows, which are of the same tasks.
-    simple = {name: score for row in rows for name, score in row.simple.items()}
-    for name, score in simple.items():
-        told = interval(score["mean"], score["ci95"], metric)
-        lines.append(Line(name, (Cell(told),), kind="simple"))
+    lines += [Line(name, (Cell(told),), kind="simple") for name, told in simple(rows)]
     first = 2 + printed + any(counted)
     return Table(
         "Mean over tasks ± 95% interval over tasks",

@@ -40,9 +40,9 @@ class Result(TypedDict):
 
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
     `options` is the same for runs that differ only in their seed. `inputs` names the frozen model
-    that made the features, and its training data. `calibration` and `simple`, the scores of
-    classifiers that need no meta-training, exist for classification only. Older files lack these
-    fields.
+    that made the features, and its training data. `simple` has the scores of classifiers that need
+    no meta-training. `calibration` and `simple` exist for classification only. Older files lack
+    these fields.
     """
 
     format: int

@@ -187,7 +187,7 @@ def compare(a: Scores, b: Scores) -> Difference:
 
     **Raises** `ValueError` in one line if the two were not scored on the same tasks.
     """
-    _check_paired(a, b)
+    check_paired(a, b)
     names = a.names or b.names
     own = ((name, a.families == i) for i, name in enumerate(names))
     families = {name: paired(a.values[mask], b.values[mask]) for name, mask in own if mask.any()}
@@ -198,7 +198,8 @@ def compare(a: Scores, b: Scores) -> Difference:
     )
 
 
-def _check_paired(a: Scores, b: Scores) -> None:
+def check_paired(a: Scores, b: Scores) -> None:
+    """Raise `ValueError` unless both are scores of one metric on the same tasks."""
     if a.metric != b.metric and a.metric and b.metric:
         raise ValueError(f"expected scores of one metric, got {a.metric} and {b.metric}")
     advice = "only scores on the same tasks can be compared"
