@@ -104,7 +104,7 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     assert main([*given, *small]) == 0
     said = capsys.readouterr().out
     assert "ways 2: birds has 7 classes" in said
-    assert "without meta-training, logistic regression on the inputs: accuracy" in said
+    assert "logistic regression on the inputs, no meta-training: accuracy" in said
     assert "28 vectors" in said
     config = read_run(tmp_path / "run").config
     names = [one.recipe for one in racing("features")]

@@ -87,7 +87,7 @@ def train_command(arguments: Sequence[str]) -> int:
     say(console, *lines)
     if alone() and _is_trained(experiment, folder):
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
-        _finish(console, folder, experiment, own=own)
+        _finish(console, folder, experiment)
         return 0
     devices = options.devices
     if not devices:
@@ -141,8 +141,10 @@ def train_command(arguments: Sequence[str]) -> int:
         again = command("train", *arguments)
         say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
         return INTERRUPTED
+    if own and alone():
+        _print_simple(console, folder, experiment)
     if leads():
-        _finish(console, folder, experiment, own=own)
+        _finish(console, folder, experiment)
     return 0
 
 
@@ -164,18 +166,19 @@ def leaving() -> Iterator[None]:
         os._exit(2)
 
 
-def _finish(console: Console, folder: Path, experiment: Experiment, *, own: bool) -> None:
-    """Print the last score, for the user's own data beside those of simple classifiers, and the
-    next command."""
+def _finish(console: Console, folder: Path, experiment: Experiment) -> None:
+    """Print the last score and the next command."""
     if last := last_scored(folder):
-        quality = _quality(experiment)
-        said = quality.said(last["validation"], last.get("validation_ci95"))
+        said = _quality(experiment).said(last["validation"], last.get("validation_ci95"))
         say(console, f"step {last['step']:,}: {said}; ± is the 95% interval over tasks")
-        if own:
-            tasks, n = Run(folder).tasks("validation"), experiment.validation_tasks
-            found = simple_scores(tasks, n, split="validation", chunk=experiment.chunk)
-            for name, score in found.items():
-                told = quality.said(score["mean"], score["ci95"])
-                say(console, f"without meta-training, {name}: {told}")
     say(console, f"metrics.jsonl, checkpoints and config.json are in {folder}")
     say(console, f"next: {command('evaluate', str(folder))}")
+
+
+def _print_simple(console: Console, folder: Path, experiment: Experiment) -> None:
+    """Print the scores of classifiers that need no meta-training on the validation tasks."""
+    tasks, n = Run(folder).tasks("validation"), experiment.validation_tasks
+    found = simple_scores(tasks, n, split="validation", chunk=experiment.chunk)
+    for name, score in found.items():
+        said = _quality(experiment).said(score["mean"], score["ci95"])
+        say(console, f"for comparison, {name}, no meta-training: {said}")

@@ -18,7 +18,7 @@ from arml.experiment.folder import check_place
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.report.tables import duration
-from arml.results.folder import read_config
+from arml.results.folder import read_config, seeds_in
 from arml.results.lock import alone
 
 if TYPE_CHECKING:
@@ -167,8 +167,9 @@ def _winner(
 
     by_name = {entrant.recipe: entrant for entrant in choice.entrants}
     first = choice.experiment
-    if (folder / "config.json").exists():
-        known = read_config(folder)["experiment"]
+    begun = next(iter(seeds_in(folder)), folder)
+    if (begun / "config.json").exists():
+        known = read_config(begun)["experiment"]
         entrant = by_name.get(known["recipe"], first)
         made = replace(entrant, steps=known["steps"]) if paced else entrant
         return Chosen(made, choice.why, bool(choice.pace))
@@ -276,7 +277,10 @@ def read_command(arguments: Sequence[str]) -> Command | None:
         )
     else:
         experiment, lines, timed = recipe(rest.pop(place)), list[str](), False
+    untrained = own and not experiment.steps
     options, experiment = read_options(experiment, rest)
+    if untrained:  # the winner of a race has nothing to train, and --steps is for the others
+        experiment = replace(experiment, steps=0)
     if options.minutes is not None and not timed:
         experiment, line = within(experiment, options.minutes)
         lines.append(line)

@@ -12,7 +12,16 @@ from arml.report.explained import captioned, graph_like, strongest
 from arml.report.growth import growth_of
 from arml.report.render import Block, Report, Section
 from arml.report.rows import Row, make_rows, sections, told_apart
-from arml.report.tables import calibrates, duration, floors, interval, labels, number, table_of
+from arml.report.tables import (
+    calibrates,
+    duration,
+    floors,
+    interval,
+    labels,
+    number,
+    simple,
+    table_of,
+)
 from arml.results.by_class import read_by_class
 from arml.results.files import RunError, write_text
 from arml.results.folder import Result, RunFiles, read_run, recipe_of
@@ -42,6 +51,10 @@ PAPER_NOTE = (
     "The column of the paper has the figures of Yao et al. (ICLR 2020) for 10-shot 2-D regression, "
     "with their own tasks and their 95% interval. They were not measured here."
 )
+SIMPLE_NOTE = (
+    "Classifiers without meta-training learn each task from its support set alone. A method that "
+    "is not above them has learned nothing useful."
+)
 FLOOR_NOTE = (
     "The Bayes-optimal predictor knows the families and their priors; no learner can be expected "
     "to have a lower error."
@@ -63,7 +76,8 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     notes = [*NOTES]
     notes += [PAPER_NOTE] if any(row.paper for row in rows) else []
     notes += [CALIBRATION_NOTE] if calibrates(rows) else []
-    return notes + ([FLOOR_NOTE] if floors(rows) else [])
+    notes += [FLOOR_NOTE] if floors(rows) else []
+    return notes + ([SIMPLE_NOTE] if simple(rows) else [])
 
 
 def _scores(rows: Sequence[Row]) -> list[Block]:
