@@ -165,7 +165,7 @@ def test_minutes_are_kept_or_refused_with_the_least(tmp_path, monkeypatch, capsy
     assert main([*given, "--minutes", "1", "--steps", "7"]) == 2
     assert "expected --minutes or --steps, got both" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-    options, experiment, (line,), _ = read_command([*given[1:], "--minutes", "2"])
+    options, experiment, (line,), *_ = read_command([*given[1:], "--minutes", "2"])
     start, step = pace(experiment)
     assert start + experiment.steps * step == pytest.approx(120, rel=0.05)
     assert experiment.steps % experiment.interval == 0
