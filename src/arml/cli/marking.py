@@ -78,7 +78,9 @@ def _pictures(predictor: "Predictor | QuickPredictor", query: Path, model: Path 
     eye = eye_of(predictor, model)
     assert eye is not None  # `check_kind` was called
     pixels, labels = labelled_images(query, size=eye.size)
-    return _marks(predictor, eye.read(pixels), labels, labelled_files(query), pixels)
+    x = eye.read(pixels)
+    _warn_of_known(x, predictor.x, "pictures")
+    return _marks(predictor, x, labels, labelled_files(query), pixels)
 
 
 def _table(predictor: "Predictor | QuickPredictor", query: Path, target: str | None) -> Json:
@@ -108,8 +110,6 @@ def _marks(
     names: Sequence[str],
     pixels: np.ndarray | None,
 ) -> Json:
-    if pixels is not None:
-        _warn_of_known(x, predictor.x, "pictures")
     marks = predictor.evaluate(x, labels)
     worst = []
     for place in marks.mistakes[:PICTURES]:

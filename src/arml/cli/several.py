@@ -84,7 +84,17 @@ def evaluate_several(
     console = Console()
     console.print(terminal_table(make_rows(_named(found))))
     if len(found) == 2:
-        _print_difference(console, found[1].folder, whole, families, result["metric"])
+        a, b = whole.runs
+        over = f", over {a} and {b} training runs and {whole.tasks:,} tasks"
+        print_difference(console, found[1].folder, difference, result["metric"], over=over)
+        if sum(whole.failed):
+            say(console, "runs whose scores are not finite are left out, so there is no p-value")
+        elif min(a, b) < SEEDS:
+            say(
+                console,
+                f"an indication: a verdict needs {SEEDS} training runs of each, and ± is over "
+                "tasks alone",
+            )
     if out is not None:
         say(console, f"written to {out}")
     elif keeps:
@@ -165,31 +175,20 @@ def _plain(found: Comparison) -> Json:
     return {**about, "runs": list(found.runs), "failed": list(found.failed)}
 
 
-def _print_difference(
-    console: Console, folder: Path, whole: Comparison, families: dict[str, Comparison], metric: str
+def print_difference(
+    console: Console, folder: Path, found: Json, metric: str, *, over: str = ""
 ) -> None:
+    """Print a difference, all and by family, as `arml evaluate --json` has it; `over` says what its
+    interval is over, if not the tasks alone."""
     better = "above zero" if metric == "accuracy" else "below zero"
-    a, b = whole.runs
-    p = f", p {probability(whole.p)}" if whole.p is not None else ""
-    say(
-        console,
-        f"Difference from {folder} on the same tasks ({better} is better), over {a} and {b} "
-        f"training runs and {whole.tasks:,} tasks{p}",
-    )
+    p = f", p {probability(found['p'])}" if found["p"] is not None else ""
+    say(console, f"Difference from {folder} on the same tasks ({better} is better){over}{p}")
     rows = [
         (
             name,
-            "not finite" if one.mean is None else said(metric, _plain(one), sign="+"),
-            f"{one.tasks:,}",
+            "not finite" if part["mean"] is None else said(metric, part, sign="+"),
+            f"{part['n']:,}",
         )
-        for name, one in {"all tasks": whole, **families}.items()
+        for name, part in {"all tasks": found, **found["families"]}.items()
     ]
     console.print(grid(("", "difference ± 95%", "tasks"), rows))
-    if sum(whole.failed):
-        say(console, "runs whose scores are not finite are left out, so there is no p-value")
-    elif min(a, b) < SEEDS:
-        say(
-            console,
-            f"an indication: a verdict needs {SEEDS} training runs of each, and ± is over tasks "
-            "alone",
-        )

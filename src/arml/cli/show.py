@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import grid, parse, print_json, say
+from arml.cli.console import parse, print_json, say
 from arml.cli.errors import UsageError
 from arml.cli.progress import scoring
 from arml.results.files import Json
@@ -126,7 +126,10 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     if options.against is None and (classes := scored[0].classes) is not None:
         _print_classes(console, classes)
     if options.against is not None:
-        _print_difference(console, result["against"], result["metric"])
+        from arml.cli.several import print_difference
+
+        difference = result["against"]["difference"]
+        print_difference(console, options.against, difference, result["metric"])
     if out is not None:
         say(console, f"written to {out}")
     return 0
@@ -184,26 +187,6 @@ def _print_classes(console: Console, found: "ByClass") -> None:
             for pair in found.pairs[:HARDEST]
         )
         say(console, f"most frequent confusions: {told}")
-
-
-def _print_difference(console: Console, against: Json, metric: str) -> None:
-    from arml.results.scores import said
-
-    found = against["difference"]
-    parts = {"all tasks": found, **found["families"]}
-    p = f", p = {found['p']:.2g}" if found["p"] is not None else ""
-    better = "above zero" if metric == "accuracy" else "below zero"
-    title = f"Difference from {against['run']} on the same tasks ({better} is better){p}"
-    rows = [
-        (
-            name,
-            "not finite" if part["mean"] is None else said(metric, part, sign="+"),
-            f"{part['n']:,}",
-        )
-        for name, part in parts.items()
-    ]
-    say(console, title)
-    console.print(grid(("", "difference ± 95%", "tasks"), rows))
 
 
 @dataclass(frozen=True)
