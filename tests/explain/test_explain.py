@@ -27,7 +27,16 @@ from arml.experiment.options import to_json
 from arml.experiment.recipes import recipe
 from arml.explain.explaining import explain, looked
 from arml.explain.graph import default_threshold, read, read_tasks
-from arml.explain.interventions import code_of, equal, other_codes, sign_test, without
+from arml.explain.interventions import (
+    CODES,
+    READINGS,
+    code_of,
+    equal,
+    other_codes,
+    sign_test,
+    without,
+)
+from arml.explain.looks import graph
 from arml.explain.tasks import by_family
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.report.explained import captioned
@@ -162,6 +171,37 @@ def test_another_code_costs_what_it_costs(trained, files):
     entry = found["mean"]["all"]
     assert entry["mean"] == pytest.approx(loss.mean(), rel=1e-2, abs=1e-6)
     assert entry["median"] == pytest.approx(np.median(loss), rel=1e-2, abs=1e-6)
+
+
+def test_a_reading_is_replaced_and_what_is_the_tasks_own_is_kept():
+    """By another route: a learner that replaces the reading of each task by the mean reading."""
+    options = ARMLOptions(
+        structure="mean",
+        gate="weights",
+        vertices=3,
+        layers=0,
+        width=4,
+        head="ridge",
+        inner_steps=0,
+        read_by="evidence",
+    )
+    made, test = learner(options), functions_2d()
+    leaves, structure = jax.tree.flatten(made.modulate)
+    drawn = [0.3 * jax.random.normal(jax.random.key(a.size), a.shape) for a in leaves]
+    made = eqx.tree_at(lambda m: m.modulate, made, jax.tree.unflatten(structure, drawn))
+    found, _ = graph(made, test, n=TASKS, chunk=20)
+    assert set(found["interventions"]["use"]) == {"equal_vertices", *CODES, *READINGS}
+    codes, families = together(looks(code_of, made, test, split="test", n=TASKS, chunk=20))
+    mean = jnp.asarray(codes[:, :3].mean(0))
+    same = replace(made, choose=lambda _, support, code: jnp.concatenate([mean, code[3:]]))
+    scored = [evaluate(one, test, split="test", n=TASKS, chunk=20) for one in (same, made)]
+    entry = found["interventions"]["use"]["mean_reading"]["all"]
+    lost = scored[0].values - scored[1].values
+    assert entry["mean"] == pytest.approx(lost.mean(), rel=1e-2, abs=1e-6)
+    # What is shown is what the tasks read, not the places of their prototypes.
+    line = np.mean(codes[families == 1, :3], axis=0)
+    np.testing.assert_allclose(found["average"]["line"]["mean"], [line], rtol=1e-3, atol=1e-6)
+    assert found["prototype_names"] == ["the task"]
 
 
 def test_a_code_is_replaced_by_the_next_tasks() -> None:

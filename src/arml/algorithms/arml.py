@@ -23,6 +23,9 @@ Differences
   (`arml.nn.templates`), and an encoder that reads the spread of the network's own features.
   `arml-templates` has all three, with squared distances. Its vertices start close together and
   follow the prototypes by soft k-means, so that they separate where tasks differ.
+- We add for regression a head that ridge regression finds (`arml.nn.heads`), and a reading by
+  evidence: a task reads the vertices by how well the network of each explains its support set
+  (`arml.nn.evidence`). `regression2d/arml-evidence` has both, and takes no gradient step.
 """
 
 from collections.abc import Callable
@@ -39,6 +42,7 @@ from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Problem
 from arml.core.learner import Conditioned, Modulate, Network, the_inputs
 from arml.nn import embeddings, graphs, modulation, prototypes
+from arml.nn.evidence import check_evidence, evidence
 from arml.nn.networks import glorot, linear, truncated_normal
 from arml.nn.parts import with_body
 from arml.nn.relational import SEQUENCES, Relational
@@ -49,7 +53,7 @@ from arml.nn.summaries import (
     mlp_autoencoder,
     squared_frobenius,
 )
-from arml.nn.templates import BestFit, own_layers, templates
+from arml.nn.templates import best_fit, own_layers, templates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +76,10 @@ class ARMLOptions(ConditionedOptions):
     grown: int = 0
     """How many of the vertices were grown later; a task reads these by how well they fit
     (`arml.nn.templates`)."""
+    read_by: Literal["place", "evidence"] = "place"
+    """How a task reads the vertices: by the places of its prototypes, Eq. (6); or also by how well
+    the network of each vertex explains its support set (`arml.nn.evidence`). The latter is for
+    vertices that own layers, and for the head ridge."""
     propagation: Literal["gcn", "sage", "gat"] = "gcn"
     """Message passing on the super-graph."""
     normalise: Literal["row", "symmetric"] = "symmetric"
@@ -132,7 +140,7 @@ class ARMLOptions(ConditionedOptions):
             modulate=lambda learned: self.modulation(learned, code, problem, keys),
             code=code + (self.width if self.gate in LAYERS else 0),
             look=the_inputs if self.reads == "inputs" else embeddings.BodyFeatures(),
-            choose=BestFit(jnp.zeros(self.grown, jnp.float32)) if self.grown else None,
+            choose=evidence() if self.read_by == "evidence" else best_fit(self.grown),
         )
 
     def modulation(
@@ -169,11 +177,18 @@ class ARMLOptions(ConditionedOptions):
             raise ValueError(
                 f"the gate {self.gate} needs reads inputs, got features: use the gate templates"
             )
+        if self.read_by == "evidence":
+            check_evidence(self, gates=LAYERS)
 
     @property
     def owns(self) -> bool:
         """Whether each vertex owns a modulation of the network."""
         return self.gate in ("templates", *LAYERS)
+
+    @property
+    def grows(self) -> bool:
+        """Whether its graph can get more vertices after training."""
+        return self.owns and self.read_by == "place"
 
     def check_problem(self, problem: Problem) -> None:
         """Raise `ValueError` in one line if an option does not suit `problem`."""

@@ -155,6 +155,17 @@ AS_PUBLISHED: dict[str, Changes] = {
     "small images": {"outer": {"outer_rate": 0.001}},
     "many families": {"algorithm": {"vertices": 8}},  # the paper's on Art-Multi; Plain-Multi has 4
 }
+EVIDENCE: Changes = {
+    "algorithm": {
+        "head": "ridge",
+        "inner_steps": 0,
+        "gate": "weights",
+        "read_by": "evidence",
+        "vertices": 8,
+        "gamma_s": 64**0.5,  # in many dimensions all places are far: less would read one vertex
+    },
+    "outer": {"outer_rate": 0.002, "warmup": 1_000, "schedule": "cosine"},
+}
 METHODS = (
     OURS,
     replace(
@@ -172,7 +183,12 @@ METHODS = (
                 "ARML with templates, and with Simple CNAPS's distances to the prototypes.",
                 {"algorithm": {"head": "mahalanobis"}},
                 compared="race-folders",
-            )
+            ),
+            "arml-evidence": Variant(
+                "regression2d",
+                "ARML that reads the vertices by how well their networks explain the examples.",
+                EVIDENCE,
+            ),
         },
         measured={},
         cost=lambda options: Cost(0.0085, images=0.4),

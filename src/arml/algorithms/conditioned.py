@@ -7,12 +7,12 @@ from typing import Any, Literal
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from arml.core.checks import at_least, classes_only
+from arml.core.checks import at_least, classes_only, regression_only
 from arml.core.episodes import Problem
 from arml.core.inner import InnerOptions
 from arml.core.learner import Conditioned, Head, Modulate, Network, the_learned_head
 from arml.core.losses import loss_of
-from arml.nn.heads import headless, mahalanobis_head, prototype_head
+from arml.nn.heads import headless, mahalanobis_head, prototype_head, ridge_head
 from arml.nn.parts import with_body
 
 
@@ -20,12 +20,13 @@ from arml.nn.parts import with_body
 class ConditionedOptions(InnerOptions):
     """The inner loop and the head of a conditioned method."""
 
-    head: Literal["learned", "prototypes", "mahalanobis"] = "learned"
+    head: Literal["learned", "prototypes", "mahalanobis", "ridge"] = "learned"
     """Head that a task starts from: one that all tasks share, one made from the task's prototypes,
     or one with Mahalanobis distances to them (needs inner_steps=0; at one shot they are squared
-    distances)."""
+    distances). In regression also ridge: the solution of ridge regression on the features."""
     head_scale: float = 0.05
-    """Initial scale of the distances to prototypes, which is learned."""
+    """Initial scale of the distances to prototypes, or initial variance of the weights of a ridge
+    head, in units of the noise's. It is learned."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is out of range."""
@@ -55,7 +56,11 @@ class ConditionedOptions(InnerOptions):
         `code` numbers, for the network that is learned; `parts` are the other fields."""
         learned: Network = net
         head: Head = the_learned_head
-        if self.head != "learned":
+        made_of_classes = self.head in ("prototypes", "mahalanobis")
+        if self.head == "ridge":
+            regression_only("the head ridge", problem)
+            head = ridge_head(with_body(net, "a ridge head"), self.head_scale)
+        if made_of_classes:
             classes_only("a head of prototypes", problem)
             body = with_body(net, "a head of prototypes")
             made = prototype_head if self.head == "prototypes" else mahalanobis_head
@@ -63,7 +68,7 @@ class ConditionedOptions(InnerOptions):
         modulation = modulate(learned)
         # Learned rates have the structure of the network that descends: modulated, and with a head.
         start: PyTree = modulation(learned, jnp.zeros(code, jnp.float32))
-        if self.head != "learned":
+        if made_of_classes:
             start = replace(start, head=body.head)
         return Conditioned(
             net=learned,

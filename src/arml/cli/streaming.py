@@ -45,9 +45,10 @@ def stream_command(arguments: Sequence[str]) -> int:
     from arml.report.measures import measured
     from arml.report.table import terminal
 
-    if options.stream.grow and not getattr(experiment.algorithm, "owns", False):
+    if options.stream.grow and not getattr(experiment.algorithm, "grows", False):
         raise UsageError(
-            "expected no --grow, because only vertices that own templates or weights grow, got "
+            "expected no --grow, because only vertices that own templates or weights, and are read "
+            "by place, grow, got "
             f"{experiment.recipe}: leave it out, or take arml-templates"
         )
     if options.stream.grow and getattr(experiment.tasks, "shots", 2) < 2:

@@ -85,3 +85,12 @@ def classes_only(method: str, problem: "Problem") -> None:
             f"{method} needs classification tasks, because it compares classes; these are "
             "regression: choose another method, or another option if that is one"
         )
+
+
+def regression_only(method: str, problem: "Problem") -> None:
+    """Raise `ValueError` in one line if a method that predicts numbers is given classes."""
+    if problem.kind != "regression":
+        raise ValueError(
+            f"{method} needs regression tasks, because it solves for numbers; these are "
+            "classification: choose another option, such as the head prototypes"
+        )

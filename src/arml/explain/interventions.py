@@ -4,8 +4,9 @@ task reads; only an intervention shows whether the learner uses it.
 Does the learner *need* a part? A vertex is removed, or the links between vertices are cut. Does it
 *use* the reading? All vertices are replaced by their mean, so that the reading carries no
 information. Or the whole code of the task is replaced: by the mean code of all tasks, by that of
-the next task of the same family, or by that of the next task of another family. A code is not used
-if the loss stays the same without it.
+the next task of the same family, or by that of the next task of another family. If the code is a
+reading followed by what is the task's own, the reading alone is also replaced in these three ways.
+A code is not used if the loss stays the same without it.
 
 The learner is not trained again, so the loss is that of a learner which relied on the missing part.
 Another learner might not need it. Squared errors have heavy tails, and a few tasks may decide a
@@ -35,6 +36,9 @@ Score = Callable[[Array, Array], Float[Array, ""]]
 
 CODES = ("mean", "own_family", "other_family")
 """The replacements of a task's code."""
+READINGS = tuple(f"{name}_reading" for name in CODES)
+"""The same replacements of its first part alone, if the code is a reading and what is the task's
+own."""
 
 
 def without(graph: MetaKnowledgeGraph, kept: Int[Array, " kept"]) -> MetaKnowledgeGraph:
@@ -70,9 +74,10 @@ def interventions(
 
     **Returns** `tasks`, `metric`, `links` (the entry with the links cut), `vertices` (an entry for
     each vertex removed) and `use` (`equal_vertices`, and an entry for each replacement of the code,
-    `CODES`). An entry has, for `all` tasks and for each family: `mean`, `ci95` (over tasks), `n`,
-    `p`, `adjusted` (by Holm's correction for all entries), `median`, `worse` (the share of tasks
-    that are worse, among those that change), `p_sign` and `adjusted_sign`.
+    `CODES`, or of its reading alone, `READINGS`). An entry has, for `all` tasks and for each
+    family: `mean`, `ci95` (over tasks), `n`, `p`, `adjusted` (by Holm's correction for all
+    entries), `median`, `worse` (the share of tasks that are worse, among those that change),
+    `p_sign` and `adjusted_sign`.
     """
     metric, score = score_of(tasks.problem)
     look = partial(looks, tasks=tasks, n=n, chunk=chunk, split=split)
@@ -95,7 +100,14 @@ def interventions(
     removals = [[j for j in range(count) if j != i] for i in range(count if count > 1 else 0)]
     replaced = {"links": coded(graph.silenced())}
     replaced |= {f"V{i}": coded(without(graph, jnp.asarray(r)), i) for i, r in enumerate(removals)}
-    replaced |= {"equal_vertices": coded(equal(graph)), **other_codes(codes, families)}
+    others = other_codes(codes, families)
+    replaced |= {"equal_vertices": coded(equal(graph)), **others}
+    if encoder.own:
+        own = codes[:, count:]
+        replaced |= {
+            f"{name}_reading": np.concatenate([other[:, :count], own], axis=1)
+            for name, other in others.items()
+        }
 
     def scored(given: np.ndarray) -> np.ndarray:
         return np.asarray(together(look(scoring, learner, given=given)), np.float64)
@@ -113,7 +125,7 @@ def interventions(
         "metric": metric,
         "links": rows["links"],
         "vertices": [rows[f"V{i}"] for i in range(len(removals))],
-        "use": {name: rows[name] for name in ("equal_vertices", *CODES) if name in rows},
+        "use": {name: rows[name] for name in ("equal_vertices", *CODES, *READINGS) if name in rows},
     }
 
 

@@ -5,16 +5,19 @@ from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
 from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.core.learner import the_inputs
 from arml.explain.graph import found_in
-from arml.explain.interventions import interventions
+from arml.explain.interventions import code_of, interventions
 from arml.explain.nearest import nearest
 from arml.explain.others import Found, codes, masks, tree
+from arml.explain.tasks import by_family, finite
 from arml.nn.prototypes import units
 from arml.results.files import RunError
+from arml.training.evaluate import looks, together
 
 
 @runtime_checkable
@@ -36,6 +39,12 @@ def graph(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Fo
         )
     seen = tasks if learner.look is the_inputs else as_features(learner, tasks)
     found = found_in(encoder, encoder.graph, seen, n=n, chunk=chunk)
+    if learner.choose is not None:  # a task does not read by places alone
+        codes, families = together(looks(code_of, learner, tasks, split="test", n=n, chunk=chunk))
+        read = np.asarray(codes)[:, None, : len(encoder.graph.vertices)]
+        finite("readings", read)
+        found |= by_family(read, np.asarray(families), tasks.families)
+        found["prototype_names"] = ["the task"]
     found["interventions"] = interventions(learner, tasks, n=n, chunk=chunk)
     if len(seen.problem.features) != 3:
         return found, {}

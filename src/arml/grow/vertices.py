@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.core.episodes import Examples, Task
 from arml.core.learner import Adapted, Conditioned, Loss, MetaLearner
+from arml.nn.evidence import Evidence
 from arml.nn.relational import Relational
 from arml.nn.templates import BestFit, OwnLayers, Templates, without_vertex
 
@@ -40,10 +41,12 @@ __all__ = [
 
 
 def own_vertices(learner: MetaLearner) -> int | None:
-    """How many vertices own a modulation; None for a learner without such vertices."""
-    if isinstance(learner, Conditioned) and isinstance(learner.modulate, Templates | OwnLayers):
-        return len(_graph(learner).vertices)
-    return None
+    """How many vertices own a modulation; None for a learner without such vertices, or whose tasks
+    read them by evidence: a grown vertex is read by its fit in another way."""
+    if not isinstance(learner, Conditioned) or isinstance(learner.choose, Evidence):
+        return None
+    owned = isinstance(learner.modulate, Templates | OwnLayers)
+    return len(_graph(learner).vertices) if owned else None
 
 
 def owns_weights(learner: MetaLearner) -> bool:

@@ -1,4 +1,5 @@
-"""Heads made from a task's prototypes: a classifier that chooses the nearest class mean.
+"""Heads made from a task's examples: a classifier that chooses the nearest class mean, and ridge
+regression.
 
 -s |f - c_k|^2 = 2 s c_k . f - s |c_k|^2 - s |f|^2, and the last term is the same for every class.
 So a head with weights w_k = 2 s c_k and biases b_k = -s |c_k|^2 predicts as ProtoNet does before
@@ -9,13 +10,19 @@ meant for learners without inner steps.
 
 [1] Triantafillou et al., Meta-Dataset: A Dataset of Datasets for Learning to Learn from Few
     Examples, ICLR 2020, section 3 (Proto-MAML).
+[2] Bertinetto, Henriques, Torr and Vedaldi, Meta-learning with Differentiable Closed-form Solvers,
+    ICLR 2019 (R2-D2).
+[3] Harrison, Sharma and Pavone, Meta-learning Priors for Efficient Online Bayesian Regression,
+    WAFR 2018 (ALPaCA).
 """
 
+import math
 from dataclasses import replace
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from arml.core.episodes import Examples
 from arml.nn.covariance import covariances, inverses, mahalanobis
@@ -73,6 +80,53 @@ class MahalanobisHead(eqx.Module):
         return replace(net, head=quadratic(self.scale, net.body(support.x), support.y, self.ways))
 
 
+class RidgeHead(eqx.Module):
+    """Gives a network the head that ridge regression finds on its features of the support set [2].
+
+    It is the mean of the posterior of a Bayesian head [3]. The head that all tasks share, W_0, is
+    the mean of the prior; each unit has a variance of its own, in units of the noise's. With
+    F = [features, 1] the solution is that of a system as large as the support set:
+
+        W = W_0 + V F^T (F V F^T + I)^-1 (y - F W_0),  V = diag(variances).
+    """
+
+    log_variances: Float[Array, " units"]
+    """Of the weights of each unit, and last of the bias."""
+
+    def __call__(self, net: BaseNetwork, support: Examples) -> BaseNetwork:
+        inputs, factor, missed = self._factored(net, support)
+        shared: PyTree = net.head
+        solution = jax.scipy.linalg.cho_solve((factor, True), missed)
+        change = (inputs * jnp.exp(self.log_variances)).T @ solution
+        return replace(net, head=Linear(shared.weight + change[:-1], shared.bias + change[-1]))
+
+    def log_evidence(
+        self, net: BaseNetwork, support: Examples, log_noise: Float[Array, ""]
+    ) -> Float[Array, ""]:
+        """log N(y; F W_0, noise (F V F^T + I)): how well the network explains the support set
+        before it learns from it; a sum over outputs, without the constant."""
+        _, factor, missed = self._factored(net, support)
+        white = jax.scipy.linalg.solve_triangular(factor, missed, lower=True)
+        volume = 2 * jnp.sum(jnp.log(jnp.diag(factor))) + len(factor) * log_noise
+        return -(jnp.sum(jnp.square(white)) * jnp.exp(-log_noise) + missed.shape[1] * volume) / 2
+
+    def _factored(
+        self, net: BaseNetwork, support: Examples
+    ) -> tuple[Float[Array, "n units"], Float[Array, "n n"], Float[Array, "n outputs"]]:
+        """F, the Cholesky factor of F V F^T + I, and y - F W_0."""
+        features = net.body(support.x)
+        inputs = jnp.concatenate([features, jnp.ones_like(features[:, :1])], axis=1)
+        kernel = (inputs * jnp.exp(self.log_variances)) @ inputs.T
+        # Large features would make the identity less than the rounding of the kernel.
+        noise = 1 + ROUNDING * jnp.trace(kernel)
+        factor = jnp.linalg.cholesky(kernel + noise * jnp.eye(len(inputs), dtype=inputs.dtype))
+        return inputs, factor, support.y - net.head(features)
+
+
+ROUNDING = 1e-6
+"""The least noise of a ridge head, as a share of the sum of the kernel's eigenvalues."""
+
+
 EXCEPTIONS = {
     "test_adaptation_lowers_the_support_loss": (
         "at one shot the prototypes are the examples, and the support loss starts at rounding"
@@ -99,3 +153,9 @@ def prototype_head(scale: float, ways: int) -> PrototypeHead:
 def mahalanobis_head(scale: float, ways: int) -> MahalanobisHead:
     """The quadratic head with a learned scale, which starts at `scale`."""
     return MahalanobisHead(jnp.asarray(scale, jnp.float32), ways)
+
+
+def ridge_head(net: BaseNetwork, variance: float) -> RidgeHead:
+    """The head for a network, with learned variances, which all start at `variance`."""
+    shared: PyTree = net.head
+    return RidgeHead(jnp.full(len(shared.weight) + 1, math.log(variance), jnp.float32))

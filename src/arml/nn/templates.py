@@ -12,6 +12,7 @@ and families need no names.
     Dataset Generalization, ICML 2021.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import equinox as eqx
@@ -67,15 +68,38 @@ class OwnLayers(eqx.Module):
     """Arrays like the network's weights, with a first axis of vertices; zero at first. Or None."""
 
     def __call__(self, net: BaseNetwork, code: Float[Array, " both"]) -> BaseNetwork:
+        reading, own = self.parts(code)
+        taus = tuple(reading @ each for each in self._taus(own))
+        return _made(net, taus, jax.tree.map(lambda a: jnp.tensordot(reading, a, 1), self.offsets))
+
+    def parts(
+        self, code: Float[Array, " both"]
+    ) -> tuple[Float[Array, " vertices"], Float[Array, " d"]]:
+        """The reading, and the task's own code."""
         reading, own = jnp.split(code, [len(self.biases[0])])
-        if self.offsets is not None:
-            shift = jax.tree.map(lambda rows: jnp.tensordot(reading, rows, 1), self.offsets)
-            net = eqx.apply_updates(net, shift)
-        films = tuple(
-            film(jnp.einsum("v,d,vdu->u", reading, own, weight) + reading @ bias)
+        return reading, own
+
+    def for_each(
+        self, net: BaseNetwork, own: Float[Array, " d"], function: Callable[[BaseNetwork], Array]
+    ) -> Float[Array, "vertices ..."]:
+        """The values of a function of the network that each vertex makes alone."""
+
+        def of(taus: tuple[Array, ...], offsets: PyTree) -> Array:
+            return function(_made(net, taus, offsets))
+
+        return jax.vmap(of)(self._taus(own), self.offsets)
+
+    def _taus(self, own: Float[Array, " d"]) -> tuple[Float[Array, "vertices _"], ...]:
+        return tuple(
+            jnp.einsum("d,vdu->vu", own, weight) + bias
             for weight, bias in zip(self.weights, self.biases, strict=True)
         )
-        return replace(net, body=filmed(net.body, films))
+
+
+def _made(net: BaseNetwork, taus: tuple[Float[Array, " _"], ...], offsets: PyTree) -> BaseNetwork:
+    """The network with these offsets, if there are any, and with a FiLM of each block."""
+    net = eqx.apply_updates(net, offsets)
+    return replace(net, body=filmed(net.body, map(film, taus)))
 
 
 def own_layers(
@@ -165,6 +189,11 @@ class BestFit(eqx.Module):
     def __call__(self, learner: Conditioned, support: Examples, code: Code) -> Code:
         readings, misfits = self.misfits(learner, support, code)
         return jnp.concatenate([readings[jnp.argmin(misfits)], code[readings.shape[1] :]])
+
+
+def best_fit(grown: int) -> BestFit | None:
+    """For `grown` vertices without handicaps; None if none was grown."""
+    return BestFit(jnp.zeros(grown, jnp.float32)) if grown else None
 
 
 def without_vertex(learner: Conditioned, vertex: int) -> Conditioned:

@@ -21,6 +21,9 @@ USE = {
     "mean": "mean\ncode",
     "own_family": "own\nfamily's",
     "other_family": "other\nfamily's",
+    "mean_reading": "mean\nreading",
+    "own_family_reading": "reading,\nown fam.",
+    "other_family_reading": "reading,\nother fam.",
 }
 """Interventions that test whether a learner uses its code; older files have none."""
 
