@@ -111,6 +111,8 @@ def test_a_task_reads_the_vertices_by_bayes_rule(learner):
     ours = learner.coding()(support)
     np.testing.assert_allclose(ours[:3], expected, rtol=1e-3, atol=1e-5)
     np.testing.assert_array_equal(ours[3:], own)
+    # What is shown of a task is what it reads.
+    np.testing.assert_allclose(learner.reading()(support).reading.links, ours[None, :3], rtol=1e-5)
 
 
 def test_the_vertex_that_made_a_task_is_read(learner):

@@ -187,6 +187,10 @@ class Encoder(eqx.Module):
         """As `MetaLearner.reading`, of the encoder's own input."""
         return None
 
+    def chosen(self, found: PyTree, code: Code) -> PyTree:
+        """What `reading` returns, for a task whose code was replaced by this one."""
+        return found
+
     def by_class(self) -> bool:
         """Whether its prototypes are those of the task's classes."""
         return False
@@ -262,7 +266,14 @@ class Conditioned(MetaLearner):
     def reading(self) -> Callable[[Examples], PyTree] | None:
         encoder = self.encoder()
         read = None if encoder is None else encoder.reading()
-        return None if read is None else lambda support: read(self.look(self.net, support))
+        if encoder is None or read is None:
+            return None
+
+        def found(support: Examples) -> PyTree:
+            trace = read(self.look(self.net, support))
+            return trace if self.choose is None else encoder.chosen(trace, self.coded(support)[0])
+
+        return found
 
     def coding(self) -> Callable[[Examples], Code]:
         return lambda support: self.coded(support)[0]

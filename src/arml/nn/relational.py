@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from arml.core.episodes import Examples
-from arml.core.learner import Embedding, Encoder
+from arml.core.learner import Code, Embedding, Encoder
 from arml.nn.embeddings import Embed
 from arml.nn.graphs import MetaKnowledgeGraph, Reading
 from arml.nn.prototypes import ClassMeans, Structure
@@ -99,6 +99,12 @@ class Relational(Encoder):
 
     def reading(self) -> Callable[[Examples], Trace]:
         return self.trace
+
+    def chosen(self, found: Trace, code: Code) -> Trace:
+        assert found.reading is not None
+        links = found.reading.links
+        read = jnp.broadcast_to(code[: links.shape[1]], links.shape)
+        return found._replace(raw=code, reading=found.reading._replace(links=read))
 
     def by_class(self) -> bool:
         return isinstance(self.structure, ClassMeans)
