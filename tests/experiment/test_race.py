@@ -102,7 +102,9 @@ def test_the_nearest_mean_against_numpy():
 
 def test_simple_classifiers_are_scored_on_the_tasks_of_a_split():
     tasks = Blobs(PROBLEM, noise=2.0)
-    found = simple_scores(tasks, 6, split="test", chunk=3)
+    done: list[int] = []
+    found = simple_scores(tasks, 6, split="test", chunk=3, watch=done.append)
+    assert done == [3, 6, 9, 12]
     assert found[FLOOR] == evaluate(SIMPLE[FLOOR](3), tasks, 6).score
     assert found[MEAN]["n"] == 6
     line = FunctionsOptions().build(Path())

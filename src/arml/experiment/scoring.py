@@ -17,7 +17,7 @@ from arml.core.learner import MetaLearner, parameters
 from arml.experiment.by_class import by_class, class_names
 from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment, fingerprint
-from arml.experiment.simple import simple_scores
+from arml.experiment.simple import simple_classifiers, simple_scores
 from arml.results.by_class import KEPT, ByClass, write_by_class
 from arml.results.files import plain
 from arml.results.folder import FORMAT, Calibration, Result, write_result
@@ -74,7 +74,8 @@ def evaluate_run(
     mesh = mesh_of(devices)
     learner = everywhere(mesh, learner)
     classifies = distribution.problem.kind == "classification"
-    total = tasks + (CALIBRATION_TASKS if classifies and split == "test" else 0)
+    own = tasks + (CALIBRATION_TASKS if classifies and split == "test" else 0)
+    total = own + tasks * len(simple_classifiers(distribution.problem) if simple else ())
 
     def predicted_on(split: Split, n: int, before: int) -> Predictions:
         return predictions(
@@ -120,8 +121,13 @@ def evaluate_run(
         calibration=calibration,
     )
     if simple:
-        chunk = run.experiment.chunk
-        result["simple"] = simple_scores(distribution, tasks, split=split, chunk=chunk)
+        result["simple"] = simple_scores(
+            distribution,
+            tasks,
+            split=split,
+            chunk=run.experiment.chunk,
+            watch=lambda done: watch(own + done, total),
+        )
     return Scored(run.folder, run, result, scores, _by_class(run, predicted, split, calibration))
 
 

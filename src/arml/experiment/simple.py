@@ -3,13 +3,14 @@ raw inputs. A learner that is not above them has learned nothing useful.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.core.episodes import Examples, TaskDistribution
+from arml.core.episodes import Examples, Problem, TaskDistribution
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import cross_entropy
 from arml.nn.prototypes import among, class_means, squared_distances
@@ -71,15 +72,34 @@ SIMPLE: dict[str, Callable[[int], MetaLearner]] = {
 """Each classifier by its name in tables; it is made for a number of classes."""
 
 
-def simple_scores(tasks: TaskDistribution, n: int, *, split: Split, chunk: int) -> dict[str, Score]:
-    """The mean accuracy of each simple classifier on the first `n` tasks of a split, with its
-    interval over tasks. None for regression, and none for tables, whose cells are no plain
-    numbers."""
-    if tasks.problem.kind == "regression" or len(tasks.problem.features) == 2:
+def simple_classifiers(problem: Problem) -> dict[str, MetaLearner]:
+    """Those of `SIMPLE` for a problem, by name. None for regression, and none for tables, whose
+    cells are no plain numbers."""
+    if problem.kind == "regression" or len(problem.features) == 2:
         return {}
-    return {
-        name: evaluate(
-            make(tasks.problem.outputs), tasks, n, split=split, chunk=chunk, progress=False
-        ).score
-        for name, make in SIMPLE.items()
-    }
+    return {name: make(problem.outputs) for name, make in SIMPLE.items()}
+
+
+def simple_scores(
+    tasks: TaskDistribution,
+    n: int,
+    *,
+    split: Split,
+    chunk: int,
+    watch: Callable[[int], None] = lambda done: None,
+) -> dict[str, Score]:
+    """The mean accuracy of each simple classifier on the first `n` tasks of a split, with its
+    interval over tasks. `watch` is called with the tasks done, those of all classifiers together.
+    """
+    found = {}
+    for i, (name, classifier) in enumerate(simple_classifiers(tasks.problem).items()):
+        told = partial(_told, watch, i * n)
+        scores = evaluate(
+            classifier, tasks, n, split=split, chunk=chunk, progress=False, watch=told
+        )
+        found[name] = scores.score
+    return found
+
+
+def _told(watch: Callable[[int], None], before: int, done: int, total: int) -> None:
+    watch(before + done)
