@@ -389,6 +389,18 @@ def test_temperature_finds_the_scale_of_calibrated_logits():
     assert abs(temperature(3 * logits.astype(np.float32), y) - 3) < 0.1
 
 
+@pytest.mark.parametrize(("n", "ways"), [(20, 2), (300, 5)])
+def test_right_answers_alone_do_not_make_the_next_one_certain(n, ways):
+    """By the rule of succession, for two classes: (n + 1) / (n + 2)."""
+    y = np.arange(n) % ways
+    logits = np.eye(ways, dtype=np.float32)[y]
+    z = 1 / temperature(logits, y)
+    sure = np.exp(z) / (np.exp(z) + ways - 1)
+    assert sure == pytest.approx((n + 1) / (n + ways), rel=1e-4)
+    lacking = np.concatenate([logits, np.full((n, 1), -1e9, np.float32)], axis=1)
+    assert temperature(lacking, y) == pytest.approx(1 / z, rel=1e-4)
+
+
 def test_the_error_of_logits_is_that_of_their_likeliest_classes():
     rng = np.random.default_rng(0)
     logits = (3 * rng.normal(size=(500, 4))).astype(np.float32)

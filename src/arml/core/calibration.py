@@ -1,6 +1,7 @@
 """Calibration: a probability of 80% is right in 80% of the cases.
 
 [1] Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, ICML 2017.
+[2] Platt, Probabilistic Outputs for Support Vector Machines, 1999: smoothed targets.
 """
 
 import numpy as np
@@ -8,6 +9,8 @@ from jaxtyping import Bool, Float, Int
 
 BINS = 15
 """Bins of the calibration error, as in [1]."""
+LACKING = 1e6
+"""How far below the largest logit that of a class is which the task lacks."""
 
 
 def calibration_error(
@@ -36,16 +39,23 @@ def expected_error(
 def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -> float:
     """The T for which softmax(logits / T) has the least mean cross-entropy, from 0.05 to 20.
 
-    The cross-entropy is convex in 1/T, so a bounded search over log T finds it.
+    The targets are smoothed as if each class had one example more [2]: n predictions that are all
+    right do not show that the next one is certain. The cross-entropy is convex in 1/T, so a bounded
+    search over log T finds it.
     """
     from scipy.optimize import minimize_scalar  # a slow import, which only this function needs
 
     logits = logits.astype(np.float64)
+    n = len(y)
+    # A class that a task lacks has a logit of about -1e9, and is no class of this task.
+    there = logits > logits.max(axis=1, keepdims=True) - LACKING
+    sure = n / (n + there.sum(axis=1))
 
     def cross_entropy(log_t: float) -> float:
         z = logits / np.exp(log_t)
         z = z - z.max(axis=1, keepdims=True)
-        return float(np.mean(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y]))
+        expected = sure * z[np.arange(n), y] + (1 - sure) * z.mean(axis=1, where=there)
+        return float(np.mean(np.log(np.exp(z).sum(axis=1)) - expected))
 
     bounds = (np.log(0.05), np.log(20.0))
     found = minimize_scalar(cross_entropy, bounds=bounds, options={"xatol": 1e-5})
