@@ -126,6 +126,9 @@ def test_a_task_reads_what_explains_it_best(three, learner):
     barred = handicapped(three, 1e3)
     task = TASKS.sample(jax.random.key(0))
     assert float(read(barred, task, jax.random.key(0))[1][3]) == 0
+    # What is shown of a task is what it reads.
+    shown = eqx.filter_jit(three.reading())(task.support).reading.links
+    np.testing.assert_array_equal(shown, read(three, task, jax.random.key(0))[1][None])
 
 
 @pytest.mark.slow

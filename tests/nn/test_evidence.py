@@ -1,5 +1,7 @@
 """Reading by evidence: Bayes' rule over the vertices, and the vertex that made a task is found."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,10 +12,14 @@ from scipy.stats import multivariate_normal
 
 from arml.algorithms.arml import ARMLOptions
 from arml.algorithms.arml_presets import with_templates
+from arml.algorithms.hsml import HSMLOptions
+from arml.algorithms.mumomaml import MUMOMAMLOptions
 from arml.core.episodes import Examples, Problem
 from arml.experiment.recipes import recipe
-from arml.nn.heads import ridge_head
-from arml.nn.networks import MLPOptions
+from arml.grow.vertices import own_vertices
+from arml.nn.heads import ROUNDING, ridge_head
+from arml.nn.networks import Linear, MLPOptions
+from arml.nn.templates import without_vertex
 from arml.tasks.functions import functions_2d
 from contract import Case
 from contract_suite import *  # noqa: F403
@@ -76,6 +82,52 @@ def test_the_head_is_ridge_regression():
     ours = head(net, support).head
     np.testing.assert_allclose(ours.weight, expected[:-1], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(ours.bias, expected[-1], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [30.0, 1e3])
+def test_the_head_solves_the_system_as_it_is_written(size):
+    """In float64, with the noise that large features need."""
+    net = NETWORK.build(TASKS.problem, key=KEY)
+    head, support = ridge_head(net, 0.5), TASKS.sample(KEY).support
+    far = Examples(size * support.x, support.y)
+    f = np.asarray(net.body(far.x), np.float64)
+    f = np.concatenate([f, np.ones((6, 1))], axis=1)
+    kernel = 0.5 * f @ f.T
+    r = 1 + ROUNDING * np.trace(kernel)
+    missed = np.asarray(far.y, np.float64) - np.asarray(net.head(net.body(far.x)), np.float64)
+    change = 0.5 * f.T @ np.linalg.solve(kernel + r * np.eye(6), missed)
+    expected = np.asarray(far.y) - missed + f @ change
+    np.testing.assert_allclose(head(net, far)(far.x), expected, rtol=0.02, atol=0.02)
+
+
+def test_the_evidence_of_several_outputs_is_a_sum():
+    problem = Problem("regression", (2,), 2, 6, 5)
+    net = NETWORK.build(problem, key=KEY)
+    head, x = ridge_head(net, 0.2), TASKS.sample(KEY).support.x
+    both = jax.random.normal(KEY, (6, 2))
+    whole = head.log_evidence(net, Examples(x, both), jnp.zeros(()))
+    parts = []
+    for i in range(2):
+        shared = Linear(net.head.weight[:, i : i + 1], net.head.bias[i : i + 1])
+        one = Examples(x, both[:, i : i + 1])
+        parts.append(head.log_evidence(replace(net, head=shared), one, jnp.zeros(())))
+    np.testing.assert_allclose(whole, sum(parts), rtol=1e-4)
+
+
+def test_a_head_of_ones_own_is_refused():
+    net = NETWORK.build(TASKS.problem, key=KEY)
+    with pytest.raises(ValueError, match="needs a network whose head is an"):
+        ridge_head(replace(net, head=lambda features: features), 0.5)
+
+
+@pytest.mark.parametrize("options", [HSMLOptions, MUMOMAMLOptions])
+def test_other_conditioned_methods_take_the_ridge_head(options):
+    net = NETWORK.build(TASKS.problem, key=KEY)
+    made = options(head="ridge", inner_steps=0).build(net, TASKS.problem, key=KEY)
+    support = TASKS.sample(KEY).support
+    tailored = made.modulate(made.net, made.coding()(support))
+    ours = made.adapt(support, key=KEY).predict(support.x)
+    np.testing.assert_allclose(ours, made.head(tailored, support)(support.x), rtol=1e-4, atol=1e-5)
 
 
 def test_huge_features_leave_the_head_finite():
@@ -141,8 +193,22 @@ def test_the_vertex_that_made_a_task_is_read(learner):
         assert found.count(vertex) >= 16
 
 
+def test_without_a_vertex_the_others_are_read(learner):
+    support = TASKS.sample(jax.random.key(2)).support
+    whole = learner.coding()(support)[:3]
+    fewer = without_vertex(learner, 1).coding()(support)[:2]
+    left = whole[jnp.array([0, 2])]
+    np.testing.assert_allclose(fewer, left / jnp.sum(left), rtol=1e-3, atol=1e-6)
+
+
+def test_such_a_graph_does_not_grow(learner):
+    assert own_vertices(learner) is None
+    assert not OPTIONS.grows
+    assert replace(OPTIONS, read_by="place").grows
+
+
 def test_one_vertex_is_read_whole():
-    made = built(options=ARMLOptions(**{**vars(OPTIONS), "vertices": 1}))
+    made = built(options=replace(OPTIONS, vertices=1))
     assert made.coding()(TASKS.sample(KEY).support)[0] == 1
 
 
@@ -153,14 +219,17 @@ def test_where_there_is_no_evidence_it_is_refused():
         ({"grown": 1}, "needs grown 0, got 1"),
     ):
         with pytest.raises(ValueError, match=wanted):
-            ARMLOptions(**{**vars(OPTIONS), **change}).check()
+            replace(OPTIONS, **change).check()
 
 
 def test_a_ridge_head_is_refused_for_classes():
     problem = Problem("classification", (4,), 3, 2, 3)
+    net = NETWORK.build(problem, key=KEY)
     options = ARMLOptions(head="ridge", structure="classes", width=4)
     with pytest.raises(ValueError, match="the head ridge needs regression tasks"):
-        options.build(NETWORK.build(problem, key=KEY), problem, key=KEY)
+        options.build(net, problem, key=KEY)
+    with pytest.raises(ValueError, match="reading by evidence needs regression tasks"):
+        OPTIONS.build(net, problem, key=KEY)
 
 
 def test_the_recipe_differs_from_the_templates_where_it_says():

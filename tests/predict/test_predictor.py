@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -399,6 +400,14 @@ def test_right_answers_alone_do_not_make_the_next_one_certain(n, ways):
     assert sure == pytest.approx((n + 1) / (n + ways), rel=1e-4)
     lacking = np.concatenate([logits, np.full((n, 1), -1e9, np.float32)], axis=1)
     assert temperature(lacking, y) == pytest.approx(1 / z, rel=1e-4)
+
+
+def test_a_diverged_learner_has_a_temperature_without_a_warning():
+    logits = np.eye(3, dtype=np.float32)
+    logits[1] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        temperature(logits, np.arange(3))
 
 
 def test_the_error_of_logits_is_that_of_their_likeliest_classes():

@@ -38,11 +38,11 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from arml.algorithms.conditioned import ConditionedOptions
-from arml.core.checks import at_least, classes_only
+from arml.core.checks import at_least, classes_only, regression_only
 from arml.core.episodes import Problem
 from arml.core.learner import Conditioned, Modulate, Network, the_inputs
 from arml.nn import embeddings, graphs, modulation, prototypes
-from arml.nn.evidence import check_evidence, evidence
+from arml.nn.evidence import evidence
 from arml.nn.networks import glorot, linear, truncated_normal
 from arml.nn.parts import with_body
 from arml.nn.relational import SEQUENCES, Relational
@@ -178,7 +178,12 @@ class ARMLOptions(ConditionedOptions):
                 f"the gate {self.gate} needs reads inputs, got features: use the gate templates"
             )
         if self.read_by == "evidence":
-            check_evidence(self, gates=LAYERS)
+            for name, wanted in (("gate", LAYERS), ("head", ("ridge",)), ("grown", (0,))):
+                if (value := getattr(self, name)) not in wanted:
+                    raise ValueError(
+                        f"read_by evidence needs {name} {' or '.join(map(str, wanted))}, got "
+                        f"{value}: give --{name} {wanted[0]}, or --read-by place"
+                    )
 
     @property
     def owns(self) -> bool:
@@ -192,6 +197,8 @@ class ARMLOptions(ConditionedOptions):
 
     def check_problem(self, problem: Problem) -> None:
         """Raise `ValueError` in one line if an option does not suit `problem`."""
+        if self.read_by == "evidence":
+            regression_only("reading by evidence", problem, instead="read by place")
         if self.reads == "features":
             classes_only("reading the network's features", problem)
         if self.structure in ("classes", "spread") and problem.kind != "classification":

@@ -58,7 +58,7 @@ class ConditionedOptions(InnerOptions):
         head: Head = the_learned_head
         made_of_classes = self.head in ("prototypes", "mahalanobis")
         if self.head == "ridge":
-            regression_only("the head ridge", problem)
+            regression_only("the head ridge", problem, instead="take the head prototypes")
             head = ridge_head(with_body(net, "a ridge head"), self.head_scale)
         if made_of_classes:
             classes_only("a head of prototypes", problem)

@@ -47,9 +47,9 @@ def stream_command(arguments: Sequence[str]) -> int:
 
     if options.stream.grow and not getattr(experiment.algorithm, "grows", False):
         raise UsageError(
-            "expected no --grow, because only vertices that own templates or weights, and are read "
-            "by place, grow, got "
-            f"{experiment.recipe}: leave it out, or take arml-templates"
+            f"expected a learner that can grow, got {experiment.recipe}: its vertices must own "
+            "templates, layers or weights, and be read by place; leave --grow out, or take "
+            "arml-templates"
         )
     if options.stream.grow and getattr(experiment.tasks, "shots", 2) < 2:
         lines.append(

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 BINS = 15
 """Bins of the calibration error, as in [1]."""
 LACKING = 1e6
-"""How far below the largest logit that of a class is which the task lacks."""
+"""A logit that lies further below the largest belongs to a class that the task lacks."""
 
 
 def calibration_error(
@@ -39,16 +39,16 @@ def expected_error(
 def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -> float:
     """The T for which softmax(logits / T) has the least mean cross-entropy, from 0.05 to 20.
 
-    The targets are smoothed as if each class had one example more [2]: n predictions that are all
-    right do not show that the next one is certain. The cross-entropy is convex in 1/T, so a bounded
-    search over log T finds it.
+    The targets are smoothed, as in [2]: that of the right class is (n + 1) / (n + ways), that of
+    each other 1 / (n + ways), for n predictions. If all are right, the next one is still not
+    certain. The cross-entropy is convex in 1/T, so a bounded search over log T finds it.
     """
     from scipy.optimize import minimize_scalar  # a slow import, which only this function needs
 
     logits = logits.astype(np.float64)
     n = len(y)
     # A class that a task lacks has a logit of about -1e9, and is no class of this task.
-    there = logits > logits.max(axis=1, keepdims=True) - LACKING
+    there = ~(logits < logits.max(axis=1, keepdims=True) - LACKING)
     sure = n / (n + there.sum(axis=1))
 
     def cross_entropy(log_t: float) -> float:

@@ -87,10 +87,11 @@ def classes_only(method: str, problem: "Problem") -> None:
         )
 
 
-def regression_only(method: str, problem: "Problem") -> None:
-    """Raise `ValueError` in one line if a method that predicts numbers is given classes."""
+def regression_only(method: str, problem: "Problem", *, instead: str) -> None:
+    """Raise `ValueError` in one line if a method that predicts numbers is given classes; `instead`
+    is what to do."""
     if problem.kind != "regression":
         raise ValueError(
             f"{method} needs regression tasks, because it solves for numbers; these are "
-            "classification: choose another option, such as the head prototypes"
+            f"classification: {instead}"
         )

@@ -188,7 +188,7 @@ class Encoder(eqx.Module):
         return None
 
     def chosen(self, found: PyTree, code: Code) -> PyTree:
-        """What `reading` returns, for a task whose code was replaced by this one."""
+        """`found`, of `reading`, with this code in place of the encoder's."""
         return found
 
     def by_class(self) -> bool:
@@ -231,7 +231,7 @@ class Conditioned(MetaLearner):
     look: Callable[[PyTree, Examples], Examples] = the_inputs
     head: Head = the_learned_head
     choose: "Choose | None" = None
-    """Chooses another code for a task by how well the adapted networks fit its support set."""
+    """Chooses another code for a task by how well networks explain its support set."""
 
     def __repr__(self) -> str:
         parts = ", ".join(type(part).__name__ for part in (self.encode, self.modulate))

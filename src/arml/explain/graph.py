@@ -17,11 +17,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from arml.core.episodes import Task, TaskDistribution
 from arml.explain.tasks import by_family, finite
-from arml.nn.graphs import MetaKnowledgeGraph
 from arml.nn.prototypes import prototype_names
 from arml.nn.relational import Relational
 from arml.results.files import Json
@@ -41,12 +40,10 @@ class Read(NamedTuple):
     """Whether the prototypes depend on the links between vertices at all."""
 
 
-def read(encoder: Relational, task: Task, key: Array) -> Read:
-    """The encoder's reading of ONE task."""
-    trace = encoder.trace(task.support)
-    graph, reading = encoder.graph, trace.reading
-    assert graph is not None
-    assert reading is not None
+def read(learner: PyTree, task: Task, key: Array) -> Read:
+    """The learner's reading of ONE task."""
+    trace = learner.reading()(task.support)
+    graph, reading = learner.encode.graph, trace.reading
     prototypes, enriched = trace.prototypes, reading.prototypes
 
     def propagated(edges: Float[Array, "vertices vertices"]) -> Float[Array, "prototypes d"]:
@@ -62,9 +59,9 @@ def read(encoder: Relational, task: Task, key: Array) -> Read:
     return Read(reading.links, task.family, effect, jnp.any(between != 0))
 
 
-def read_tasks(encoder: Relational, tasks: TaskDistribution, *, n: int, chunk: int) -> Read:
+def read_tasks(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Read:
     """The readings of the first `n` test tasks, with a leading axis of tasks, as NumPy arrays."""
-    return Read(*together(looks(read, encoder, tasks, split="test", n=n, chunk=chunk)))
+    return Read(*together(looks(read, learner, tasks, split="test", n=n, chunk=chunk)))
 
 
 def default_threshold(links: np.ndarray) -> float:
@@ -74,14 +71,15 @@ def default_threshold(links: np.ndarray) -> float:
     return float(np.median(between)) if len(between) else 0.5
 
 
-def found_in(
-    encoder: Relational, graph: MetaKnowledgeGraph, tasks: TaskDistribution, *, n: int, chunk: int
-) -> Json:
+def found_in(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Json:
     """The readings of `n` test tasks by family, and the links between vertices.
 
     **Raises** `RunError` for links that are not finite, or a family without a task.
     """
-    reads = read_tasks(encoder, tasks, n=n, chunk=chunk)
+    encoder: Relational = learner.encode
+    graph = encoder.graph
+    assert graph is not None
+    reads = read_tasks(learner, tasks, n=n, chunk=chunk)
     links = np.asarray(graph.connect(graph.vertices), np.float64)
     read_links, families = np.asarray(reads.links), np.asarray(reads.family)
     finite("links", read_links, links)

@@ -2,11 +2,12 @@
 task reads; only an intervention shows whether the learner uses it.
 
 Does the learner *need* a part? A vertex is removed, or the links between vertices are cut. Does it
-*use* the reading? All vertices are replaced by their mean, so that the reading carries no
-information. Or the whole code of the task is replaced: by the mean code of all tasks, by that of
-the next task of the same family, or by that of the next task of another family. If the code is a
-reading followed by what is the task's own, the reading alone is also replaced in these three ways.
-A code is not used if the loss stays the same without it.
+*use* the reading? All vertices are moved to their mean, so that their places carry no information
+(a reading by evidence or by fit still tells tasks apart). Or the whole code of the task is
+replaced: by the mean code of all tasks, by that of the next task of the same family, or by that of
+the next task of another family. Some codes are a reading followed by a code of the task's own. For
+these, the reading alone is also replaced in the same three ways. A code is not used if the loss
+stays the same without it.
 
 The learner is not trained again, so the loss is that of a learner which relied on the missing part.
 Another learner might not need it. Squared errors have heavy tails, and a few tasks may decide a
@@ -37,8 +38,7 @@ Score = Callable[[Array, Array], Float[Array, ""]]
 CODES = ("mean", "own_family", "other_family")
 """The replacements of a task's code."""
 READINGS = tuple(f"{name}_reading" for name in CODES)
-"""The same replacements of its first part alone, if the code is a reading and what is the task's
-own."""
+"""The same replacements of the reading alone, if a code of the task's own follows it."""
 
 
 def without(graph: MetaKnowledgeGraph, kept: Int[Array, " kept"]) -> MetaKnowledgeGraph:
@@ -68,9 +68,16 @@ def score_with(
 
 
 def interventions(
-    learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int, split: str = "test"
+    learner: Conditioned,
+    tasks: TaskDistribution,
+    *,
+    n: int,
+    chunk: int,
+    split: str = "test",
+    readings: bool = True,
 ) -> Json:
     """The change of each task's score by every intervention, as a loss: above zero is worse.
+    Without `readings` no reading alone is replaced.
 
     **Returns** `tasks`, `metric`, `links` (the entry with the links cut), `vertices` (an entry for
     each vertex removed) and `use` (`equal_vertices`, and an entry for each replacement of the code,
@@ -102,7 +109,7 @@ def interventions(
     replaced |= {f"V{i}": coded(without(graph, jnp.asarray(r)), i) for i, r in enumerate(removals)}
     others = other_codes(codes, families)
     replaced |= {"equal_vertices": coded(equal(graph)), **others}
-    if encoder.own:
+    if encoder.own and readings:
         own = codes[:, count:]
         replaced |= {
             f"{name}_reading": np.concatenate([other[:, :count], own], axis=1)

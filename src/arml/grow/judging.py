@@ -131,9 +131,9 @@ def unneeded(
         return None, []
     equal = tasks.of(uniform(known))
     chunk = min(n, at_once_by_default(tasks.problem))
-    found = interventions(learner, equal, n=n * len(known), chunk=chunk, split="validation")[
-        "vertices"
-    ]
+    found = interventions(
+        learner, equal, n=n * len(known), chunk=chunk, split="validation", readings=False
+    )["vertices"]
     effects = [{name: row[name] for name in known} for row in found]
     free = [v for v, row in enumerate(effects) if not any(map(_hurt, row.values()))]
     if not free:

@@ -18,7 +18,7 @@ from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
 from arml.experiment.building import built
 from arml.experiment.folder import check_place, claim, differences
-from arml.experiment.options import Experiment, absolute, essence, to_json
+from arml.experiment.options import Experiment, absolute, essence, from_json, to_json
 from arml.experiment.parts import metric_of
 from arml.experiment.running import Clocked
 from arml.grow.comparisons import WAYS, met
@@ -180,6 +180,8 @@ def _check_claim(folder: Path, file: Path, asked: Json) -> None:
     """Refuse a folder that holds something else than this stream."""
     if file.is_file():
         begun_with = read_checked(file, Asked, "name another folder")
+        # Compared as options: an option that this version added has its default.
+        begun_with["experiment"] = plain(essence(from_json(begun_with["experiment"], str(file))))
         changes = differences(begun_with, asked)
         if changes:
             more = f"; and {len(changes) - 8} more" if len(changes) > 8 else ""

@@ -41,8 +41,8 @@ __all__ = [
 
 
 def own_vertices(learner: MetaLearner) -> int | None:
-    """How many vertices own a modulation; None for a learner without such vertices, or whose tasks
-    read them by evidence: a grown vertex is read by its fit in another way."""
+    """How many vertices own a modulation; None for a learner without such vertices, and for one
+    that reads by evidence: such a learner does not grow."""
     if not isinstance(learner, Conditioned) or isinstance(learner.choose, Evidence):
         return None
     owned = isinstance(learner.modulate, Templates | OwnLayers)

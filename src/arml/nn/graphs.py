@@ -103,7 +103,8 @@ class Reading(NamedTuple):
     prototypes: Prototypes
     """The prototypes after propagation, C-hat."""
     links: Float[Array, "prototypes vertices"]
-    """Prototype to vertex, A_S; rows sum to one."""
+    """Prototype to vertex, A_S; rows sum to one. If the learner chooses a reading for the task,
+    each row is this reading, and `adjacency` keeps A_S."""
     adjacency: Float[Array, "nodes nodes"]
     """The super-graph's, prototypes first, before self-loops."""
 

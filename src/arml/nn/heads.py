@@ -87,7 +87,9 @@ class RidgeHead(eqx.Module):
     the mean of the prior; each unit has a variance of its own, in units of the noise's. With
     F = [features, 1] the solution is that of a system as large as the support set:
 
-        W = W_0 + V F^T (F V F^T + I)^-1 (y - F W_0),  V = diag(variances).
+        W = W_0 + V F^T (F V F^T + r I)^-1 (y - F W_0),  V = diag(variances).
+
+    r is 1, plus `ROUNDING` times the trace of F V F^T, so that float32 can solve the system.
     """
 
     log_variances: Float[Array, " units"]
@@ -103,8 +105,8 @@ class RidgeHead(eqx.Module):
     def log_evidence(
         self, net: BaseNetwork, support: Examples, log_noise: Float[Array, ""]
     ) -> Float[Array, ""]:
-        """log N(y; F W_0, noise (F V F^T + I)): how well the network explains the support set
-        before it learns from it; a sum over outputs, without the constant."""
+        """log N(y; F W_0, noise (F V F^T + r I)): how well the network explains the support set
+        before its head learns from it; a sum over outputs, without the constant."""
         _, factor, missed = self._factored(net, support)
         white = jax.scipy.linalg.solve_triangular(factor, missed, lower=True)
         volume = 2 * jnp.sum(jnp.log(jnp.diag(factor))) + len(factor) * log_noise
@@ -113,7 +115,7 @@ class RidgeHead(eqx.Module):
     def _factored(
         self, net: BaseNetwork, support: Examples
     ) -> tuple[Float[Array, "n units"], Float[Array, "n n"], Float[Array, "n outputs"]]:
-        """F, the Cholesky factor of F V F^T + I, and y - F W_0."""
+        """F, the Cholesky factor of F V F^T + r I, and y - F W_0."""
         features = net.body(support.x)
         inputs = jnp.concatenate([features, jnp.ones_like(features[:, :1])], axis=1)
         kernel = (inputs * jnp.exp(self.log_variances)) @ inputs.T
@@ -124,7 +126,7 @@ class RidgeHead(eqx.Module):
 
 
 ROUNDING = 1e-6
-"""The least noise of a ridge head, as a share of the sum of the kernel's eigenvalues."""
+"""Noise that a ridge head adds, as a share of the sum of the kernel's eigenvalues."""
 
 
 EXCEPTIONS = {
@@ -157,5 +159,9 @@ def mahalanobis_head(scale: float, ways: int) -> MahalanobisHead:
 
 def ridge_head(net: BaseNetwork, variance: float) -> RidgeHead:
     """The head for a network, with learned variances, which all start at `variance`."""
-    shared: PyTree = net.head
-    return RidgeHead(jnp.full(len(shared.weight) + 1, math.log(variance), jnp.float32))
+    if not isinstance(net.head, Linear):
+        raise ValueError(
+            "a ridge head needs a network whose head is an arml.linear, got "
+            f"{type(net.head).__name__}: give arml.network such a head"
+        )
+    return RidgeHead(jnp.full(len(net.head.weight) + 1, math.log(variance), jnp.float32))

@@ -106,9 +106,10 @@ def _graph(explain: JsonView) -> list[Captioned]:
                 effect_figure(explain),
                 "What each family loses when a part of the graph is removed or replaced",
                 "What each family loses when one vertex is taken out of the graph (V), when all "
-                "links between vertices are cut, when all vertices are made equal, and when a "
-                "task's code is replaced by the mean code or by that of another task, of its own "
-                "family or of another: the change of its score on the same "
+                "links between vertices are cut, when all vertices have one place, and when "
+                "a task's code is replaced by the mean code or by that of another task, of its own "
+                "family or of another (where a task also has a code of its own, the columns of "
+                "readings replace the reading alone): the change of its score on the same "
                 f"{explain['interventions']['tasks']:,} tasks, so that above zero is a loss. In "
                 "bold the losses that remain significant after Holm's correction for all cells "
                 "(the median by a sign test). Nothing was trained again, so the losses show what "
