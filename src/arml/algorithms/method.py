@@ -36,6 +36,8 @@ class Variant(NamedTuple):
     changes: Changes
     compared: str = ""
     """As `Method.compared`."""
+    measured: tuple[float, float] | None = None
+    """Minutes on a CPU and the test score (`results/`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

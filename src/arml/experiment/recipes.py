@@ -44,7 +44,9 @@ class Recipe:
     @property
     def _measured(self) -> tuple[float | None, float | None]:
         found = self.method.measured.get(self.setting.shared.recipe)
-        return (None, None) if self.variant or found is None else found
+        if self.variant:
+            found = self.method.variants[self.variant].measured
+        return found or (None, None)
 
     @property
     def minutes(self) -> float | None:
