@@ -265,6 +265,19 @@ def test_the_graph_leaves_weak_links_out_and_weighs_the_vertices() -> None:
     assert not len(figures.strong_links(explanation(threshold=0.95))[0])
 
 
+def test_a_weight_of_zero_is_no_link() -> None:
+    none = explanation(threshold=0.0)
+    none["vertex_links"] = np.zeros_like(none["vertex_links"]).tolist()
+    none["vertex_links_reach_tasks"] = False
+    assert not len(figures.strong_links(none)[0])
+    _, axes, *rest = figures.knowledge_graph(none).axes
+    assert (axes.get_title(loc="left"), axes.get_xlabel(), rest) == (
+        "No links",
+        "larger vertex = read more by the families",
+        [],
+    )
+
+
 def test_darker_is_higher_throughout_the_scale() -> None:
     values = rgb_to_hsv(BLUES(np.linspace(0, 1, 64))[:, :3])[:, 2]
     assert (np.diff(values) <= 1e-9).all()

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from arml.report import render
-from arml.report.figures import average_heat_maps, heat_maps, knowledge_graph, mean_links
+from arml.report.figures import average_heat_maps, heat_maps, knowledge_graph, linked, mean_links
 from arml.report.inside import code_figure, effect_figure, mask_figure, tree_figure
 from arml.report.own_inside import own_figures
 from arml.report.render import Block
@@ -67,6 +67,8 @@ def _reach(explain: JsonView) -> str:
         if not isinstance(effect, int | float):
             return ""
         return f" Without these links, what the prototypes read would change by {effect:.1%}."
+    if not linked(explain):
+        return " The vertices of this learner have no links: a task reads without messages."
     return (
         " With this run's wiring these links influence no task, and training had no reason to "
         "shape them, so they have no meaning. The reading of each family (left) is unaffected."
@@ -81,8 +83,8 @@ def _graph(explain: JsonView) -> list[Captioned]:
             knowledge_graph(explain),
             f"The meta-knowledge graph of {explain['vertices']} vertices. {words}",
             "Left: how much each family reads each vertex (V), averaged over its tasks and "
-            "prototypes; each row sums to one. Right: the links between the vertices; those under "
-            f"{explain['threshold']:.3g} are left out.{_reach(explain)}",
+            "prototypes; each row sums to one. Right: the vertices, and their links of at least "
+            f"{explain['threshold']:.3g}.{_reach(explain)}",
         ),
         (
             "links-average",
@@ -173,7 +175,7 @@ def explorer(run: RunFiles, explain: JsonView) -> list[Block]:
         }
         for i, a in enumerate(places)
         for j, b in enumerate(places)
-        if i < j
+        if i < j and links[i, j] > 0
     ]
     vertices = [
         {
@@ -189,7 +191,7 @@ def explorer(run: RunFiles, explain: JsonView) -> list[Block]:
     ]
     between = links[np.triu_indices(count, 1)]
     slider = None
-    if count > 1:
+    if drawn:
         threshold = explain["threshold"]
         slider = {
             "min": f"{between.min():.4f}",

@@ -106,10 +106,16 @@ def mean_links(explain: JsonView) -> np.ndarray:
 
 
 def strong_links(explain: JsonView) -> tuple[np.ndarray, np.ndarray]:
-    """The ends `[links, 2]` and the weights `[links]` of the links of at least the threshold."""
+    """The ends `[links, 2]` and the weights `[links]` of the links of at least the threshold. A
+    weight of zero is no link."""
     links = mean_links(explain)
-    ends = np.argwhere(np.triu(links >= explain["threshold"], 1))
+    ends = np.argwhere(np.triu((links >= explain["threshold"]) & (links > 0), 1))
     return ends, links[tuple(ends.T)]
+
+
+def linked(explain: JsonView) -> bool:
+    """Whether the vertices have links: with templates they may have none."""
+    return bool(np.any(mean_links(explain)))
 
 
 def reading(explain: JsonView) -> np.ndarray:
@@ -138,7 +144,7 @@ def knowledge_graph(explain: JsonView) -> Figure:
     # Cells no taller than wide, however few the families are.
     table.set_box_aspect(min(count / vertices, height / left))
     _draw_graph(figure, axes, explain, read.mean(0))
-    if not explain.get("vertex_links_reach_tasks", True):
+    if linked(explain) and not explain.get("vertex_links_reach_tasks", True):
         axes.set_xlabel("These links influence no task:\nthey have no meaning.")
     for part in (table, axes):
         part.set_anchor("N")
@@ -152,7 +158,8 @@ def _draw_graph(figure: Figure, axes: Axes, explain: JsonView, read: np.ndarray)
     angles = 2 * np.pi * np.arange(len(read)) / len(read)
     # Clockwise from the top, as one reads a clock; a single vertex is in the middle.
     xy = np.stack([np.sin(angles), np.cos(angles)], axis=1) * (len(read) > 1)
-    axes.set_title(f"Links of weight {threshold:.2f} or more", loc="left")
+    about = f"Links of weight {threshold:.2f} or more" if linked(explain) else "No links"
+    axes.set_title(about, loc="left")
     if len(weights):
         # The palest tint can be seen on white, because the weakest link shown is still a link.
         scale = LinearSegmentedColormap.from_list("links", BLUES(np.linspace(0.35, 1.0, 32)))
@@ -174,7 +181,7 @@ def _draw_graph(figure: Figure, axes: Axes, explain: JsonView, read: np.ndarray)
         bar = figure.colorbar(links, ax=axes, fraction=0.035, pad=0.02, aspect=25)
         bar.set_label("link weight")
         bar.outline.set_visible(False)
-    else:
+    elif linked(explain):
         axes.text(0, 0, "no link reaches\nthe threshold", ha="center", va="center", color="#555555")
     area = 380 + 1100 * read / (read.max() or 1.0)
     axes.scatter(

@@ -52,7 +52,7 @@ function svg(graph, rows, chosen) {
   const between = [];
   for (let i = 0; i < count; i++)
     for (let j = i + 1; j < count; j++)
-      if (graph.links[i][j] >= graph.threshold)
+      if (graph.links[i][j] > 0 && graph.links[i][j] >= graph.threshold)
         between.push(line(vertices[i], vertices[j], { class: "between", "stroke-width": 0.5 + 1.5 * graph.links[i][j] }));
   const names = rows.map((row, i) => draw("text", {
     x: LEFT - 8, y: start(i).y + 4, "text-anchor": "end", "font-weight": i === chosen ? "bold" : "normal",
