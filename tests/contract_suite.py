@@ -85,6 +85,10 @@ def make(name: str, kind: Kind) -> Case:
     return Case(build, kind.tasks, known.dead, kind.cancelled, descends, known.exceptions)
 
 
+PRESETS = ("arml-official", "arml-paper", "first-order-maml", "meta-sgd")
+"""Presets of a method that is checked under another name: they are among the slow tests."""
+
+
 def cases(kind: str, only: tuple[str, ...] = ()) -> Any:
     """The fixture `case`: each algorithm on one kind of problem, one after the other."""
     problem = KINDS[kind].tasks.problem
@@ -94,7 +98,10 @@ def cases(kind: str, only: tuple[str, ...] = ()) -> Any:
         if known.suits(problem) and (not only or name in only)
     ]
 
-    @pytest.fixture(scope="module", params=names)
+    slow = {name: [pytest.mark.slow] for name in PRESETS}
+    params = [pytest.param(name, marks=slow.get(name, ())) for name in names]
+
+    @pytest.fixture(scope="module", params=params)
     def case(request) -> Case:
         return make(request.param, KINDS[kind])
 

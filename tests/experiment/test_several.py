@@ -63,6 +63,7 @@ def check_one_trained(folder, seeds):
     assert Run(folder).step == STEPS
 
 
+@pytest.mark.slow
 def test_one_of_five_processes_trains(tmp_path):
     check_one_trained(tmp_path / "run", [0] * 5)
 

@@ -120,6 +120,7 @@ def test_a_head_of_ones_own_is_refused():
         ridge_head(replace(net, head=lambda features: features), 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [HSMLOptions, MUMOMAMLOptions])
 def test_other_conditioned_methods_take_the_ridge_head(options):
     net = NETWORK.build(TASKS.problem, key=KEY)

@@ -48,6 +48,7 @@ def test_a_function_is_drawn_with_its_examples() -> None:
         arml.report.predictions(Halves(), np.zeros((2, 3)))
 
 
+@pytest.mark.slow
 def test_the_report_is_shown_in_a_frame(tmp_path: Path) -> None:
     page = arml.report.report_of(RUN)
     assert page.save(tmp_path / "report.html").read_text() == page.html

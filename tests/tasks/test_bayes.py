@@ -138,6 +138,7 @@ def test_probabilities_sum_to_one_and_are_calibrated(scored):
     assert np.all(np.abs(np.mean(happened - probabilities, axis=0)) < 4 * error + 1e-4)
 
 
+@pytest.mark.slow
 def test_knows_the_family_of_easy_tasks(scored):
     task, _, probabilities, _ = scored
     right = np.argmax(probabilities, axis=1) == task.family
