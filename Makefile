@@ -45,7 +45,7 @@ help:
 	@touch .venv/.installed $@
 
 demo: .venv/.installed
-	$(BIN)/arml train regression2d/arml-evidence --run $(DEMO)/arml --steps $(DEMO_STEPS)
+	$(BIN)/arml train regression2d/arml --run $(DEMO)/arml --steps $(DEMO_STEPS)
 	$(BIN)/arml train regression2d/maml --run $(DEMO)/maml --steps $(DEMO_STEPS)
 	@echo "scoring both on 1,000 new tasks ..."
 	@$(BIN)/arml evaluate $(DEMO)/maml --tasks 1000 > /dev/null
