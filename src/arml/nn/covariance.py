@@ -33,6 +33,17 @@ def _inverse_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, 
     return inverted, -inverted @ tangents[0] @ inverted
 
 
+@jax.custom_jvp
+def log_determinant(matrix: Float[Array, "d d"]) -> Float[Array, ""]:
+    """The logarithm of a positive determinant, whose derivative is a trace with the inverse."""
+    return unbatched(lambda given: jnp.linalg.slogdet(given)[1])(matrix)
+
+
+@log_determinant.defjvp
+def _log_determinant_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return log_determinant(primals[0]), jnp.sum(inverse(primals[0]).T * tangents[0])
+
+
 def inverses(matrices: Float[Array, "ways d d"]) -> Float[Array, "ways d d"]:
     """The inverse of each matrix."""
     return jax.vmap(inverse)(matrices)

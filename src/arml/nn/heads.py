@@ -20,12 +20,11 @@ import math
 from dataclasses import replace
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from arml.core.episodes import Examples
-from arml.nn.covariance import covariances, inverses, mahalanobis
+from arml.nn.covariance import covariances, inverse, inverses, log_determinant, mahalanobis
 from arml.nn.networks import BaseNetwork, Linear
 from arml.nn.prototypes import ABSENT, among, class_means
 
@@ -96,9 +95,9 @@ class RidgeHead(eqx.Module):
     """Of the weights of each unit, and last of the bias."""
 
     def __call__(self, net: BaseNetwork, support: Examples) -> BaseNetwork:
-        inputs, factor, missed = self._factored(net, support)
+        inputs, system, missed = self._system(net, support)
         shared: PyTree = net.head
-        solution = jax.scipy.linalg.cho_solve((factor, True), missed)
+        solution = _solved(system, missed)
         change = (inputs * jnp.exp(self.log_variances)).T @ solution
         return replace(net, head=Linear(shared.weight + change[:-1], shared.bias + change[-1]))
 
@@ -107,22 +106,31 @@ class RidgeHead(eqx.Module):
     ) -> Float[Array, ""]:
         """log N(y; F W_0, noise (F V F^T + r I)): how well the network explains the support set
         before its head learns from it; a sum over outputs, without the constant."""
-        _, factor, missed = self._factored(net, support)
-        white = jax.scipy.linalg.solve_triangular(factor, missed, lower=True)
-        volume = 2 * jnp.sum(jnp.log(jnp.diag(factor))) + len(factor) * log_noise
-        return -(jnp.sum(jnp.square(white)) * jnp.exp(-log_noise) + missed.shape[1] * volume) / 2
+        _, system, missed = self._system(net, support)
+        misfit = jnp.sum(missed * _solved(system, missed))
+        volume = log_determinant(system) + len(system) * log_noise
+        return -(misfit * jnp.exp(-log_noise) + missed.shape[1] * volume) / 2
 
-    def _factored(
+    def _system(
         self, net: BaseNetwork, support: Examples
     ) -> tuple[Float[Array, "n units"], Float[Array, "n n"], Float[Array, "n outputs"]]:
-        """F, the Cholesky factor of F V F^T + r I, and y - F W_0."""
+        """F, F V F^T + r I, and y - F W_0."""
         features = net.body(support.x)
         inputs = jnp.concatenate([features, jnp.ones_like(features[:, :1])], axis=1)
         kernel = (inputs * jnp.exp(self.log_variances)) @ inputs.T
         # Large features would make the identity less than the rounding of the kernel.
         noise = 1 + ROUNDING * jnp.trace(kernel)
-        factor = jnp.linalg.cholesky(kernel + noise * jnp.eye(len(inputs), dtype=inputs.dtype))
-        return inputs, factor, support.y - net.head(features)
+        system = kernel + noise * jnp.eye(len(inputs), dtype=inputs.dtype)
+        return inputs, system, support.y - net.head(features)
+
+
+def _solved(
+    system: Float[Array, "n n"], given: Float[Array, "n outputs"]
+) -> Float[Array, "n outputs"]:
+    """The solution by the inverse, refined once, because float32 loses digits in it."""
+    inverted = inverse(system)
+    first = inverted @ given
+    return first + inverted @ (given - system @ first)
 
 
 ROUNDING = 1e-6
