@@ -56,11 +56,10 @@ class ConditionedOptions(InnerOptions):
         `code` numbers, for the network that is learned; `parts` are the other fields."""
         learned: Network = net
         head: Head = the_learned_head
-        made_of_classes = self.head in ("prototypes", "mahalanobis")
         if self.head == "ridge":
             regression_only("the head ridge", problem, instead="take the head prototypes")
             head = ridge_head(with_body(net, "a ridge head"), self.head_scale)
-        if made_of_classes:
+        elif self.head != "learned":
             classes_only("a head of prototypes", problem)
             body = with_body(net, "a head of prototypes")
             made = prototype_head if self.head == "prototypes" else mahalanobis_head
@@ -68,7 +67,7 @@ class ConditionedOptions(InnerOptions):
         modulation = modulate(learned)
         # Learned rates have the structure of the network that descends: modulated, and with a head.
         start: PyTree = modulation(learned, jnp.zeros(code, jnp.float32))
-        if made_of_classes:
+        if learned is not net:
             start = replace(start, head=body.head)
         return Conditioned(
             net=learned,

@@ -34,14 +34,27 @@ def _inverse_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, 
 
 
 @jax.custom_jvp
-def log_determinant(matrix: Float[Array, "d d"]) -> Float[Array, ""]:
-    """The logarithm of a positive determinant, whose derivative is a trace with the inverse."""
-    return unbatched(lambda given: jnp.linalg.slogdet(given)[1])(matrix)
+def inverse_and_volume(
+    matrix: Float[Array, "d d"],
+) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
+    """The inverse of a positive definite matrix, and the logarithm of its determinant, by one
+    factor. Their derivatives are products with the inverse."""
+    return unbatched(_factored)(matrix)
 
 
-@log_determinant.defjvp
-def _log_determinant_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    return log_determinant(primals[0]), jnp.sum(inverse(primals[0]).T * tangents[0])
+@inverse_and_volume.defjvp
+def _inverse_and_volume_jvp(
+    primals: tuple[Array], tangents: tuple[Array]
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    inverted, volume = inverse_and_volume(primals[0])
+    moved = -inverted @ tangents[0] @ inverted
+    return (inverted, volume), (moved, jnp.sum(inverted.T * tangents[0]))
+
+
+def _factored(matrix: Float[Array, "d d"]) -> tuple[Array, Array]:
+    factor = jnp.linalg.cholesky(matrix)
+    inverted = jax.scipy.linalg.cho_solve((factor, True), jnp.eye(len(matrix), dtype=matrix.dtype))
+    return inverted, 2 * jnp.sum(jnp.log(jnp.diag(factor)))
 
 
 def inverses(matrices: Float[Array, "ways d d"]) -> Float[Array, "ways d d"]:
