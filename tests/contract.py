@@ -1,5 +1,6 @@
 """What every algorithm promises, as checks on a `Case`. No check knows an algorithm's name."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -187,6 +188,15 @@ def check_a_task_is_learned_whatever_stands_beside_it(case: Case) -> None:
         alike.predictions, case.outcomes.predictions[:1].repeat(BATCH, 0), strict=True
     ):
         np.testing.assert_allclose(mine, ours, rtol=1e-3, atol=1e-4)
+
+
+def check_lapack_gets_one_matrix_at_a_time(case: Case) -> None:
+    """Batches can wait for each other for ever: see `arml.core.compilation.unbatched`."""
+    text = many.lower(case.learner, *case.drawn).as_text()
+    batched = [
+        line for line in text.splitlines() if re.search(r"@(lapack|blas)_.*<(\d+x){3}", line)
+    ]
+    assert not batched, f"expected LAPACK on single matrices, got {batched[0].strip()}"
 
 
 def check_the_order_of_the_queries_is_irrelevant(case: Case) -> None:

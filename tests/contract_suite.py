@@ -125,6 +125,10 @@ def test_a_task_is_learned_whatever_stands_beside_it(case):
     contract.check_a_task_is_learned_whatever_stands_beside_it(case)
 
 
+def test_lapack_gets_one_matrix_at_a_time(case):
+    contract.check_lapack_gets_one_matrix_at_a_time(case)
+
+
 def test_the_order_of_the_queries_is_irrelevant(case):
     contract.check_the_order_of_the_queries_is_irrelevant(case)
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arml.nn.covariance import covariances, inverse, inverses, mahalanobis
+from arml.nn.covariance import covariances, inverse, inverse_and_volume, inverses, mahalanobis
 from arml.nn.prototypes import class_means, squared_distances
 
 X = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
@@ -52,3 +52,21 @@ def test_the_inverse_has_the_derivatives_of_xlas_own():
     for depth in (jax.grad, lambda f: jax.grad(lambda m: jnp.sum(jax.grad(f)(m) ** 2))):
         ours, expected = depth(loss(inverse))(matrix), depth(loss(jnp.linalg.inv))(matrix)
         np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_the_inverse_and_the_volume_have_the_derivatives_of_xlas_own():
+    matrix = jnp.asarray(np.cov(X.T) + np.eye(4, dtype=np.float32), jnp.float32)
+
+    def by_xla(m):
+        return jnp.linalg.inv(m), jnp.linalg.slogdet(m)[1]
+
+    def loss(f):
+        return lambda m: jnp.sum(jnp.sin(f(m)[0])) * f(m)[1]
+
+    for depth in (
+        lambda f: f,
+        jax.grad,
+        lambda f: jax.grad(lambda m: jnp.sum(jax.grad(f)(m) ** 2)),
+    ):
+        ours, expected = depth(loss(inverse_and_volume))(matrix), depth(loss(by_xla))(matrix)
+        np.testing.assert_allclose(ours, expected, rtol=2e-3, atol=1e-4)

@@ -5,14 +5,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
-import jax.numpy as jnp
 import numpy as np
 from msgspec import Meta
 
 from arml.core.learner import MetaLearner
 from arml.grow.growth import Growth
 from arml.grow.vertices import grown_vertices
-from arml.nn.templates import BestFit
+from arml.nn.templates import best_fit
 from arml.results.arrays import read_arrays, write_arrays
 from arml.results.files import Json, RunError, write_json
 from arml.results.forms import Count, Digest, Text
@@ -113,7 +112,7 @@ def taken_up(folder: Path, start: Place, build: Any) -> Place:
     count = len(numbers["names"]) or held["leaves"]
     blank = build(count)
     if held["grown"]:
-        blank = replace(blank, choose=BestFit(jnp.zeros(held["grown"])))
+        blank = replace(blank, choose=best_fit(held["grown"]))
     learner = _filled(blank, arrays, "")
     models = {name: _filled(build(count), arrays, name) for name in held["models"]}
     growth = replace(start.growth, learner=learner, stages=held["stage"], **numbers)
