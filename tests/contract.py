@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -131,8 +131,17 @@ class Case:
         return jax.jit(jax.vmap(self.tasks.sample))(keys[0]), keys[1]
 
     @cached_property
+    def lowered(self) -> Any:
+        """The program of `many`, before it is compiled."""
+        return many.lower(self.learner, *self.drawn)
+
+    @cached_property
+    def compiled(self) -> Any:
+        return self.lowered.compile()
+
+    @cached_property
     def outcomes(self) -> Outcome:
-        return many(self.learner, *self.drawn)
+        return self.compiled(self.learner, *self.drawn)
 
     @cached_property
     def trained(self) -> Trained:
@@ -181,7 +190,7 @@ def check_a_gradient_reaches_every_meta_parameter(case: Case) -> None:
 
 def check_a_task_is_learned_whatever_stands_beside_it(case: Case) -> None:
     tasks, keys = case.drawn
-    alike = many(
+    alike = case.compiled(
         case.learner, *jax.tree.map(lambda leaf: leaf[jnp.zeros(BATCH, int)], (tasks, keys))
     )
     for mine, ours in zip(
@@ -192,7 +201,7 @@ def check_a_task_is_learned_whatever_stands_beside_it(case: Case) -> None:
 
 def check_lapack_gets_one_matrix_at_a_time(case: Case) -> None:
     """Batches can wait for each other for ever: see `arml.core.compilation.unbatched`."""
-    text = many.lower(case.learner, *case.drawn).as_text()
+    text = case.lowered.as_text()
     batched = [
         line for line in text.splitlines() if re.search(r"@(lapack|blas)_.*<(\d+x){3}", line)
     ]

@@ -283,5 +283,10 @@ METHODS = (
         inputs=(2,),
         cost=lambda options: Cost(step=0.1),
         descends=False,
+        exceptions={
+            "test_lapack_gets_one_matrix_at_a_time": (
+                "a task has one Cholesky factor, and a batch of them has no other to wait for"
+            )
+        },
     ),
 )
