@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arml.nn.covariance import covariances, inverse, inverse_and_volume, inverses, mahalanobis
+from arml.nn.covariance import covariances, inverse, inverses, mahalanobis, solved
 from arml.nn.prototypes import class_means, squared_distances
 
 X = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
@@ -54,19 +54,24 @@ def test_the_inverse_has_the_derivatives_of_xlas_own():
         np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-5)
 
 
-def test_the_inverse_and_the_volume_have_the_derivatives_of_xlas_own():
+def test_a_solution_and_its_volume_have_the_derivatives_of_xlas_own():
     matrix = jnp.asarray(np.cov(X.T) + np.eye(4, dtype=np.float32), jnp.float32)
+    given = jnp.asarray(X[:2].T, jnp.float32)
 
-    def by_xla(m):
-        return jnp.linalg.inv(m), jnp.linalg.slogdet(m)[1]
+    def by_xla(m, b):
+        return jnp.linalg.solve(m, b), jnp.linalg.slogdet(m)[1]
 
     def loss(f):
-        return lambda m: jnp.sum(jnp.sin(f(m)[0])) * f(m)[1]
+        def value(both):
+            x, volume = f(*both)
+            return jnp.sum(jnp.sin(x)) * volume
 
-    for depth in (
-        lambda f: f,
-        jax.grad,
-        lambda f: jax.grad(lambda m: jnp.sum(jax.grad(f)(m) ** 2)),
-    ):
-        ours, expected = depth(loss(inverse_and_volume))(matrix), depth(loss(by_xla))(matrix)
-        np.testing.assert_allclose(ours, expected, rtol=2e-3, atol=1e-4)
+        return value
+
+    def twice(f):
+        return jax.grad(lambda both: sum(jnp.sum(g**2) for g in jax.grad(f)(both)))
+
+    for depth in (lambda f: f, jax.grad, twice):
+        ours, expected = depth(loss(solved))((matrix, given)), depth(loss(by_xla))((matrix, given))
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4)

@@ -33,28 +33,43 @@ def _inverse_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, 
     return inverted, -inverted @ tangents[0] @ inverted
 
 
+def solved(
+    matrix: Float[Array, "d d"], given: Float[Array, "d k"]
+) -> tuple[Float[Array, "d k"], Float[Array, ""]]:
+    """The solution X of A X = B for a positive definite A, and the logarithm of A's determinant."""
+    solution, volume, _ = _factored(matrix, given)
+    return solution, volume
+
+
 @jax.custom_jvp
-def inverse_and_volume(
-    matrix: Float[Array, "d d"],
-) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
-    """The inverse of a positive definite matrix, and the logarithm of its determinant, by one
-    factor. Their derivatives are products with the inverse."""
-    return unbatched(_factored)(matrix)
+def _factored(matrix: Array, given: Array) -> tuple[Array, Array, Array]:
+    """The solution, the logarithm of the determinant, and the inverse, by one Cholesky factor.
+    Their derivatives are products with the inverse."""
+
+    def found(one: Array, right: Array) -> tuple[Array, Array, Array]:
+        factor = jnp.linalg.cholesky(one)
+        both = jnp.concatenate([right, jnp.eye(len(one), dtype=one.dtype)], axis=1)
+        both = jax.scipy.linalg.cho_solve((factor, True), both)
+        width = right.shape[1]
+        return both[:, :width], 2 * jnp.sum(jnp.log(jnp.diag(factor))), both[:, width:]
+
+    return unbatched(found)(matrix, given)
 
 
-@inverse_and_volume.defjvp
-def _inverse_and_volume_jvp(
-    primals: tuple[Array], tangents: tuple[Array]
-) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    inverted, volume = inverse_and_volume(primals[0])
-    moved = -inverted @ tangents[0] @ inverted
-    return (inverted, volume), (moved, jnp.sum(inverted.T * tangents[0]))
-
-
-def _factored(matrix: Float[Array, "d d"]) -> tuple[Array, Array]:
-    factor = jnp.linalg.cholesky(matrix)
-    inverted = jax.scipy.linalg.cho_solve((factor, True), jnp.eye(len(matrix), dtype=matrix.dtype))
-    return inverted, 2 * jnp.sum(jnp.log(jnp.diag(factor)))
+@_factored.defjvp
+def _factored_jvp(
+    primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[tuple[Array, Array, Array], tuple[Array, Array, Array]]:
+    (matrix, _), (moved, shifted) = primals, tangents
+    solution, volume, inverted = _factored(*primals)
+    wanted = shifted - moved @ solution
+    first = inverted @ wanted
+    # Refined once, because float32 loses digits in the inverse.
+    change = first + inverted @ (wanted - matrix @ first)
+    return (
+        (solution, volume, inverted),
+        (change, jnp.sum(inverted.T * moved), -inverted @ moved @ inverted),
+    )
 
 
 def inverses(matrices: Float[Array, "ways d d"]) -> Float[Array, "ways d d"]:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from arml.core.episodes import Examples
-from arml.nn.covariance import covariances, inverse_and_volume, inverses, mahalanobis
+from arml.nn.covariance import covariances, inverses, mahalanobis, solved
 from arml.nn.networks import BaseNetwork, Linear
 from arml.nn.prototypes import ABSENT, among, class_means
 
@@ -97,7 +97,7 @@ class RidgeHead(eqx.Module):
     def __call__(self, net: BaseNetwork, support: Examples) -> BaseNetwork:
         inputs, system, missed = self._system(net, support)
         shared: PyTree = net.head
-        solution, _ = _solved(system, missed)
+        solution, _ = solved(system, missed)
         change = (inputs * jnp.exp(self.log_variances)).T @ solution
         return replace(net, head=Linear(shared.weight + change[:-1], shared.bias + change[-1]))
 
@@ -107,7 +107,7 @@ class RidgeHead(eqx.Module):
         """log N(y; F W_0, noise (F V F^T + r I)): how well the network explains the support set
         before its head learns from it; a sum over outputs, without the constant."""
         _, system, missed = self._system(net, support)
-        solution, volume = _solved(system, missed)
+        solution, volume = solved(system, missed)
         misfit, volume = jnp.sum(missed * solution), volume + len(system) * log_noise
         return -(misfit * jnp.exp(-log_noise) + missed.shape[1] * volume) / 2
 
@@ -122,16 +122,6 @@ class RidgeHead(eqx.Module):
         noise = 1 + ROUNDING * jnp.trace(kernel)
         system = kernel + noise * jnp.eye(len(inputs), dtype=inputs.dtype)
         return inputs, system, support.y - net.head(features)
-
-
-def _solved(
-    system: Float[Array, "n n"], given: Float[Array, "n outputs"]
-) -> tuple[Float[Array, "n outputs"], Float[Array, ""]]:
-    """The solution by the inverse, refined once, because float32 loses digits in it; and the
-    logarithm of the determinant."""
-    inverted, volume = inverse_and_volume(system)
-    first = inverted @ given
-    return first + inverted @ (given - system @ first), volume
 
 
 ROUNDING = 1e-6
