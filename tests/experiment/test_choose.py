@@ -9,7 +9,7 @@ import pytest
 from arml.cli import main
 from arml.cli.training_options import chosen
 from arml.datasets.splits import part_sizes
-from arml.experiment.choose import choose, racing
+from arml.experiment.choose import choose, entering
 from arml.results.folder import read_run
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
@@ -52,6 +52,14 @@ def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
     said = "\n".join([*why, pace])
     for word in ("1 family", "ways", "shots", "queries", "size", "steps", "normalisation"):
         assert word in said
+
+
+def test_a_stream_is_learned_by_the_method_that_grows(tmp_path):
+    birds = [str(draw(tmp_path / "birds", [20] * 20))]
+    grows, raced = choose(birds, purpose="stream"), choose(birds)
+    assert [one.recipe for one in grows.entrants] == ["folders/arml-templates"]
+    assert grows.experiment.tasks == raced.experiment.tasks
+    assert [one.recipe for one in entering("features", "stream")] == ["features/arml-templates"]
 
 
 def test_what_is_fixed_is_not_chosen(tmp_path):
@@ -107,7 +115,7 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     assert "logistic regression on the inputs, no meta-training: accuracy" in said
     assert "28 vectors" in said
     config = read_run(tmp_path / "run").config
-    names = [one.recipe for one in racing("features")]
+    names = [one.recipe for one in entering("features", "race")]
     assert names == ["features/frozen-protonet", "features/protonet", "features/arml-templates"]
     for name in ("logistic regression on the inputs:", *(f"{name}:" for name in names)):
         assert name in said

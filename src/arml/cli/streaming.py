@@ -16,7 +16,7 @@ from arml.cli.progress import PLAIN_SECONDS
 from arml.cli.training_options import values_of, whole_numbers
 from arml.core.plugins import as_options
 from arml.experiment.options import Experiment
-from arml.experiment.recipes import RECIPES, recipe
+from arml.experiment.recipes import recipe
 from arml.grow.streaming import StreamOptions, train_stream
 from arml.report.tables import duration
 
@@ -94,9 +94,8 @@ def suited(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[
     """The experiment of the method for streams, with options that suit one's own data."""
     from arml.experiment.choose import CHOSEN, choose
 
-    choice = choose(data, fixed=whole_numbers(words, CHOSEN))
-    made = next(one for one in choice.entrants if "stream" in RECIPES[one.recipe].compared)
-    return made, [*choice.why, *([choice.pace] if choice.pace else [])]
+    choice = choose(data, fixed=whole_numbers(words, CHOSEN), purpose="stream")
+    return choice.experiment, [*choice.why, *([choice.pace] if choice.pace else [])]
 
 
 class _Said:

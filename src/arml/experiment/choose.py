@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import ceil, inf
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -55,7 +55,11 @@ class Choice(NamedTuple):
 
 
 def choose(
-    data: Sequence[str], *, fixed: Mapping[str, int] | None = None, minutes: float = MINUTES
+    data: Sequence[str],
+    *,
+    fixed: Mapping[str, int] | None = None,
+    minutes: float = MINUTES,
+    purpose: Literal["race", "stream"] = "race",
 ) -> Choice:
     """Experiments on one's own families, the most promising first.
 
@@ -64,6 +68,7 @@ def choose(
     - `data`: folders or zips of pictures with one folder for each class, or folders of features.
     - `fixed`: the user's own choices of `ways`, `shots`, `queries`, `size`, `steps`.
     - `minutes`: about how long the training may take on one CPU core.
+    - `purpose`: what the experiments are for: a race, or a stream of families.
 
     **Raises** `ValueError` in one line if no tasks can be drawn from the data, or the minutes are
     too few.
@@ -90,7 +95,7 @@ def choose(
         # The nearest mean has nothing to train.
         entrants = tuple(
             replace(one, tasks=tasks, steps=given.get("steps", one.steps) if one.steps else 0)
-            for one in racing("features")
+            for one in entering("features", purpose)
         )
         return Choice(entrants[0], [_about(families, "vectors"), *why], entrants)
     size, reason = _size(families, given)
@@ -100,7 +105,7 @@ def choose(
     network = Conv4Options(normalisation="support")
     entrants = tuple(
         replace(one, tasks=classes, network=network, steps=steps, validate_every=200)
-        for one in racing("folders")
+        for one in entering("folders", purpose)
     )
     statistics = (
         "normalisation support: a prediction for a picture of yours will depend on no other query"
@@ -109,13 +114,15 @@ def choose(
     return Choice(entrants[0], lines, entrants, pace)
 
 
-def racing(setting: str) -> list[Experiment]:
-    """The recipes that race on such data. Those that need no training come first, then the oldest
-    methods: metric methods are older than ARML, and promise more in few steps."""
+def entering(setting: str, purpose: Literal["race", "stream"]) -> list[Experiment]:
+    """The recipes that race on such data, or that learn streams of it. Those that need no training
+    come first, then the oldest methods: metric methods are older than ARML, and promise more in few
+    steps."""
+    mark = "stream" if purpose == "stream" else f"race-{setting}"
     found = [
         (known.method.year, known.make())
         for known in RECIPES.values()
-        if known.setting.shared.recipe == setting and f"race-{setting}" in known.compared
+        if known.setting.shared.recipe == setting and mark in known.compared
     ]
     return [one for _, one in sorted(found, key=lambda pair: (pair[1].steps > 0, pair[0]))]
 
