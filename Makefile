@@ -9,6 +9,10 @@ JOBS ?= 2
 # A worker that dies ends the run: pytest-xdist would wait for ever for the one in its place.
 PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --max-worker-restart 0
 
+# Containers often set this. Then each of the many processes of a test run, and each command of the
+# demo, would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # As many steps as take about two minutes for ARML on 2 cores; MAML gets as many, in less time.
 DEMO_STEPS ?= 10000
 DEMO ?= runs/demo
