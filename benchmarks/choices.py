@@ -167,15 +167,23 @@ CHOICES = (
 )
 
 
+def texts(changes: tuple[Change, ...]) -> dict[str, str]:
+    """The files that these changes change, as they are afterwards."""
+    made: dict[str, str] = {}
+    for file, old, new in changes:
+        text = made.get(file) or (HERE.parent / file).read_text(encoding="utf-8")
+        if text.count(old) != 1:
+            raise ValueError(f"{file} has {text.count(old)} times, not once: {old}")
+        made[file] = text.replace(old, new)
+    return made
+
+
 def changed(folder: Path, changes: tuple[Change, ...]) -> Path:
     """A copy of the sources with these changes."""
     for name in ("src", "benchmarks"):
         shutil.copytree(HERE.parent / name, folder / name, dirs_exist_ok=True)
-    for file, old, new in changes:
-        text = (folder / file).read_text(encoding="utf-8")
-        if text.count(old) != 1:
-            raise ValueError(f"{file} has {text.count(old)} times, not once: {old}")
-        (folder / file).write_text(text.replace(old, new), encoding="utf-8")
+    for file, text in texts(changes).items():
+        (folder / file).write_text(text, encoding="utf-8")
     return folder
 
 
