@@ -37,7 +37,7 @@ gc.set_threshold(50_000, 20, 100)
 
 # Linux lets a process have 65,530 memory maps. Each compiled program takes several, for as long as
 # JAX keeps the program. At the limit XLA's compiler ends the process by a segmentation fault.
-MAPS = 20_000
+MAPS = 36_000
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -96,7 +96,13 @@ def test_the_divergence_is_the_mean_log_ratio_of_densities():
     np.testing.assert_allclose(ratios.mean(), exact, atol=4 * error)
 
 
-@BOTH
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(REGRESSION, id="regression", marks=pytest.mark.slow),
+        pytest.param(CLASSES, id="classes"),
+    ],
+)
 def test_without_spread_and_without_steps_of_the_means_it_is_maml(problem):
     """The same loss, the same gradient, the same predictions; noise^2 = 1/2 makes the negative
     log-likelihood the mean squared error."""

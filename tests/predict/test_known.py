@@ -22,7 +22,10 @@ def test_functions_of_known_families():
     assert np.mean(distances > known.support) <= ALARMS
 
 
-@pytest.mark.parametrize("shape", [(2, 1), (5, 3)], ids=["2 x 1", "5 x 3"])
+@pytest.mark.parametrize(
+    "shape",
+    [pytest.param((2, 1), id="2 x 1"), pytest.param((5, 3), id="5 x 3", marks=pytest.mark.slow)],
+)
 def test_pictures_of_known_families_in_small_and_large_sets(shape, tmp_path):
     portable = arml.load("starter").portable
     tasks = portable.experiment.tasks.build(tmp_path / "split.json").test

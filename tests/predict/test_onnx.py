@@ -139,7 +139,9 @@ def test_functions_have_files(algorithm, tmp_path):
     np.testing.assert_allclose(values[:, 0], predictor.predict(query), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("algorithm", ["protonet", "tadam", "versa"])
+@pytest.mark.parametrize(
+    "algorithm", ["protonet", "tadam", pytest.param("versa", marks=pytest.mark.slow)]
+)
 def test_a_metric_learner_learns_inside_its_file(algorithm, tmp_path):
     few = untrained(algorithm, (16, 16, 3), "classification", 3)
     few.to_onnx(tmp_path / "learner.onnx", ways=6)
