@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from arml.algorithms import ALGORITHMS as ALGORITHMS
     from arml.core.checks import Options as Options
+    from arml.core.compilation import unbatched as unbatched
     from arml.core.episodes import Examples as Examples
     from arml.core.episodes import Problem as Problem
     from arml.core.episodes import Task as Task
@@ -67,6 +68,7 @@ _HOMES = {
     "arml.experiment.parts": ("register",),
     "arml.experiment.running": ("run",),
     "arml.core.checks": ("Options",),
+    "arml.core.compilation": ("unbatched",),
     "arml.core.losses": ("loss_of",),
     "arml.core.inner": ("GradientDescent", "InnerOptions", "with_steps"),
     "arml.core.learner": ("Adapted", "Conditioned", "Loss", "MetaLearner"),

@@ -1,6 +1,7 @@
 """The program `arml`, also as `python -m arml`."""
 
 import gc
+import signal
 import sys
 
 
@@ -14,7 +15,10 @@ def program() -> int:
     except KeyboardInterrupt:
         print("arml: interrupted", file=sys.stderr)
         return 130
-    return main()
+    status = main()
+    # All is saved: one more Ctrl-C must not interrupt what ends the process, with a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return status
 
 
 if __name__ == "__main__":

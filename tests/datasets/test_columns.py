@@ -75,6 +75,15 @@ def test_a_comma_is_a_decimal_sign_where_it_cannot_separate_thousands():
             reader({"cost": [text, "7", "8"]}, Y[:3])
 
 
+def test_a_point_that_may_separate_thousands_is_refused_beside_decimal_commas():
+    for text in ("cost;share\n1.087;0,5\n867;0,1\n", "cost;x\n0,5;1\n1.050;1\n"):
+        with pytest.raises(ValueError, match=r"decimal commas in column 'cost'.*got '1\.0(87|50)'"):
+            cells_of(text, "t")
+    kept, _ = cells_of("size;when;share\n1.087;31.05.2024;0,5\n1.1;01.06.2024;0,1\n", "t")
+    assert kept["size"] == ["1.087", "1.1"]
+    assert cells_of("size;share\n1.087;0.5\n", "t")[0] == {"size": ["1.087"], "share": ["0.5"]}
+
+
 def test_columns_without_a_name():
     """Spreadsheets add empty columns; data frames add one that numbers the rows, which a learner
     must not read."""

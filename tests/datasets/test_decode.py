@@ -38,6 +38,21 @@ def test_every_kind_of_pixel_becomes_rgb():
         np.testing.assert_allclose(got, [200, 40, 10], atol=3, err_msg=suffix)
 
 
+@pytest.mark.parametrize("kind", ["png", "webp", "jpeg", "tiff"])
+def test_a_picture_is_turned_as_its_exif_data_say(kind):
+    pil, ops = pytest.importorskip("PIL.Image"), pytest.importorskip("PIL.ImageOps")
+    image = np.kron(np.arange(0, 240, 40).reshape(2, 3), np.ones((16, 16))).astype(np.uint8)
+    for orientation in range(1, 9):
+        exif = pil.Exif()
+        exif[0x0112] = orientation
+        file = io.BytesIO()
+        pil.fromarray(image).convert("RGB").save(file, kind, exif=exif)
+        with pil.open(file) as picture:
+            expected = np.asarray(ops.exif_transpose(picture).convert("RGB").resize((16, 16)))
+        got = decode(file.getvalue(), size=16, where="x")
+        np.testing.assert_allclose(got[::8, ::8], expected[::8, ::8], atol=12)
+
+
 def test_palette_grey_alpha_and_cmyk_become_rgb():
     pil = pytest.importorskip("PIL.Image")
 

@@ -179,7 +179,7 @@ def print_difference(
     console: Console, folder: Path, found: Json, metric: str, *, over: str = ""
 ) -> None:
     """Print a difference, all and by family, as `arml evaluate --json` has it; `over` says what its
-    interval is over, if not the tasks alone."""
+    interval is over, if not the tasks of two trainings alone."""
     better = "above zero" if metric == "accuracy" else "below zero"
     p = f", p {probability(found['p'])}" if found["p"] is not None else ""
     say(console, f"Difference from {folder} on the same tasks ({better} is better){over}{p}")
@@ -192,3 +192,9 @@ def print_difference(
         for name, part in {"all tasks": found, **found["families"]}.items()
     ]
     console.print(grid(("", "difference ± 95%", "tasks"), rows))
+    if not over:
+        say(
+            console,
+            "± and p are over tasks: they are about these two trainings, and other seeds may give "
+            "another difference (`arml train --seeds`)",
+        )

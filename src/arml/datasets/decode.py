@@ -14,6 +14,8 @@ from jaxtyping import UInt8
 PIXEL_LIMIT = 2**27
 """The most pixels of one picture: a few kilobytes can unpack to gigabytes."""
 
+ORIENTATION = 0x0112
+"""The number of this entry of EXIF data."""
 HEIC = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"mif1"))
 """How the photographs of many phones begin, after the first four bytes."""
 
@@ -37,8 +39,9 @@ def decode(
     With a `box` (left, top, right, bottom; the last two outside) only its content is kept.
 
     A grey image gets three equal channels, transparent pixels are laid on white, 16 bits become 8,
-    and a JPEG is turned as its camera's orientation says. An image that is not square is stretched,
-    not cropped: no part of it is lost. Shrinking averages over areas; enlarging is bilinear.
+    and a picture is turned as its camera's orientation says. An image that is not square is
+    stretched, not cropped: no part of it is lost. Shrinking averages over areas; enlarging is
+    bilinear.
 
     **Raises** `ValueError`, which names `where`, for data that are not a complete image.
     """
@@ -77,12 +80,35 @@ def _read(data: bytes, where: str, flags: int = 0) -> Any:
             problem = "data that cannot be decoded"
         elif image.dtype not in (np.uint8, np.uint16):
             problem = f"pixels of type {image.dtype}, not 8 or 16 bit"
+        elif not flags & cv2.IMREAD_IGNORE_ORIENTATION:
+            image = _upright(image, data)
     if problem is not None:
         raise ValueError(
             f"{where}: expected an image (PNG, JPEG, WebP, BMP, TIFF, ...), got {problem}; "
             "remove or replace the file"
         )
     return image
+
+
+def _upright(image: Any, data: bytes) -> Any:
+    """A PNG or WebP turned as its EXIF data say; OpenCV does it for other formats."""
+    chunk = {b"\x89PNG": b"eXIf", b"RIFF": b"EXIF"}.get(data[:4])
+    if chunk is None or chunk not in data:
+        return image
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            orientation = picture.getexif().get(ORIENTATION, 1)
+    except (OSError, SyntaxError, ValueError, struct.error):  # no EXIF data after all
+        return image
+    if orientation in (5, 6, 7, 8):
+        image = image.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        image = image[::-1]
+    if orientation in (2, 3, 6, 7):
+        image = image[:, ::-1]
+    return np.ascontiguousarray(image)
 
 
 def _problem(data: bytes) -> str | None:

@@ -22,6 +22,8 @@ COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
 """A number with a decimal comma."""
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 """A number whose comma may also separate its thousands: 1,234."""
+POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
+"""A number whose point may also separate its thousands, where decimal signs are commas: 1.234."""
 
 
 class Table(NamedTuple):
@@ -162,7 +164,25 @@ def cells_of(text: str, where: str) -> tuple[dict[str, list[str]], list[int]]:
             )
         columns[name] = cells
     sure = delimiter == ";"
-    return {name: _with_points(cells, sure=sure) for name, cells in columns.items()}, lines[1:]
+    read = {name: _with_points(cells, sure=sure) for name, cells in columns.items()}
+    if any(read[name] is not columns[name] for name in read):  # the file has decimal commas
+        for name, cells in columns.items():
+            _check_points(cells, name, where)
+    return read, lines[1:]
+
+
+def _check_points(cells: list[str], name: str, where: str) -> None:
+    """Raise `ValueError` if the points of a column may separate thousands: all of them, or beside
+    decimal commas any."""
+    points = [cell for cell in map(str.strip, cells) if "." in cell]
+    grouped = [cell for cell in points if POINTS.fullmatch(cell)]
+    commas = any(COMMA.fullmatch(cell.strip()) for cell in cells)
+    if grouped and (commas or len(grouped) == len(points)):
+        raise ValueError(
+            f"{where}: expected decimal commas in column {name!r}, as elsewhere in this file, got "
+            f"{grouped[0]!r}, whose point may separate thousands: write it without a point, or "
+            "with a comma if it is a fraction"
+        )
 
 
 def _with_points(cells: list[str], *, sure: bool) -> list[str]:
