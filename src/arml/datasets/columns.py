@@ -241,7 +241,7 @@ def _column(name: str, cells: Sequence[Cell], where: str) -> Column | None:
         raise ValueError(
             f"{where}: expected numbers, dates or categories in column {name!r}, got "
             f"{len(counts)} different texts in {len(cells)} rows, such as {odd!r}: "
-            "remove the column, or write its dates as 2024-05-31"
+            "remove the column, or write its dates as 2024-05-31 and its numbers without % or $"
         )
     levels = sorted(counts, key=lambda level: (-counts[level], level))[:LEVELS]
     return Column(name, "category", levels=tuple(sorted(levels)))
