@@ -272,6 +272,7 @@ def test_the_tutorial_is_its_script_and_runs(tmp_path):
 EXAMPLES = (
     *("Problem", "Examples", "Task", "loss_of", "linear", "Linear", "network", "GradientDescent"),
     *("InnerOptions", "OuterOptions", "MetaLearner", "Adapted", "TaskDistribution", "Options"),
+    "unbatched",
     *("register", "build", "Conditioned", "trace", "with_steps", "fit", "Fitted", "Moment"),
     *("evaluate", "Scores", "compare", "Difference"),
     *("compare_runs", "Comparison", "outer", "run", "Run", "recipe", "Experiment"),

@@ -77,6 +77,9 @@ def vmap(function: Callable[..., R]) -> Callable[..., R]:
 def unbatched(function: Callable[..., R]) -> Callable[..., R]:
     """`function`, whose `vmap` is a loop on a CPU: for functions that call LAPACK.
 
+        solve = arml.unbatched(jnp.linalg.solve)
+        weights = jax.vmap(solve)(jnp.ones((5, 1, 1)), jnp.ones((5, 1)))
+
     jaxlib shares a batch of matrices among its threads, and one of these threads waits for the
     others. If every thread waits in such a call, none is left to work, and the calls never end. For
     a single matrix no thread waits.
