@@ -125,6 +125,11 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     assert "starter set" in config["inputs"]["saw"]
     assert main([*given, *small]) == 0
     assert "already trained" in capsys.readouterr().out
+    assert main([*given, *small[:4], *small[6:], "--minutes", "9"]) == 0
+    said = capsys.readouterr().out
+    trained = config["experiment"]["steps"]
+    assert ("as the run was begun: --minutes is for a new run" in said) == (trained > 0)
+    assert "already trained" in said
 
 
 def test_options_that_cannot_be_right_are_refused_before_the_race(tmp_path, capsys):

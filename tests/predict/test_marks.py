@@ -175,3 +175,7 @@ def test_a_table_of_numbers_has_an_error(tmp_path, capsys):
     expected = np.mean((predictor.predict(predictor.x) - predictor.y[:, 0]) ** 2)
     assert found["mse"] == pytest.approx(expected, rel=1e-5)
     assert found["variance"] == 2
+    assert main(["evaluate", kept, "--query", str(tmp_path / "points.csv")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"root mean squared error {expected**0.5:.4g}, in the unit of the target, on 5" in said
+    assert f"it would be {2**0.5:.4g}" in said

@@ -145,8 +145,9 @@ def _show(console: Console, content: Json) -> None:
     if "mse" in content:
         say(
             console,
-            f"mean squared error {content['mse']:.4g} on {content['n']} rows; if every answer were "
-            f"the mean of the targets, it would be {content['variance']:.4g}",
+            f"root mean squared error {content['mse'] ** 0.5:.4g}, in the unit of the target, on "
+            f"{content['n']} rows; if every answer were the mean of the targets, it would be "
+            f"{content['variance'] ** 0.5:.4g}",
         )
         return
     from arml.report.marks import by_class, confusion, summary

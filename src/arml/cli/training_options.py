@@ -172,7 +172,11 @@ def _winner(
         known = read_config(begun)["experiment"]
         entrant = by_name.get(known["recipe"], first)
         made = replace(entrant, steps=known["steps"]) if paced else entrant
-        return Chosen(made, choice.why, bool(choice.pace))
+        lines = choice.why
+        if made.steps and values_of(words, "minutes"):
+            went = f"steps {made.steps:,}, as the run was begun: --minutes is for a new run"
+            lines = [*lines, f"{went}, and --steps trains this one on"]
+        return Chosen(made, lines, bool(choice.pace))
     ends = time.monotonic() + 60 * minutes
     check_place(folder)
     with alone(folder):  # so that a folder that cannot be written is refused before the race
