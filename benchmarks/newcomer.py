@@ -116,10 +116,9 @@ def write_table(content: dict[str, Any]) -> None:
     for row in content["rows"]:
         more = f", {row['megabytes']} MB" if "megabytes" in row else ""
         more += f", {row['each_ms']} ms each" if "each_ms" in row else ""
-        more += f" (at {row['commit'][:7]})" if "commit" in row else ""
         lines.append(f"| {row['step']}{more} | {row['seconds']} | {row['cpu']} |")
     lines.append("")
-    lines.append(f"{content['device']}, load {content['load']:.1f}, {content['commit']}.")
+    lines.append(f"{content['device']}, load {content['load']:.1f}.")
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(replace_block(page, "\n".join(lines), MARKERS), encoding="utf-8")
 

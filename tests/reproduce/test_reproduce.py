@@ -241,6 +241,7 @@ def test_the_list_says_what_things_take(capsys) -> None:
     assert main(["reproduce", "regression2d", "--scale", "laptop", "--list"]) == 0
     said = capsys.readouterr().out
     assert "2.29" in said
+    assert "an empty cell: the paper, or we, have no such score" in said
     assert "on one core" in said
 
 

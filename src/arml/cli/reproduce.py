@@ -200,6 +200,7 @@ def _list(console: Console, tables: Sequence[Table], work: Sequence[Unit]) -> No
         console.print(grid(headings, rows, box=None))
         console.print()
     total = sum(unit["seconds"] for unit in work)
+    say(console, "expected: what we measured; an empty cell: the paper, or we, have no such score")
     say(console, f"{len(work)} runs, about {duration(total)} on one core")
 
 
