@@ -118,7 +118,10 @@ def write_table(content: dict[str, Any]) -> None:
         more += f", {row['each_ms']} ms each" if "each_ms" in row else ""
         lines.append(f"| {row['step']}{more} | {row['seconds']} | {row['cpu']} |")
     lines.append("")
-    lines.append(f"{content['device']}, load {content['load']:.1f}.")
+    lines.append(
+        f"{content['device']}, load {content['load']:.1f}. "
+        "`benchmarks/results/newcomer.json` has the commit at which each row was measured."
+    )
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(replace_block(page, "\n".join(lines), MARKERS), encoding="utf-8")
 

@@ -321,7 +321,7 @@ def test_refusals_are_one_line_that_helps(command, says, tmp_path, monkeypatch, 
 
 
 def test_a_number_of_tasks_must_be_one(maml, capsys):
-    assert "--tasks of at least 1, got 0" in refused(capsys, "evaluate", maml, "--tasks", 0)
+    assert "tasks must be at least 1, got 0" in refused(capsys, "evaluate", maml, "--tasks", 0)
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(capsys):

@@ -125,11 +125,19 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     assert "starter set" in config["inputs"]["saw"]
     assert main([*given, *small]) == 0
     assert "already trained" in capsys.readouterr().out
-    assert main([*given, *small[:4], *small[6:], "--minutes", "9"]) == 0
-    said = capsys.readouterr().out
-    trained = config["experiment"]["steps"]
-    assert ("as the run was begun: --minutes is for a new run" in said) == (trained > 0)
-    assert "already trained" in said
+
+
+def test_minutes_change_nothing_in_a_run_that_was_begun(tmp_path):
+    data, run = str(draw(tmp_path / "birds", [8] * 7, size=12)), str(tmp_path / "run")
+    small = ["--steps", "1", "--interval", "1", "--checkpoint-every", "1", "--validate-every", "1",
+             "--batch", "1", "--validation-tasks", "1", "--ways", "2",
+             "--queries", "3"]  # fmt: skip
+    recipe = choose([data]).experiment.recipe
+    assert main(["train", recipe, "--data", data, "--run", run, *small]) == 0
+    again = chosen(["--run", run, "--minutes", "9"], [data])
+    assert (again.experiment.recipe, again.experiment.steps) == (recipe, 1)
+    assert again.lines[-1].startswith("steps 1, as the run was begun: --minutes is for a new run")
+    assert "--minutes" not in chosen(["--run", run], [data]).lines[-1]
 
 
 def test_options_that_cannot_be_right_are_refused_before_the_race(tmp_path, capsys):

@@ -173,7 +173,7 @@ def _winner(
         entrant = by_name.get(known["recipe"], first)
         made = replace(entrant, steps=known["steps"]) if paced else entrant
         lines = choice.why
-        if made.steps and values_of(words, "minutes"):
+        if paced and made.steps and values_of(words, "minutes"):
             went = f"steps {made.steps:,}, as the run was begun: --minutes is for a new run"
             lines = [*lines, f"{went}, and --steps trains this one on"]
         return Chosen(made, lines, bool(choice.pace))
