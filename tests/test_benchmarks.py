@@ -158,6 +158,7 @@ def test_the_share_of_the_specialists_gain_by_hand(beside):
     assert [cell.text for cell in best.cells] == ["50.0%", "62.5%", "68.0%"]
 
 
+@pytest.mark.slow
 def test_one_example_a_class_shows_the_question_as_often_as_it_is_counted(beside):
     """Against tasks that the distribution draws."""
     import one_shot

@@ -220,6 +220,7 @@ def test_the_questions_are_answered(tmp_path):
     assert (tmp_path / "predictor.onnx").stat().st_size < 1.5e6
 
 
+@pytest.mark.slow
 def test_the_tutorial_of_tables_runs(tmp_path):
     with inside(tmp_path):
         accuracy = carried_out(ROOT / "docs" / "any-table.md")["accuracy"]

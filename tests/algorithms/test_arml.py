@@ -36,7 +36,9 @@ def constant(dense: Linear, bias: float) -> Linear:
     return Linear(jnp.zeros_like(dense.weight), jnp.full_like(dense.bias, bias))
 
 
-@pytest.mark.parametrize("gate", ["sigmoid", "tanh", "film"])
+@pytest.mark.parametrize(
+    "gate", ["sigmoid", *(pytest.param(gate, marks=pytest.mark.slow) for gate in ("tanh", "film"))]
+)
 def test_with_a_neutral_modulation_it_is_maml(gate):
     """A saturated sigmoid or tanh is one, and FiLM without weights is the identity."""
     arml = learner(gate=gate)

@@ -50,7 +50,7 @@ def loop(particles: np.ndarray, gradients: np.ndarray) -> np.ndarray:
     return direction
 
 
-@pytest.mark.parametrize("m", [2, 5])
+@pytest.mark.parametrize("m", [2, pytest.param(5, marks=pytest.mark.slow)])
 def test_the_direction_is_that_of_a_loop_over_pairs(m):
     rng = np.random.default_rng(m)
     particles, gradients = rng.normal(size=(2, m, 4))
@@ -84,6 +84,7 @@ def test_svgd_recovers_a_gaussian():
     np.testing.assert_allclose(end.std(), 0.5, rtol=0.1)
 
 
+@pytest.mark.slow
 def test_repulsion_drives_near_particles_apart():
     x = np.array([[1.0, 0.0], [1.0, 1e-2], [1.0, 3e-2]])
     moved = x + 1e-4 * np.asarray(stein(jnp.asarray(x), jnp.zeros((3, 2))))
@@ -97,6 +98,7 @@ def line(n: Task) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([np.ones((len(x), 1)), x], axis=1), np.asarray(n.support.y)[:, 0]
 
 
+@pytest.mark.slow
 def test_one_particle_is_map_gradient_descent():
     """On linear regression, with the gradient of the log posterior written out."""
     on, problem = task(REGRESSION), REGRESSION
@@ -138,6 +140,7 @@ def test_without_priors_one_particle_is_maml():
     np.testing.assert_allclose(predicted, jax.nn.log_softmax(maml(on.query.x)), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "problem",
     [
@@ -172,6 +175,7 @@ def chaser_gradient(ours: BMAML, on: Task) -> BMAML:
     return jax.jit(jax.grad(lambda t: eqx.combine(t, rest).meta_loss(on, key=KEY)))(trained)
 
 
+@pytest.mark.slow
 def test_no_gradient_flows_through_the_leader():
     """The chaser loss and its gradient are those of the distance to fixed numbers: to the
     particles after one more step, on support and query set together."""
@@ -244,6 +248,7 @@ def test_heads_share_a_body_that_the_chaser_loss_teaches():
     assert all(np.any(rate != 0) for rate in jax.tree.leaves(gradient.inner.rate))
 
 
+@pytest.mark.slow
 def test_the_inner_loop_s_options_are_honoured():
     on = task(REGRESSION)
     plain, again = (chaser_gradient(built(REGRESSION, remat=r), on) for r in (False, True))

@@ -324,6 +324,7 @@ def test_meta_gradients(case):
             raise AssertionError(f"{name}: {error}") from error
 
 
+@pytest.mark.slow
 def test_the_edges_between_vertices_get_no_gradient(case):
     connect = case.gradients.encode.graph.connect.dense
     assert not np.any(connect.weight)

@@ -102,6 +102,7 @@ def test_a_linear_layer_on_one_example_has_the_dense_hessian(kind):
     np.testing.assert_allclose(volume(ours, x), log_det([hessian]), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_linear_gaussian_layer_has_the_dense_hessian_on_any_number_of_examples():
     ours, x = built("regression", hidden=()), inputs(7)
     flat, unravel = ravel_pytree(ours.net)
@@ -172,7 +173,7 @@ def test_without_eta_it_is_maml(kind):
 
 
 @BOTH
-@pytest.mark.parametrize("form", ["kronecker", "diagonal"])
+@pytest.mark.parametrize("form", ["kronecker", pytest.param("diagonal", marks=pytest.mark.slow)])
 def test_the_term_is_in_the_loss_and_moves_the_initialisation(kind, form):
     """Through the adapted weights, and to every array; `remat` changes no number."""
     on = task(kind)
@@ -207,6 +208,7 @@ def images(float64) -> Images:
     return Images(normalisation="support")
 
 
+@pytest.mark.slow
 def test_a_convolution_s_inputs_are_its_patches(images):
     """What it multiplies its kernel with: position by position, the nine neighbours, and 1."""
     net = images.net
@@ -234,6 +236,7 @@ def test_a_convolution_s_inputs_are_its_patches(images):
         np.testing.assert_allclose(g, sum(np.outer(r, r) for r in each) / (n * h * w), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_diagonal_of_a_convolution_is_the_dense_one(images):
     """From the Jacobian of the logits, the normalisation's statistics held fixed."""
 

@@ -51,7 +51,7 @@ def perturbed(tree: Any) -> Any:
     return eqx.combine(jax.tree.unflatten(structure, leaves), rest)
 
 
-@pytest.mark.parametrize("modulation", ["film", "softmax"])
+@pytest.mark.parametrize("modulation", ["film", pytest.param("softmax", marks=pytest.mark.slow)])
 def test_with_a_neutral_modulation_it_is_maml(modulation):
     """FiLM by zero is the identity, and so is attention to all units alike."""
     ours = zeroed(learner(modulation=modulation))
@@ -103,6 +103,7 @@ def test_the_modulated_network_by_hand(modulation):
     np.testing.assert_allclose(net(jnp.asarray(x)), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [REGRESSION, IMAGES], ids=["vectors", "images"])
 def test_the_modulation_is_held_while_the_weights_adapt(problem):
     ours, support = learner(problem, modulation="film", inner_rate=0.5), task(problem).support

@@ -178,7 +178,13 @@ def in_numpy(tree: Any) -> Any:
     return jax.tree.map(lambda a: np.asarray(a) if eqx.is_array(a) else a, tree)
 
 
-@BOTH
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(REGRESSION, id="regression", marks=pytest.mark.slow),
+        pytest.param(VECTORS, id="vectors"),
+    ],
+)
 def test_the_objective_and_its_gradient(problem):
     """The gradient along a random direction, against a central difference of the NumPy route."""
     learner, on = built(problem), task(problem)

@@ -96,6 +96,7 @@ def test_the_divergence_is_the_mean_log_ratio_of_densities():
     np.testing.assert_allclose(ratios.mean(), exact, atol=4 * error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "problem",
     [
@@ -150,6 +151,7 @@ def test_the_loss_written_out(problem):
     np.testing.assert_allclose(ours.meta_loss(on, key=key), expected, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_more_samples_vary_less():
     on, spread = task(REGRESSION), -1.0
 
@@ -184,6 +186,7 @@ def test_a_gradient_reaches_both_spreads_and_both_step_sizes(problem):
         assert all(np.all(np.isfinite(a)) and np.any(a != 0) for a in jax.tree.leaves(part))
 
 
+@pytest.mark.slow
 def test_shared_arrays_have_no_distribution():
     problem = Problem("classification", (16, 16, 1), 2, 1, 1)
     net = Conv4Options(filters=2).build(problem, key=KEY)

@@ -40,6 +40,7 @@ def assert_equal(ours: object, theirs: object, rtol: float = 1e-5) -> None:
         np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_the_inner_loop_is_adam_with_beta_1_of_zero():
     ours, on = reptile(moments="fresh"), task().support
     adam = optax.adam(0.01, b1=0.0)

@@ -80,7 +80,10 @@ def test_without_steps_and_with_empty_templates_it_is_the_scaled_protonet(name, 
     np.testing.assert_allclose(ours, probabilities(protonet, task), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["spread", "hsml", "mumomaml"])
+@pytest.mark.parametrize(
+    "name",
+    ["spread", *(pytest.param(name, marks=pytest.mark.slow) for name in ("hsml", "mumomaml"))],
+)
 def test_mahalanobis_distances_take_no_steps_and_learn_with_finite_gradients(name):
     options = replace(VARIANTS[name], head="mahalanobis", inner_steps=0)
     for change, told in (

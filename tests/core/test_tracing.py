@@ -27,7 +27,12 @@ def leaves(net):
     return jax.tree.leaves(eqx.filter(net, eqx.is_array))
 
 
-@pytest.mark.parametrize("name", ["maml", "anil", "reptile", "mt-net", "llama", "arml"])
+OTHERS = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("anil", "reptile", "mt-net", "llama")
+]
+
+
+@pytest.mark.parametrize("name", ["maml", "arml", *OTHERS])
 def test_the_trace_begins_at_the_start_and_ends_at_the_adapted_network(name, support):
     learner = arml.with_steps(arml.build(name, PROBLEM, network=MLPOptions(hidden=(4,))), 2)
     found = arml.trace(learner, support)
@@ -53,7 +58,11 @@ def test_a_method_without_an_adapted_network_says_so():
 
 
 @pytest.mark.parametrize(
-    "transform", [optax.trace(0.9), optax.scale_by_adam(eps_root=1e-8)], ids=["momentum", "adam"]
+    "transform",
+    [
+        pytest.param(optax.trace(0.9), id="momentum", marks=pytest.mark.slow),
+        pytest.param(optax.scale_by_adam(eps_root=1e-8), id="adam"),
+    ],
 )
 def test_an_optax_transformation_gives_optaxs_own_steps(transform, support):
     net = perceptron((2, 4, 1), key=jax.random.key(0))

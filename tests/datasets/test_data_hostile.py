@@ -281,6 +281,7 @@ def test_a_name_twice(tmp_path, refused):
     assert "is there twice" in refused(path)
 
 
+@pytest.mark.slow
 def test_ten_thousand_classes(tmp_path):
     names = [f"class {c}" for c in range(10_000)]
     data = picture(7)

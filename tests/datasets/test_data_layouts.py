@@ -216,6 +216,7 @@ def test_the_authors_archive_brings_its_own_split(tmp_path, name, form):
         assert store.index["families"]["fungi-pencil"]["filter"] == "pencil"
 
 
+@pytest.mark.slow
 def test_art_multi_is_plain_multi_through_the_filters(tmp_path):
     filters = pytest.importorskip("arml.datasets.filters")
     pictures, tables = archives.fungi()

@@ -170,7 +170,9 @@ class Killed(BaseException):
     """Ends a preparation as a killed process would, for the tests' own process."""
 
 
-@pytest.mark.parametrize("after", [1, 3, 5, "finish", "index"])
+@pytest.mark.parametrize(
+    "after", [1, "index", *(pytest.param(at, marks=pytest.mark.slow) for at in (3, 5, "finish"))]
+)
 def test_preparation_goes_on_where_it_stopped(archive, monkeypatch, tmp_path, after):
     monkeypatch.setattr(making, "CHUNK", 16)
     monkeypatch.setattr(making, "JOURNAL_EVERY", 2)

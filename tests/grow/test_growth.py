@@ -142,6 +142,7 @@ def test_the_same_options_give_the_same_learner(stages):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
+@pytest.mark.slow
 def test_a_vertex_that_owns_what_the_other_owns_is_not_needed():
     two = learner(2)
     alike = jax.tree.map(lambda rows: rows[:1].repeat(2, 0), two.modulate)

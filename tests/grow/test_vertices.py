@@ -63,6 +63,7 @@ def test_layers_of_one_vertex_are_a_modulation_of_units():
     np.testing.assert_allclose(layers(net, given)(x), units(net, code)(x), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_vertex_that_owns_the_blend_changes_nothing_where_all_own_the_same(learner):
     same = eqx.tree_at(
         lambda m: m.modulate,

@@ -36,6 +36,7 @@ def test_given_statistics_uncouple_the_examples() -> None:
     assert not np.allclose(batch_norm(query, offset)[1:2], batch_norm(query[1:2], offset))
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_batch_norm() -> None:
     x, u, v, weight = (normal(i, 3, 2, 2, 2) for i in range(4))
     offset = jnp.array([0.3, -0.1])

@@ -57,10 +57,11 @@ def tasks(problem: Problem) -> arml.TaskDistribution:
     return Blobs(problem)
 
 
+SLOW = {REGRESSION: [pytest.mark.slow], CLASSES: []}
 CASES = [
-    (name, problem)
+    pytest.param(name, problem, marks=marks)
     for name, known in ALGORITHMS.items()
-    for problem in (REGRESSION, CLASSES)
+    for problem, marks in SLOW.items()
     if known.suits(problem)
 ]
 
@@ -107,7 +108,7 @@ class Bare(eqx.Module):
         return self
 
 
-CLASSIFIERS = [name for name, problem in CASES if problem is CLASSES]
+CLASSIFIERS = [name for name, known in ALGORITHMS.items() if known.suits(CLASSES)]
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name in PLAIN])

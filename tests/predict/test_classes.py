@@ -35,7 +35,10 @@ def corners(classes: int, each: int = 4) -> tuple[np.ndarray, np.ndarray]:
     return 3 * signs[y] + rng.normal(0, 0.3, (len(y), 4)), y
 
 
-@pytest.mark.parametrize("algorithm", ["protonet", "tapnet", "anil", "mumomaml"])
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("tapnet", "mumomaml")]
+
+
+@pytest.mark.parametrize("algorithm", ["protonet", "anil", *OTHERS])
 def test_a_three_way_learner_tells_seven_classes_apart(algorithm):
     options = {"inner_rate": 0.3, "inner_steps": 20} if algorithm in {"anil", "mumomaml"} else {}
     few = untrained(algorithm, **options)

@@ -140,7 +140,8 @@ def test_functions_have_files(algorithm, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "algorithm", ["protonet", "tadam", pytest.param("versa", marks=pytest.mark.slow)]
+    "algorithm",
+    ["protonet", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tadam", "versa"))],
 )
 def test_a_metric_learner_learns_inside_its_file(algorithm, tmp_path):
     few = untrained(algorithm, (16, 16, 3), "classification", 3)

@@ -150,6 +150,7 @@ def test_knows_the_family_of_easy_tasks(scored):
     assert np.all(probabilities[~flat][:, :4] < 1e-6)
 
 
+@pytest.mark.slow
 def test_error_is_at_the_known_floor_and_below_trivial_predictors(scored):
     task, means, _, effective = scored
     losses = np.mean((means - task.query.y) ** 2, axis=(1, 2))
