@@ -72,6 +72,7 @@ def test_only_the_class_that_is_taken_for_another_is_hard(tasks):
         assert one.own < one.probability
 
 
+@pytest.mark.slow
 def test_a_run_says_which_classes_are_hard(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
     rng = np.random.default_rng(0)

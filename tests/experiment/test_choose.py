@@ -127,6 +127,7 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     assert "already trained" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_minutes_change_nothing_in_a_run_that_was_begun(tmp_path):
     data, run = str(draw(tmp_path / "birds", [8] * 7, size=12)), str(tmp_path / "run")
     small = ["--steps", "1", "--interval", "1", "--checkpoint-every", "1", "--validate-every", "1",
