@@ -59,6 +59,12 @@ def test_refusals_name_the_column():
     read = reader(TABLE, Y)
     with pytest.raises(ValueError, match=r"expected a number in column 'length'.*got 'long'"):
         read({**TABLE, "length": ["long"] * 6})
+    with pytest.raises(ValueError, match="in column 'length' of row 4, as in the examples"):
+        read(
+            {**TABLE, "length": [*TABLE["length"][:2], "long", *TABLE["length"][3:]]},
+            "t",
+            range(2, 8),
+        )
     with pytest.raises(ValueError, match="expected a column 'sex'"):
         read({name: cells for name, cells in TABLE.items() if name != "sex"})
     with pytest.raises(ValueError, match="a column whose values differ"):

@@ -268,7 +268,7 @@ def test_tables_on_the_command_line(functions, tmp_path, capsys):
         assert said in capsys.readouterr().err
     for text, said in (
         ("a,b,height\n1,x,3\n", "expected a number in column 'b' of row 2, got 'x'"),
-        ("a,b,height\n1,2,tall\n", "expected numbers to predict"),
+        ("a,b,height\n1,2,tall\n", "expected numbers to predict, got 'tall' in row 2"),
         ("a,b,height\n1,2,3\n1,2,4\n", "expected inputs that differ"),
         ("a,b,height\n1,2\n", "expected 3 cells in each row"),
         ("a,b,height\n", "expected a header and one or more rows"),

@@ -93,12 +93,14 @@ def test_a_csv_file_on_the_command_line(predictor, tmp_path, capsys):
     unlabelled = written("gap.csv", {**table, "tree": [*y[:-1], ""]})
     free = written("free.csv", {**table, "name": [f"no. {i}" for i in range(N)], "tree": y})
     other = written("other.csv", {"height": [1], "noise": [2]})
+    tall = written("tall.csv", {**more, "height": [1, 2, "tall", 4, 5, 6]})
     for given, target, asked, expected in (
         (unlabelled, "tree", query, f"got none in row {N + 1}"),
         (free, "tree", query, "free.csv: expected numbers, dates or categories in column 'name'"),
         (support, "trees", query, "expected a column 'trees'"),
         (support, "noise", query, "expected classes in 'noise'"),
         (support, "tree", other, "expected a column 'bark'"),
+        (support, "tree", tall, "tall.csv: expected a number in column 'height' of row 4, as in"),
     ):
         words = ["adapt", "tables", "--support", given, "--target", target, "--query", asked]
         assert main(words) == 2

@@ -21,7 +21,7 @@ from arml.cli.inputs import (
     check_pictures,
     check_places,
     check_there,
-    number,
+    numbers,
     pictures_of,
     query_table,
     rows_of,
@@ -144,7 +144,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
             query_table(options.query, options.target, rows.columns)
         y: Sequence[float] | Sequence[str] = rows.target
         if learner.problem.kind == "regression":
-            y = [number(text, options.support) for text in rows.target]
+            y = numbers(rows.target, rows.lines, options.support)
         predictor = learner.adapt(rows.x, y)
         predictor.columns, predictor.target = rows.columns, options.target
         names = [f"row {line}" for line in rows.lines]

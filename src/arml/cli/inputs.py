@@ -98,15 +98,17 @@ def check_pictures(query: Sequence[Path], target: str | None, *, labelled: bool 
             )
 
 
-def number(text: str, path: Path) -> float:
+def numbers(texts: Sequence[str], lines: Sequence[int], path: Path) -> list[float]:
+    """The targets of a regression. `lines` are those of the file."""
     from arml.datasets.own import NUMBER
 
-    if not NUMBER.fullmatch(text.strip()):
-        raise ValueError(
-            f"{path}: expected numbers to predict, got {text!r}: choose another --target, or the "
-            "learner tables, which predicts classes"
-        )
-    return float(text)
+    for line, text in zip(lines, texts, strict=True):
+        if not NUMBER.fullmatch(text.strip()):
+            raise ValueError(
+                f"{path}: expected numbers to predict, got {text!r} in row {line}: choose another "
+                "--target, or the learner tables, which predicts classes"
+            )
+    return [float(text) for text in texts]
 
 
 def column_of(cells: dict[str, list[str]], target: str | None, path: Path) -> list[str]:
@@ -165,7 +167,7 @@ def adapted_table(
             )
     y: list[float] | list[str] = texts
     if learner.problem.kind == "regression":
-        y = [number(text, path) for text in texts]
+        y = numbers(texts, lines, path)
     elif len(set(texts)) > max(len(texts) / 2, 2):
         raise ValueError(
             f"{path}: expected classes in {target!r}, got {len(set(texts))} different values in "
@@ -174,13 +176,16 @@ def adapted_table(
     predictor = learned(learner.portable, cells, y, where=str(path))
     predictor.target = target
     for file in query:
-        predictor.reader(query_cells([file])[0], str(file))
+        rows, places = query_cells([file])
+        predictor.reader(rows, str(file), places)
     return predictor, [f"row {line}" for line in lines], remarks(predictor.reader, target)
 
 
-def read_by(reader: "Reader", cells: dict[str, list[str]], path: Path) -> np.ndarray:
+def read_by(
+    reader: "Reader", cells: dict[str, list[str]], lines: Sequence[int], path: Path
+) -> np.ndarray:
     """The rows as inputs. The user is told of values that are not among the examples."""
-    x = reader(cells, str(path))
+    x = reader(cells, str(path), lines)
     for name, values in reader.unknown(cells).items():
         more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
         tell(
@@ -223,6 +228,6 @@ def rows_of(
     """The lines of the table to predict, and its inputs as one batch."""
     if predictor.reader is not None:
         cells, places = query_cells(query)
-        return places, iter([read_by(predictor.reader, cells, query[0])])
+        return places, iter([read_by(predictor.reader, cells, places, query[0])])
     x, lines = query_table(query, target, predictor.columns)
     return lines, iter([x])

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from arml.cli.console import command, print_json, say, tell, upright
 from arml.cli.errors import UsageError
-from arml.cli.inputs import check_kind, check_pictures, column_of, in_order, number, read_by
+from arml.cli.inputs import check_kind, check_pictures, column_of, in_order, numbers, read_by
 from arml.predict.eye import eye_of
 from arml.predict.simple import WORDS
 from arml.results.files import Json
@@ -91,14 +91,14 @@ def _table(predictor: "Predictor | QuickPredictor", query: Path, target: str | N
     cells, lines = read_cells(query)
     answers = column_of(cells, target, query)
     if predictor.reader is not None:
-        x = read_by(predictor.reader, cells, query)
+        x = read_by(predictor.reader, cells, lines, query)
     else:
         table = read_table(query, target=target)
         x = in_order(table.x, table.columns, predictor.columns, query)
     _warn_of_known(x, predictor.x, "rows")
     if predictor.classes is not None:
         return _marks(predictor, x, answers, [f"row {line}" for line in lines], None)
-    y = np.array([number(text, query) for text in answers])
+    y = np.array(numbers(answers, lines, query))
     errors = np.square(np.asarray(predictor.predict(x)).reshape(len(y)) - y)
     return {"n": len(y), "mse": float(errors.mean()), "variance": float(y.var())}
 

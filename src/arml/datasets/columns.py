@@ -52,10 +52,16 @@ class Column(NamedTuple):
         """How many columns of the learner's it becomes."""
         return 1 if len(self.levels) < 3 else len(self.levels)
 
-    def read(self, cells: Sequence[Cell], where: str) -> Float[np.ndarray, "n width 3"]:
+    def read(
+        self, cells: Sequence[Cell], where: str, lines: Sequence[int] | None = None
+    ) -> Float[np.ndarray, "n width 3"]:
         """Its cells: value, whether it is there, kind.
 
         **Raises** `ValueError` for a cell of another kind than the labelled cells.
+
+        **Arguments**
+
+        - `where`, `lines`: what errors call the table, and its rows.
         """
         x = np.zeros((len(cells), self.width, 3), np.float32)
         for row, cell in enumerate(cells):
@@ -73,9 +79,10 @@ class Column(NamedTuple):
                 continue
             value = number(cell) if self.kind == "number" else _date(cell)
             if value is None:
+                place = f" of row {lines[row]}" if lines is not None else ""
                 raise ValueError(
-                    f"{where}: expected a {self.kind} in column {self.name!r}, as in the examples, "
-                    f"got {cell!r}: correct it, or leave it empty"
+                    f"{where}: expected a {self.kind} in column {self.name!r}{place}, as in the "
+                    f"examples, got {cell!r}: correct it, or leave it empty"
                 )
             x[row, 0, 0] = np.clip((value - self.middle) / self.unit, -1e6, 1e6)
         return x
@@ -106,7 +113,9 @@ class Reader(NamedTuple):
         names = [column.name for column in self.columns for _ in range(column.width)]
         return tuple(names[place] for place in self.kept)
 
-    def __call__(self, table: Table, where: str = "the table") -> Float[np.ndarray, "n width 3"]:
+    def __call__(
+        self, table: Table, where: str = "the table", lines: Sequence[int] | None = None
+    ) -> Float[np.ndarray, "n width 3"]:
         """The rows in the form that a learner takes.
 
         **Raises** `ValueError` in one line for a column that is not there, and as `Column.read`.
@@ -117,7 +126,7 @@ class Reader(NamedTuple):
                     f"{where}: expected a column {column.name!r}, as in the examples, got "
                     f"{', '.join(table)}: add or rename it"
                 )
-        x = np.concatenate([c.read(table[c.name], where) for c in self.columns], axis=1)
+        x = np.concatenate([c.read(table[c.name], where, lines) for c in self.columns], axis=1)
         x = x[:, list(self.kept)]
         return np.pad(x, ((0, 0), (0, self.width - x.shape[1]), (0, 0)))
 
