@@ -212,6 +212,7 @@ def test_the_practitioners_start_runs(tmp_path):
     assert (tmp_path / "trees" / "config.json").exists()
 
 
+@pytest.mark.slow
 def test_the_questions_are_answered(tmp_path):
     own_pictures(tmp_path)
     with inside(tmp_path):
@@ -248,6 +249,7 @@ def test_the_readmes_sketch_is_python():
     exec(compile(sketch, "README.md", "exec"), {"eqx": equinox})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("alone")
 def test_the_tutorial_is_its_script_and_runs(tmp_path):
     """With small budgets: 4 steps in the place of 400, and 20 test tasks."""

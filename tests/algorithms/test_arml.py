@@ -143,6 +143,7 @@ def test_every_slot_and_ablation_learns(name):
     check_learns(learner(**(ABLATIONS | SLOTS)[name]), task())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sequence", ["prototypes", "labelled prototypes"])
 def test_class_prototypes_learn(sequence):
     options: dict[str, Any] = {"structure": "classes", "sequence": sequence, "summary": "mlp"}

@@ -59,6 +59,7 @@ def test_the_direction_is_that_of_a_loop_over_pairs(m):
     )
 
 
+@pytest.mark.slow
 def test_the_repulsion_is_the_kernel_s_derivative():
     """Without a likelihood the direction is the gradient of the kernel's sum, bandwidth fixed."""
     x = jax.random.normal(KEY, (4, 3), jnp.float64)
@@ -229,6 +230,7 @@ def test_a_prediction_is_the_particles_mean():
         np.testing.assert_allclose(predicted, expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_particles_are_drawn_apart_with_the_network_s_own_spread():
     net = MLPOptions(hidden=(50,), init="he").build(REGRESSION, key=KEY)
     ours = BMAMLOptions(particles=4).build(net, REGRESSION, key=KEY).particles.weights

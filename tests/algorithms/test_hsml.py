@@ -112,6 +112,7 @@ def test_a_code_at_a_centre_far_from_the_others_is_its_clusters_own():
         np.testing.assert_allclose(climb.nodes[0][k], own, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clusters", TREES, ids=str)
 def test_a_gradient_reaches_every_centre_and_every_node(clusters):
     tree, code = tree_of(clusters), jnp.asarray(code_of(), jnp.float32)
@@ -126,6 +127,7 @@ def test_a_gradient_reaches_every_centre_and_every_node(clusters):
             assert np.all(level.assign.dense.bias != 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clusters", [(3,), (3, 2, 2)], ids=str)
 def test_a_tree_of_any_height_learns(clusters):
     loss, gradient = meta(learner(clusters=clusters), task())

@@ -110,6 +110,7 @@ def test_a_linear_gaussian_layer_has_the_dense_hessian_on_any_number_of_examples
     np.testing.assert_allclose(volume(ours, x), log_det([hessian]), rtol=1e-10)
 
 
+@pytest.mark.slow
 @EITHER
 def test_kronecker_blocks_on_one_example_are_the_dense_blocks(kind):
     ours, x = built(kind, hidden=(5, 4)), inputs(1)
@@ -118,6 +119,7 @@ def test_kronecker_blocks_on_one_example_are_the_dense_blocks(kind):
     np.testing.assert_allclose(volume(ours, x), log_det(dense), rtol=1e-9)
 
 
+@pytest.mark.slow
 @BOTH
 def test_diagonal_blocks_are_the_dense_diagonal(kind):
     ours, x = built(kind, hidden=(5, 4), curvature="diagonal"), inputs(7)
@@ -125,6 +127,7 @@ def test_diagonal_blocks_are_the_dense_diagonal(kind):
     np.testing.assert_allclose(volume(ours, x), log_det(diagonals), rtol=1e-9)
 
 
+@pytest.mark.slow
 @EITHER
 def test_kronecker_s_trace_is_near_the_dense_one(kind):
     """On many examples the factors are an approximation, of the right size: n * A (x) G."""
@@ -259,6 +262,7 @@ def test_the_diagonal_of_a_convolution_is_the_dense_one(images):
         np.testing.assert_allclose(np.sum(each**2), traced, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalisation", ["batch", "support"])
 def test_the_statistics_are_those_that_predictions_have(normalisation):
     """The curvature's forward pass is the prediction's."""

@@ -205,6 +205,7 @@ def test_masks_multiply_learned_rates_too():
         np.testing.assert_array_equal(layer.layer.bias != 0, mask == 1)
 
 
+@pytest.mark.slow
 def test_on_images_a_warp_is_a_1x1_convolution_and_a_mask_spares_whole_filters():
     problem = Problem("classification", (16, 16, 1), 2, 2, 1)
     first = Conv4Options(filters=4).build(problem, key=KEY).body.blocks[:1]

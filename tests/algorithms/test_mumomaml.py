@@ -197,6 +197,7 @@ def test_the_lstm_starts_as_pytorchs():
         assert np.any(ahead.state_gates != back.state_gates)
 
 
+@pytest.mark.slow
 def test_order_matters_to_the_encoder_of_sequences_and_not_to_that_of_images():
     for problem, same in ((REGRESSION, False), (VECTORS, False), (IMAGES, True)):
         ours, (x, y) = learner(problem), task(problem).support

@@ -99,6 +99,7 @@ def test_mahalanobis_distances_take_no_steps_and_learn_with_finite_gradients(nam
     assert found.head.scale != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rates", "hsml", "mumomaml"])
 def test_every_conditioned_method_may_start_from_prototypes(name):
     """From a loss near chance otherwise: here it is below, before any step, and falls in one."""
@@ -133,6 +134,7 @@ def test_the_reading_decides_the_network():
     np.testing.assert_allclose(films.scale.value, expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_it_is_explained():
     """Links by family, and what is lost without a vertex and its template."""
     learner = filled(built(VARIANTS["spread"]))

@@ -245,6 +245,7 @@ def test_two_runs_are_compared_task_by_task(maml, relational, capsys):
     assert (same["mean"], same["ci95"]) == (0, 0)
 
 
+@pytest.mark.slow
 def test_runs_on_other_tasks_are_not_compared(maml, tmp_path, capsys):
     other = tmp_path / "other"
     main(["train", "regression2d/maml", "--run", str(other), *SMALL, "--shots", "5"])

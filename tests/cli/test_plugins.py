@@ -223,6 +223,7 @@ def test_options_that_are_not_registered_are_named():
         to_json(experiment)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("alone")
 def test_a_method_from_a_file_keeps_the_contract_as_it_is(tmp_path):
     """Adding a method takes its file: the contract tests need no edit to test it."""

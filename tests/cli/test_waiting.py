@@ -55,7 +55,10 @@ def test_ctrl_c_is_answered_within_a_call_of_c_and_the_second_ends_the_program()
     assert process.returncode == 130
 
 
-@pytest.mark.parametrize("seconds", [0.02, 0.3, 0.8])
+@pytest.mark.parametrize(
+    "seconds",
+    [pytest.param(0.02, marks=pytest.mark.slow), 0.3, pytest.param(0.8, marks=pytest.mark.slow)],
+)
 def test_ctrl_c_while_a_command_is_imported_is_one_line(seconds):
     # A mistake, so that nothing is trained where the machine is quicker than this.
     program = """
@@ -175,6 +178,7 @@ def test_minutes_are_kept_or_refused_with_the_least(tmp_path, monkeypatch, capsy
     assert read_command([*given[1:], "--minutes", "999"]).experiment.steps == 70_000
 
 
+@pytest.mark.slow
 def test_seeds_are_trained_side_by_side_and_resumed(tmp_path, capsys):
     folder = tmp_path / "runs"
     command = ["train", "regression2d/maml", "--run", str(folder), *TINY.split()]

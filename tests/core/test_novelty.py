@@ -147,6 +147,7 @@ def test_few_validation_classes_give_no_threshold():
     assert measured_novelty(learner, many, few, tasks=20, chunk=20) is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("optax_promotes")
 def test_an_export_adapts_once_for_the_calibration_and_the_novelty(tmp_path):
     tasks = Classes()

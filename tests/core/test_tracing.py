@@ -28,11 +28,12 @@ def leaves(net):
 
 
 OTHERS = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("anil", "reptile", "mt-net", "llama")
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("arml", "anil", "reptile", "mt-net", "llama")
 ]
 
 
-@pytest.mark.parametrize("name", ["maml", "arml", *OTHERS])
+@pytest.mark.parametrize("name", ["maml", *OTHERS])
 def test_the_trace_begins_at_the_start_and_ends_at_the_adapted_network(name, support):
     learner = arml.with_steps(arml.build(name, PROBLEM, network=MLPOptions(hidden=(4,))), 2)
     found = arml.trace(learner, support)
@@ -57,10 +58,11 @@ def test_a_method_without_an_adapted_network_says_so():
         arml.trace(learner, task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "transform",
     [
-        pytest.param(optax.trace(0.9), id="momentum", marks=pytest.mark.slow),
+        pytest.param(optax.trace(0.9), id="momentum"),
         pytest.param(optax.scale_by_adam(eps_root=1e-8), id="adam"),
     ],
 )

@@ -193,6 +193,7 @@ def features(pictures, tiny, tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_test_tasks_are_those_of_the_pictures(pictures, features, tmp_path, monkeypatch):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
     few = {"ways": 2, "shots": 2, "queries": 3}

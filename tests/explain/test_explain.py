@@ -258,6 +258,7 @@ def test_other_methods_are_looked_into(options, kind):
         assert [layer["mean"] for layer in found["layers"]] == [0.5, 0.5]
 
 
+@pytest.mark.slow
 def test_the_tasks_are_those_of_the_evaluation_whatever_the_chunk(trained, files):
     test = trained.splits.test
     reads = read_tasks(trained.learner, test, n=12, chunk=5)
@@ -271,6 +272,7 @@ def test_the_tasks_are_those_of_the_evaluation_whatever_the_chunk(trained, files
         np.testing.assert_allclose(first, example[test.families[index]], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reaches", "options"),
     [
@@ -325,6 +327,7 @@ def test_what_is_no_run_or_no_number_of_tasks_is_refused(run, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_report_shows_what_was_explained(run, files, tmp_path):
     scores = np.ones(6), np.arange(6)
     result = {

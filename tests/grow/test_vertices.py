@@ -145,6 +145,7 @@ def test_an_intervention_takes_a_grown_vertex_out(three):
     assert found["mean"] == pytest.approx(float(np.mean(np.subtract(fewer, whole))), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_vertex_may_own_an_offset_of_every_weight(learner):
     made = replace(OPTIONS, gate="weights")
     own = arml.build(made, TASKS, network=NETWORK)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from arml.nn.covariance import covariances, inverse, inverses, mahalanobis, solved
 from arml.nn.prototypes import class_means, squared_distances
@@ -43,6 +44,7 @@ def test_a_direction_in_which_classes_spread_counts_for_less():
     assert np.all(distances[0] < distances[1])
 
 
+@pytest.mark.slow
 def test_the_inverse_has_the_derivatives_of_xlas_own():
     matrix = jnp.asarray(np.cov(X.T) + np.eye(4, dtype=np.float32), jnp.float32)
 

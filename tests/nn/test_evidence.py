@@ -192,6 +192,7 @@ def test_the_vertex_that_made_a_task_is_read(learner):
         assert jnp.sum(found == vertex) >= 16
 
 
+@pytest.mark.slow
 def test_without_a_vertex_the_others_are_read(learner):
     support = TASKS.sample(jax.random.key(2)).support
     whole = learner.coding()(support)[:3]
@@ -206,6 +207,7 @@ def test_such_a_graph_does_not_grow(learner):
     assert replace(OPTIONS, read_by="place").grows
 
 
+@pytest.mark.slow
 def test_one_vertex_is_read_whole():
     made = built(options=replace(OPTIONS, vertices=1))
     assert made.coding()(TASKS.sample(KEY).support)[0] == 1

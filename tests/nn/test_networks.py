@@ -35,6 +35,7 @@ def test_batch_norm_against_numpy():
     np.testing.assert_allclose(given, expected[:1], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_batch_norm_by_finite_differences():
     with jax.enable_x64(True):
         x, v = (jnp.asarray(normal(seed, 5, 2), jnp.float64) for seed in (0, 1))

@@ -85,6 +85,7 @@ def test_every_method_builds_on_it_adapts_and_has_a_gradient(name, problem):
     assert predictions.shape == (problem.query, problem.outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mt-net", "mumomaml", "llama", "tadam", "arml"])
 def test_methods_that_reach_into_a_network_run_on_it(name):
     problem = REGRESSION if name == "llama" else CLASSES
@@ -181,6 +182,7 @@ IMAGES = Problem("classification", (16, 16, 3), 3, 1, 2, classes=6)
 ON_IMAGES = ("mt-net", "mumomaml", "llama", "bmaml", "tadam", "arml", "hsml", "versa")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ON_IMAGES)
 def test_methods_trace_on_residual_convolutions(name):
     def run(key: PRNGKeyArray) -> tuple[Array, Array]:

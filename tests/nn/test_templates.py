@@ -30,7 +30,7 @@ def filled(empty, key=KEY):
     return jax.tree.unflatten(structure, drawn)
 
 
-@pytest.mark.parametrize("kind", ["conv4", "mlp"])
+@pytest.mark.parametrize("kind", [pytest.param("conv4", marks=pytest.mark.slow), "mlp"])
 def test_at_first_the_network_is_as_it_is(kind):
     net = network(kind)
     x = jax.random.normal(KEY, (3, *SHAPES[kind]))

@@ -72,7 +72,10 @@ def test_the_file_of_a_predictor_answers_as_it_does(starter):
     assert json.loads(session.get_modelmeta().custom_metadata_map["classes"]) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("uses", ["inputs", "edges", "together"])
+@pytest.mark.parametrize(
+    "uses",
+    [*(pytest.param(uses, marks=pytest.mark.slow) for uses in ("inputs", "edges")), "together"],
+)
 def test_other_means_have_a_file(uses, starter, tmp_path):
     predictor, _, pictures = starter
     simple = predictor.using(uses)
@@ -128,7 +131,7 @@ def test_every_method_has_a_file(algorithm, tmp_path):
     np.testing.assert_allclose(chances, predictor.predict_proba(query), atol=1e-4)
 
 
-@pytest.mark.parametrize("algorithm", ["arml", "versa"])
+@pytest.mark.parametrize("algorithm", ["arml", pytest.param("versa", marks=pytest.mark.slow)])
 def test_functions_have_files(algorithm, tmp_path):
     few = untrained(algorithm, (2,), "regression", 1)
     rng = np.random.default_rng(0)

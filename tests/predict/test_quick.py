@@ -64,6 +64,7 @@ def test_any_scaled_protonet_on_pictures_answers_alike(size, tmp_path):
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_predictor_is_saved_as_jax_saves_it(tmp_path):
     x, y = pictures(3)
     for name, learner in (

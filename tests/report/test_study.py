@@ -102,6 +102,7 @@ def test_the_p_value_over_tasks_is_that_of_the_normal_distribution() -> None:
     assert difference_of(np.array([1.0, np.nan])).mean is None
 
 
+@pytest.mark.slow
 def test_two_trainings_of_one_method_seldom_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the level 0.05, where the rule that was here before finds a fifth or more."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))

@@ -230,6 +230,7 @@ def test_what_cannot_be_is_refused_before_any_work(study, capsys, tmp_path, monk
     assert "holds a study of scale smoke, not laptop" in said
 
 
+@pytest.mark.slow
 def test_a_rows_own_command_finds_it(tmp_path: Path, capsys) -> None:
     record([table("starter-1shot", SCALES["laptop"])], "laptop", tmp_path)
     for row in read_json(tmp_path / "study.json")["tables"]["starter-1shot"]["rows"]:

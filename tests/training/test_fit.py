@@ -155,6 +155,7 @@ def test_scores_know_their_tasks_and_compare(fitted):
     assert arml.compare(scores, scores).p == 1
 
 
+@pytest.mark.slow
 def test_scores_on_other_tasks_are_not_compared(fitted):
     scores = arml.evaluate(fitted, TASKS, 4)
     with pytest.raises(ValueError, match="expected scores of equally many tasks, got 4 and 6"):
