@@ -85,13 +85,8 @@ def make(name: str, kind: Kind) -> Case:
     return Case(build, kind.tasks, known.dead, kind.cancelled, descends, known.exceptions)
 
 
-LATER = (
-    *("arml-official", "arml-paper", "first-order-maml", "meta-sgd"),
-    *("bmaml", "hsml", "llama", "mt-net", "mumomaml", "platipus", "reptile", "versa"),
-    "iwata-kumagai",
-)
-"""Presets of a method that is checked under another name, and methods that take long to compile
-and whose gradients have tests of their own: they are among the slow tests."""
+PRESETS = ("arml-official", "arml-paper", "first-order-maml", "meta-sgd")
+"""Presets of a method that is checked under another name: they are among the slow tests."""
 
 
 def cases(kind: str, only: tuple[str, ...] = ()) -> Any:
@@ -103,7 +98,7 @@ def cases(kind: str, only: tuple[str, ...] = ()) -> Any:
         if known.suits(problem) and (not only or name in only)
     ]
 
-    slow = {name: [pytest.mark.slow] for name in LATER}
+    slow = {name: [pytest.mark.slow] for name in PRESETS}
     params = [pytest.param(name, marks=slow.get(name, ())) for name in names]
 
     @pytest.fixture(scope="module", params=params)

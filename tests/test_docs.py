@@ -212,7 +212,6 @@ def test_the_practitioners_start_runs(tmp_path):
     assert (tmp_path / "trees" / "config.json").exists()
 
 
-@pytest.mark.slow
 def test_the_questions_are_answered(tmp_path):
     own_pictures(tmp_path)
     with inside(tmp_path):

@@ -178,7 +178,6 @@ def test_minutes_are_kept_or_refused_with_the_least(tmp_path, monkeypatch, capsy
     assert read_command([*given[1:], "--minutes", "999"]).experiment.steps == 70_000
 
 
-@pytest.mark.slow
 def test_seeds_are_trained_side_by_side_and_resumed(tmp_path, capsys):
     folder = tmp_path / "runs"
     command = ["train", "regression2d/maml", "--run", str(folder), *TINY.split()]

@@ -66,7 +66,6 @@ if __name__ == "__main__":
     return folder, done.stdout.split(maxsplit=1)
 
 
-@pytest.mark.slow
 def test_without_the_class_the_plug_in_is_asked_for(run, capsys):
     sys.modules.pop("waves", None)
     assert main(["evaluate", str(run[0]), "--tasks", "4"]) == 2

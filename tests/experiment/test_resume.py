@@ -85,7 +85,6 @@ def refused(capsys, folder, *more):
     return said
 
 
-@pytest.mark.slow
 def test_a_stopped_run_resumes_bit_for_bit(whole, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "stopped"
     with monkeypatch.context() as patch:
