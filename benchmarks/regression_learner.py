@@ -71,7 +71,7 @@ def main() -> None:
     """Score each of them at each number of examples."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--learners", nargs="+", default=["now=regression2d"], metavar="NAME=LEARNER"
+        "--learners", nargs="+", default=["regression2d=regression2d"], metavar="NAME=LEARNER"
     )
     parser.add_argument("--shots", type=int, nargs="+", default=[5, 10, 20, 50])
     parser.add_argument("--tasks", type=int, default=200)
