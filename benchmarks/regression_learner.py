@@ -54,6 +54,9 @@ def strangers(shots: int, n: int) -> Iterator[Points]:
         yield x[:shots], y[:shots], x[shots:], y[shots:]
 
 
+GROUPS = {"known families": known, "other functions": strangers}
+
+
 def process() -> GaussianProcessRegressor:
     """One scale for each input, and noise."""
     kernel = ConstantKernel() * RBF(np.ones(2), (0.1, 100)) + WhiteKernel(0.1, (1e-3, 10))
@@ -100,8 +103,6 @@ def main() -> None:
             print(key, done[key], flush=True)
         write("regression_learner", done, before)
 
-
-GROUPS = {"known families": known, "other functions": strangers}
 
 if __name__ == "__main__":
     main()
