@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import arml
+from arml.results.intervals import score_of
 from arml.tasks.functions import functions_2d
 from arml.training.evaluate import split_keys
 from common import HERE, machine, write
@@ -93,13 +94,7 @@ def main() -> None:
                 errors.setdefault(name, []).append(float(np.mean((values - wanted) ** 2)))
         for name, each in errors.items():
             key = f"{name}, {group}, {shots} examples"
-            half = 1.96 * float(np.std(each, ddof=1)) / given.tasks**0.5
-            done[key] = {
-                "mse": float(np.mean(each)),
-                "ci95": half,
-                "median": float(np.median(each)),
-                "tasks": given.tasks,
-            }
+            done[key] = {**score_of(np.array(each)), "median": float(np.median(each))}
             print(key, done[key], flush=True)
         write("regression_learner", done, before)
 
