@@ -1,4 +1,5 @@
-"""How often 90% intervals hold the targets: the learner of functions that ships, on new tasks.
+"""How often 90% intervals hold the targets: the learner of functions that ships, alone and together
+with a Gaussian process, as `arml adapt` predicts, on new tasks.
 
 Tasks are drawn from the validation split's keys. Results go to `results/coverage.json`.
 """
@@ -12,10 +13,13 @@ import jax
 import numpy as np
 
 import arml
+from arml.predict.simple import Uses
+from arml.results.intervals import score_of
 from arml.tasks.functions import functions_2d
 from arml.training.provenance import provenance
 
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
+USES: tuple[Uses, ...] = ("learner", "together")
 
 
 def main() -> None:
@@ -25,26 +29,27 @@ def main() -> None:
     few, rows = arml.load("regression2d"), []
     for shots in (10, 20):
         sample = eqx.filter_jit(functions_2d(shots=shots, queries=10).sample)
-        within, width = [], []
+        within: dict[Uses, list[float]] = {uses: [] for uses in USES}
+        width: dict[Uses, list[float]] = {uses: [] for uses in USES}
         for key in jax.random.split(jax.random.key(1), n):
             task = jax.tree.map(np.asarray, sample(key))
             predictor = few.adapt(task.support.x, task.support.y[:, 0])
-            low, high = predictor.interval(task.query.x)
+            predictor.errors()  # its parts serve both
             targets = task.query.y[:, 0]
-            within.append(float(np.mean((low <= targets) & (targets <= high))))
-            width.append(float(np.median(high - low)))
-        error = 1.96 * float(np.std(within, ddof=1)) / n**0.5
-        rows.append(
-            {
+            for uses in USES:
+                low, high = predictor.using(uses).interval(task.query.x)
+                within[uses].append(float(np.mean((low <= targets) & (targets <= high))))
+                width[uses].append(float(np.median(high - low)))
+        for uses in USES:
+            found = {
+                "uses": uses,
                 "shots": shots,
-                "tasks": n,
                 "level": 0.9,
-                "coverage": float(np.mean(within)),
-                "ci95": error,
-                "median_width": float(np.median(width)),
+                "coverage": score_of(np.array(within[uses])),
+                "median_width": float(np.median(width[uses])),
             }
-        )
-        print(rows[-1], flush=True)
+            rows.append(found)
+            print(found, flush=True)
     RESULTS.write_text(json.dumps({"rows": rows, **provenance()}, indent=2) + "\n")
 
 

@@ -1,7 +1,8 @@
-"""The learner of functions that ships, by the number of examples, beside two regressions of
-scikit-learn that never saw another task: a Gaussian process, whose kernel is fitted to the
-examples, and ridge regression on squares and products of the inputs. All are scored on the same
-tasks: of the six families that it was trained on, and of five that nobody trained on."""
+"""The learner of functions that ships, by the number of examples, alone and together with arml's
+Gaussian process as `arml adapt` predicts, beside two regressions of scikit-learn that never saw
+another task: a Gaussian process, whose kernel is fitted to the examples, and ridge regression on
+squares and products of the inputs. All are scored on the same tasks: of the six families that it
+was trained on, and of five that nobody trained on."""
 
 import argparse
 import itertools
@@ -18,6 +19,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import arml
+from arml.predict.simple import choices
 from arml.results.intervals import score_of
 from arml.tasks.functions import functions_2d
 from arml.training.evaluate import split_keys
@@ -74,22 +76,21 @@ def squares() -> Pipeline:
 def main() -> None:
     """Score each of them at each number of examples."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--learners", nargs="+", default=["regression2d=regression2d"], metavar="NAME=LEARNER"
-    )
+    parser.add_argument("--learner", default="regression2d")
     parser.add_argument("--shots", type=int, nargs="+", default=[5, 10, 20, 50])
     parser.add_argument("--tasks", type=int, default=200)
     given = parser.parse_args()
     before = machine()
     done = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
-    learners = {name: arml.load(place) for name, place in (w.split("=") for w in given.learners)}
+    few = arml.load(given.learner)
     warnings.simplefilter("ignore")  # a kernel's scale at its bound, a set that is not fitted
     for (group, tasks), shots in itertools.product(GROUPS.items(), given.shots):
         errors: dict[str, list[float]] = {}
         for x, y, new, wanted in tasks(shots, given.tasks):
             predicted = {"Gaussian process": process().fit(x, y).predict(new)}
             predicted["squares"] = squares().fit(x, y).predict(new)
-            predicted |= {name: few.adapt(x, y).predict(new) for name, few in learners.items()}
+            own = few.adapt(x, y)
+            predicted |= {uses: own.using(uses).predict(new) for uses in choices(few.problem)}
             for name, values in predicted.items():
                 errors.setdefault(name, []).append(float(np.mean((values - wanted) ** 2)))
         for name, each in errors.items():

@@ -135,11 +135,13 @@ def test_every_method_has_a_file(algorithm, tmp_path):
 def test_functions_have_files(algorithm, tmp_path):
     few = untrained(algorithm, (2,), "regression", 1)
     rng = np.random.default_rng(0)
-    predictor = few.adapt(rng.normal(size=(6, 2)), rng.normal(size=6))
-    predictor.to_onnx(tmp_path / "file.onnx")
     query = rng.normal(size=(5, 2)).astype(np.float32)
-    (values,) = answers(tmp_path / "file.onnx", inputs=query)
-    np.testing.assert_allclose(values[:, 0], predictor.predict(query), rtol=1e-4, atol=1e-5)
+    adapted = few.adapt(rng.normal(size=(6, 2)), rng.normal(size=6))
+    for uses in ("learner", "together"):
+        predictor = adapted.using(uses)
+        predictor.to_onnx(tmp_path / "file.onnx")
+        (values,) = answers(tmp_path / "file.onnx", inputs=query)
+        np.testing.assert_allclose(values[:, 0], predictor.predict(query), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def mean_score(learner: FewShotLearner, tasks: arml.TaskDistribution, n: int) ->
 
 
 def test_the_regression_learner_fits_functions_that_it_never_saw():
-    # 0.16 on 4,000 tasks; the mean of the support set has about 9.
+    # 0.14 on 4,000 tasks; the mean of the support set has about 9.
     tasks = functions_2d(shots=10, queries=10)
     assert mean_score(arml.load("regression2d"), tasks, 2) < 0.8
 

@@ -97,7 +97,7 @@ def test_a_simple_function_learns_its_examples():
     x, y = rng.integers(0, 256, (6, 16, 16, 3), np.uint8), np.array([0, 0, 1, 1, 2, 2])
     assert flat(x).shape == (6, 768)
     for uses in ("inputs", "edges"):
-        function = simple_function(x, uses, fitted(x, y, uses))
+        function = simple_function(x, y, uses, fitted(x, y, uses))
         assert function(x).argmax(axis=1).tolist() == y.tolist()
 
 
@@ -154,4 +154,5 @@ def test_what_can_be_used():
     assert choices(PICTURES) == ("learner", "inputs", "edges", "together")
     vectors = arml.Problem("classification", (7,), 3, 2, 2)
     assert choices(vectors) == ("learner", "inputs", "together")
-    assert choices(arml.Problem("regression", (7,), 1, 2, 2)) == ("learner",)
+    assert choices(arml.Problem("regression", (7,), 1, 2, 2)) == ("learner", "process", "together")
+    assert choices(arml.Problem("regression", (8, 8, 3), 1, 2, 2)) == ("learner",)

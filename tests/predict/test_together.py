@@ -4,7 +4,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from arml.predict.simple import softmax
-from arml.predict.together import PRIOR, left_out, mixed, shares
+from arml.predict.together import PRIOR, error_shares, left_out, mixed, shares
 
 
 def some(n: int, k: int, seed: int = 0) -> np.ndarray:
@@ -59,6 +59,17 @@ def test_an_example_is_predicted_by_shares_found_without_it():
         without = shares(np.delete(own, part, axis=0))
         wanted = sum(s * each[part] for s, each in zip(without, chances, strict=True))
         np.testing.assert_allclose(mean[part], wanted)
+
+
+def test_a_regression_counts_by_its_error():
+    squared = np.array([[1.0, 2.0, 1.0], [1.0, 6.0, 3.0]])
+    np.testing.assert_allclose(error_shares(squared), np.array([16, 1, 4]) / 21)
+    some = np.array([[True, False], [False, True], [False, False]])
+    wanted = [np.array([4, 1, 4]) / 9, np.array([36, 1, 4]) / 41, np.full(3, 1 / 3)]
+    np.testing.assert_allclose(error_shares(squared, some), wanted, rtol=1e-6)
+    exact = error_shares(np.array([[0.0, 1.0]]))
+    assert exact[0] > 0.999
+    assert exact[1] > 0
 
 
 def test_the_mean_is_of_probabilities():

@@ -28,6 +28,7 @@ from arml.cli.inputs import (
 )
 from arml.cli.marking import marks_of
 from arml.predict.eye import eye_of
+from arml.predict.simple import WORDS, check_uses, choices
 from arml.results.files import write_text
 
 if TYPE_CHECKING:
@@ -67,12 +68,12 @@ class AdaptOptions:
     """Print which columns of a table matter: how much worse the examples are predicted without
     each. It needs a learner of tables, and adapts once more for each example and column."""
     trust: bool = True
-    """For classes: predict each example from the others, and report the accuracy. It takes one
-    adaptation for each example, or ten if there are many."""
-    uses: Literal["auto", "learner", "inputs", "edges", "together"] = "auto"
-    """The means to predict classes: the learner, logistic regression on the inputs (pixels) or on
-    the edges of pictures, or all of them together, each with a share that --trust finds. `auto` is
-    `together`, and with --no-trust `learner`."""
+    """Predict each example from the others, and report the accuracy, or the error of numbers. It
+    takes one adaptation for each example, or ten if there are many."""
+    uses: Literal["auto", "learner", "inputs", "edges", "process", "together"] = "auto"
+    """The means to predict: the learner, logistic regression on the inputs (pixels) or on the edges
+    of pictures, a Gaussian process for numbers, or all of them together, each with a share that
+    --trust finds. `auto` is `together`, and with --no-trust `learner`."""
 
 
 def adapt_command(arguments: Sequence[str]) -> int:
@@ -98,11 +99,8 @@ def adapt_command(arguments: Sequence[str]) -> int:
     table = options.support.suffix.lower() == ".csv"
     learner = _learner(place, () if table else options.query, table)
     check_kind(learner, table, f"{options.support}", options.learner.name)
-    if learner.problem.kind == "regression" and options.uses not in ("auto", "learner"):
-        raise UsageError(
-            f"expected no --uses {options.uses}, because it is for classes, and {options.learner} "
-            "predicts numbers: leave it out"
-        )
+    if options.uses != "auto":
+        check_uses(options.uses, choices(learner.problem))
     if not table:
         check_pictures(options.query, options.target)
         if options.matter:
@@ -156,8 +154,7 @@ def _finish(
 ) -> int:
     """Check, answer and save. `seen` are the pictures to predict."""
     _describe(predictor)
-    if predictor.classes is not None:
-        predictor = _checked(predictor, options, names)
+    predictor = _checked(predictor, options, names)
     if options.matter and predictor.reader is not None:
         drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
         shown = ", ".join(f"{name} {drop:.2f}" for name, drop in drops[:MATTER])
@@ -229,21 +226,19 @@ def _checked(
     predictor: "Predictor | QuickPredictor", options: AdaptOptions, names: Sequence[str]
 ) -> "Predictor | QuickPredictor":
     """The predictor with the means that the options name, checked."""
-    from arml.predict.simple import WORDS, choices
-
     if options.uses != "auto":
         predictor = predictor.using(options.uses)
     elif options.trust:
         predictor = predictor.using(choices(predictor.problem)[-1])
     if not options.trust:
         return predictor
-    trust = predictor.trust()
+    trust = predictor.errors() if predictor.classes is None else predictor.trust()
     tell(*trust.lines(names))
     if predictor.uses == "together":
         each = ", ".join(f"{WORDS[name]} {share:.0%}" for name, share in trust.shares.items())
         tell(f"predicting with a weighted mean: {each}; --uses learner takes the learner alone")
     elif trust.best != predictor.uses:
-        tell(f"{WORDS[trust.best]}: more accurate, with --uses {trust.best}")
+        tell(f"{WORDS[trust.best]}: better, with --uses {trust.best}")
     return predictor
 
 

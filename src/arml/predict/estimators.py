@@ -121,7 +121,7 @@ class FewShot(BaseEstimator):
 
     _kind: str
     learner: object
-    uses: object = "learner"
+    uses: object
 
     def fit(self: Model, X: object, y: object) -> Model:
         """Adapt the learner to the support set.
@@ -208,7 +208,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
     - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them. The
       default is the learner of pictures that ships; "tables" takes rows of any columns.
     - `uses`: the means to predict with, as `arml.Predictor.using` takes them: "together" is the
-      learner with simple classifiers, as `arml adapt` predicts.
+      learner with simple models, as `arml adapt` predicts.
 
     After `fit`: `classes_`; `n_features_in_`; `feature_names_in_` for data
     frames; `predictor_`.
@@ -246,14 +246,17 @@ class FewShotRegressor(RegressorMixin, FewShot):
     - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them. The
       default is the learner of functions of two inputs that ships; "tables" takes rows of any
       columns.
+    - `uses`: the means to predict with, as `arml.Predictor.using` takes them: "together" is the
+      learner with a Gaussian process, as `arml adapt` predicts.
 
     After `fit`: `n_features_in_`; `feature_names_in_` for data frames; `predictor_`.
     """
 
     _kind = "regression"
 
-    def __init__(self, learner: object = "regression2d") -> None:
+    def __init__(self, learner: object = "regression2d", uses: object = "learner") -> None:
         self.learner = learner
+        self.uses = uses
 
     def _y_checks(self, outputs: int) -> Json:
         return {"y_numeric": True, "multi_output": outputs > 1}

@@ -1,7 +1,7 @@
-"""The means by which a predictor predicts classes: its learner, a simple classifier, or all of them
-together."""
+"""The means by which a predictor predicts: its learner, a simple one, or all of them together."""
 
 import abc
+import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar
@@ -9,16 +9,17 @@ from typing import Any, TypeVar
 import numpy as np
 
 from arml.core.problem import Problem
-from arml.predict.simple import Uses, check_uses, choices, fitted, simple_function
-from arml.predict.together import mixed
-from arml.predict.trust import Trust, checked
+from arml.predict.errors import Errors, Part, checked_errors
+from arml.predict.simple import TOGETHER, Uses, check_uses, choices, fitted, simple_function
+from arml.predict.together import mixed, weighted
+from arml.predict.trust import Trust, checked, folds
 from arml.results.files import Json
 
 M = TypeVar("M", bound="Means")
 
 
 class Means(abc.ABC):
-    """A learned task of classes. A subclass has its examples, and predicts by the learner alone."""
+    """A learned task. A subclass has its examples, and predicts by the learner alone."""
 
     x: np.ndarray
     y: np.ndarray
@@ -27,9 +28,11 @@ class Means(abc.ABC):
     shares: Mapping[Uses, float] | None = None
     """How much each counts where all predict together; found when they are needed."""
     fits: Mapping[Uses, np.ndarray] = MappingProxyType({})
-    """The fits of simple classifiers, once they were needed."""
+    """The fits of simple models, once they were needed."""
     _function: Callable[[Any], Any] | None = None
-    """The log-odds by the means that it uses, once they were needed."""
+    """Of the means that it uses, once it was needed."""
+    _found: tuple[Part, ...] | None = None
+    """Predictors of numbers without some examples, once they were needed."""
 
     @property
     @abc.abstractmethod
@@ -38,7 +41,8 @@ class Means(abc.ABC):
 
     def using(self: M, uses: Uses) -> M:
         """The same, predicting with the `learner`, by logistic regression on the `inputs` or on the
-        `edges` of pictures, or with all `together`. **Raises** `ValueError` for another word."""
+        `edges` of pictures, by a Gaussian `process` for numbers, or with all `together`. **Raises**
+        `ValueError` for another word."""
         check_uses(uses, choices(self.problem))
         other = object.__new__(type(self))
         vars(other).update(vars(self), uses=uses, _function=None)
@@ -58,10 +62,10 @@ class Means(abc.ABC):
     def trust(self) -> Trust:
         """How well each example is predicted from the others, and which look mislabelled. It adapts
         once for each example, or ten times where there are many. All means are checked.
-        **Raises** `ValueError` for regression: use `interval`.
+        **Raises** `ValueError` for regression: use `errors`.
         """
         if self.classes is None:
-            raise ValueError("expected a classification task, got regression: use interval")
+            raise ValueError("expected a classification task, got regression: use errors")
         trust = checked(
             lambda kept, out, uses: self._without(kept).using(uses).predict_proba(self.x[out]),
             *(self.y, self.classes, self.uses, choices(self.problem)),
@@ -70,25 +74,47 @@ class Means(abc.ABC):
             self.shares = trust.shares
         return trust
 
+    def errors(self) -> Errors:
+        """How well the number of each example is predicted from the others, and which look
+        mistyped. It adapts as often as `trust`, once for all calls. **Raises** `ValueError` for
+        classes: use `trust`."""
+        if self.classes is not None:
+            raise ValueError("expected a regression task, got classes: use trust")
+        found = checked_errors(self._parts(), self.x, self.y, self.uses, choices(self.problem))
+        if self.shares is None:
+            self.shares = found.shares
+        return found
+
+    def _parts(self) -> tuple[Part, ...]:
+        if self._found is None:
+            n = len(self.x)
+            out = folds(np.zeros(n, int)) if n > 1 else []
+            some = [(each, self._without(np.setdiff1d(np.arange(n), each))) for each in out]
+            self._found = tuple((each, functools.cache(part._by)) for each, part in some)
+        return self._found
+
     def found_shares(self) -> Mapping[Uses, float]:
         """How much each counts where all predict together. The first call checks all means."""
-        return self.trust().shares if self.shares is None else self.shares
+        if self.shares is None:
+            return (self.errors() if self.classes is None else self.trust()).shares
+        return self.shares
 
-    def _logits(self, inputs: np.ndarray) -> np.ndarray:
-        """The log-odds `[n, classes]` of inputs by the means that it uses."""
+    def _answers(self, inputs: np.ndarray) -> np.ndarray:
+        """The log-odds `[n, classes]` or the targets `[n, targets]` of inputs, by the means that it
+        uses."""
         if self._function is None:
-            self._function = self._odds(self.uses)
+            self._function = self._by(self.uses)
         return self._function(inputs)
 
-    def _odds(self, uses: Uses, xp: ModuleType = np) -> Callable[[Any], Any]:
-        """The log-odds of the classes for inputs `[n, *features]`; with `jax.numpy` as `xp` it can
-        be traced."""
+    def _by(self, uses: Uses, xp: ModuleType = np) -> Callable[[Any], Any]:
+        """The function from inputs `[n, *features]` to the log-odds of the classes or to targets;
+        with `jax.numpy` as `xp` it can be traced."""
         if uses == "learner":
             return self._by_learner(xp)
-        if uses != "together":
-            return simple_function(self.x, uses, self._fit(uses), xp)
-        parts = [(share, self._odds(one, xp)) for one, share in self.found_shares().items()]
-        return mixed(parts, xp)
+        if uses != TOGETHER:
+            return simple_function(self.x, self.y, uses, self._fit(uses), xp)
+        parts = [(share, self._by(one, xp)) for one, share in self.found_shares().items()]
+        return weighted(parts) if self.classes is None else mixed(parts, xp)
 
     def _fit(self, uses: Uses) -> np.ndarray:
         if uses not in self.fits:
@@ -98,7 +124,7 @@ class Means(abc.ABC):
     def _saved(self) -> tuple[dict[str, np.ndarray], Json]:
         """The arrays and the facts of a saved predictor, with the fits, so that it predicts without
         SciPy."""
-        shares = dict(self.found_shares()) if self.uses == "together" else None
+        shares = dict(self.found_shares()) if self.uses == TOGETHER else None
         simple = [one for one in shares or [self.uses] if one != "learner"]
         arrays = {"x": self.x, "y": self.y}
         for one in simple:
@@ -107,7 +133,7 @@ class Means(abc.ABC):
 
     @abc.abstractmethod
     def _by_learner(self, xp: ModuleType) -> Callable[[Any], Any]:
-        """The log-odds by the learner."""
+        """The log-odds or the targets by the learner."""
 
     @abc.abstractmethod
     def _without(self, kept: np.ndarray) -> "Means":

@@ -21,6 +21,7 @@ from arml.datasets.extractor import remade
 from arml.experiment.loaded import Portable
 from arml.nn.relational import Trace
 from arml.predict.classes import for_classes, grouped_function
+from arml.predict.errors import intervals, rank_of
 from arml.predict.holder import Holder
 from arml.predict.inference import adapted_function, by_chunks, check_fit, traced
 from arml.predict.inputs import (
@@ -38,7 +39,6 @@ from arml.predict.novelty import query_novelty, support_novelty
 from arml.predict.onnx.write import QUERIES, write_predictor
 from arml.predict.sharing import write_learner
 from arml.predict.simple import softmax
-from arml.predict.trust import intervals
 
 
 class Predictor(Holder, Means):
@@ -78,19 +78,21 @@ class Predictor(Holder, Means):
     def _outputs(self, x: object) -> Float[np.ndarray, "n outputs"]:
         inputs = checked_inputs(x, self.problem, "queries")
         if self.uses != "learner":
-            return self._logits(inputs)
+            return self._answers(inputs)
+        if self._adaptation is None and self.classes is None:
+            check_fit(self._learned(self.x), self.y)
         return self._learned(inputs)
 
     def _learned(self, inputs: np.ndarray) -> Float[np.ndarray, "n outputs"]:
         if self._adaptation is None:
             self._adaptation = self._adapted()
-            if self.classes is None:
-                check_fit(by_chunks(self._adaptation, self.x, self._ways), self.y)
         return by_chunks(self._adaptation, inputs, self._ways)
 
     def _by_learner(self, xp: ModuleType) -> Callable[[Any], Any]:
-        assert self.classes is not None
-        n, function = len(self.classes), self._learned if xp is np else self._adapted(QUERIES)
+        function = self._learned if xp is np else self._adapted(QUERIES)
+        if self.classes is None:
+            return function
+        n = len(self.classes)
         return lambda inputs: function(inputs)[:, :n] / self.portable.temperature
 
     def _adapted(self, n: int = 0) -> Callable[[Array], Array]:
@@ -145,9 +147,8 @@ class Predictor(Holder, Means):
         if self.classes is not None:
             raise ValueError("expected a regression task, got classes: use predict_proba")
         inputs = checked_inputs(x, self.problem, "queries")
-        low, high = intervals(
-            lambda kept, which: self._without(kept)._outputs(which), self.x, self.y, inputs, level
-        )
+        rank_of(level, len(self.x))
+        low, high = intervals(self.errors(), self._parts(), inputs, level)
         return (low[:, 0], high[:, 0]) if self._flat else (low, high)
 
     def _without(self, kept: np.ndarray) -> "Predictor":
@@ -190,8 +191,8 @@ class Predictor(Holder, Means):
         portable = self.portable
         if self.uses == "learner":
             function = self._adapted(QUERIES)
-        else:  # its log-odds have a temperature already
-            function = self._odds(self.uses, jnp)
+        else:  # log-odds have a temperature already
+            function = self._by(self.uses, jnp)
             portable = dataclasses.replace(portable, temperature=1.0)
         given = portable, self._support(), self.classes, self._ways, eye
         write_predictor(Path(path), function, *given)

@@ -110,7 +110,7 @@ class QuickPredictor(Means):
     def predict_proba(self, x: object) -> Float[np.ndarray, "n classes"]:
         """As `Predictor.predict_proba`."""
         inputs = checked_inputs(x, self.problem, "queries")
-        return softmax(self._logits(inputs))
+        return softmax(self._answers(inputs))
 
     def evaluate(self, x: object, y: object) -> Marks:
         """As `Predictor.evaluate`."""

@@ -193,7 +193,7 @@ def read_novelty(folder: Path, stated: Seen | None) -> Novelty | None:
 def read_support(
     folder: Path, problem: Problem, task: Learned
 ) -> tuple[np.ndarray, np.ndarray, dict[Uses, np.ndarray]]:
-    """The support set of a predictor of this `task`, and the fits of simple classifiers to it.
+    """The support set of a predictor of this `task`, and the fits of simple models to it.
 
     **Raises** `RunError` if the file does not hold a support set of such a task.
     """
@@ -210,9 +210,15 @@ def read_support(
         or (classes is not None and not (y.ndim == 1 and 0 <= y.min() <= y.max() < len(classes)))
     ):
         raise RunError(f"{folder / SUPPORT}: expected the examples of such a task: {AGAIN}")
-    shape = (len(x), len(classes or ()))
-    simple: tuple[Uses, ...] = ("inputs", "edges")
-    fits = {one: arrays[one] for one in simple if one in arrays and arrays[one].shape == shape}
+    by_class = (len(x), len(classes or ()))
+    shapes: dict[Uses, tuple[int, ...]] = {"inputs": by_class, "edges": by_class}
+    if classes is None:
+        shapes = {"process": (x[0].size + 2,)}
+    fits = {
+        one: arrays[one]
+        for one, shape in shapes.items()
+        if one in arrays and arrays[one].shape == shape
+    }
     return x, y, fits
 
 

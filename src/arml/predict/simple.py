@@ -1,9 +1,9 @@
-"""Simple classifiers, which learn a task from its examples alone: logistic regression on the inputs
-as they are, or on the edges of pictures.
+"""Simple models, which learn a task from its examples alone: logistic regression on the inputs as
+they are, or on the edges of pictures; for numbers a Gaussian process (`arml.predict.process`).
 
-They have seen no other task. Where pictures are unlike those of a learner's meta-training, one of
-them may predict better; leave-one-out shows it (`arml.predict.trust`), and decides how much each
-counts where all predict together (`arml.predict.together`).
+They have seen no other task. Where a task is unlike those of a learner's meta-training, one of them
+may predict better; leave-one-out shows it (`arml.predict.trust` and `errors`), and decides how much
+each counts where all predict together (`arml.predict.together`).
 
 [1] Dalal and Triggs, Histograms of Oriented Gradients for Human Detection, CVPR 2005: the edges.
 """
@@ -18,14 +18,17 @@ from jaxtyping import Float, Int
 
 from arml.core.problem import Problem
 from arml.predict.inputs import floats
+from arml.predict.process import fitted_process, process_function
 
-Uses = Literal["learner", "inputs", "edges", "together"]
+Uses = Literal["learner", "inputs", "edges", "process", "together"]
 """The means by which a predictor predicts."""
+TOGETHER: Uses = "together"
 WORDS: dict[Uses, str] = {
     "learner": "the learner",
     "inputs": "logistic regression on the inputs",
     "edges": "logistic regression on the edges",
-    "together": "the learner and simple classifiers together",
+    "process": "a Gaussian process",
+    "together": "the learner and simple models together",
 }
 PENALTY = 0.001
 """Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
@@ -38,10 +41,12 @@ DIRECTIONS, CELLS = 9, 4
 def choices(problem: Problem) -> tuple[Uses, ...]:
     """The means that a predictor of such a problem can use; `together`, if there are several, comes
     last."""
-    if problem.kind == "regression" or len(problem.features) == 2:
+    if len(problem.features) == 2:
         return ("learner",)
+    if problem.kind == "regression":
+        return ("learner", "process", TOGETHER) if len(problem.features) == 1 else ("learner",)
     pictures = len(problem.features) == 3 and min(problem.features[:2]) >= 16
-    return ("learner", "inputs", *(("edges",) if pictures else ()), "together")
+    return ("learner", "inputs", *(("edges",) if pictures else ()), TOGETHER)
 
 
 def check_uses(uses: str, allowed: tuple[Uses, ...]) -> None:
@@ -56,16 +61,21 @@ def check_uses(uses: str, allowed: tuple[Uses, ...]) -> None:
         )
 
 
-def fitted(x: np.ndarray, y: Int[np.ndarray, " n"], uses: Uses) -> Float[np.ndarray, "n ways"]:
-    """The fit to examples of classes `y`, of which none is empty."""
+def fitted(x: np.ndarray, y: np.ndarray, uses: Uses) -> np.ndarray:
+    """The fit to examples of classes `y [n]`, of which none is empty, or targets `[n, targets]`:
+    see `logistic` and `fitted_process`."""
+    if uses == "process":
+        return fitted_process(x, y)
     return logistic(_reader(uses)(x), y, int(y.max()) + 1)
 
 
 def simple_function(
-    x: np.ndarray, uses: Uses, fit: Float[np.ndarray, "n ways"], xp: ModuleType = np
+    x: np.ndarray, y: np.ndarray, uses: Uses, fit: np.ndarray, xp: ModuleType = np
 ) -> Callable[[Any], Any]:
-    """The log-odds `[m, ways]` of new inputs, from the examples and their fit. With `jax.numpy` as
-    `xp` the function of new inputs can be traced."""
+    """The log-odds `[m, ways]` or targets `[m, targets]` of new inputs, from the examples and their
+    fit. With `jax.numpy` as `xp` the function of new inputs can be traced."""
+    if uses == "process":
+        return process_function(x, y, fit, xp)
     read = _reader(uses)
     weights, offset = weights_of(read(x), fit)
 

@@ -1,6 +1,8 @@
-"""Several classifiers of a task together: the mean of their probabilities, each with a share.
+"""Several means of a task together: of classifiers the mean of their probabilities, of regressions
+the mean of their predictions, each with a share.
 
-The shares s are learned from examples i that were left out (stacking [1]). They maximise
+The shares s of classifiers are learned from examples i that were left out (stacking [1]). They
+maximise
 
     sum_i log sum_k s_k p_ik  +  PRIOR sum_k b_k log s_k
 
@@ -8,8 +10,13 @@ with p_ik the probability that classifier k gives to the label of i. The second 
 Dirichlet density: b is one half for the first classifier, the learner, and the others share the
 rest. So the shares are b if no example can be left out. The sum is concave, and EM climbs it.
 
+The shares of regressions are in proportion to 1 / e_k^2, with e_k the mean squared error for
+examples that were left out [2].
+
 [1] Yao, Vehtari, Simpson and Gelman, Using Stacking to Average Bayesian Predictive Distributions,
     Bayesian Analysis 2018, Eq. (4), with the logarithmic score. Difference: the prior.
+[2] Bates and Granger, The Combination of Forecasts, Operational Research Quarterly 1969, with
+    1 / e_k. Difference: the square, because a worse fit is seldom worth its share.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,6 +74,27 @@ def left_out(
     for part, found in zip(parts, shares(own, kept), strict=True):
         mean[part] = sum(s * each[part] for s, each in zip(found, chances, strict=True))
     return shares(own), mean
+
+
+def error_shares(
+    squared: Float[np.ndarray, "n k"], counted: Bool[np.ndarray, "*parts n"] | None = None
+) -> Float[np.ndarray, "*parts k"]:
+    """The share of each of `k` regressions; they sum to one, and are alike without examples.
+
+    **Arguments**
+
+    - `squared`: the squared error of each for an example that it did not learn from.
+    - `counted`: the examples that count; in several rows, shares are found for each row.
+    """
+    some = np.ones(len(squared)) if counted is None else counted.astype(float)
+    mean = some @ squared / np.maximum(some.sum(axis=-1, keepdims=True), 1) + LEAST
+    ratio = np.square(mean.min(axis=-1, keepdims=True) / mean)
+    return ratio / ratio.sum(axis=-1, keepdims=True)
+
+
+def weighted(parts: Sequence[tuple[float, Callable[[Any], Any]]]) -> Callable[[Any], Any]:
+    """The mean of functions that predict numbers, from shares and functions."""
+    return lambda inputs: sum(share * function(inputs) for share, function in parts)
 
 
 def mixed(

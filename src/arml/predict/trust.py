@@ -6,15 +6,13 @@ accuracy with its interval, a confusion matrix, and the examples whose label the
 contradict most, which are the likeliest to be mislabelled or odd [1]. Classifiers that learn from
 these examples alone (`arml.predict.simple`) are checked in the same way, and so is the weighted
 mean of all (`arml.predict.together`): the shares that predict an example were found without it.
-Regression gives an error, and intervals by jackknife+ [2].
+Regression is checked in `arml.predict.errors`.
 
 A class with one example cannot be checked: without it the class is unknown. The check uses one
 example (or a tenth of them) less than the predictor has, so it is slightly pessimistic.
 
 [1] Northcutt, Jiang and Chuang, Confident Learning: Estimating Uncertainty in Dataset Labels,
     JAIR 2021. Difference: examples are ranked by the probability of their own label alone.
-[2] Barber, Candes, Ramdas and Tibshirani, Predictive Inference with the Jackknife+, Annals of
-    Statistics 2021.
 """
 
 import math
@@ -22,10 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from arml.predict.marks import SHOWN, Marks
-from arml.predict.simple import WORDS, Uses
+from arml.predict.simple import TOGETHER, WORDS, Uses
 from arml.predict.together import left_out
 from arml.results.files import Json
 
@@ -36,7 +34,6 @@ FOLDS = 10
 UNEVEN = 1.2
 """The largest class must have so many times an equal share of the examples before the accuracy is
 compared with its share."""
-TOGETHER: Uses = "together"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,53 +164,3 @@ def folds(y: Int[np.ndarray, " m"]) -> list[Int[np.ndarray, " fold"]]:
         return list(np.arange(len(y))[:, None])
     order = np.argsort(y, kind="stable")
     return [np.sort(order[k::FOLDS]) for k in range(FOLDS)]
-
-
-def intervals(
-    predict: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    x: np.ndarray,
-    y: Float[np.ndarray, "n targets"],
-    queries: np.ndarray,
-    level: float,
-) -> tuple[Float[np.ndarray, "m targets"], Float[np.ndarray, "m targets"]]:
-    """The ends of the queries' intervals for each target, as `jackknife_plus`.
-
-    **Arguments**
-
-    - `predict`: from the places of the examples that are kept, and inputs, to `[inputs, targets]`.
-    """
-    n, every = len(x), np.concatenate([x, queries])
-    outputs = np.zeros((n, len(every), y.shape[1]))
-    for out in folds(np.zeros(n, int)):
-        outputs[out] = predict(np.setdiff1d(np.arange(n), out), every)
-    residuals = np.abs(outputs[np.arange(n), np.arange(n)] - y)
-    ends = [jackknife_plus(outputs[:, n:, k], residuals[:, k], level) for k in range(y.shape[1])]
-    return np.stack([low for low, _ in ends], axis=1), np.stack([high for _, high in ends], axis=1)
-
-
-def jackknife_plus(
-    left_out: Float[np.ndarray, "n queries"], residuals: Float[np.ndarray, " n"], level: float
-) -> tuple[Float[np.ndarray, " queries"], Float[np.ndarray, " queries"]]:
-    """The ends of each query's interval [2].
-
-    At least 2 `level` - 1 of new targets lie within, and about `level` of them, if examples and
-    queries are drawn alike.
-
-    **Arguments**
-
-    - `left_out`: the prediction for each query by the predictor without example i.
-    - `residuals`: how far the predictor without example i is from example i's target.
-
-    **Raises** `ValueError` for a level that so few examples cannot give.
-    """
-    n = len(residuals)
-    rank = math.ceil(level * (n + 1) - 1e-9)
-    if not 0 < level < 1 or rank > n:
-        least = math.ceil(level / (1 - level) - 1e-9) if 0 < level < 1 else None
-        advice = f"give {least} examples or more, or a lower level" if least else "such as 0.9"
-        raise ValueError(
-            f"expected a level between 0 and 1 that {n} examples can give, got {level:g}: {advice}"
-        )
-    low = np.sort(left_out - residuals[:, None], axis=0)[n - rank]
-    high = np.sort(left_out + residuals[:, None], axis=0)[rank - 1]
-    return low, high
