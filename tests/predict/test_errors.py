@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import arml
-from arml.predict.errors import checked_errors, intervals, jackknife_plus
+from arml.predict.errors import NotFinite, checked_errors, intervals, jackknife_plus
 from arml.predict.simple import choices
 from arml.predict.trust import FOLDS, folds
 
@@ -89,6 +89,52 @@ def test_targets_count_alike_whatever_their_unit():
                            "learner", every)  # fmt: skip
     single = checked_errors(parts_of(x, y, learner=middle, process=line), x, y, "learner", every)
     assert found.shares == pytest.approx(single.shares)
+    assert found.relative == pytest.approx(single.relative)
+    np.testing.assert_allclose(found.error, single.error * [1, 1000])
+    assert " and " in str(found)
+
+
+def fails(x, y):
+    def predict(inputs):
+        raise NotFinite("a number is not finite")
+
+    return predict
+
+
+def test_one_that_cannot_predict_stops_no_other():
+    x, y = lines(9, np.random.default_rng(4))
+    every = ("learner", "process", "together")
+    parts = parts_of(x, y, learner=fails, process=line)
+    found = checked_errors(parts, x, y, "together", every)
+    assert found.shares == {"learner": 0, "process": 1}
+    np.testing.assert_allclose(found.predictions["together"], found.predictions["process"])
+    assert found.as_json()["errors"]["learner"] == [None]
+    low, high = intervals(found, parts, x, 0.9)
+    assert np.all(np.isfinite(low) & np.isfinite(high))
+    none = checked_errors(parts_of(x, y, learner=fails, process=fails), x, y, "together", every)
+    assert np.isinf(none.error)
+
+
+def test_one_predicts_alone_where_the_mean_is_much_worse():
+    x, y = lines(9, np.random.default_rng(5))
+
+    def odd(some, targets):  # knows all but the last example, which it misses by far
+        known = dict(zip(x[:, 0].tolist(), y[:, 0].tolist(), strict=True))
+        return lambda inputs: np.array(
+            [[known[at] if at != x[-1, 0] else 1e6] for at in inputs[:, 0].tolist()]
+        )
+
+    parts = parts_of(x, y, learner=odd, process=line)
+    found = checked_errors(parts, x, y, "together", ("learner", "process", "together"))
+    assert found.shares == {"learner": 0, "process": 1}
+    assert found.error == pytest.approx(found.errors["process"])
+
+
+def test_equal_targets_are_named():
+    x, _ = lines(9, np.random.default_rng(6))
+    y = np.full((9, 1), 3.3)
+    found = checked_errors(parts_of(x, y, learner=middle), x, y)
+    assert found.lines("abcdefghi")[1:] == ["all targets are alike"]
 
 
 def test_many_examples_are_left_out_in_tenths():
@@ -97,7 +143,7 @@ def test_many_examples_are_left_out_in_tenths():
     assert len(parts) == FOLDS
     found = checked_errors(parts, x, y)
     assert found.shares == {}
-    assert found.error < found.floor
+    assert found.relative["learner"] < 1
     low, high = intervals(found, parts, x, 0.9)
     assert np.mean((low <= y) & (y <= high)) > 0.85
 
@@ -118,8 +164,10 @@ def test_a_fitted_function_has_errors_and_intervals(fitted):
         wanted = alone.using(uses).predict(fitted.x[:1])
         np.testing.assert_allclose(found.predictions[uses][0], wanted, atol=1e-4)
     assert found.error < found.floor
-    assert {*found.others} == {"process", "together"}
+    assert {*found.errors} == {"learner", "process", "together"}
     assert found.as_json()["shares"] == found.shares
+    assert fitted.using("process").errors().shares == found.shares
+    assert fitted.using("process")._parts is fitted._parts  # adapted once
     with pytest.raises(ValueError, match="use errors"):
         fitted.trust()
     with pytest.raises(ValueError, match="give 19 examples"):
@@ -154,7 +202,7 @@ def test_one_example_cannot_be_checked():
     one = arml.load("regression2d").adapt([[1, 1]], [2.0]).using("together")
     found = one.errors()
     assert np.isnan(found.error)
-    assert found.as_json()["error"] is None
+    assert found.as_json()["errors"]["learner"] == [None]
     assert found.lines(["row 2"]) == [
         "the predictor cannot be checked with one example: give two or more"
     ]

@@ -67,6 +67,11 @@ def test_a_regression_counts_by_its_error():
     some = np.array([[True, False], [False, True], [False, False]])
     wanted = [np.array([4, 1, 4]) / 9, np.array([36, 1, 4]) / 41, np.full(3, 1 / 3)]
     np.testing.assert_allclose(error_shares(squared, some), wanted, rtol=1e-6)
+    lost = error_shares(
+        np.array([[1.0, np.inf], [1.0, 4.0]]), np.array([[True, True], [False, True]])
+    )
+    np.testing.assert_allclose(lost, [[1, 0], [16 / 17, 1 / 17]], rtol=1e-6)
+    assert error_shares(np.full((2, 2), np.inf)).tolist() == [0.5, 0.5]
     exact = error_shares(np.array([[0.0, 1.0]]))
     assert exact[0] > 0.999
     assert exact[1] > 0

@@ -21,16 +21,22 @@ from jaxtyping import Float, Int
 
 from arml.predict.marks import SHOWN
 from arml.predict.simple import TOGETHER, WORDS, Uses
-from arml.predict.together import error_shares
+from arml.predict.together import error_shares, weighted
 from arml.results.files import Json
 
 FAR = 6.0
-"""An example is far off if its residual is so many times the median residual: four standard
-deviations of a normal distribution."""
+"""An example is far off if its residual is so many times the median residual."""
+
+WORSE = 2.0
+"""Where the weighted mean has so many times the error of one of its parts, this predicts alone."""
 
 Part = tuple[Int[np.ndarray, " out"], Callable[[Uses], Callable[[Any], np.ndarray]]]
 """Places of examples, and the function `[n, *features] -> [n, targets]` of each of the means, which
 have not learned from these examples."""
+
+
+class NotFinite(ValueError):
+    """A prediction is not finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +46,7 @@ class Errors:
     targets: Float[np.ndarray, "n targets"]
     """Of the examples, in order; none if there are fewer than two examples."""
     predictions: Mapping[Uses, Float[np.ndarray, "n targets"]]
-    """Of each example from the others, by each of the means."""
+    """Of each example from the others, by each of the means; infinite where one could not."""
     average: Float[np.ndarray, "n targets"]
     """The mean target of the others."""
     uses: Uses
@@ -56,26 +62,36 @@ class Errors:
         return np.abs(self.predictions[self.uses] - self.targets)
 
     @property
-    def error(self) -> float:
-        """The root of the mean squared error, in units of the target; NaN without examples."""
-        return _root(self.predictions[self.uses] - self.targets)
+    def error(self) -> Float[np.ndarray, " targets"]:
+        """The root of the mean squared error, in units of each target; NaN without examples."""
+        return self.errors[self.uses]
 
     @property
-    def others(self) -> dict[Uses, float]:
-        """The error of the other means."""
-        rest = {uses: each for uses, each in self.predictions.items() if uses != self.uses}
-        return {uses: _root(each - self.targets) for uses, each in rest.items()}
+    def errors(self) -> dict[Uses, Float[np.ndarray, " targets"]]:
+        """The error of each of the means."""
+        return {uses: _root(each - self.targets) for uses, each in self.predictions.items()}
 
     @property
-    def floor(self) -> float:
+    def floor(self) -> Float[np.ndarray, " targets"]:
         """The error of always answering the mean."""
         return _root(self.average - self.targets)
 
     @property
+    def relative(self) -> dict[Uses, float]:
+        """The error of each of the means as a share of the floor; of several targets, the root of
+        its mean square."""
+        unit = np.where(self.floor > 0, self.floor, 1)
+        return {
+            uses: float(np.sqrt(np.mean(np.square(each / unit))))
+            for uses, each in self.errors.items()
+        }
+
+    @property
     def best(self) -> Uses:
         """The means with the smallest error; those that were checked, if others are not better."""
-        least = min(self.others, key=lambda name: self.others[name], default=self.uses)
-        return least if self.others.get(least, math.inf) < self.error else self.uses
+        relative = self.relative
+        least = min(relative, key=lambda name: relative[name])
+        return least if relative[least] < relative[self.uses] else self.uses
 
     @property
     def far(self) -> Int[np.ndarray, " far"]:
@@ -83,7 +99,8 @@ class Errors:
         first: mistyped, or unlike the others."""
         if not len(self.targets):
             return np.zeros(0, int)
-        ratio = (self.residuals / (np.median(self.residuals, axis=0) + 1e-12)).max(axis=1)
+        median = np.median(self.residuals, axis=0)
+        ratio = (self.residuals / np.where(median > 0, median, np.inf)).max(axis=1)
         order = np.argsort(-ratio)
         return order[ratio[order] > FAR]
 
@@ -91,10 +108,9 @@ class Errors:
         """All of it as plain values, without the predictions; `far` holds places of examples."""
         return {
             "n": len(self.targets),
-            "error": _plain(self.error),
+            "errors": {name: _plain(error) for name, error in self.errors.items()},
             "floor": _plain(self.floor),
             "uses": self.uses,
-            "others": {name: _plain(error) for name, error in self.others.items()},
             "best": self.best,
             "shares": dict(self.shares),
             "far": self.far.tolist(),
@@ -103,7 +119,9 @@ class Errors:
     def lines(self, names: Sequence[str]) -> list[str]:
         """The result in words; `names` are those of the examples."""
         said, shown = [str(self)], self.far[:SHOWN]
-        if self.error >= self.floor:
+        if not np.any(self.floor):
+            said.append("all targets are alike")
+        elif self.relative[self.uses] >= 1:
             said.append("no better than always answering the mean of the targets: do not trust it")
         for place in shown:
             own, guess = self.targets[place], self.predictions[self.uses][place]
@@ -121,24 +139,28 @@ class Errors:
     def __str__(self) -> str:
         if not len(self.targets):
             return "the predictor cannot be checked with one example: give two or more"
-        each = [f"{WORDS[name]} {error:.3g}" for name, error in self.others.items()]
-        each.append(f"always the mean {self.floor:.3g}")
+        rest = {WORDS[name]: error for name, error in self.errors.items() if name != self.uses}
+        each = [
+            f"{name} {_numbers(e, 3)}"
+            for name, e in (rest | {"always the mean": self.floor}).items()
+        ]
         return (
-            f"leave-one-out error {self.error:.3g} (root mean square of {len(self.targets)} "
-            f"examples); for comparison: {', '.join(each)}"
+            f"leave-one-out error {_numbers(self.error, 3)} (root mean square of "
+            f"{len(self.targets)} examples); for comparison: {', '.join(each)}"
         )
 
 
-def _root(errors: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(errors)))) if errors.size else math.nan
+def _root(errors: np.ndarray) -> np.ndarray:
+    """Of the mean square over the first axis."""
+    return np.sqrt(np.mean(np.square(errors), axis=0)) if len(errors) else errors.sum(0) + np.nan
 
 
-def _plain(error: float) -> float | None:
-    return None if math.isnan(error) else error
+def _plain(errors: np.ndarray) -> list[float | None]:
+    return [float(error) if np.isfinite(error) else None for error in errors]
 
 
-def _numbers(values: np.ndarray) -> str:
-    return ", ".join(f"{value:.4g}" for value in values)
+def _numbers(values: np.ndarray, digits: int = 4) -> str:
+    return " and ".join(f"{value:.{digits}g}" for value in values)
 
 
 def checked_errors(
@@ -163,17 +185,29 @@ def checked_errors(
         row[out] = False
         average[out] = y[row].mean(axis=0)
         for one in means:
-            predictions[one][out] = by(one)(x[out])
+            try:
+                predictions[one][out] = by(one)(x[out])
+            except NotFinite:
+                predictions[one][out] = np.inf
     if len(means) == 1:
         return Errors(y, predictions, average, uses, {}, [{uses: 1.0}] * len(parts))
     # Each target counts alike, whatever its unit.
-    unit = y.var(axis=0) + 1e-12 if len(y) else 1.0
+    unit = np.var(y, axis=0) if len(y) else np.zeros(y.shape[1])
+    unit = np.where(unit > 0, unit, 1)
     squared = np.stack([(predictions[one] - y) ** 2 / unit for one in means], axis=1).mean(axis=2)
-    shares = [dict(zip(means, row.tolist(), strict=True)) for row in error_shares(squared, kept)]
-    for (out, _), part in zip(parts, shares, strict=True):
-        predictions[TOGETHER][out] = sum(part[one] * predictions[one][out] for one in means)
-    found = dict(zip(means, error_shares(squared).tolist(), strict=True))
-    without = shares if uses == TOGETHER else [{uses: 1.0}] * len(parts)
+    shares, by_part = error_shares(squared), error_shares(squared, kept)
+    mean = np.zeros(y.shape)
+    for (out, _), row in zip(parts, by_part, strict=True):
+        known = [(share, one) for share, one in zip(row, means, strict=True) if share]
+        mean[out] = sum(share * predictions[one][out] for share, one in known)
+    best = int(np.argmin(squared.sum(axis=0)))
+    if squared[:, best].sum() < WORSE**-2 * np.sum((mean - y) ** 2 / unit) / y.shape[1]:
+        # One example that is left out can hide how bad another model is.
+        mean, shares = predictions[means[best]], np.eye(len(means))[best]
+        by_part = np.tile(shares, (len(parts), 1))
+    predictions[TOGETHER] = mean
+    found, *each = [dict(zip(means, row.tolist(), strict=True)) for row in (shares, *by_part)]
+    without = each if uses == TOGETHER else [{uses: 1.0}] * len(parts)
     return Errors(y, predictions, average, uses, found, without)
 
 
@@ -185,7 +219,7 @@ def intervals(
     n, targets = errors.targets.shape
     outputs = np.zeros((n, len(queries), targets))
     for (out, by), shares in zip(parts, errors.without, strict=True):
-        outputs[out] = sum(share * by(one)(queries) for one, share in shares.items())
+        outputs[out] = weighted([(share, by(one)) for one, share in shares.items()])(queries)
     ends = [jackknife_plus(outputs[:, :, k], errors.residuals[:, k], level) for k in range(targets)]
     return np.stack([low for low, _ in ends], axis=1), np.stack([high for _, high in ends], axis=1)
 
@@ -210,8 +244,8 @@ def jackknife_plus(
 ) -> tuple[Float[np.ndarray, " queries"], Float[np.ndarray, " queries"]]:
     """The ends of each query's interval [1].
 
-    At least 2 `level` - 1 of new targets lie within, and about `level` of them, if examples and
-    queries are drawn alike.
+    About `level` of new targets lie within, if examples and queries are drawn alike; at least
+    2 `level` - 1 of them, if examples are left out one by one and no shares are learned.
 
     **Arguments**
 

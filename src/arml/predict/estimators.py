@@ -30,7 +30,7 @@ from arml.predict.inputs import checked_inputs
 from arml.predict.learner import FewShotLearner, load
 from arml.predict.predictor import Predictor
 from arml.predict.shared import shipped
-from arml.predict.simple import Uses
+from arml.predict.simple import TOGETHER, Uses, choices
 
 TABLE: Json = {"dtype": None, "ensure_all_finite": "allow-nan"}
 """scikit-learn's options for a learner of tables, which reads texts and missing cells."""
@@ -156,8 +156,9 @@ class FewShot(BaseEstimator):
                 )
             inputs = rows.reshape(-1, *problem.features)
         adapted = learner.adapt(inputs, self._checked_y(targets))
-        self.predictor_: Predictor = adapted.using(cast(Uses, self.uses))
-        if self.uses == "together":
+        uses = choices(problem)[-1] if self.uses == "auto" else cast(Uses, self.uses)
+        self.predictor_: Predictor = adapted.using(uses)
+        if uses == TOGETHER:
             self.predictor_.found_shares()
         return self
 
@@ -207,8 +208,9 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
     - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them. The
       default is the learner of pictures that ships; "tables" takes rows of any columns.
-    - `uses`: the means to predict with, as `arml.Predictor.using` takes them: "together" is the
-      learner with simple models, as `arml adapt` predicts.
+    - `uses`: the means to predict with, as `arml.Predictor.using` takes them. "auto" is as `arml
+      adapt`: the learner together with simple models where these can be used, which adapts once for
+      each example; "learner" is the learner alone, which adapts once.
 
     After `fit`: `classes_`; `n_features_in_`; `feature_names_in_` for data
     frames; `predictor_`.
@@ -216,7 +218,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
     _kind = "classification"
 
-    def __init__(self, learner: object = "starter", uses: object = "learner") -> None:
+    def __init__(self, learner: object = "starter", uses: object = "auto") -> None:
         self.learner = learner  # unchecked until `fit`, as scikit-learn asks
         self.uses = uses
 
@@ -246,15 +248,14 @@ class FewShotRegressor(RegressorMixin, FewShot):
     - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them. The
       default is the learner of functions of two inputs that ships; "tables" takes rows of any
       columns.
-    - `uses`: the means to predict with, as `arml.Predictor.using` takes them: "together" is the
-      learner with a Gaussian process, as `arml adapt` predicts.
+    - `uses`: as for `FewShotClassifier`; the simple model is a Gaussian process.
 
     After `fit`: `n_features_in_`; `feature_names_in_` for data frames; `predictor_`.
     """
 
     _kind = "regression"
 
-    def __init__(self, learner: object = "regression2d", uses: object = "learner") -> None:
+    def __init__(self, learner: object = "regression2d", uses: object = "auto") -> None:
         self.learner = learner
         self.uses = uses
 

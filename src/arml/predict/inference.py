@@ -17,6 +17,7 @@ from arml.core.learner import MetaLearner
 from arml.nn.networks import Body
 from arml.nn.prototypes import SoftClusters
 from arml.nn.relational import Trace
+from arml.predict.errors import NotFinite
 from arml.predict.inputs import floats
 
 CHUNK = 64
@@ -83,7 +84,7 @@ def by_chunks(
 ) -> Float[np.ndarray, "n width"]:
     """`[n, *features] -> [n, width]` by a function of `CHUNK` inputs.
 
-    **Raises** `ValueError` if a number is not finite.
+    **Raises** `NotFinite`.
     """
     outputs = [np.zeros((0, width), np.float32)]
     for first in range(0, len(x), CHUNK):
@@ -92,7 +93,7 @@ def by_chunks(
         outputs.append(np.asarray(function(jax.device_put(filled)))[: len(some)])
     predicted = np.concatenate(outputs)
     if not np.all(np.isfinite(predicted)):
-        raise ValueError(
+        raise NotFinite(
             "expected predictions that are finite, got NaN or infinity: the examples are far "
             "from those that the learner was trained on; scale them to its range"
         )

@@ -2,7 +2,7 @@
 
 import abc
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
@@ -31,8 +31,8 @@ class Means(abc.ABC):
     """The fits of simple models, once they were needed."""
     _function: Callable[[Any], Any] | None = None
     """Of the means that it uses, once it was needed."""
-    _found: tuple[Part, ...] | None = None
-    """Predictors of numbers without some examples, once they were needed."""
+    _parts: list[Part]
+    """Of numbers: predictors without some examples, once they were needed; `using` shares them."""
 
     @property
     @abc.abstractmethod
@@ -80,18 +80,18 @@ class Means(abc.ABC):
         classes: use `trust`."""
         if self.classes is not None:
             raise ValueError("expected a regression task, got classes: use trust")
-        found = checked_errors(self._parts(), self.x, self.y, self.uses, choices(self.problem))
+        found = self._errors(choices(self.problem))
         if self.shares is None:
             self.shares = found.shares
         return found
 
-    def _parts(self) -> tuple[Part, ...]:
-        if self._found is None:
-            n = len(self.x)
-            out = folds(np.zeros(n, int)) if n > 1 else []
-            some = [(each, self._without(np.setdiff1d(np.arange(n), each))) for each in out]
-            self._found = tuple((each, functools.cache(part._by)) for each, part in some)
-        return self._found
+    def _errors(self, means: Sequence[Uses]) -> Errors:
+        n = len(self.x)
+        if not self._parts and n > 1:
+            for out in folds(np.zeros(n, int)):
+                part = self._without(np.setdiff1d(np.arange(n), out))
+                self._parts.append((out, functools.cache(part._by)))
+        return checked_errors(self._parts, self.x, self.y, self.uses, means)
 
     def found_shares(self) -> Mapping[Uses, float]:
         """How much each counts where all predict together. The first call checks all means."""

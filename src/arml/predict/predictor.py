@@ -38,7 +38,7 @@ from arml.predict.notebook import as_html
 from arml.predict.novelty import query_novelty, support_novelty
 from arml.predict.onnx.write import QUERIES, write_predictor
 from arml.predict.sharing import write_learner
-from arml.predict.simple import softmax
+from arml.predict.simple import TOGETHER, choices, softmax
 
 
 class Predictor(Holder, Means):
@@ -62,6 +62,7 @@ class Predictor(Holder, Means):
         self._ways = max(portable.problem.outputs, 0 if classes is None else len(classes))
         self._learner = for_classes(portable, self._ways)
         self._adaptation: Callable[[Array], Array] | None = None
+        self._checked, self._parts = False, []
         # Of a table: the names of the inputs, and of the column that it predicts.
         self.columns: tuple[str, ...] | None = None
         self.target: str | None = None
@@ -79,8 +80,9 @@ class Predictor(Holder, Means):
         inputs = checked_inputs(x, self.problem, "queries")
         if self.uses != "learner":
             return self._answers(inputs)
-        if self._adaptation is None and self.classes is None:
+        if self.classes is None and not self._checked:
             check_fit(self._learned(self.x), self.y)
+            self._checked = True
         return self._learned(inputs)
 
     def _learned(self, inputs: np.ndarray) -> Float[np.ndarray, "n outputs"]:
@@ -148,7 +150,8 @@ class Predictor(Holder, Means):
             raise ValueError("expected a regression task, got classes: use predict_proba")
         inputs = checked_inputs(x, self.problem, "queries")
         rank_of(level, len(self.x))
-        low, high = intervals(self.errors(), self._parts(), inputs, level)
+        means = choices(self.problem) if self.uses == TOGETHER else (self.uses,)
+        low, high = intervals(self._errors(means), self._parts, inputs, level)
         return (low[:, 0], high[:, 0]) if self._flat else (low, high)
 
     def _without(self, kept: np.ndarray) -> "Predictor":

@@ -18,10 +18,12 @@ from jaxtyping import Float
 
 LENGTH, SIGNAL, NOISE = 1.0, 1.0, -1.2
 """The middle of the normal density of log l, log s and log v; its deviation is one."""
-WIDEST = 5.0
-"""The farthest of them from the middle, so that the kernel's matrix can be factored."""
-MOST = 200
-"""The scales are found from so many examples at most, because the time grows with the cube."""
+WIDEST = 4.0
+"""The farthest of them from the middle, so that the kernel's matrix can be factored, and that an
+ONNX file in single precision is as exact."""
+MOST, MOST_USED = 100, 2000
+"""Examples that the scales are found from, and that predict, at most: the time grows with the cube.
+Of more, some are drawn."""
 CHUNK = 256
 """Inputs predicted at once."""
 
@@ -33,9 +35,7 @@ def fitted_process(
     # Here, because SciPy takes most of a second to load.
     from scipy.optimize import minimize
 
-    if len(x) > MOST:
-        some = np.random.default_rng(0).choice(len(x), MOST, replace=False)
-        x, y = x[some], y[some]
+    x, y = _some(x, y, MOST)
     rows, targets = (_standard(values)[0] for values in (x, y))
     middle = np.array([*[LENGTH] * rows.shape[1], SIGNAL, NOISE])
     bounds = np.stack([middle - WIDEST, middle + WIDEST], axis=1)
@@ -63,7 +63,7 @@ def unlikely(
     inverse = inverse.T @ inverse
     weights = inverse @ y
     loss = np.sum(y * weights) / 2 + y.shape[1] * np.sum(np.log(np.diag(factor)))
-    # Half the derivative by each entry of the matrix.
+    # The derivative by each entry of the matrix.
     by = (y.shape[1] * inverse - weights @ weights.T) / 2
     pull = by * kernel
     lengths = 2 * (pull.sum(axis=1) @ np.square(rows) - np.sum(rows * (pull @ rows), axis=0))
@@ -78,6 +78,7 @@ def process_function(
 ) -> Callable[[Any], Any]:
     """The predictions `[m, targets]` of new inputs, from the examples and their scales. With
     `jax.numpy` as `xp` the function of new inputs can be traced."""
+    x, y = _some(x, y, MOST_USED)
     (inputs, middle, scale), (targets, level, size) = _standard(x), _standard(y)
     rows, variance, noise = _scaled(inputs, logs), np.exp(2 * logs[-2]), np.exp(2 * logs[-1])
     matrix = variance * _alike(rows, rows) + noise * np.eye(len(x))
@@ -102,7 +103,16 @@ def _scaled(x: np.ndarray, logs: np.ndarray) -> np.ndarray:
 
 def _alike(a: Any, b: np.ndarray, xp: ModuleType = np) -> Any:
     """The kernel of inputs in units of their lengths, with a signal of one."""
-    return xp.exp(-xp.sum(xp.square(a[:, None] - b), axis=2) / 2)
+    # Column by column: all differences at once need much memory.
+    squared = sum(xp.square(a[:, k, None] - b[:, k]) for k in range(b.shape[1]))
+    return xp.exp(-squared / 2)
+
+
+def _some(x: np.ndarray, y: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    if len(x) <= most:
+        return x, y
+    places = np.sort(np.random.default_rng(0).choice(len(x), most, replace=False))
+    return x[places], y[places]
 
 
 def _standard(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -110,5 +120,5 @@ def _standard(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     value has deviation one."""
     values = np.asarray(x, np.float64)
     middle, scale = values.mean(axis=0), values.std(axis=0)
-    scale = np.where(scale > 1e-9 * (1 + np.abs(middle)), scale, 1)
+    scale = np.where(scale > 1e-9 * np.abs(middle), scale, 1)
     return (values - middle) / scale, middle, scale

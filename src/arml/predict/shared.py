@@ -117,7 +117,7 @@ class Learned(msgspec.Struct):
     columns: list[str] | None = None
     target: str | None = None
     uses: Uses = "learner"
-    shares: dict[Uses, Annotated[float, msgspec.Meta(gt=0, le=1)]] | None = None
+    shares: dict[Uses, Annotated[float, msgspec.Meta(ge=0, le=1)]] | None = None
     reader: dict[str, object] | None = None
 
 

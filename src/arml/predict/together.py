@@ -83,18 +83,23 @@ def error_shares(
 
     **Arguments**
 
-    - `squared`: the squared error of each for an example that it did not learn from.
+    - `squared`: the squared error of each for an example that it did not learn from; infinite for
+      one that could not predict it.
     - `counted`: the examples that count; in several rows, shares are found for each row.
     """
     some = np.ones(len(squared)) if counted is None else counted.astype(float)
-    mean = some @ squared / np.maximum(some.sum(axis=-1, keepdims=True), 1) + LEAST
-    ratio = np.square(mean.min(axis=-1, keepdims=True) / mean)
+    lost = some @ np.isinf(squared) > 0
+    total = np.maximum(some.sum(axis=-1, keepdims=True), 1)
+    mean = some @ np.where(np.isinf(squared), 0, squared) / total + LEAST
+    least = np.where(lost, np.inf, mean).min(axis=-1, keepdims=True)
+    ratio = np.where(np.isinf(least), 1, np.where(lost, 0, np.square(least / mean)))
     return ratio / ratio.sum(axis=-1, keepdims=True)
 
 
 def weighted(parts: Sequence[tuple[float, Callable[[Any], Any]]]) -> Callable[[Any], Any]:
-    """The mean of functions that predict numbers, from shares and functions."""
-    return lambda inputs: sum(share * function(inputs) for share, function in parts)
+    """The mean of functions that predict numbers, from shares and functions. One without a share is
+    not asked."""
+    return lambda inputs: sum(share * function(inputs) for share, function in parts if share)
 
 
 def mixed(
