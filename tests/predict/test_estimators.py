@@ -196,7 +196,9 @@ def test_a_grid_search_chooses_between_learners():
     zero = jax.tree.map(lambda leaf: 0 * leaf, blind.portable.learner)
     blind = arml.FewShotLearner(replace(blind.portable, learner=zero))
     search = GridSearchCV(
-        arml.FewShotClassifier(), {"learner": [blind, learner("classification", 3)]}, cv=3
+        arml.FewShotClassifier(uses="learner"),
+        {"learner": [blind, learner("classification", 3)]},
+        cv=3,
     ).fit(x, y)
     assert search.best_index_ == 1
     assert search.best_score_ > 0.7

@@ -255,11 +255,20 @@ def test_tables_on_the_command_line(functions, tmp_path, capsys):
     support.write_text("a,b,height\n1,2,3\n2,0.5,1\n0,1,2\n")
     query.write_text("a,b\n1,2\n3,4\n")
     given = ["adapt", str(functions), "--support", str(support), "--query", str(query)]
-    assert main([*given, "--target", "height"]) == 0
-    rows = list(csv.reader(capsys.readouterr().out.splitlines()))
-    assert [row[0] for row in rows] == ["row", "2", "3"]
-    expected = arml.load(functions).adapt([[1, 2], [2, 0.5], [0, 1]], [3, 1, 2]).predict([[1, 2]])
-    np.testing.assert_allclose(float(rows[1][1]), expected[0], rtol=1e-5)
+    predictor = arml.load(functions).adapt([[1, 2], [2, 0.5], [0, 1]], [3, 1, 2])
+    for more, uses in (
+        ([], "together"),
+        (["--uses", "process"], "process"),
+        (["--no-trust"], "learner"),
+    ):
+        assert main([*given, "--target", "height", *more]) == 0
+        said = capsys.readouterr()
+        rows = list(csv.reader(said.out.splitlines()))
+        assert [row[0] for row in rows] == ["row", "2", "3"]
+        expected = predictor.using(uses).predict([[1, 2]])
+        np.testing.assert_allclose(float(rows[1][1]), expected[0], rtol=1e-4)
+        assert ("leave-one-out error" in said.err) == (uses != "learner")
+        assert ("predicting with a weighted mean: the learner" in said.err) == (uses == "together")
     for change, said in (
         ([], "name the column to predict, one of a, b, height"),
         (["--target", "width"], "expected a column 'width', got a, b, height"),
