@@ -138,7 +138,7 @@ def test_equal_targets_are_named():
 
 
 def test_many_examples_are_left_out_in_tenths():
-    x, y = lines(50, np.random.default_rng(3))
+    x, y = lines(56, np.random.default_rng(3))
     parts = parts_of(x, y, learner=line)
     assert len(parts) == FOLDS
     found = checked_errors(parts, x, y)

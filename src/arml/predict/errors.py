@@ -30,7 +30,7 @@ FAR = 6.0
 WORSE = 2.0
 """Where the weighted mean has so many times the error of one of its parts, this predicts alone."""
 
-Part = tuple[Int[np.ndarray, " out"], Callable[[Uses], Callable[[Any], np.ndarray]]]
+Part = tuple[Int[np.ndarray, " _"], Callable[[Uses], Callable[[Any], np.ndarray]]]
 """Places of examples, and the function `[n, *features] -> [n, targets]` of each of the means, which
 have not learned from these examples."""
 
