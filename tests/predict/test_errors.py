@@ -111,6 +111,12 @@ def test_one_that_cannot_predict_stops_no_other():
     assert found.as_json()["errors"]["learner"] == [None]
     low, high = intervals(found, parts, x, 0.9)
     assert np.all(np.isfinite(low) & np.isfinite(high))
+    huge = (1e20 * y).astype(np.float32)
+    large = checked_errors(
+        parts_of(x, huge, learner=fails, process=line), x, huge, "together", every
+    )
+    assert large.shares == found.shares
+    assert np.isfinite(large.error)
     none = checked_errors(parts_of(x, y, learner=fails, process=fails), x, y, "together", every)
     assert np.isinf(none.error)
 

@@ -176,8 +176,7 @@ def checked_errors(
 
     - `uses`: the means to check; of the other `choices` only the errors are found.
     """
-    if not parts:
-        x, y = x[:0], y[:0]
+    x, y = (x, y.astype(np.float64)) if parts else (x[:0], y[:0])
     means = [one for one in choices if one != TOGETHER]
     predictions: dict[Uses, np.ndarray] = {one: np.zeros(y.shape) for one in choices}
     average, kept = np.zeros(y.shape), np.ones((len(parts), len(y)), bool)
