@@ -24,8 +24,6 @@ ONNX file in single precision is as exact."""
 MOST, MOST_USED = 100, 2000
 """Examples that the scales are found from, and that predict, at most: the time grows with the cube.
 Of more, some are drawn."""
-CHUNK = 256
-"""Inputs predicted at once."""
 
 
 def fitted_process(
@@ -90,11 +88,7 @@ def process_function(
         given = (xp.asarray(new, like) - middle.astype(like)) / scale.astype(like)
         return _alike(given, rows.astype(like), xp) @ weights.astype(like) + level.astype(like)
 
-    def by_chunks(new: np.ndarray) -> np.ndarray:
-        parts = [predict(new[i : i + CHUNK]) for i in range(0, max(len(new), 1), CHUNK)]
-        return np.concatenate(parts)
-
-    return by_chunks if xp is np else predict
+    return predict
 
 
 def _scaled(x: np.ndarray, logs: np.ndarray) -> np.ndarray:

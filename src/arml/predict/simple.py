@@ -39,7 +39,7 @@ WORDS: dict[Uses, str] = {
 PENALTY = 0.001
 """Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
 CHUNK = 256
-"""Inputs predicted at once: the edges of more need much memory."""
+"""Inputs predicted at once: the edges, or the kernel, of more need much memory."""
 DIRECTIONS, CELLS = 9, 4
 """Of the histograms of edges, and cells along a side."""
 
@@ -97,19 +97,27 @@ def simple_function(
     """The log-odds `[m, ways]` or targets `[m, targets]` of new inputs, from the examples and their
     fit. With `jax.numpy` as `xp` the function of new inputs can be traced."""
     if uses == "process":
-        return process_function(x, y, fit, xp)
-    read = _reader(uses)
-    weights, offset = weights_of(read(x), fit)
-
-    def predict(inputs: Any) -> Any:
-        rows = read(inputs, xp)
-        return rows @ weights.astype(rows.dtype) + offset.astype(rows.dtype)
+        predict = process_function(x, y, fit, xp)
+    else:
+        predict = _logistic_function(_reader(uses), x, fit, xp)
 
     def by_chunks(inputs: np.ndarray) -> np.ndarray:
         parts = [predict(inputs[i : i + CHUNK]) for i in range(0, max(len(inputs), 1), CHUNK)]
         return np.concatenate(parts)
 
     return by_chunks if xp is np else predict
+
+
+def _logistic_function(
+    read: Callable[..., Any], x: np.ndarray, fit: np.ndarray, xp: ModuleType
+) -> Callable[[Any], Any]:
+    weights, offset = weights_of(read(x), fit)
+
+    def predict(inputs: Any) -> Any:
+        rows = read(inputs, xp)
+        return rows @ weights.astype(rows.dtype) + offset.astype(rows.dtype)
+
+    return predict
 
 
 def _reader(uses: Uses) -> Callable[..., Any]:
