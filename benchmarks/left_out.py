@@ -22,7 +22,8 @@ from arml.results.scores import Scores
 from arml.tasks.mixture import mixture
 from arml.tasks.options import StarterOptions
 from common import HERE, machine, write
-from fair import GROUPS, Training, scored_runs, spread, whole
+from fair_tables import scored_runs, spread, whole
+from fair_trainings import GROUPS, Training
 
 RESULTS = HERE / "results" / "left_out.json"
 FAMILIES = GROUPS["starter"]

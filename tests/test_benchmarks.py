@@ -121,9 +121,10 @@ def test_images_of_noise_are_tasks(beside):
 
 
 def test_the_share_of_the_specialists_gain_by_hand(beside):
-    import fair
+    from fair_tables import curves, table
+    from fair_trainings import GROUPS
 
-    families = fair.GROUPS["glyphs"]
+    families = GROUPS["glyphs"]
 
     def runs(method, group, accuracies, rate=0.003):
         for seed in range(3):
@@ -145,15 +146,15 @@ def test_the_share_of_the_specialists_gain_by_hand(beside):
     found |= dict(runs("arml-2", "glyphs", dict(zip(families, (0.9, 0.1), strict=True)), 0.01))
     for family, accuracy in zip(families, (0.6, 0.9), strict=True):
         found |= dict(runs("protonet", family, {family: accuracy}))
-    lines = {line.name: line for line in fair.table(found, "glyphs", 5, 400).lines}
+    lines = {line.name: line for line in table(found, "glyphs", 5, 400).lines}
     assert [*lines] == ["ProtoNet for each family", "arml-2", "protonet"]
     assert lines["arml-2"].cells[0].text == "0, 1, 2"
     assert lines["arml-2"].cells[-2].text.startswith("+7.5 ± ")
     assert lines["arml-2"].cells[-1].text == "50%"
-    assert not fair.curves(found, "glyphs", 5, 400).lines
+    assert not curves(found, "glyphs", 5, 400).lines
     long = {"curve": {"200": 0.5, "400": 0.625}}
     found = {name: entry | long for name, entry in found.items()}
-    (best, *_) = fair.curves(found, "glyphs", 5, 400).lines
+    (best, *_) = curves(found, "glyphs", 5, 400).lines
     assert best.name == "arml-2, seed 0, rate 0.003"
     assert [cell.text for cell in best.cells] == ["50.0%", "62.5%", "68.0%"]
 
