@@ -112,7 +112,7 @@ def megabytes(folder: Path) -> int:
 
 def write_table(content: dict[str, Any]) -> None:
     """The rows as a table in the page for practitioners."""
-    lines = ["| step | seconds | of a processor |", "|---|---:|---:|"]
+    lines = ["| step | seconds | processor seconds |", "|---|---:|---:|"]
     for row in content["rows"]:
         more = f", {row['megabytes']} MB" if "megabytes" in row else ""
         more += f", {row['each_ms']} ms each" if "each_ms" in row else ""

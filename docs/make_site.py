@@ -33,7 +33,7 @@ PARTS = {
         *("growing", "write-your-own-method"),
     ),
     "Reference": ("api",),
-    "Results": ("protocol", "results", "tables", "reproduce", "benchmarks"),
+    "Results": ("protocol", "results", "tables", "reproduce", "benchmarks", "records"),
     "Methods": ("methods/README",),
     "Project": ("changelog", "contributing", "starter-set"),
 }

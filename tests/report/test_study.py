@@ -290,7 +290,7 @@ def test_what_is_exported_draws_the_same_tables(page: Path, tmp_path: Path) -> N
 
 
 def test_the_documents_claims_are_those_of_the_files(study: Path, tmp_path: Path, capsys) -> None:
-    for name in ("reproduce.md", "results.md"):
+    for name in ("reproduce.md", "records.md"):
         kept = [str(ROOT / "docs" / name), str(ROOT / "results" / "laptop")]
         assert verdicts.main([*kept, "--check"]) == 0
     document = tmp_path / "claims.md"
