@@ -10,7 +10,8 @@ is kept. It is then trained at every seed, and these runs alone are scored on te
 of each family, the same for all. `arml-N` has N vertices that own templates; its graph is tested by
 the interventions of `arml explain`. A training is a run folder under `--runs`, so the same command
 goes on where it stopped. `results/fair.json` has the scores and, for long trainings, the validation
-scores during training. `--table` prints them. Several of these commands may run side by side.
+scores during training. `--table` prints them; `--page` writes the tables of a page. Several of
+these commands may run side by side.
 """
 
 import argparse
@@ -22,8 +23,9 @@ from typing import Any
 from filelock import FileLock
 
 from arml.report.table import markdown
+from arml.results.files import write_text
 from common import HERE, machine, write
-from fair_tables import curves, lost, table
+from fair_tables import curves, lost, page, table
 from fair_trainings import (
     GROUPS,
     METHODS,
@@ -59,15 +61,19 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tasks", type=int, default=400, help="test tasks of a family")
+    parser.add_argument("--page", type=Path, help="redraw the tables of docs/results.md and end")
     parser.add_argument("--table", action="store_true", help="print the tables and end")
     given = parser.parse_args()
     if given.data:
         given.group = f"own-{given.data.stem}"
         GROUPS[given.group] = (given.group,)
     found = results()
+    if given.page:
+        write_text(given.page, page(given.page.read_text(encoding="utf-8"), found))
+        return
     if given.table:
         asked = (given.group, given.shots, given.steps, given.train_ways)
-        made = [of(found, *asked) for of in (table, lost, curves)]
+        made = [of(found, asked) for of in (table, lost, curves)]
         print(*(markdown(one) for one in made if one.lines), sep="\n\n")
         return
     before = machine()

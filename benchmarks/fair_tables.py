@@ -1,16 +1,54 @@
 """Tables of the fair comparison, from the scores that its trainings wrote."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 
-from arml.report.statistics import compare, holm
-from arml.report.table import Cell, Column, Line, Table
+from arml.report.statistics import Comparison, compare, holm
+from arml.report.table import Cell, Column, Line, Table, markdown
+from arml.report.tables import replace_block
 from arml.report.wording import probability
 from arml.results.scores import Scores
 from fair_trainings import BASELINE, GROUPS, METHODS, SPECIALISTS, WAYS, conflicting
+
+Setting = tuple[str, int, int, int]
+"""Group, shots, steps, and classes of a training task."""
+NAMES = {
+    "protonet": "ProtoNet, one for all families",
+    "mahalanobis": "ProtoNet with Mahalanobis distances",
+    "protonet-auxiliary": "ProtoNet with TADAM's auxiliary task",
+    "tadam": "TADAM",
+    "tapnet": "TapNet",
+    "proto-maml": "Proto-MAML",
+    "maml": "MAML",
+    "anil": "ANIL",
+    "mumomaml": "MUMOMAML",
+    "hsml": "HSML",
+    "arml-paper": "`arml-paper`, ARML as in the text",
+    "arml": "`arml`, our preset",
+    **{
+        f"arml-{n}": f"`arml-templates`, {n} {'vertices' if n > 1 else 'vertex'}"
+        for n in (1, 2, 4, 8, 16)
+    },
+    **{
+        f"arml-{n}-mahalanobis": f"`arml-templates --head mahalanobis`, {n} vertices"
+        for n in (2, 4, 8)
+    },
+}
+"""The methods in a table."""
+PAGE: dict[str, dict[str, Setting]] = {
+    "starter": {
+        "1 shot, 400 steps": ("starter", 1, 400, WAYS),
+        "5 shots, 200 steps": ("starter", 5, 200, WAYS),
+    },
+    **{name: {"": (name, 5, 400, WAYS)} for name in ("glyphs", "icons", "textures")},
+    "all": {"": ("all", 5, 1_200, WAYS)},
+    "one-shot": {name: (name, 1, 400, WAYS) for name in ("glyphs", "icons", "textures")},
+}
+"""The tables of docs/results.md: one setting, or several side by side under their titles."""
 
 
 def whole(entries: Sequence[dict[str, Any]]) -> Scores:
@@ -46,53 +84,128 @@ def scored_runs(
     return [e for e in entries if chosen(found, e)]
 
 
-def table(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS) -> Table:
-    """Test scores by method, over seeds, and the share of the specialists' gain."""
-    every = scored_runs(found, group, shots, steps, ways)
-    rows: dict[str, dict[int, Scores]] = {}
+@dataclass(frozen=True)
+class Row:
+    """The trainings of a method, or of its specialists."""
+
+    runs: dict[int, Scores]
+    """Scores on the test tasks of all families, by seed."""
+    rates: tuple[float, ...]
+    """The outer rates that the search kept: one, or those of the specialists."""
+
+    @property
+    def mean(self) -> float:
+        """Its accuracy."""
+        return fmean(one.mean for one in self.runs.values())
+
+
+def rows_of(found: dict[str, Any], setting: Setting, *, seeds: int = 1) -> dict[str, Row]:
+    """The rows of a table, best first: the methods, and the specialists of `SPECIALISTS`, that were
+    trained at so many seeds or more."""
+    every = scored_runs(found, *setting)
+    group = setting[0]
+    order = (group, *GROUPS[group])
+    rows: dict[str, Row] = {}
+
+    def add(name: str, entries: list[dict[str, Any]], parts: int) -> None:
+        entries.sort(key=lambda entry: order.index(entry["group"]))
+        of = {s: [e for e in entries if e["seed"] == s] for s in sorted(e["seed"] for e in entries)}
+        runs = {seed: whole(own) for seed, own in of.items() if len(own) == parts}
+        if len(runs) >= seeds:
+            rows[name] = Row(runs, tuple(dict.fromkeys(e["rate"] for e in entries)))
+
     for method in METHODS:
-        own = [e for e in every if e["method"] == method and e["group"] == group]
-        if own:
-            rows[method] = {e["seed"]: whole([e]) for e in own}
+        add(NAMES[method], [e for e in every if (e["method"], e["group"]) == (method, group)], 1)
     for method, name in SPECIALISTS.items() if conflicting(GROUPS[group]) else ():
-        alone = [e for e in every if e["group"] in GROUPS[group] and e["method"] == method]
-        alone.sort(key=lambda e: GROUPS[group].index(e["group"]))
-        by_seed = {
-            s: own
-            for s in sorted({e["seed"] for e in alone})
-            if len(own := [e for e in alone if e["seed"] == s]) == len(GROUPS[group])
-        }
-        if by_seed:
-            rows[name] = {s: whole(own) for s, own in by_seed.items()}
-    if BASELINE not in rows:
+        alone = [e for e in every if e["method"] == method and e["group"] in GROUPS[group]]
+        add(name, alone, len(GROUPS[group]))
+    if NAMES[BASELINE] not in rows:
         raise SystemExit(f"no test scores of {BASELINE} for this table yet: train it first")
-    others = [name for name in rows if name != BASELINE]
-    to = dict(zip(others, holm([compare(rows[n], rows[BASELINE]) for n in others]), strict=True))
+    return dict(sorted(rows.items(), key=lambda row: -row[1].mean))
+
+
+def against(rows: dict[str, Row]) -> dict[str, Comparison]:
+    """Each row but ProtoNet's against it, with Holm's correction over the rows."""
+    others = {name: row.runs for name, row in rows.items() if name != NAMES[BASELINE]}
+    found = [compare(runs, rows[NAMES[BASELINE]].runs) for runs in others.values()]
+    return dict(zip(others, holm(found), strict=True))
+
+
+def difference(found: Comparison | None) -> Cell:
+    """A comparison in points; empty without one."""
+    if found is None or found.mean is None:
+        return Cell()
+    mean = round(100 * found.mean, 1) + 0.0  # never -0.0
+    text = f"{mean:+.1f} ± {100 * (found.ci95 or 0):.1f}"
+    return Cell(text, small="" if (p := found.adjusted) is None else f"p {probability(p)}")
+
+
+def table(found: dict[str, Any], setting: Setting, *, seeds: int = 1) -> Table:
+    """Test scores by method, over seeds, and the share of the specialists' gain."""
+    group, shots, steps, _ = setting
+    rows = rows_of(found, setting, seeds=seeds)
+    to = against(rows)
     best = to.get(SPECIALISTS[BASELINE])
     lines = []
-    for name, runs in sorted(rows.items(), key=lambda row: -fmean(s.mean for s in row[1].values())):
-        cells = [Cell(", ".join(map(str, runs))), Cell(spread([s.mean for s in runs.values()]))]
+    for name, row in rows.items():
+        cells = [
+            Cell(", ".join(map(str, row.runs))),
+            Cell(", ".join(f"{rate:g}" for rate in row.rates)),
+            Cell(spread([one.mean for one in row.runs.values()])),
+        ]
         for i in range(len(GROUPS[group])):
-            own_tasks = [float(s.values[s.families == i].mean()) for s in runs.values()]
-            cells.append(Cell(f"{100 * fmean(own_tasks):.1f}%"))
-        if name in to and (mean := to[name].mean) is not None:
-            half, p = to[name].ci95, to[name].adjusted
-            told = f"{100 * mean:+.1f} ± {100 * (half or 0):.1f}"
-            cells.append(Cell(told, small="" if p is None else f"p {probability(p)}"))
-            if best is not None and best.mean:
-                cells.append(Cell(f"{mean / best.mean:.0%}"))
+            own = [float(s.values[s.families == i].mean()) for s in row.runs.values()]
+            cells.append(Cell(f"{100 * fmean(own):.1f}%"))
+        cells.append(difference(to.get(name)))
+        if name in to and (gain := to[name].mean or 0) > 0 and best is not None and best.mean:
+            cells.append(Cell(f"{gain / best.mean:.0%}"))
         lines.append(Line(name, tuple(cells)))
-    headings = ("method", "seeds", "accuracy", *GROUPS[group], "against ProtoNet", "share")
-    return Table(
-        f"{group}, {shots}-shot, {steps} steps", tuple(map(Column, headings)), tuple(lines)
-    )
+    columns = ("method", "seeds", "outer rate", "accuracy", *GROUPS[group], "against ProtoNet")
+    columns += ("share of the gain",) if best is not None else ()
+    title = f"{group}, {shots}-shot, {steps} steps"
+    return Table(title, tuple(map(Column, columns)), tuple(lines))
 
 
-def lost(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS) -> Table:
+def beside(found: dict[str, Any], settings: dict[str, Setting], *, seeds: int = 1) -> Table:
+    """The same of several settings, side by side, without the families."""
+    of = {title: rows_of(found, setting, seeds=seeds) for title, setting in settings.items()}
+    to = {title: against(rows) for title, rows in of.items()}
+    lines = []
+    for name in dict.fromkeys(name for rows in of.values() for name in rows):
+        cells = []
+        for title, rows in of.items():
+            there = [one.mean for one in rows[name].runs.values()] if name in rows else []
+            cells += [Cell(spread(there) if there else ""), difference(to[title].get(name))]
+        lines.append(Line(name, tuple(cells)))
+    columns = [column for title in settings for column in (title, "against ProtoNet")]
+    return Table("", tuple(map(Column, ("method", *columns))), tuple(lines))
+
+
+def page(text: str, found: dict[str, Any]) -> str:
+    """A page with its tables redrawn, of the methods that were trained at three seeds or more."""
+    for name, settings in PAGE.items():
+        (first, *others) = settings.values()
+        drawn = beside(found, settings, seeds=3) if others else table(found, first, seeds=3)
+        drawn = without(drawn, "seeds")
+        markers = (f"<!-- fair-{name}:begin -->", f"<!-- fair-{name}:end -->")
+        text = replace_block(text, markdown(drawn), markers)
+    return text
+
+
+def without(table: Table, title: str) -> Table:
+    """The table without a column."""
+    keep = [i for i, column in enumerate(table.columns) if column.title != title]
+    lines = [
+        replace(line, cells=tuple(line.cells[i - 1] for i in keep[1:] if i <= len(line.cells)))
+        for line in table.lines
+    ]
+    return replace(table, columns=tuple(table.columns[i] for i in keep), lines=tuple(lines))
+
+
+def lost(found: dict[str, Any], setting: Setting) -> Table:
     """What the interventions take from ARML, in points, over seeds."""
     lines = []
-    every = scored_runs(found, group, shots, steps, ways)
-    for entry in [e for e in every if "interventions" in e]:
+    for entry in [e for e in scored_runs(found, *setting) if "interventions" in e]:
         for name, groups in entry["interventions"].items():
             cells = [
                 Cell(
@@ -103,14 +216,14 @@ def lost(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = 
             ]
             title = f"{entry['method']}, seed {entry['seed']}: {name}"
             lines.append(Line(title, tuple(cells)))
-    columns = ("replaced or removed", "all", *GROUPS[group])
+    columns = ("replaced or removed", "all", *GROUPS[setting[0]])
     return Table("Interventions", tuple(map(Column, columns)), tuple(lines))
 
 
-def curves(found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS) -> Table:
+def curves(found: dict[str, Any], setting: Setting) -> Table:
     """Scores on validation tasks along long trainings."""
-    every = scored_runs(found, group, shots, steps, ways)
-    of = [e for e in every if e["group"] == group and "curve" in e]
+    every = scored_runs(found, *setting)
+    of = [e for e in every if e["group"] == setting[0] and "curve" in e]
     steps_of = list(of[0]["curve"]) if of else []
     lines = [
         Line(

@@ -47,7 +47,10 @@ RATES = (0.003, 0.001, 0.01)
 """The outer rates of the search."""
 BASELINE = "protonet"
 """The method that all others are compared with."""
-SPECIALISTS = {"protonet": "ProtoNet for each family", "mahalanobis": "Mahalanobis for each family"}
+SPECIALISTS = {
+    "protonet": "a ProtoNet for each family",
+    "mahalanobis": "a Mahalanobis ProtoNet for each family",
+}
 """Methods that are also trained on each family alone, and the names of their rows."""
 WAYS = 5
 """Classes of every task that is scored, and of training tasks if `--train-ways` is not given."""

@@ -17,12 +17,11 @@ from typing import Any
 import arml
 from arml.report.statistics import compare, holm
 from arml.report.table import Cell, Column, Line, Table, markdown
-from arml.report.wording import probability
 from arml.results.scores import Scores
 from arml.tasks.mixture import mixture
 from arml.tasks.options import StarterOptions
 from common import HERE, machine, write
-from fair_tables import scored_runs, spread, whole
+from fair_tables import difference, scored_runs, spread, whole
 from fair_trainings import GROUPS, Training
 
 RESULTS = HERE / "results" / "left_out.json"
@@ -78,10 +77,7 @@ def table(found: dict[str, Any], every: list[dict[str, Any]], shots: int, steps:
         cells = [
             Cell(spread([s.mean for s in runs.values()]) if runs else "") for runs in of.values()
         ]
-        for to in (next(compared) for _ in PAIRS):
-            told = "" if to.mean is None else f"{100 * to.mean:+.1f} ± {100 * (to.ci95 or 0):.1f}"
-            small = "" if to.adjusted is None else f"p {probability(to.adjusted)}"
-            cells.append(Cell(told, small=small))
+        cells += [difference(next(compared)) for _ in PAIRS]
         lines.append(Line(left, tuple(cells)))
     headings = ("family", *WAYS, *(" against ".join(pair) for pair in PAIRS))
     return Table(f"{shots}-shot, {steps} steps", tuple(map(Column, headings)), tuple(lines))

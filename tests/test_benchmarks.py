@@ -146,17 +146,27 @@ def test_the_share_of_the_specialists_gain_by_hand(beside):
     found |= dict(runs("arml-2", "glyphs", dict(zip(families, (0.9, 0.1), strict=True)), 0.01))
     for family, accuracy in zip(families, (0.6, 0.9), strict=True):
         found |= dict(runs("protonet", family, {family: accuracy}))
-    lines = {line.name: line for line in table(found, "glyphs", 5, 400).lines}
-    assert [*lines] == ["ProtoNet for each family", "arml-2", "protonet"]
-    assert lines["arml-2"].cells[0].text == "0, 1, 2"
-    assert lines["arml-2"].cells[-2].text.startswith("+7.5 ± ")
-    assert lines["arml-2"].cells[-1].text == "50%"
-    assert not curves(found, "glyphs", 5, 400).lines
+    setting = ("glyphs", 5, 400, 5)
+    lines = {line.name: line for line in table(found, setting).lines}
+    ours = "`arml-templates`, 2 vertices"
+    assert [*lines] == ["a ProtoNet for each family", ours, "ProtoNet, one for all families"]
+    seeds, rate, *_, difference, share = (cell.text for cell in lines[ours].cells)
+    assert (seeds, rate, share) == ("0, 1, 2", "0.003", "50%")
+    assert difference.startswith("+7.5 ± ")
+    assert not curves(found, setting).lines
     long = {"curve": {"200": 0.5, "400": 0.625}}
     found = {name: entry | long for name, entry in found.items()}
-    (best, *_) = curves(found, "glyphs", 5, 400).lines
+    (best, *_) = curves(found, setting).lines
     assert best.name == "arml-2, seed 0, rate 0.003"
     assert [cell.text for cell in best.cells] == ["50.0%", "62.5%", "68.0%"]
+
+
+def test_the_tables_of_the_results_are_those_of_the_file(beside):
+    from fair import results
+    from fair_tables import page
+
+    text = (Path(__file__).parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    assert page(text, results()) == text, "run python benchmarks/fair.py --page docs/results.md"
 
 
 @pytest.mark.slow
