@@ -30,6 +30,7 @@ from fair_trainings import (
     GROUPS,
     METHODS,
     RATES,
+    SEARCH_SEED,
     SPECIALISTS,
     WAYS,
     Training,
@@ -39,8 +40,6 @@ from fair_trainings import (
 )
 
 RESULTS = HERE / "results" / "fair.json"
-SEARCH_SEED = 0
-"""The seed of the search, whichever seeds are trained with the rate that it kept."""
 
 
 def results() -> dict[str, Any]:

@@ -45,6 +45,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 """The method of a recipe, and what is changed of it."""
 RATES = (0.003, 0.001, 0.01)
 """The outer rates of the search."""
+SEARCH_SEED = 0
+"""The seed of the search, whichever seeds are trained with the rate that it kept."""
 BASELINE = "protonet"
 """The method that all others are compared with."""
 SPECIALISTS = {
