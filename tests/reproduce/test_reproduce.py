@@ -13,6 +13,7 @@ from arml.algorithms.arml import ARMLOptions
 from arml.cli import main
 from arml.experiment.options import from_json, to_json
 from arml.experiment.parts import REGRESSION, STARTER
+from arml.experiment.recipes import RECIPES
 from arml.report.claims import CLAIMS, INERT
 from arml.report.paper import names
 from arml.reproduce.crew import Progress, carry_out_all
@@ -95,6 +96,13 @@ def test_the_starter_set_has_a_row_of_every_method_of_the_paper(place) -> None:
     named = {name for name, known in ALGORITHMS.items() if known.row in printed}
     assert len(named) > 12
     assert {row.run.partition("/")[2] for row in rows} >= named
+
+
+def test_a_variant_may_be_a_row_with_options_of_its_own() -> None:
+    row = table("regression2d", SCALES["laptop"]).rows[-1]
+    assert (row.label, row.run, row.paper) == ("ARML, evidence", "regression2d/arml-evidence", "")
+    assert row.expected == RECIPES[row.run].expected
+    assert row.experiment == RECIPES[row.run].make()
 
 
 def test_what_the_main_claim_is_about_is_trained_again() -> None:

@@ -188,6 +188,8 @@ METHODS = (
                 "regression2d",
                 "An extension of ARML: tasks read the networks that explain their examples best.",
                 EVIDENCE,
+                title="ARML, evidence",
+                compared="regression2d",
                 measured=(9.0, 0.139),
             ),
         },

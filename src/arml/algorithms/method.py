@@ -34,6 +34,8 @@ class Variant(NamedTuple):
     """The data set, by the first part of a recipe's name."""
     about: str
     changes: Changes
+    title: str = ""
+    """As `Method.title`."""
     compared: str = ""
     """As `Method.compared`."""
     measured: tuple[float, float] | None = None

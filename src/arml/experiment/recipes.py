@@ -36,6 +36,12 @@ class Recipe:
         return f"{self.setting.description}. {variant or self.method.about}"
 
     @property
+    def title(self) -> str:
+        """Its name in tables."""
+        own = self.method.variants[self.variant].title if self.variant else self.method.title
+        return own or self.variant
+
+    @property
     def compared(self) -> list[str]:
         """The comparisons that it is part of: words of the entry of its method or variant."""
         entry = self.method.variants[self.variant] if self.variant else self.method
@@ -58,9 +64,9 @@ class Recipe:
         """The measured test score, a mean over seeds (`results/`)."""
         return self._measured[1]
 
-    def make(self) -> Experiment:
-        """The experiment."""
-        made = self.setting.of(self.method)
+    def make(self, *traits: str) -> Experiment:
+        """The experiment, in a setting that may have more traits."""
+        made = self.setting.of(self.method, *traits)
         if self.variant:
             made = changed(made, self.method.variants[self.variant].changes)
         return replace(made, recipe=self.name)

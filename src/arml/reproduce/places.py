@@ -3,10 +3,8 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment
-from arml.experiment.recipes import recipe, reshaped
-from arml.experiment.settings import PROBLEMS
+from arml.experiment.recipes import RECIPES, Recipe, recipe, reshaped
 from arml.reproduce.scales import Scale
 from arml.tasks.vectors import VectorsOptions
 
@@ -50,10 +48,15 @@ PLACES: dict[str, Place] = {
 }
 
 
+def known(place: str, algorithm: str) -> Recipe:
+    """The recipe of a method, or of a variant, on the place's problem."""
+    return RECIPES[f"{PLACES[place].problem}/{algorithm}"]
+
+
 def experiment(place: str, algorithm: str, scale: Scale, *, side: bool = False) -> Experiment:
     """One algorithm at one place, within the scale's budget; its recipe is the run's name."""
     at = PLACES[place]
-    made = PROBLEMS[at.problem].of(ALGORITHMS.known(algorithm), *at.traits)
+    made = known(place, algorithm).make(*at.traits)
     if at.shots is not None:
         made = reshaped(made, shots=at.shots)
     made = replace(made, steps=at.steps or made.steps)

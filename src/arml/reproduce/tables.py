@@ -17,7 +17,7 @@ from arml.experiment.parts import REGRESSION
 from arml.experiment.recipes import shape_of
 from arml.report.claims import INERT
 from arml.report.paper import names
-from arml.reproduce.places import PLACES, experiment, frozen, varied
+from arml.reproduce.places import PLACES, experiment, frozen, known, varied
 from arml.reproduce.plan import Row, Table
 from arml.reproduce.scales import SCALES, Scale
 from arml.results.files import JsonView
@@ -35,12 +35,14 @@ if it is not one of those that are repeated: 70,000 such steps take 18 minutes."
 
 
 def compared(kind: str) -> list[str]:
-    """The methods whose entries name this kind of table: those of the paper in its order, then the
-    others."""
+    """The methods and variants whose entries name this kind of table: methods of the paper in its
+    order, other methods, variants."""
     rows = list(names())
-    found = [(name, known) for name, known in ALGORITHMS.items() if kind in known.compared.split()]
     place = {row: i for i, row in enumerate(rows)}
-    return [name for name, _ in sorted(found, key=lambda pair: place.get(pair[1].row, len(rows)))]
+    methods = sorted(ALGORITHMS.values(), key=lambda one: place.get(one.row, len(rows)))
+    entries = [(one.name, one.compared) for one in methods]
+    entries += [(name, v.compared) for one in methods for name, v in one.variants.items()]
+    return [name for name, words in entries if kind in words.split()]
 
 
 def subject() -> str:
@@ -51,12 +53,12 @@ def subject() -> str:
 
 def method(place: str, algorithm: str, scale: Scale, seeds: int = 0) -> Row:
     """The row of one algorithm in a main table."""
-    known, made = ALGORITHMS.known(algorithm), experiment(place, algorithm, scale)
+    found, made = known(place, algorithm), experiment(place, algorithm, scale)
     # A shortened run has no score to expect.
-    whole = made.recipe == f"{place}/{algorithm}"
-    _, expected = known.measured.get(place, (None, None)) if whole else (None, None)
-    explain = bool(known.inside)
-    return Row(known.title, made, known.row, explain=explain, seeds=seeds, expected=expected)
+    expected = found.expected if made.recipe == found.name else None
+    paper = "" if found.variant else found.method.row
+    explain = bool(found.method.inside)
+    return Row(found.title, made, paper, explain=explain, seeds=seeds, expected=expected)
 
 
 class Rows(NamedTuple):
@@ -74,7 +76,7 @@ def main(place: str, scale: Scale) -> Rows:
     """The paper's comparison of methods at a place."""
     algorithms = compared("smoke" if scale.name == "smoke" else PLACES[place].kind)
     # The slow methods would take three quarters of the table's time.
-    few = [name for name in algorithms if scale.name == "laptop" and _trained_once(name)]
+    few = [name for name in algorithms if scale.name == "laptop" and _trained_once(place, name)]
     seeds = dict.fromkeys(few, 1)
     again = compared(REPEATED)
     if place != "starter-1shot":
@@ -88,9 +90,9 @@ def main(place: str, scale: Scale) -> Rows:
     return Rows(rows, about, ALGORITHMS[subject()].title, place)
 
 
-def _trained_once(name: str) -> bool:
-    known = ALGORITHMS[name]
-    return known.cost(known.options(REGRESSION)).step > SLOW
+def _trained_once(place: str, name: str) -> bool:
+    method = known(place, name).method
+    return method.cost(method.options(REGRESSION)).step > SLOW
 
 
 ABLATIONS: dict[str, tuple[str, JsonView]] = {
