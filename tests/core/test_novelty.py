@@ -36,6 +36,13 @@ def test_it_is_above_one_for_few_of_the_known_and_all_of_the_far():
     assert np.all(novelty.distances(speaking) > at)
 
 
+def test_a_vector_that_overflowed_is_infinitely_far():
+    bank = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    found = Novelty(bank, 1.0, None).distances(np.array([[0, 0], [np.nan, 0], [0, np.inf]]))
+    assert found[0] < 1
+    assert list(found[1:]) == [np.inf, np.inf]
+
+
 def test_the_threshold_is_exceeded_by_few_even_when_it_is_set_on_few():
     assert threshold(np.arange(9.0)) == 8
     assert threshold(np.arange(100.0)) == 95  # of 100, the 96th: (100 + 1) * .95

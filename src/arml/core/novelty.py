@@ -79,12 +79,16 @@ class Novelty:
         return scale
 
     def distances(self, x: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """The mean distance of each vector to the nearest of the bank, in its units."""
+        """The mean distance of each vector to the nearest of the bank, in its units.
+
+        It is infinite for a vector that is not finite, as of numbers so large that they overflow.
+        """
         scale = self.scale()
-        x, bank = x / scale, self.bank.astype(np.float64) / scale
+        finite = np.isfinite(x).all(axis=1)
+        x, bank = np.where(finite[:, None], x, 0) / scale, self.bank.astype(np.float64) / scale
         squares = np.sum(x**2, axis=1)[:, None] - 2 * x @ bank.T + np.sum(bank**2, axis=1)
         nearest = np.partition(squares, min(NEAREST, len(bank)) - 1, axis=1)[:, :NEAREST]
-        return np.sqrt(np.maximum(nearest, 0)).mean(axis=1)
+        return np.where(finite, np.sqrt(np.maximum(nearest, 0)).mean(axis=1), np.inf)
 
 
 def threshold(distances: Float[np.ndarray, " n"], alike: int | None = None) -> float:
