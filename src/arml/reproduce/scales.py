@@ -97,6 +97,7 @@ LOCAL = (
     "regression2d",
     "starter-1shot",
     "ablations-regression2d",
+    "evidence-regression2d",
     "edges-regression2d",
     "vertices-regression2d",
     "propagation-regression2d",

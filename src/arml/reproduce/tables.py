@@ -140,6 +140,19 @@ def structure(place: str, scale: Scale) -> Rows:
     return Rows(rows, about, "HSML")
 
 
+def evidence(place: str, scale: Scale) -> Rows:
+    """Reading by evidence with one vertex, and its head alone."""
+    row = method(place, "arml-evidence", scale)
+    one = varied(row.experiment, "one-vertex", vertices=1)
+    head = varied(row.experiment, "head-alone", vertices=1, read_by="place", gate="templates")
+    rows = [row, Row("one vertex, which all tasks read", one), Row("the head alone", head)]
+    about = (
+        "ARML whose tasks read a vertex by how well its network explains the examples. The head "
+        "alone is ridge regression on one network that no task tailors."
+    )
+    return Rows(rows, about)
+
+
 def edges(place: str, scale: Scale) -> Rows:
     """Whether the links between vertices matter, by numbers of layers and normalisations."""
     base = experiment(place, subject(), scale, side=True)
@@ -229,6 +242,7 @@ KINDS: dict[str, tuple[str, Callable[[str, Scale], Rows]]] = {
     "ablations": ("Ablations: ", ablations),
     "vertices": ("Number of vertices: ", vertices),
     "structure": ("Tree or graph: ", structure),
+    "evidence": ("Does ARML by evidence need its vertices? ", evidence),
     "edges": ("Do the graph's edges matter? ", edges),
     "propagation": ("Message passing: ", propagation),
     "mu": ("Weights of the reconstructions: ", mu),
