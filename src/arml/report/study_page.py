@@ -77,7 +77,7 @@ def study_report(study: Study, verdicts: Sequence[claims.Verdict], named: Path) 
         )
     findings = [
         Section("findings", "The paper's claims", _findings(verdicts, ours=False), "Findings"),
-        Section("ours", "Our own preset, not in the paper", _findings(verdicts, ours=True)),
+        Section("ours", "Our own presets, not in the paper", _findings(verdicts, ours=True)),
     ]
     covered = {table.paper_table for table in study.tables if table.first}
     unrun = [

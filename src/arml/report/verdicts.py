@@ -25,7 +25,7 @@ def findings(study: Study) -> str:
     """The paper's claims in three groups under their counts, then those about our own preset."""
     verdicts = claims.judge(study)
     lines = []
-    for ours, title in ((False, "The paper's claims"), (True, "Our own preset, not in the paper")):
+    for ours, title in ((False, "The paper's claims"), (True, "Our own presets, not in the paper")):
         own = [v for v in verdicts if v.claim.ours is ours]
         lines += [f"### {title}", "", claims.counted(own), ""]
         for kind, heading in claims.TITLES.items():
