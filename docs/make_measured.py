@@ -29,7 +29,7 @@ def measured() -> dict[str, Any]:
         for path in sorted((ROOT / "results" / "laptop" / "runs" / place).glob("*/*/result.json")):
             result = json.loads(path.read_text(encoding="utf-8"))
             method = path.parts[-3]
-            if "arml-paper-" in method or method.endswith("-inductive"):
+            if "arml-paper-" in method or method.endswith(("-inductive", "-alone", "-one-vertex")):
                 continue  # a variant of a side table
             methods.setdefault(method, []).append(result["score"]["mean"])
             about = {key: result[key] for key in ("metric", "steps", "protocol")}
