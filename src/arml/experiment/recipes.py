@@ -109,12 +109,17 @@ def recipe(name: str) -> Experiment:
 
     **Raises** `ValueError` with the nearest names for an unknown one.
     """
+    return known_recipe(name).make()
+
+
+def known_recipe(name: str) -> Recipe:
+    """The recipe of that name, with its expected time and score. **Raises** as `recipe`."""
     if name not in RECIPES:
         setting, slash, _ = name.partition("/")
         own = slash and not any(known.startswith(f"{setting}/") for known in RECIPES)
         hint = f"; if a script of yours registers {setting!r}, give --plugin FILE.py, or import it"
         raise ValueError(f"unknown recipe {name!r}{nearest(name, RECIPES)}{hint if own else ''}")
-    return RECIPES[name].make()
+    return RECIPES[name]
 
 
 def reshaped(experiment: Experiment, **shape: int) -> Experiment:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from arml.experiment.options import Experiment
-from arml.experiment.recipes import RECIPES, Recipe, recipe, reshaped
+from arml.experiment.recipes import Recipe, known_recipe, recipe, reshaped
 from arml.reproduce.scales import Scale
 from arml.tasks.vectors import VectorsOptions
 
@@ -49,8 +49,11 @@ PLACES: dict[str, Place] = {
 
 
 def known(place: str, algorithm: str) -> Recipe:
-    """The recipe of a method, or of a variant, on the place's problem."""
-    return RECIPES[f"{PLACES[place].problem}/{algorithm}"]
+    """The recipe of a method, or of a variant, on the place's problem.
+
+    **Raises** `ValueError` for a method that is not made for this problem.
+    """
+    return known_recipe(f"{PLACES[place].problem}/{algorithm}")
 
 
 def experiment(place: str, algorithm: str, scale: Scale, *, side: bool = False) -> Experiment:
