@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from arml.experiment.recipes import RECIPES
+
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "src" / "arml" / "data" / "measured.json"
 SOURCES = {
@@ -29,8 +31,8 @@ def measured() -> dict[str, Any]:
         for path in sorted((ROOT / "results" / "laptop" / "runs" / place).glob("*/*/result.json")):
             result = json.loads(path.read_text(encoding="utf-8"))
             method = path.parts[-3]
-            if "arml-paper-" in method or method.endswith(("-inductive", "-alone", "-one-vertex")):
-                continue  # a variant of a side table
+            if f"{setting}/{method}" not in RECIPES:
+                continue  # a row of a side table
             methods.setdefault(method, []).append(result["score"]["mean"])
             about = {key: result[key] for key in ("metric", "steps", "protocol")}
             about["tasks"] = result["score"]["n"]

@@ -7,7 +7,7 @@ that are registered later have recipes too.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from arml.algorithms import ALGORITHMS, Method
+from arml.algorithms import ALGORITHMS, Method, Variant
 from arml.core.episodes import Problem
 from arml.core.registry import nearest
 from arml.experiment.options import Experiment
@@ -30,22 +30,23 @@ class Recipe:
         return f"{self.setting.shared.recipe}/{self.variant or self.method.name}"
 
     @property
+    def _entry(self) -> Method | Variant:
+        return self.method.variants[self.variant] if self.variant else self.method
+
+    @property
     def description(self) -> str:
         """One or two sentences."""
-        variant = self.method.variants[self.variant].about if self.variant else ""
-        return f"{self.setting.description}. {variant or self.method.about}"
+        return f"{self.setting.description}. {self._entry.about}"
 
     @property
     def title(self) -> str:
         """Its name in tables."""
-        own = self.method.variants[self.variant].title if self.variant else self.method.title
-        return own or self.variant
+        return self._entry.title or self.variant
 
     @property
     def compared(self) -> list[str]:
         """The comparisons that it is part of: words of the entry of its method or variant."""
-        entry = self.method.variants[self.variant] if self.variant else self.method
-        return entry.compared.split()
+        return self._entry.compared.split()
 
     @property
     def _measured(self) -> tuple[float | None, float | None]:

@@ -91,8 +91,8 @@ def main(place: str, scale: Scale) -> Rows:
 
 
 def _trained_once(place: str, name: str) -> bool:
-    method = known(place, name).method
-    return method.cost(method.options(REGRESSION)).step > SLOW
+    found = known(place, name).method
+    return found.cost(found.options(REGRESSION)).step > SLOW
 
 
 ABLATIONS: dict[str, tuple[str, JsonView]] = {
