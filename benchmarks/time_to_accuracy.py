@@ -1,45 +1,49 @@
-"""Validation accuracy after so many minutes of `arml train --data`, start, race and compilation
-included, against easyfsl's ProtoNet in PyTorch given the same minutes (`torch_protonet.py`).
+"""Accuracy after so many minutes of `arml train --data`, start, race and compilation included,
+against easyfsl's ProtoNet in PyTorch given the same minutes (`torch_protonet.py`).
 
 Both have Conv-4 with 32 filters at 32 px and 5-way 5-shot tasks of 15 queries, and are scored on
-200 tasks of the same validation classes. Ours chooses method and steps by itself. What is done
-stands in `results/time_to_accuracy.json` after each training; the same command makes what is
-missing.
+200 tasks of the same validation classes and of the same test classes; a race sees the validation
+classes, nobody sees the test classes. Each seed divides the classes anew. Ours chooses method and
+steps by itself. `results/time_to_accuracy.json` keeps each pair of trainings as soon as it is made;
+the same command makes what is missing, and several may run side by side, each pinned to cores of
+its own. `--page` redraws the table of a page.
 """
 
 import argparse
 import json
 import os
-import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
+from scipy.stats import ttest_rel
 
 from arml.experiment.loaded import Run
+from arml.report.table import Cell, Column, Line, Table, markdown
+from arml.report.tables import replace_block
+from arml.results.files import write_text
 from arml.training.evaluate import evaluate
 from common import HERE, machine, write
 
 RESULTS = HERE / "results" / "time_to_accuracy.json"
 TASKS = 200
+PARTS = ("validation", "test")
+MARKERS = ("<!-- time-to-accuracy:begin -->", "<!-- time-to-accuracy:end -->")
 
 
-def interval(scores: Any) -> dict[str, Any]:
-    """The mean with its 95% interval over tasks."""
-    values = np.asarray(scores)
-    half = 1.96 * values.std(ddof=1) / len(values) ** 0.5
-    return {"accuracy": round(float(values.mean()), 4), "ci95": round(float(half), 4)}
-
-
-def ours(data: Path, minutes: float, folder: Path) -> dict[str, Any]:
+def ours(data: Path, minutes: float, seed: int, folder: Path) -> dict[str, Any]:
     """What a user types, and what it comes to."""
-    shutil.rmtree(folder, ignore_errors=True)
+    rmtree(folder, ignore_errors=True)
     words = ["train", "--data", str(data), "--minutes", f"{minutes:g}", "--run", str(folder)]
+    words += ["--seed", str(seed), "--split-seed", str(seed)]
     begun = time.monotonic()
     # A cache of compiled programs of its own: a newcomer has none.
     with tempfile.TemporaryDirectory() as cache:
@@ -48,60 +52,116 @@ def ours(data: Path, minutes: float, folder: Path) -> dict[str, Any]:
             check=True,
             env={**os.environ, "ARML_CACHE": cache, "JAX_COMPILATION_CACHE_DIR": f"{cache}/jax"},
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
     seconds = time.monotonic() - begun
     run = Run(folder)
-    found = evaluate(run.learner, run.splits, TASKS, split="validation", chunk=1, progress=False)
+    scores = {
+        part: evaluate(run.learner, run.splits, TASKS, split=part, chunk=1, progress=False).values
+        for part in PARTS
+    }
     return {
-        **interval(found.values),
+        **{part: round(float(np.mean(scores[part])), 4) for part in PARTS},
         "method": run.experiment.recipe,
         "steps": run.step,
         "seconds": round(seconds, 1),
     }
 
 
-def theirs(data: Path, minutes: float, folder: Path, python: str) -> dict[str, Any]:
+def theirs(data: Path, minutes: float, seed: int, folder: Path, python: str) -> dict[str, Any]:
     """The opponent, on the classes of our run's split."""
     (split,) = json.loads((folder / "split.json").read_text())["families"].values()
     with tempfile.TemporaryDirectory() as place:
         with zipfile.ZipFile(data) as archive:
             archive.extractall(place)
         by_name = {path.name: str(path) for path in Path(place).rglob("*") if path.is_dir()}
-        for part in ("train", "validation"):
+        for part in ("train", *PARTS):
             specs = {
                 "class_names": split[part],
                 "class_roots": [by_name[name] for name in split[part]],
             }
             (Path(place) / f"{part}.json").write_text(json.dumps(specs))
         script = str(HERE / "torch_protonet.py")
-        done = subprocess.run(
-            [python, script, place, f"{minutes:g}"], check=True, capture_output=True, text=True
+        command = [python, script, place, f"{minutes:g}", str(seed)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def table(found: dict[str, Any]) -> Table:
+    """Each mark: the means over the seeds, and the difference with its 95% interval over them."""
+    columns = (
+        "pictures, minutes",
+        "seeds",
+        "`arml train --data`",
+        "what it chose",
+        "took",
+        "easyfsl",
+        "took",
+        "difference",
+    )
+    lines = []
+    for name, seeds in found.items():
+        sides = {side: [pair[side] for pair in seeds.values()] for side in ("ours", "easyfsl")}
+        accuracies = {side: [one["test"] for one in made] for side, made in sides.items()}
+        means = {side: f"{statistics.mean(all_):.1%}" for side, all_ in accuracies.items()}
+        took = {
+            side: f"{statistics.mean(one['seconds'] for one in made):.0f} s"
+            for side, made in sides.items()
+        }
+        methods = [one["method"] for one in sides["ours"]]
+        chose = ", ".join(f"`{m}` {methods.count(m)}" for m in sorted(set(methods)))
+        cells = [str(len(seeds)), means["ours"], chose, took["ours"], means["easyfsl"]]
+        lines.append(
+            Line(name, tuple(map(Cell, [*cells, took["easyfsl"], gap(*accuracies.values())])))
         )
-    found = json.loads(done.stdout.splitlines()[-1])
-    scores = found.pop("scores")
-    return {**interval(scores), **found, "seconds": round(found["seconds"], 1)}
+    return Table("", tuple(map(Column, columns)), tuple(lines))
+
+
+def gap(a: list[float], b: list[float]) -> str:
+    """The mean difference in points with its 95% interval over the pairs, by Student's t."""
+    mean = statistics.mean(a) - statistics.mean(b)
+    if len(a) < 3:
+        return f"{100 * mean:+.1f}"
+    tested = ttest_rel(a, b)
+    half = tested.confidence_interval().high - mean
+    return f"{100 * mean:+.1f} ± {100 * half:.1f}, p = {tested.pvalue:.2g}"
+
+
+def results() -> dict[str, Any]:
+    """The pairs that the file holds: by mark, then by seed."""
+    return json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
 
 
 def main() -> None:
     """Make what is missing, one training after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", nargs="+", type=Path, help="zips with one folder for each class")
+    parser.add_argument("data", nargs="*", type=Path, help="zips with one folder for each class")
     parser.add_argument("--minutes", nargs="+", type=float, default=[1, 3, 10])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--torch-python", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--runs", type=Path, default=Path("runs/time-to-accuracy"))
+    parser.add_argument("--page", type=Path, help="redraw the table of docs/results.md and end")
     given = parser.parse_args()
+    if given.page:
+        text = given.page.read_text(encoding="utf-8")
+        write_text(given.page, replace_block(text, markdown(table(results())), MARKERS))
+        return
     before = machine()
-    done = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
-    for data in given.data:
-        for minutes in given.minutes:
-            name = f"{data.stem}, {minutes:g} min"
-            if name in done:
-                continue
-            folder = given.runs / f"{data.stem}-{minutes:g}"
-            row = {"ours": ours(data, minutes, folder)}
-            row["easyfsl"] = theirs(data, minutes, folder, given.torch_python)
-            done[name] = row
-            print(name, row, flush=True)
+    given.runs.mkdir(parents=True, exist_ok=True)
+    for data, minutes, seed in (
+        (d, m, s) for d in given.data for m in given.minutes for s in given.seeds
+    ):
+        name = f"{data.stem}, {minutes:g}"
+        if str(seed) in results().get(name, {}):
+            continue
+        folder = given.runs / f"{data.stem}-{minutes:g}-{seed}"
+        row: dict[str, Any] = {"cores": before["cores"]}
+        row["ours"] = ours(data, minutes, seed, folder)
+        row["easyfsl"] = theirs(data, minutes, seed, folder, given.torch_python)
+        print(name, seed, row, flush=True)
+        with FileLock(given.runs / "results.lock"):
+            done = results()
+            done.setdefault(name, {})[str(seed)] = row
             write("time_to_accuracy", done, before)
 
 

@@ -9,7 +9,7 @@ import pytest
 from arml.cli import main
 from arml.cli.training_options import chosen
 from arml.datasets.splits import part_sizes
-from arml.experiment.choose import choose, entering
+from arml.experiment.choose import SHORT, choose, entering
 from arml.results.folder import read_run
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
@@ -72,9 +72,18 @@ def test_what_is_fixed_is_not_chosen(tmp_path):
     for minutes, fixed in ((float("inf"), {}), (3.0, {"size": 0}), (3.0, {"ways": 1})):
         with pytest.raises(ValueError, match=r"(minutes|size|ways) must be (at least|above)"):
             choose(data, minutes=minutes, fixed=fixed)
-    with pytest.raises(ValueError, match=r"minutes must be at least .* for 60 steps"):
+    with pytest.raises(ValueError, match=r"minutes must be at least .* for 120 steps"):
         choose(data, minutes=0.01)
     assert choose(data, minutes=0.01, fixed={"steps": 7}).experiment.steps == 7
+
+
+def test_a_short_training_has_more_and_smaller_steps(tmp_path):
+    data = [str(draw(tmp_path / "birds", [12] * 12))]
+    long, short = (choose(data, minutes=minutes).experiment for minutes in (SHORT, SHORT - 0.01))
+    assert (long.batch, short.batch) == (4, 2)
+    assert short.steps == pytest.approx(2 * long.steps, rel=0.02)
+    # Validations come after equally many tasks.
+    assert long.batch * long.validate_every == short.batch * short.validate_every == 800
 
 
 def test_data_of_which_no_task_can_be_drawn_is_refused(tmp_path):
@@ -116,7 +125,7 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     assert "28 vectors" in said
     config = read_run(tmp_path / "run").config
     names = [one.recipe for one in entering("features", "race")]
-    assert names == ["features/frozen-protonet", "features/protonet", "features/arml-templates"]
+    assert names == ["features/frozen-protonet", "features/arml-templates", "features/protonet"]
     for name in ("logistic regression on the inputs:", *(f"{name}:" for name in names)):
         assert name in said
     assert config["experiment"]["recipe"] in names
@@ -136,7 +145,8 @@ def test_minutes_change_nothing_in_a_run_that_was_begun(tmp_path):
     recipe = choose([data]).experiment.recipe
     assert main(["train", recipe, "--data", data, "--run", run, *small]) == 0
     again = chosen(["--run", run, "--minutes", "9"], [data])
-    assert (again.experiment.recipe, again.experiment.steps) == (recipe, 1)
+    kept = again.experiment
+    assert (kept.recipe, kept.steps, kept.batch, kept.validate_every) == (recipe, 1, 1, 1)
     assert again.lines[-1].startswith("steps 1, as the run was begun: --minutes is for a new run")
     assert "--minutes" not in chosen(["--run", run], [data]).lines[-1]
 

@@ -5,43 +5,49 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.nn.covariance import covariances, inverse, inverses, mahalanobis, solved
+from arml.nn.covariance import inverse, mahalanobis, precisions, solved
 from arml.nn.prototypes import class_means, squared_distances
 
 X = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
 Y = np.array([0, 1, 1, 2, 2, 2, 0, 0, 1])
-QUERIES = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
 
 
-def test_against_numpy():
-    matrices = np.asarray(covariances(jnp.asarray(X), jnp.asarray(Y), 3))
-    means, _ = class_means(jnp.asarray(X), jnp.asarray(Y), 3)
-    ours = mahalanobis(jnp.asarray(QUERIES), means, inverses(jnp.asarray(matrices)))
-    task = np.cov(X.T, bias=True)
+@pytest.mark.parametrize("width", [4, 30])
+def test_against_numpy(width):
+    """By the covariances of the features, and by the products of fewer examples."""
+    rng = np.random.default_rng(2)
+    x, queries = (rng.normal(size=(n, width)).astype(np.float32) * 3 for n in (9, 5))
+    means, _ = class_means(jnp.asarray(x), jnp.asarray(Y), 3)
+    found = precisions(jnp.asarray(x), jnp.asarray(Y), 3)
+    assert (found.spreads is not None) == (width == 30)
+    ours = mahalanobis(jnp.asarray(queries), means, found)
+    task = np.cov(x.T, bias=True)
     for k in range(3):
-        own = X[k == Y]
+        own = x[k == Y]
         share = len(own) / (len(own) + 1)
-        q = share * np.cov(own.T, bias=True) + (1 - share) * task + np.eye(4)
-        np.testing.assert_allclose(matrices[k], q, rtol=1e-4, atol=1e-5)
-        away = QUERIES - own.mean(axis=0)
+        q = share * np.cov(own.T, bias=True) + (1 - share) * task + np.eye(width)
+        away = queries - own.mean(axis=0)
         expected = np.sum(away * np.linalg.solve(q, away.T).T, axis=1)
         np.testing.assert_allclose(ours[:, k], expected, rtol=1e-3)
 
 
-def test_of_one_shot_it_is_the_plain_distance():
-    x, y = jnp.asarray(X[:3]), jnp.arange(3)
-    matrices = covariances(x, y, 3)
-    np.testing.assert_array_equal(matrices, np.broadcast_to(np.eye(4), (3, 4, 4)))
-    ours = mahalanobis(jnp.asarray(QUERIES), x, inverses(matrices))
-    np.testing.assert_allclose(ours, squared_distances(jnp.asarray(QUERIES), x), rtol=1e-5)
+@pytest.mark.parametrize("width", [4, 30])
+def test_of_one_shot_it_is_the_plain_distance(width):
+    rng = np.random.default_rng(2)
+    x, queries = (jnp.asarray(rng.normal(size=(n, width)), jnp.float32) for n in (3, 5))
+    ours = mahalanobis(queries, x, precisions(x, jnp.arange(3), 3))
+    np.testing.assert_allclose(ours, squared_distances(queries, x), rtol=1e-5)
 
 
 def test_a_direction_in_which_classes_spread_counts_for_less():
     """Two classes that differ as much along both axes, and spread along the first alone."""
-    x = jnp.array([[-5.0, 0], [5, 0], [-4, 1], [6, 1]])
-    matrices = covariances(x, jnp.array([0, 0, 1, 1]), 2)
-    distances = mahalanobis(jnp.array([[1.0, 0], [0, 1]]), jnp.zeros((2, 2)), inverses(matrices))
-    assert np.all(distances[0] < distances[1])
+    x, y = jnp.array([[-5.0, 0], [5, 0], [-4, 1], [6, 1]]), jnp.array([0, 0, 1, 1])
+    queries = jnp.array([[1.0, 0], [0, 1]])
+    for more in (0, 20):  # without and with more features than examples
+        wide, asked = (jnp.pad(a, ((0, 0), (0, more))) for a in (x, queries))
+        means = jnp.zeros((2, 2 + more))
+        distances = mahalanobis(asked, means, precisions(wide, y, 2))
+        assert np.all(distances[0] < distances[1])
 
 
 @pytest.mark.slow

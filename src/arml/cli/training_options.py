@@ -57,8 +57,6 @@ FIELDS = (
     option("process", int | None, "Which of them this is, from 0.", None),
 )
 """The options that are not part of the experiment: where and how it is run."""
-RACE = 3.0
-"""There is no race in a training of fewer minutes, because a race takes about one minute of it."""
 LEAST = 100
 """Steps of the shortest training that --minutes makes."""
 
@@ -163,6 +161,7 @@ def _winner(
     **Raises** `UsageError`, `ValueError` or `RunError` in one line, before the race.
     """
     from arml.experiment import race
+    from arml.experiment.choose import SHORT
     from arml.training.devices import own_cores, sharing
 
     by_name = {entrant.recipe: entrant for entrant in choice.entrants}
@@ -171,7 +170,8 @@ def _winner(
     if (begun / "config.json").exists():
         known = read_config(begun)["experiment"]
         entrant = by_name.get(known["recipe"], first)
-        made = replace(entrant, steps=known["steps"]) if paced else entrant
+        kept = ("steps", "batch", "validate_every")
+        made = replace(entrant, **{name: known[name] for name in kept}) if paced else entrant
         lines = choice.why
         if paced and made.steps and values_of(words, "minutes"):
             went = f"steps {made.steps:,}, as the run was begun: --minutes is for a new run"
@@ -192,8 +192,8 @@ def _winner(
     devices = devices or sharing(first.batch, first.chunk, own_cores())
     console = Console()
     say(console, *choice.why)
-    if paced and minutes < RACE:
-        say(console, f"race: none in less than {RACE:g} min")
+    if paced and minutes < SHORT:
+        say(console, f"race: none in less than {SHORT:g} min")
         made = race.paced(first, ends=ends, devices=devices)
         lines = [
             f"method {made.recipe}: usually the best after few steps; to choose yourself, "

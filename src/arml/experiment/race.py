@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import numpy as np
+
 from arml.core.episodes import TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.datasets.folders import Progress
@@ -27,7 +29,7 @@ from arml.training.options import FitOptions, training_key
 
 TASKS = 60
 """Validation tasks of a score."""
-TRIAL = 1.0
+TRIAL = 2.0
 """Seconds of training that are enough to measure the seconds of a step."""
 START, AFTER = 20.0, 8.0
 """About how many seconds a training takes before its first step, and after its last."""
@@ -110,7 +112,10 @@ def _paced(experiment: Experiment, splits: Splits, ends: float, devices: int) ->
     if not experiment.steps:
         return experiment
     trial, every = replace(experiment, interval=1), experiment.interval
-    _, step = trained(trial, splits.train, seconds=TRIAL, least=3, devices=devices)
+    _, step = trained(trial, splits.train, seconds=TRIAL, least=6, devices=devices)
+    # A validation task takes about a third of a training task: it has no gradient.
+    validation = step * experiment.validation_tasks / experiment.batch / 3
+    step += validation / experiment.validate_every
     steps = int((ends - time.monotonic() - AFTER) / step) // every * every
     return replace(experiment, steps=max(min(steps, MOST), every))
 
@@ -124,11 +129,12 @@ def trained(
     experiment: Experiment, tasks: TaskDistribution, *, seconds: float, least: int, devices: int = 1
 ) -> tuple[Begun, float]:
     """The first steps of the experiment's training, for about `seconds` or a tenth of all its
-    steps, and the seconds of a step. The first interval is not counted if there are more, because
-    it compiles."""
+    steps, and the seconds of a step: the median over the intervals, so that a moment in which the
+    machine is busy does not count. The first interval is left out if there are more, because it
+    compiles."""
     state, records = fresh(experiment, tasks.problem).state, []
     most = max(least, experiment.steps // 10)
-    begun = first = now = time.monotonic()
+    times = [time.monotonic()]
     loop = intervals(
         FitOptions.of(experiment),
         state,
@@ -139,13 +145,12 @@ def trained(
     )
     with closing(loop):
         for moment in loop:
-            state, now = moment.state, time.monotonic()
+            state = moment.state
+            times.append(time.monotonic())
             records.append((moment.step, moment.record))
-            if len(records) == 1:
-                first = now
-            if moment.step >= most or (moment.step >= least and now - first >= seconds):
+            enough = moment.step >= least and times[-1] - times[1] >= seconds
+            if moment.step >= most or enough:
                 break
-    steps = [step for step, _ in records] or [0]
-    counted = steps[-1] - steps[0]
-    step = (now - first) / counted if counted else (now - begun) / max(steps[-1], 1)
-    return Begun(experiment, state, tuple(records), now - begun), step
+    took = np.diff(times) / np.diff([0, *(step for step, _ in records)])
+    step = float(np.median(took[1:] if len(took) > 1 else took)) if records else 0.0
+    return Begun(experiment, state, tuple(records), times[-1] - times[0]), step

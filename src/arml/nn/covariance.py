@@ -13,6 +13,8 @@ Differences
 - Covariances divide by the number of examples, so that a class of any size has one.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -72,37 +74,52 @@ def _factored_jvp(
     )
 
 
-def inverses(matrices: Float[Array, "ways d d"]) -> Float[Array, "ways d d"]:
-    """The inverse of each matrix."""
-    return jax.vmap(inverse)(matrices)
-
-
-def covariances(
+def spreads(
     features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
-) -> Float[Array, "ways d d"]:
-    """Q_k of each class. Eq. (2)."""
-    n, d = features.shape
+) -> Float[Array, "ways 2*n d"]:
+    """A_k of each class, where Q_k = A_k^T A_k + I: the weighted distances of the examples from the
+    mean of the class, and from the mean of all. Eq. (2)."""
+    n = len(features)
     member = jax.nn.one_hot(y, ways, axis=0, dtype=features.dtype)
-    count = jnp.sum(member, axis=1)
+    size = jnp.sum(member, axis=1, keepdims=True)
     means, _ = class_means(features, y, ways)
+    share = size / (size + 1)
+    own = member * share / jnp.maximum(size, 1)
+    task = jnp.broadcast_to((1 - share) / n, member.shape)
+    weights = jnp.where(size > 1, jnp.concatenate([own, task], axis=1), 0)
     away = features - jnp.mean(features, axis=0)
-    task = away.T @ away / n
+    apart = features - means[:, None]
+    both = jnp.concatenate([apart, jnp.broadcast_to(away, apart.shape)], axis=1)
+    return jnp.sqrt(weights)[..., None] * both
 
-    def of_class(weights: Array, size: Array, mean: Array) -> Array:
-        apart = features - mean
-        own = (weights[:, None] * apart).T @ apart / jnp.maximum(size, 1)
-        share = size / (size + 1)
-        known = share * own + (1 - share) * task  # Eq. (2)
-        return jnp.where(size > 1, known, 0) + jnp.eye(d, dtype=features.dtype)
 
-    return jax.vmap(of_class)(member, count, means)
+class Precisions(NamedTuple):
+    """Q_k^-1 of each class: the matrices, or what gives them where there are fewer examples than
+    features, Q^-1 = I - A^T (A A^T + I)^-1 A."""
+
+    matrices: Float[Array, "ways m m"]
+    """Q_k^-1, or (A_k A_k^T + I)^-1."""
+    spreads: Float[Array, "ways m d"] | None
+    """A_k, where the matrices are of this kind."""
+
+
+def precisions(features: Float[Array, "n d"], y: Int[Array, " n"], ways: int) -> Precisions:
+    """Q_k^-1 of each class, by the smaller of two systems."""
+    spread = spreads(features, y, ways)
+    rows, width = spread.shape[1:]
+    few = rows < width
+    product = jnp.einsum("kmd,kld->kml" if few else "kmd,kme->kde", spread, spread)
+    system = product + jnp.eye(min(rows, width), dtype=spread.dtype)
+    return Precisions(jax.vmap(inverse)(system), spread if few else None)
 
 
 def mahalanobis(
-    x: Float[Array, "n d"],
-    means: Float[Array, "ways d"],
-    precisions: Float[Array, "ways d d"],
+    x: Float[Array, "n d"], means: Float[Array, "ways d"], precisions: Precisions
 ) -> Float[Array, "n ways"]:
-    """d_k of each query, with the precisions Q_k^-1."""
-    away = x[:, None] - means[None]
-    return jnp.sum(jnp.einsum("nkd,kde->nke", away, precisions) * away, axis=-1)
+    """d_k of each query."""
+    away = x[:, None] - means
+    if precisions.spreads is None:
+        return jnp.sum(jnp.einsum("nkd,kde->nke", away, precisions.matrices) * away, axis=-1)
+    seen = jnp.einsum("nkd,kmd->nkm", away, precisions.spreads)
+    explained = jnp.sum(jnp.einsum("nkm,kml->nkl", seen, precisions.matrices) * seen, axis=-1)
+    return jnp.sum(away**2, axis=-1) - explained

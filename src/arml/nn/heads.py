@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from arml.core.episodes import Examples
-from arml.nn.covariance import covariances, inverses, mahalanobis, solved
+from arml.nn.covariance import Precisions, mahalanobis, precisions, solved
 from arml.nn.networks import BaseNetwork, Linear
 from arml.nn.prototypes import ABSENT, among, class_means
 
@@ -50,7 +50,7 @@ class Quadratic(eqx.Module):
     """s."""
     means: Float[Array, "ways d"]
     """c_k."""
-    precisions: Float[Array, "ways d d"]
+    precisions: Precisions
     """Q_k^-1."""
     present: Bool[Array, " ways"]
     """Whether the task has examples of a class."""
@@ -65,7 +65,7 @@ def quadratic(
 ) -> Quadratic:
     """The head that compares features with the class means of a support set."""
     means, present = class_means(features, y, ways)
-    return Quadratic(scale, means, inverses(covariances(features, y, ways)), present)
+    return Quadratic(scale, means, precisions(features, y, ways), present)
 
 
 class MahalanobisHead(eqx.Module):

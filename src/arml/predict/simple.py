@@ -10,21 +10,16 @@ each counts where all predict together (`arml.predict.together`).
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from functools import cache
-from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from arml.core.compilation import one_blas_thread
 from arml.core.problem import Problem
 from arml.predict.inputs import floats
 from arml.predict.process import fitted_process, process_function
-
-if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
 
 Uses = Literal["learner", "inputs", "edges", "process", "together"]
 """The means by which a predictor predicts."""
@@ -70,25 +65,10 @@ def check_uses(uses: str, allowed: tuple[Uses, ...]) -> None:
 def fitted(x: np.ndarray, y: np.ndarray, uses: Uses) -> np.ndarray:
     """The fit to examples of classes `y [n]`, of which none is empty, or targets `[n, targets]`:
     see `logistic` and `fitted_process`."""
-    with _one_thread():
+    with one_blas_thread():
         if uses == "process":
             return fitted_process(x, y)
         return logistic(_reader(uses)(x), y, int(y.max()) + 1)
-
-
-def _one_thread() -> AbstractContextManager[Any]:
-    """One thread for linear algebra: on matrices so small, several wait for each other most of the
-    time."""
-    return _libraries().limit(limits=1)
-
-
-@cache
-def _libraries() -> "ThreadpoolController":
-    # SciPy first, because its library has threads of its own.
-    import_module("scipy.optimize")
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def simple_function(

@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from arml.core.compilation import short, vmap
+from arml.core.compilation import one_blas_thread, short, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner, adapted_to
@@ -72,8 +72,10 @@ def looks(
         # The last chunk is filled up, so that one compiled program serves all chunks.
         rows = np.minimum(np.arange(first, first + chunk), n - 1)
         own = () if given is None else (jnp.asarray(given[rows]),)
-        found = _look_chunk(look, part, tasks, split_keys(split, first, chunk), mesh, own)
-        yield jax.tree.map(lambda leaf, first=first: np.asarray(leaf)[: n - first], found)
+        with one_blas_thread():
+            found = _look_chunk(look, part, tasks, split_keys(split, first, chunk), mesh, own)
+            found = jax.tree.map(lambda leaf, first=first: np.asarray(leaf)[: n - first], found)
+        yield found
 
 
 def together(parts: Iterable[PyTree]) -> PyTree:

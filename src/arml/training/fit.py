@@ -19,6 +19,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray
 
 from arml.core.adopted import fault
+from arml.core.compilation import one_blas_thread
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.results.files import RunError
@@ -124,8 +125,9 @@ def intervals(
         while done < options.steps:
             size = min(options.interval, options.steps - done)
             interval = _compiled(options.outer, batch, chunk, mesh, size, options.scan)
-            state, records = interval((train, data, steps), state)
-            _check_finite(records, done, train, keys, options.outer)
+            with one_blas_thread():
+                state, records = interval((train, data, steps), state)
+                _check_finite(records, done, train, keys, options.outer)  # waits for the interval
             done += size
             record: dict[str, float | None] = {"loss": float(np.mean(records.loss))}
             every = options.validate_every
@@ -285,8 +287,7 @@ def fit(
             state = now.state
             history.append({"step": now.step, **now.record})
             update(now.step, f"loss {now.record['loss']:.4g}")
-            answers = [callback(now) for callback in callbacks]
-            if True in answers:
+            if True in [callback(now) for callback in callbacks]:
                 break
     return Fitted(
         state.learner, tuple(history), state, options, seed, train.problem, train.families
