@@ -52,6 +52,11 @@ WAITS: dict[str, tuple[str | None, str]] = {
         "train starter/maml --run NEW --steps 1 --interval 1 --validate-every 1"
         " --validation-tasks 1",
     ),
+    "arml train, Mahalanobis distances, 60 steps": (
+        None,
+        "train starter/protonet --metric mahalanobis --shots 5 --run NEW --steps 60"
+        " --validate-every 60 --validation-tasks 40",
+    ),
     "arml adapt starter, no check": (None, f"{ADAPT} --no-trust"),
     "arml adapt starter, with its check": (None, ADAPT),
     "arml predict": (None, "predict KEPT more"),

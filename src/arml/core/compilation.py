@@ -5,18 +5,13 @@ rounding. On other devices XLA's defaults apply.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
 from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, PyTree
-
-if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -96,21 +91,3 @@ def unbatched(function: Callable[..., R]) -> Callable[..., R]:
         return (looped if jax.default_backend() == "cpu" else function)(*arguments)
 
     return call
-
-
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """One thread for the linear algebra of NumPy, SciPy and, on a CPU, of compiled programs.
-
-    On matrices as small as ours several threads wait for each other most of the time. They wait
-    busily, so that XLA's own threads lose their cores.
-    """
-    return _libraries().limit(limits=1)
-
-
-@cache
-def _libraries() -> "ThreadpoolController":
-    # SciPy first, because its library has threads of its own; jaxlib calls it, too.
-    import_module("scipy.linalg")
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

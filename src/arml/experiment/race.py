@@ -32,7 +32,8 @@ TASKS = 60
 TRIAL = 2.0
 """Seconds of training that are enough to measure the seconds of a step."""
 START, AFTER = 20.0, 8.0
-"""About how many seconds a training takes before its first step, and after its last."""
+"""About how many seconds a training takes before its first step, and after its last besides the
+validation."""
 MOST = 5_000
 """Steps after which short trainings gain little."""
 
@@ -115,8 +116,9 @@ def _paced(experiment: Experiment, splits: Splits, ends: float, devices: int) ->
     _, step = trained(trial, splits.train, seconds=TRIAL, least=6, devices=devices)
     # A validation task takes about a third of a training task: it has no gradient.
     validation = step * experiment.validation_tasks / experiment.batch / 3
+    left = ends - time.monotonic() - AFTER - validation
     step += validation / experiment.validate_every
-    steps = int((ends - time.monotonic() - AFTER) / step) // every * every
+    steps = int(left / step) // every * every
     return replace(experiment, steps=max(min(steps, MOST), every))
 
 

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from arml.core.compilation import one_blas_thread
 from arml.core.problem import Problem
+from arml.core.threads import one_blas_thread
 from arml.predict.inputs import floats
 from arml.predict.process import fitted_process, process_function
 

@@ -9,11 +9,12 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from arml.core.compilation import one_blas_thread, short, vmap
+from arml.core.compilation import short, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner, adapted_to
 from arml.core.losses import score_of
+from arml.core.threads import one_blas_thread
 from arml.results.scores import Scores, pairing
 from arml.tasks.options import TasksLike, splits_of
 from arml.training.devices import over_tasks

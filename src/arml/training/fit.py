@@ -19,9 +19,9 @@ from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray
 
 from arml.core.adopted import fault
-from arml.core.compilation import one_blas_thread
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
+from arml.core.threads import one_blas_thread
 from arml.results.files import RunError
 from arml.tasks.options import TasksLike, splits_of
 from arml.tasks.stream import prefetched
