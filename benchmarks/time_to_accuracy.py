@@ -30,6 +30,7 @@ from arml.experiment.loaded import Run
 from arml.report.table import Cell, Column, Line, Table, markdown
 from arml.report.tables import replace_block
 from arml.results.files import write_text
+from arml.results.machine import cores as own_cores
 from arml.training.evaluate import evaluate
 from common import HERE, machine, write
 
@@ -91,7 +92,7 @@ def table(found: dict[str, Any]) -> Table:
     """Each mark: the means over the seeds, and the differences with their 95% intervals over them.
     Smaller, the same on validation classes."""
     columns = (
-        "pictures, minutes",
+        "pictures",
         "seeds",
         "`arml train --data`",
         "took",
@@ -118,10 +119,10 @@ def table(found: dict[str, Any]) -> Table:
     return Table("", tuple(map(Column, columns)), tuple(lines))
 
 
-def natural(name: str) -> tuple[str, float]:
-    """By the pictures, then by the minutes."""
-    pictures, minutes = name.split(", ")
-    return pictures, float(minutes)
+def natural(name: str) -> tuple[str, float, str]:
+    """By the pictures, then by the minutes, then by the cores."""
+    pictures, minutes, cores = name.split(", ")
+    return pictures, float(minutes.split()[0]), cores
 
 
 def gap(a: list[float], b: list[float]) -> str:
@@ -153,17 +154,16 @@ def main() -> None:
         text = given.page.read_text(encoding="utf-8")
         write_text(given.page, replace_block(text, markdown(table(results())), MARKERS))
         return
-    before = machine()
+    before, cores = machine(), own_cores()
     given.runs.mkdir(parents=True, exist_ok=True)
     for data, minutes, seed in (
         (d, m, s) for d in given.data for m in given.minutes for s in given.seeds
     ):
-        name = f"{data.stem}, {minutes:g}"
+        name = f"{data.stem}, {minutes:g} min, {cores} {'core' if cores == 1 else 'cores'}"
         if str(seed) in results().get(name, {}):
             continue
-        folder = given.runs / f"{data.stem}-{minutes:g}-{seed}"
-        row: dict[str, Any] = {"cores": before["cores"]}
-        row["ours"] = ours(data, minutes, seed, folder)
+        folder = given.runs / f"{data.stem}-{minutes:g}-{seed}-{cores}"
+        row = {"ours": ours(data, minutes, seed, folder)}
         row["easyfsl"] = theirs(data, minutes, seed, folder, given.torch_python)
         print(name, seed, row, flush=True)
         with FileLock(given.runs / "results.lock"):
