@@ -161,7 +161,7 @@ def _winner(
     **Raises** `UsageError`, `ValueError` or `RunError` in one line, before the race.
     """
     from arml.experiment import race
-    from arml.experiment.choose import SHORT
+    from arml.experiment.choose import SHORT, without_race
     from arml.training.devices import own_cores, sharing
 
     by_name = {entrant.recipe: entrant for entrant in choice.entrants}
@@ -194,9 +194,9 @@ def _winner(
     say(console, *choice.why)
     if paced and minutes < SHORT:
         say(console, f"race: none in less than {SHORT:g} min")
-        made = race.paced(first, ends=ends, devices=devices)
+        made = race.paced(without_race(entrants, minutes), ends=ends, devices=devices)
         lines = [
-            f"method {made.recipe}: usually the best after few steps; to choose yourself, "
+            f"method {made.recipe}: usually the best in so short a time; to choose yourself, "
             "`arml train RECIPE`",
             f"steps {made.steps:,}: at the pace of the first ones; --steps or --minutes change it",
         ]
