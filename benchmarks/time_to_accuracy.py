@@ -53,7 +53,6 @@ def ours(data: Path, minutes: float, seed: int, folder: Path) -> dict[str, Any]:
             check=True,
             env={**os.environ, "ARML_CACHE": cache, "JAX_COMPILATION_CACHE_DIR": f"{cache}/jax"},
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
         )
     seconds = time.monotonic() - begun
     run = Run(folder)

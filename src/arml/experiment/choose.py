@@ -129,9 +129,9 @@ def choose(
 
 def entering(setting: str, purpose: Literal["race", "stream"]) -> list[Experiment]:
     """The recipes that race on such data, or that learn streams of it. Those that need no training
-    come first, then the newest methods: on pictures of one's own, after 100 to 400 steps, ARML with
-    Mahalanobis distances was level with ProtoNet or ahead
-    (`benchmarks/results/time_to_accuracy.json`, `fair.json`)."""
+    come first, then the newest methods: on pictures of one's own, in short trainings, ARML with
+    Mahalanobis distances was mostly level with ProtoNet or ahead
+    (`benchmarks/results/short_trainings.json`, `fair.json`)."""
     mark = "stream" if purpose == "stream" else f"race-{setting}"
     found = [
         (known.method.year, known.make())
