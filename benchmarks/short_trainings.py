@@ -2,8 +2,9 @@
 by how many tasks a step has.
 
 5-way 5-shot, 15 queries, 32 px, options as `arml train --data` chooses them, 400 tasks of the
-validation and of the test classes; each seed divides the classes anew. `results/short_trainings.json` keeps each training as soon as
-it is scored; the same command makes what is missing, and several may run side by side.
+validation and of the test classes; each seed divides the classes anew.
+`results/short_trainings.json` keeps each training as soon as it is scored; the same command makes
+what is missing, and several may run side by side.
 """
 
 import argparse
