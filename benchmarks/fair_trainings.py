@@ -95,7 +95,7 @@ class Training:
         base = recipe(f"{setting}/{method}")
         if self.data:
             own = choose([self.data], fixed={"steps": self.steps}).experiment
-            base = replace(base, tasks=own.tasks, network=own.network)
+            base = replace(base, tasks=own.tasks, network=replace(own.network, edges=False))
         asked: dict[str, Any] = {"queries": 5} if conflict or self.ways != WAYS else {}
         asked |= {"families": self.families} if conflict else {}
         asked |= {"train_ways": self.ways} if self.ways != WAYS else {}

@@ -1,7 +1,7 @@
-"""Accuracy of short trainings on one's own pictures, after equally many tasks: by the method, and
-by how many tasks a step has.
+"""Accuracy of short trainings on one's own pictures, after equally many tasks: by the method, by
+how many tasks a step has, and by whether the features stand beside the edges of a picture.
 
-5-way 5-shot, 15 queries, 32 px, options as `arml train --data` chooses them, 400 tasks of the
+5-way 5-shot, 15 queries, 32 px, tasks as `arml train --data` chooses them, 400 tasks of the
 validation and of the test classes; each seed divides the classes anew.
 `results/short_trainings.json` keeps each training as soon as it is scored; the same command makes
 what is missing, and several may run side by side.
@@ -19,6 +19,7 @@ import numpy as np
 from filelock import FileLock
 
 from arml.experiment.choose import choose
+from arml.experiment.recipes import recipe
 from arml.experiment.running import fresh
 from arml.tasks.options import splits_of
 from arml.training.evaluate import evaluate
@@ -30,15 +31,18 @@ RESULTS = HERE / "results" / "short_trainings.json"
 SCORED = 400
 
 
-def trained(data: Path, recipe: str, *, batch: int, tasks: int, seed: int) -> dict[str, float]:
+def trained(
+    data: Path, name: str, *, batch: int, tasks: int, seed: int, edges: bool
+) -> dict[str, float]:
     """The accuracies of one training."""
-    (entrant,) = (one for one in choose([str(data)]).entrants if one.recipe == recipe)
+    own = choose([str(data)]).experiment
     made = replace(
-        entrant,
+        recipe(name),
         steps=tasks // batch,
         batch=batch,
         seed=seed,
-        tasks=replace(entrant.tasks, split_seed=seed),
+        tasks=replace(own.tasks, split_seed=seed),
+        network=replace(own.network, edges=edges),
     )
     with TemporaryDirectory() as folder:
         splits = splits_of(made.tasks.build(Path(folder) / "split.json"))
@@ -69,14 +73,16 @@ def main() -> None:
     parser.add_argument("--batches", nargs="+", type=int, default=[4, 2])
     parser.add_argument("--tasks", nargs="+", type=int, default=[400])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--edges", action="store_true", help="with the edges of a picture")
     given = parser.parse_args()
     before = machine()
     each = product(given.data, given.tasks, given.recipes, given.batches, given.seeds)
-    for data, tasks, recipe, batch, seed in each:
-        name = f"{data.stem}, {tasks} tasks, {recipe}, {batch} a step, seed {seed}"
+    for data, tasks, method, batch, seed in each:
+        features = ", edges" if given.edges else ""
+        name = f"{data.stem}, {tasks} tasks, {method}{features}, {batch} a step, seed {seed}"
         if name in results():
             continue
-        row = trained(data, recipe, batch=batch, tasks=tasks, seed=seed)
+        row = trained(data, method, batch=batch, tasks=tasks, seed=seed, edges=given.edges)
         print(name, row, flush=True)
         with FileLock(Path(gettempdir()) / "short_trainings.lock"):
             write("short_trainings", {**results(), name: row}, before)

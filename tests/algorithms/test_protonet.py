@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from arml.algorithms.protonet import ProtoNet, ProtoNetOptions
 from arml.core.episodes import Examples, Problem, Task
@@ -85,6 +86,31 @@ def test_meta_loss_against_numpy():
     expected = -np.mean(log_softmax(-distances)[np.arange(len(query)), np.asarray(on.query.y)])
     ours = eqx.filter_jit(learner.meta_loss)(on, key=KEY)
     np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["squared", "mahalanobis"])
+def test_in_turns_each_part_of_a_task_is_the_support_set(metric):
+    """The mean of the usual loss over tasks that are divided by hand; some examples, too few for a
+    support set of their own, are queries in each."""
+    of = replace(problem(), queries=5)
+    on = task(of)
+    net = MLPOptions(hidden=(8,), init="he").build(of, key=KEY)
+    usual, ours = (
+        ProtoNetOptions(metric=metric, in_turns=turns).build(net, of, key=KEY)
+        for turns in (False, True)
+    )
+    x = np.concatenate([on.support.x, on.query.x])
+    y = np.concatenate([on.support.y, on.query.y])
+    by_class = np.stack([np.flatnonzero(y == k) for k in range(3)])
+    assert by_class.shape == (3, 7)  # 2 shots: three divisions
+    loss, expected = eqx.filter_jit(lambda m, t: m.meta_loss(t, key=KEY)), []
+    for k in range(3):
+        support = by_class[:, 2 * k : 2 * k + 2].ravel()
+        query = np.setdiff1d(np.arange(len(y)), support)
+        parts = (Examples(jnp.asarray(x[i]), jnp.asarray(y[i])) for i in (support, query))
+        divided = Task(*parts, on.family)
+        expected.append(loss(usual, divided))
+    np.testing.assert_allclose(loss(ours, on), np.mean(expected), rtol=1e-4)
 
 
 def test_with_one_example_a_class_it_is_the_nearest_neighbour():

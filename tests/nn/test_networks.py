@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from arml.core.episodes import Problem
-from arml.core.inner import Shared
-from arml.nn.networks import Conv4Options, MLPOptions, mlp, truncated_normal
+from arml.core.inner import Shared, adaptable
+from arml.nn.edges import histograms
+from arml.nn.networks import Body, Conv4Options, MLPOptions, mlp, truncated_normal
 from arml.nn.normalisation import batch_norm, local_response_norm, moments
 
 IMAGES = Problem("classification", (17, 16, 2), 3, 1, 1)
@@ -84,6 +85,43 @@ def test_conv4_has_a_shared_offset_and_no_scale():
     assert all(isinstance(block.offset, Shared) for block in net.body.blocks)
     assert net.head.weight.shape == (2, 3)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(net))
+
+
+@pytest.mark.parametrize("normalisation", ["batch", "support"])
+def test_a_body_embeds_its_support_set_in_one_run(normalisation):
+    """As `given` does in two, with the same gradient."""
+    net = Conv4Options(filters=2, normalisation=normalisation).build(IMAGES, key=jax.random.key(0))
+    support, query = jnp.asarray(normal(0, 4, 17, 16, 2)), jnp.asarray(normal(1, 3, 17, 16, 2))
+
+    def twice(body: Body) -> jax.Array:
+        embed = body.given(support)
+        return jnp.sum(jnp.sin(embed(support))) + jnp.sum(jnp.cos(embed(query)))
+
+    def once(body: Body) -> jax.Array:
+        features, embed = body.embedded(support)
+        return jnp.sum(jnp.sin(features)) + jnp.sum(jnp.cos(embed(query)))
+
+    ours, theirs = (jax.jit(jax.value_and_grad(f))(net.body) for f in (once, twice))
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_edges_are_features_beside_those_of_the_last_block():
+    plain, net = (
+        Conv4Options(filters=2, normalisation="support", edges=edges).build(
+            IMAGES, key=jax.random.key(0)
+        )
+        for edges in (False, True)
+    )
+    x = jnp.asarray(np.random.default_rng(0).uniform(size=(4, 17, 16, 2)), jnp.float32)
+    learned, beside = jnp.split(net.body(x), [plain.head.weight.shape[0]], axis=1)
+    np.testing.assert_allclose(learned, plain.body(x), rtol=1e-6)
+    np.testing.assert_allclose(beside, 4 * histograms(np.asarray(x), np), rtol=1e-4, atol=1e-5)
+    assert net(x).shape == (4, 3)
+    # The weight is learned, and tasks do not adapt it.
+    change = jax.grad(lambda body: jnp.sum(body(x)))(net.body).edges.value
+    np.testing.assert_allclose(change, jnp.sum(beside), rtol=1e-4)
+    assert adaptable(net).body.edges is None
 
 
 def test_initial_weights():

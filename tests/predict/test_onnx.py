@@ -24,7 +24,7 @@ from arml.predict.onnx.graph import Graph
 from arml.predict.onnx.pictures import resized
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
-NETWORKS = {1: MLPOptions((8,), "he"), 3: Conv4Options(filters=4)}
+NETWORKS = {1: MLPOptions((8,), "he"), 3: Conv4Options(filters=4, edges=True)}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -10,10 +10,9 @@ from arml.algorithms import ALGORITHMS
 from arml.experiment.building import build
 from arml.experiment.loaded import Portable
 from arml.experiment.options import Experiment
+from arml.nn.edges import CELLS, DIRECTIONS
 from arml.nn.networks import Conv4Options
 from arml.predict.simple import (
-    CELLS,
-    DIRECTIONS,
     PENALTY,
     check_uses,
     choices,

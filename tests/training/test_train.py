@@ -1,5 +1,8 @@
 """The outer loop: what a step is, that it depends on its number alone, and what it reports."""
 
+import functools
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -107,6 +110,27 @@ def test_one_compiled_loop_equals_one_dispatch_a_step(optimiser):
         ends.append((state, records))
     for a, b in zip(*(jax.tree.leaves(eqx.filter(end, eqx.is_array)) for end in ends), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_averaged_weights_are_the_mean_of_the_last_half():
+    """The gradients are those without averaging, whose weights are averaged by hand."""
+    usual, whole = OuterOptions(outer_rate=0.01), OuterOptions(outer_rate=0.01, average=0.5)
+    steps, learners, states = 4, [], []
+    for outer in (usual, whole):
+        optimiser = outer.build(steps)
+        step = eqx.filter_jit(make_step(optimiser, batch=BATCH, key=KEY))
+        state = start(learner(), optimiser)
+        for _ in range(steps):
+            state, _ = step(TASKS, state)
+            learners.append(eqx.filter(state.learner, eqx.is_inexact_array))
+        states.append(state)
+    first, last = learners[:steps], learners[steps:]
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+    jax.tree.map(close, last[1], first[1])
+    jax.tree.map(close, last[3], jax.tree.map(lambda a, b: (a + b) / 2, first[2], first[3]))
+    jax.tree.map(close, states[1].optimiser.newest, first[3])
+    with pytest.raises(ValueError, match="average must be"):
+        replace(usual, average=1.5).check()
 
 
 def test_a_start_can_be_made_twice_from_one_learner(optimiser):

@@ -19,14 +19,18 @@ Differences
 - The distances may be those of Simple CNAPS, which take the spread of each class into account
   (`arml.nn.covariance`).
 - TADAM's auxiliary classification may also train the body.
+- With `in_turns` each part of a training task is once the support set. One embedding of the task's
+  examples serves all of these divisions, which makes the gradient less random.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.algorithms.method import Cost, Method, Variant
 from arml.core.checks import Options, at_least, classes_only
@@ -52,24 +56,46 @@ class ProtoNet(Embedded):
     auxiliary_head: Linear | None
     auxiliary: float
     metric: Metric = eqx.field(static=True)
+    in_turns: bool = eqx.field(static=True)
     ways: int = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        embed = self.body.given(support.x)
-        features = embed(support.x)
+        features, embed = self.body.embedded(support.x)
+        head = self.head(features, support.y)
+        return Adapted(lambda x: head(embed(x)))
+
+    def head(
+        self, features: Float[Array, "n d"], y: Int[Array, " n"]
+    ) -> Callable[[Float[Array, "m d"]], Float[Array, "m ways"]]:
+        """The classifier of features that a support set gives."""
         if self.metric == "mahalanobis":
-            head = quadratic(self.scale, features, support.y, self.ways)
-            return Adapted(lambda x: head(embed(x)))
-        means, present = class_means(features, support.y, self.ways)  # Eq. (1)
-        return Adapted(
-            lambda x: among(present, -self.scale * squared_distances(embed(x), means))  # Eq. (2)
-        )
+            return quadratic(self.scale, features, y, self.ways)
+        means, present = class_means(features, y, self.ways)  # Eq. (1)
+        return lambda f: among(present, -self.scale * squared_distances(f, means))  # Eq. (2)
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The query loss, plus the auxiliary one where the training classes are known."""
-        loss = super().meta_loss(task, key=key)
+        loss = self.turns_loss(task) if self.in_turns else super().meta_loss(task, key=key)
         return loss + self.auxiliary * auxiliary_loss(self.body, self.auxiliary_head, task)
+
+    def turns_loss(self, task: Task) -> Float[Array, ""]:
+        """The mean query loss over as many divisions of the task as it has disjoint support sets:
+        in each, all other examples are the queries. The examples are normalised together."""
+        y = jnp.concatenate([task.support.y, task.query.y])
+        features = self.body(jnp.concatenate([task.support.x, task.query.x]))
+        member = jax.nn.one_hot(y, self.ways, dtype=jnp.int32)
+        earlier = jnp.sum((jnp.cumsum(member, axis=0) - 1) * member, axis=1)
+        order = jnp.argsort(earlier, stable=True)  # the first of each class, the second of each...
+        features, y, size = features[order], y[order], len(task.support.y)
+
+        def one(first: int) -> Float[Array, ""]:
+            part = slice(first, first + size)
+            others = [jnp.concatenate([a[:first], a[first + size :]]) for a in (features, y)]
+            return self.loss(self.head(features[part], y[part])(others[0]), others[1])
+
+        losses = [one(first) for first in range(0, len(y) - size + 1, size)]
+        return jnp.mean(jnp.stack(losses))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +108,9 @@ class ProtoNetOptions(Options):
     """Learn the scale, which starts at `scale`."""
     metric: Metric = "squared"
     """The squared distance, or the regularised Mahalanobis distance, for two shots or more."""
+    in_turns: bool = False
+    """In training, let each part of a task in turn be the support set, and all others the
+    queries."""
     auxiliary: float = 0.0
     """Weight of classifying the images among all training classes, as TADAM does; 0 for none."""
 
@@ -102,6 +131,7 @@ class ProtoNetOptions(Options):
             auxiliary_head=head,
             auxiliary=self.auxiliary,
             metric=self.metric,
+            in_turns=self.in_turns,
             ways=problem.outputs,
             loss=loss_of(problem),
         )
@@ -130,6 +160,14 @@ METHODS = (
                 "folders",
                 "ProtoNet that learns the scale of its distances.",
                 {"algorithm": {"scale": 0.05, "learn_scale": True}},
+            ),
+            "protonet-turns": Variant(
+                "folders",
+                "Each part of a training task is once the support set; averaged weights.",
+                {
+                    "algorithm": {"scale": 0.05, "learn_scale": True, "in_turns": True},
+                    "outer": {"schedule": "constant", "average": 0.5},
+                },
                 compared="race-folders",
             ),
             "protonet-20way": Variant(

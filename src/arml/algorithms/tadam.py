@@ -87,11 +87,11 @@ class TADAM(Embedded):
     loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        generic, present = class_means(self.body.given(support.x)(support.x), support.y, self.ways)
+        generic, present = class_means(self.body.embedded(support.x)[0], support.y, self.ways)
         # The means of absent classes are zero.
         code = jnp.sum(generic, axis=0) / jnp.sum(present, dtype=generic.dtype)
-        embed = self.conditioned(code).given(support.x)
-        means, _ = class_means(embed(support.x), support.y, self.ways)
+        features, embed = self.conditioned(code).embedded(support.x)
+        means, _ = class_means(features, support.y, self.ways)
 
         def predict(x: Float[Array, "m *features"]) -> Float[Array, "m ways"]:
             squared = squared_distances(embed(x), means)

@@ -69,8 +69,8 @@ class TapNet(Embedded):
     def _classify(
         self, support: Examples, choose: Callable[[Vectors, Vectors, Present], Int[Array, " ways"]]
     ) -> Adapted:
-        embed = self.body.given(support.x)
-        means, present = class_means(embed(support.x), support.y, len(self.references))
+        features, embed = self.body.embedded(support.x)
+        means, present = class_means(features, support.y, len(self.references))
         references = self.references[choose(means, self.references, present)]
         project = projection(differences(references, means, present), present)
         centres = project(references)

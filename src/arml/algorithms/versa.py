@@ -133,8 +133,7 @@ class VERSA(Embedded):
     loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        embed = self.body.given(support.x)
-        features = embed(support.x)
+        features, embed = self.body.embedded(support.x)
         means, present = class_means(features, support.y, self.ways)
         head = self.amortise(means, features.shape[1])
         noise = jax.random.normal(key, (self.samples, 1, self.ways), features.dtype)
@@ -173,8 +172,7 @@ class VERSARegression(MetaLearner):
 
     def head(self, support: Examples) -> tuple[Callable[[Array], Array], GaussianHead]:
         """The embedding of queries, and the Gaussian over the head that reads it."""
-        embed = self.body.given(support.x)
-        features = embed(support.x)
+        features, embed = self.body.embedded(support.x)
         pairs = jnp.concatenate([features, support.y], axis=1)
         pooled = jnp.mean(elu_layers(self.phi, pairs), axis=0, keepdims=True)
         return embed, self.amortise(pooled, features.shape[1])

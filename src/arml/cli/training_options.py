@@ -194,7 +194,7 @@ def _winner(
     say(console, *choice.why)
     if paced and minutes < SHORT:
         say(console, f"race: none in less than {SHORT:g} min")
-        made = race.paced(without_race(entrants, minutes), ends=ends, devices=devices)
+        made = race.paced(without_race(entrants), ends=ends, devices=devices)
         lines = [
             f"method {made.recipe}: usually the best in so short a time; to choose yourself, "
             "`arml train RECIPE`",

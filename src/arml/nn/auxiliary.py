@@ -18,7 +18,7 @@ def auxiliary_loss(body: Body, head: Linear | None, task: Task) -> Float[Array, 
     """The mean cross-entropy of the support and query images; 0 without a head or classes."""
     if head is None or task.classes is None:
         return 0.0
-    embed = body.given(task.support.x)
-    features = jnp.concatenate([embed(task.support.x), embed(task.query.x)])
+    features, embed = body.embedded(task.support.x)
+    features = jnp.concatenate([features, embed(task.query.x)])
     classes = task.classes[jnp.concatenate([task.support.y, task.query.y])]
     return cross_entropy(head(features), classes)

@@ -19,6 +19,7 @@ from arml.core.checks import at_least
 from arml.core.episodes import Problem
 from arml.core.inner import Shared
 from arml.nn.convolution import convolve, max_pool
+from arml.nn.edges import LENGTH, histograms
 from arml.nn.normalisation import batch_norm, moments
 
 Statistics = tuple[Array, Array] | None
@@ -26,6 +27,8 @@ Statistics = tuple[Array, Array] | None
 Block = Callable[..., tuple[Array, Statistics]]
 """A layer with its activation. `block(x, statistics)` normalises a whole set with the statistics,
 or with those of `x` if None, and returns its output and the statistics that it used."""
+EDGES = 4.0
+"""Weight of the edges at first: their distances are then about those of the other features."""
 Initialiser = Callable[[PRNGKeyArray, tuple[int, ...], DTypeLike], Array]
 glorot = jax.nn.initializers.glorot_uniform()
 he = jax.nn.initializers.he_normal()
@@ -160,27 +163,41 @@ class Body(eqx.Module):
 
     blocks: tuple[Block, ...]
     normalisation: Literal["batch", "support"] = eqx.field(static=True)
+    edges: Shared | None = None
+    """The logarithm of the weight of a picture's edges, which are features beside those of the last
+    block; None for none."""
 
     def run(
         self, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...] | None = None
     ) -> tuple[Float[Array, "n units"], tuple[Statistics, ...]]:
         """The input of the head, and the statistics that each block used: `statistics`, or those of
         `x` if None."""
-        used = []
+        used, inputs = [], x
         for i, block in enumerate(self.blocks):
             x, taken = block(x, None if statistics is None else statistics[i])
             used.append(taken)
-        return x.reshape(len(x), -1), tuple(used)
+        features = x.reshape(len(x), -1)
+        if self.edges is not None:
+            beside = jnp.exp(self.edges.value) * histograms(inputs, jnp)
+            features = jnp.concatenate([features, beside], axis=1)
+        return features, tuple(used)
 
     def __call__(self, x: Float[Array, "n *features"]) -> Float[Array, "n units"]:
         return self.run(x)[0]
 
     def given(self, x: Float[Array, "support *features"]) -> Callable[[Array], Array]:
         """The function for the queries of a task with the support inputs `x`."""
+        return self.embedded(x)[1]
+
+    def embedded(
+        self, x: Float[Array, "support *features"]
+    ) -> tuple[Float[Array, "support units"], Callable[[Array], Array]]:
+        """What `given` makes of the support inputs themselves, and `given`: by one run, through
+        which the gradient then goes back once."""
+        features, statistics = self.run(x)
         if self.normalisation == "batch":
-            return self
-        statistics = self.run(x)[1]
-        return lambda query: self.run(query, statistics)[0]
+            return features, self
+        return features, lambda query: self.run(query, statistics)[0]
 
 
 class BaseNetwork(eqx.Module):
@@ -246,6 +263,9 @@ class Conv4Options:
     normalisation: Literal["batch", "support"] = "batch"
     """Statistics: those of the current batch (transductive, as in the papers) or of the support
     set."""
+    edges: bool = False
+    """Histograms of a picture's edges beside the features of the last block, with a learned
+    weight."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
@@ -261,6 +281,9 @@ class Conv4Options:
         *keys, head_key = jax.random.split(key, 5)
         sizes = (channels, *(self.filters,) * 3)
         blocks = tuple(conv_block(c, self.filters, key=k) for c, k in zip(sizes, keys, strict=True))
-        flat = (height // 16) * (width // 16) * self.filters
-        head = linear(flat, problem.outputs, key=head_key)
-        return BaseNetwork(Body(blocks, self.normalisation), head)
+        units = (height // 16) * (width // 16) * self.filters
+        weight = None
+        if self.edges:
+            units, weight = units + LENGTH, Shared(jnp.log(jnp.float32(EDGES)))
+        head = linear(units, problem.outputs, key=head_key)
+        return BaseNetwork(Body(blocks, self.normalisation, weight), head)

@@ -12,11 +12,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from arml.core.problem import Problem
+from arml.nn.edges import histograms
 from arml.results.files import JsonView
 
 EPSILON = 1e-3
 """Beside the variances, as in `arml.nn.normalisation`."""
 BLOCKS = 4
+EDGES = ".body.edges.value"
 AT_ONCE = 128
 """Pictures embedded together: more take longer, because they leave the processor's cache."""
 Statistics = list[tuple[np.ndarray, np.ndarray]]
@@ -36,6 +38,8 @@ class Plain(NamedTuple):
 
     blocks: tuple[Block, ...]
     scale: float
+    edges: float | None = None
+    """The weight of a picture's edges beside the other features; None without them."""
 
     def adapt(self, x: Float[np.ndarray, "n size size 3"], y: Int[np.ndarray, " n"]) -> "PlainTask":
         """Learn a task from its support set, of which no class is empty."""
@@ -57,10 +61,14 @@ class Plain(NamedTuple):
     def _embedded(self, x: np.ndarray, statistics: Statistics) -> Float[np.ndarray, "n d"]:
         parts = []
         for first in range(0, len(x), AT_ONCE):
-            part = x[first : first + AT_ONCE]
+            part = pictures = x[first : first + AT_ONCE]
             for block, found in zip(self.blocks, statistics, strict=True):
                 part = _normalised(_convolved(part, block), block, found)
-            parts.append(part.reshape(len(part), -1))
+            features = part.reshape(len(part), -1)
+            if self.edges is not None:
+                beside = np.float32(self.edges) * histograms(pictures, np)
+                features = np.concatenate([features, beside], axis=1)
+            parts.append(features)
         return np.concatenate(parts)
 
 
@@ -90,20 +98,21 @@ def plain(
     names = [f".body.blocks[{i}]" for i in range(BLOCKS)]
     parts = ("layer.kernel", "layer.bias", "offset.value")
     wanted = {f"{name}.{part}" for name in names for part in parts}
+    edges = weights.get(EDGES)
     if (
         algorithm.get("kind") != "protonet"
         or algorithm.get("metric", "squared") != "squared"
         or network.get("kind") != "conv4"
         or len(problem.features) != 3
         or scale is None
-        or {*weights} - {".scale"} != wanted
+        or {*weights} - {".scale", EDGES} != wanted
     ):
         return None
     blocks = []
     for name in names:
         kernel, bias, offset = (np.asarray(weights[f"{name}.{part}"]) for part in parts)
         blocks.append(Block(kernel.reshape(-1, kernel.shape[-1]), bias, offset))
-    return Plain(tuple(blocks), float(scale))
+    return Plain(tuple(blocks), float(scale), None if edges is None else float(np.exp(edges)))
 
 
 def _convolved(x: Float[np.ndarray, "n h w c"], block: Block) -> Float[np.ndarray, "n h w o"]:

@@ -4,8 +4,6 @@ they are, or on the edges of pictures; for numbers a Gaussian process (`arml.pre
 They have seen no other task. Where a task is unlike those of a learner's meta-training, one of them
 may predict better; leave-one-out shows it (`arml.predict.trust` and `errors`), and decides how much
 each counts where all predict together (`arml.predict.together`).
-
-[1] Dalal and Triggs, Histograms of Oriented Gradients for Human Detection, CVPR 2005: the edges.
 """
 
 import math
@@ -18,6 +16,7 @@ from jaxtyping import Float, Int
 
 from arml.core.problem import Problem
 from arml.core.threads import one_blas_thread
+from arml.nn.edges import histograms
 from arml.predict.inputs import floats
 from arml.predict.process import fitted_process, process_function
 
@@ -35,8 +34,6 @@ PENALTY = 0.001
 """Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
 CHUNK = 256
 """Inputs predicted at once: the edges, or the kernel, of more need much memory."""
-DIRECTIONS, CELLS = 9, 4
-"""Of the histograms of edges, and cells along a side."""
 
 
 def choices(problem: Problem) -> tuple[Uses, ...]:
@@ -115,48 +112,8 @@ def flat(x: Any, xp: ModuleType = np) -> Any:
 
 
 def edges(x: Any, xp: ModuleType = np) -> Any:
-    """Histograms `[n, inputs]` of the directions of edges [1]: nine directions in cells of a
-    quarter of the side, which are normalised in blocks of two by two.
-
-    Differences: cells do not share their pixels' votes with their neighbours, and a picture is
-    divided into four by four cells whatever its size.
-    """
-    pictures = _exact(x, xp)
-    heights, widths = (_sides(n, pictures.dtype) for n in pictures.shape[1:3])
-    down = xp.einsum("ij,njwc->niwc", heights[0], pictures, optimize=True)
-    right = xp.einsum("ij,nhjc->nhic", widths[0], pictures, optimize=True)
-    power = xp.square(down) + xp.square(right)
-    # Of the channels the one with the strongest edge.
-    best = [part[..., 0] for part in (power, down, right)]
-    for k in range(1, pictures.shape[3]):
-        more = power[..., k] > best[0]
-        best = [
-            xp.where(more, part[..., k], old)
-            for part, old in zip((power, down, right), best, strict=True)
-        ]
-    (power, down, right), level = best, best[2] == 0
-    turn = xp.arctan(down / xp.where(level, 1, right))
-    turn = xp.where(level, np.pi / 2, xp.where(turn < 0, turn + np.pi, turn))
-    size, bins = xp.sqrt(power), turn * (DIRECTIONS / np.pi)
-    cells = []
-    for k in range(DIRECTIONS):  # a vote is shared by the two nearest directions of a half turn
-        shares = [xp.maximum(1 - xp.abs(bins - at), 0) for at in (k, k + DIRECTIONS)]
-        votes = size * (shares[0] + shares[1])
-        rows = xp.einsum("ah,nhw->naw", heights[1], votes, optimize=True)
-        cells.append(xp.einsum("bw,naw->nab", widths[1], rows, optimize=True)[..., None])
-    whole = xp.concatenate(cells, -1)
-    corners = [whole[:, i : i + CELLS - 1, j : j + CELLS - 1] for i in (0, 1) for j in (0, 1)]
-    blocks = xp.concatenate(corners, -1)
-    for _ in range(2):  # once more after large values are cut
-        length = xp.sqrt(xp.sum(xp.square(blocks), -1, keepdims=True))
-        blocks = xp.minimum(blocks / (length + 1e-3), 0.2)
-    return blocks.reshape(len(x), (CELLS - 1) ** 2 * 4 * DIRECTIONS)
-
-
-def _sides(n: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """For a side of `n` pixels: the matrix of slopes, and which pixels are in which cell."""
-    cells = [np.isin(np.arange(n), part) for part in np.array_split(np.arange(n), CELLS)]
-    return np.asarray(np.gradient(np.eye(n), axis=0), dtype), np.stack(cells).astype(dtype)
+    """The histograms of the directions of edges of each input, `[n, inputs]`."""
+    return histograms(_exact(x, xp), xp)
 
 
 def logistic(

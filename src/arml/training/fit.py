@@ -222,7 +222,7 @@ def fit(
     **Arguments**
 
     - `learner`: from `arml.build`, or any `MetaLearner`. With the result of `fit` the training goes
-      on as if it had never stopped, bit for bit, if the outer rate does not depend on `steps`.
+      on as if it had never stopped, bit for bit, if the outer options do not depend on `steps`.
     - `tasks`: a task distribution (or any object with `problem`, `families` and `sample(key)`),
       `Splits`, or the options of a recipe's tasks.
     - `steps`: the outer step at which to end, counted from the first step of the first `fit`.

@@ -17,6 +17,7 @@ from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.inner import is_inner
 from arml.core.learner import Conditioned, MetaLearner
+from arml.training.averaging import Averaged, averaged
 from arml.training.devices import over_tasks, share
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class OuterOptions:
     that they tailor can follow."""
     clip: float = 0.0
     """Bound on the gradient's global norm; 0 for none."""
+    average: float = 0.0
+    """Share of the outer steps, at the end, over which the learner is the mean of the weights
+    (`arml.training.averaging`); 0 for the last weights."""
 
     def build(self, steps: int | Array) -> "optax.GradientTransformation":
         """The optimiser for a run of `steps` outer steps."""
@@ -72,7 +76,8 @@ class OuterOptions:
             descent = optax.sgd(rate, self.momentum or None)
         else:
             descent = optax.adam(rate)
-        return optax.chain(*([decay] if decay else []), clip, descent, *slow)
+        whole = optax.chain(*([decay] if decay else []), clip, descent, *slow)
+        return averaged(whole, (1 - self.average) * steps) if self.average else whole
 
     def rate(self, steps: int | Array) -> Callable[[Array], Array] | float:
         """The step size at each of `steps` outer steps: it rises over `warmup` steps, then follows
@@ -99,6 +104,7 @@ class OuterOptions:
         at_least(self, ("outer_rate",), 0, strict=True)
         at_least(self, ("clip", "rates_factor", "momentum", "weight_decay"), 0)
         at_least(self, ("warmup",), 0, most=10**9)
+        at_least(self, ("average",), 0, most=1)
         if self.momentum and self.optimiser != "sgd":
             raise ValueError(
                 f"momentum belongs to the optimiser sgd, got {self.momentum:g} with "
@@ -217,7 +223,10 @@ def make_step(
     def step(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
         adapt_key = jax.random.split(jax.random.fold_in(key, state.step))[1]
         keys = (task_keys(key, state.step, batch), jax.random.split(adapt_key, batch))
-        gradient, (losses, families) = over_tasks(mesh, gradients)((tasks, state.learner), keys)
+        newest = state.learner
+        if isinstance(state.optimiser, Averaged):
+            newest = eqx.combine(state.optimiser.newest, newest)
+        gradient, (losses, families) = over_tasks(mesh, gradients)((tasks, newest), keys)
         trained, rest = eqx.partition(state.learner, eqx.is_inexact_array)
         loss = jnp.mean(losses)
         updates, optimiser_state = optimiser.update(gradient, state.optimiser, trained)
