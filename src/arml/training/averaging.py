@@ -22,7 +22,7 @@ class Averaged(NamedTuple):
     newest: PyTree
     """The weights at which gradients are taken."""
     inner: "optax.OptState"
-    count: Int[Array, ""]
+    step: Int[Array, ""]
 
 
 def averaged(
@@ -39,9 +39,9 @@ def averaged(
     def update(gradient: PyTree, state: PyTree, weights: Any = None) -> tuple[PyTree, Averaged]:
         moves, after = inner.update(gradient, state.inner, state.newest)
         newest = optax.apply_updates(state.newest, moves)
-        count = state.count + 1
-        share = 1 / jnp.maximum(count - first, 1)
+        step = state.step + 1
+        share = 1 / jnp.maximum(step - first, 1)
         change = jax.tree.map(lambda new, mean: share * (new - mean), newest, weights)
-        return change, Averaged(newest, after, count)
+        return change, Averaged(newest, after, step)
 
     return optax.GradientTransformation(init, update)
