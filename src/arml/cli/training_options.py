@@ -196,7 +196,7 @@ def _winner(
         say(console, f"race: none in less than {SHORT:g} min")
         made = race.paced(without_race(entrants), ends=ends, devices=devices)
         lines = [
-            f"method {made.recipe}: usually the best in so short a time; to choose yourself, "
+            f"method {made.recipe}: the simplest, for so short a time; to choose yourself, "
             "`arml train RECIPE`",
             f"steps {made.steps:,}: at the pace of the first ones; --steps or --minutes change it",
         ]

@@ -127,9 +127,7 @@ def choose(
 
 def entering(setting: str, purpose: Literal["race", "stream"]) -> list[Experiment]:
     """The recipes that race on such data, or that learn streams of it. Those that need no training
-    come first, then the newest methods: on pictures of one's own, in short trainings, ARML with
-    Mahalanobis distances was mostly level with ProtoNet or ahead
-    (`benchmarks/results/short_trainings.json`, `fair.json`)."""
+    come first, then the newest methods."""
     mark = "stream" if purpose == "stream" else f"race-{setting}"
     found = [
         (known.method.year, known.make())
