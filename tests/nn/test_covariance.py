@@ -10,6 +10,8 @@ from arml.nn.prototypes import class_means, squared_distances
 
 X = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
 Y = np.array([0, 1, 1, 2, 2, 2, 0, 0, 1])
+compiled = jax.jit(precisions, static_argnums=2)
+distances = jax.jit(mahalanobis)
 
 
 @pytest.mark.parametrize("width", [4, 30])
@@ -18,9 +20,9 @@ def test_against_numpy(width):
     rng = np.random.default_rng(2)
     x, queries = (rng.normal(size=(n, width)).astype(np.float32) * 3 for n in (9, 5))
     means, _ = class_means(jnp.asarray(x), jnp.asarray(Y), 3)
-    found = precisions(jnp.asarray(x), jnp.asarray(Y), 3)
+    found = compiled(jnp.asarray(x), jnp.asarray(Y), 3)
     assert (found.spreads is not None) == (width == 30)
-    ours = mahalanobis(jnp.asarray(queries), means, found)
+    ours = distances(jnp.asarray(queries), means, found)
     task = np.cov(x.T, bias=True)
     for k in range(3):
         own = x[k == Y]
@@ -35,7 +37,7 @@ def test_against_numpy(width):
 def test_of_one_shot_it_is_the_plain_distance(width):
     rng = np.random.default_rng(2)
     x, queries = (jnp.asarray(rng.normal(size=(n, width)), jnp.float32) for n in (3, 5))
-    ours = mahalanobis(queries, x, precisions(x, jnp.arange(3), 3))
+    ours = distances(queries, x, compiled(x, jnp.arange(3), 3))
     np.testing.assert_allclose(ours, squared_distances(queries, x), rtol=1e-5)
 
 
@@ -46,8 +48,8 @@ def test_a_direction_in_which_classes_spread_counts_for_less():
     for more in (0, 20):  # without and with more features than examples
         wide, asked = (jnp.pad(a, ((0, 0), (0, more))) for a in (x, queries))
         means = jnp.zeros((2, 2 + more))
-        distances = mahalanobis(asked, means, precisions(wide, y, 2))
-        assert np.all(distances[0] < distances[1])
+        along, across = distances(asked, means, compiled(wide, y, 2))
+        assert np.all(along < across)
 
 
 @pytest.mark.slow
@@ -58,7 +60,7 @@ def test_the_inverse_has_the_derivatives_of_xlas_own():
         return lambda m: jnp.sum(jnp.sin(f(m)))
 
     for depth in (jax.grad, lambda f: jax.grad(lambda m: jnp.sum(jax.grad(f)(m) ** 2))):
-        ours, expected = depth(loss(inverse))(matrix), depth(loss(jnp.linalg.inv))(matrix)
+        ours, expected = (jax.jit(depth(loss(f)))(matrix) for f in (inverse, jnp.linalg.inv))
         np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-5)
 
 
@@ -80,6 +82,6 @@ def test_a_solution_and_its_volume_have_the_derivatives_of_xlas_own():
         return jax.grad(lambda both: sum(jnp.sum(g**2) for g in jax.grad(f)(both)))
 
     for depth in (lambda f: f, jax.grad, twice):
-        ours, expected = depth(loss(solved))((matrix, given)), depth(loss(by_xla))((matrix, given))
+        ours, expected = (jax.jit(depth(loss(f)))((matrix, given)) for f in (solved, by_xla))
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4)

@@ -54,8 +54,18 @@ def blobs(features: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("features", [*FEATURES])
 @pytest.mark.parametrize("kind", [arml.FewShotClassifier, arml.FewShotRegressor])
 def test_scikit_learns_own_checks(kind, features):
-    uses = "auto" if features == 10 else "learner"  # all together take four times as long
-    passes_the_checks(kind(learner(kind._kind, features), uses=uses))
+    passes_the_checks(kind(learner(kind._kind, features), uses="learner"))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        arml.FewShotClassifier,
+        pytest.param(arml.FewShotRegressor, marks=pytest.mark.slow),  # many Gaussian processes
+    ],
+)
+def test_scikit_learns_own_checks_of_all_together(kind):
+    passes_the_checks(kind(learner(kind._kind, 10)))
 
 
 @pytest.mark.slow
