@@ -89,10 +89,10 @@ def theirs(data: Path, minutes: float, seed: int, folder: Path, python: str) -> 
 
 def table(found: dict[str, Any]) -> Table:
     """Each mark: the means over the seeds, and the differences with their 95% intervals over them.
-    Smaller, the same on validation classes."""
+    Then the same over the pairs of all pictures. Last, the same on validation classes."""
     columns = (
         "pictures",
-        "seeds",
+        "pairs",
         "`arml train --data`",
         "took",
         "easyfsl",
@@ -100,9 +100,15 @@ def table(found: dict[str, Any]) -> Table:
         "difference",
         "on validation classes",
     )
+    groups = {name: [*seeds.values()] for name, seeds in found.items()}
+    marks = sorted({name.split(", ", 1)[1] for name in groups})
+    for mark in marks:
+        groups[f"all, {mark}"] = [
+            pair for name, seeds in found.items() if name.endswith(mark) for pair in seeds.values()
+        ]
     lines = []
-    for name, seeds in sorted(found.items(), key=lambda one: natural(one[0])):
-        sides = [[pair[side] for pair in seeds.values()] for side in ("ours", "easyfsl")]
+    for name, pairs in sorted(groups.items(), key=lambda one: natural(one[0])):
+        sides = [[pair[side] for pair in pairs] for side in ("ours", "easyfsl")]
         ours_, theirs_ = (
             [
                 f"{statistics.mean(one['test'] for one in made):.1%}",
@@ -113,15 +119,15 @@ def table(found: dict[str, Any]) -> Table:
         gaps = [
             gap(*([one[part] for one in made] for made in sides)) for part in ("test", PARTS[0])
         ]
-        cells = [str(len(seeds)), *ours_, *theirs_, *gaps]
+        cells = [str(len(pairs)), *ours_, *theirs_, *gaps]
         lines.append(Line(name, tuple(map(Cell, cells))))
     return Table("", tuple(map(Column, columns)), tuple(lines))
 
 
-def natural(name: str) -> tuple[str, float, str]:
-    """By the pictures, then by the minutes, then by the cores."""
+def natural(name: str) -> tuple[float, bool, str, str]:
+    """By the minutes, then by the pictures, all of them last, then by the cores."""
     pictures, minutes, cores = name.split(", ")
-    return pictures, float(minutes.split()[0]), cores
+    return float(minutes.split()[0]), pictures == "all", pictures, cores
 
 
 def gap(a: list[float], b: list[float]) -> str:

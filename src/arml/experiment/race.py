@@ -34,6 +34,9 @@ TRIAL = 2.0
 START, AFTER = 20.0, 8.0
 """About how many seconds a training takes before its first step, and after its last besides the
 validation."""
+LONGER = 1.05
+"""How much longer than one of the first a step of a whole training takes: checkpoints are written,
+and the machine is not always free."""
 MOST = 5_000
 """Steps after which short trainings gain little."""
 
@@ -114,6 +117,7 @@ def _paced(experiment: Experiment, splits: Splits, ends: float, devices: int) ->
         return experiment
     trial, every = replace(experiment, interval=1), experiment.interval
     _, step = trained(trial, splits.train, seconds=TRIAL, least=6, devices=devices)
+    step *= LONGER
     # A validation task takes about a third of a training task: it has no gradient.
     validation = step * experiment.validation_tasks / experiment.batch / 3
     left = ends - time.monotonic() - AFTER - validation
