@@ -88,8 +88,8 @@ def theirs(data: Path, minutes: float, seed: int, folder: Path, python: str) -> 
 
 
 def table(found: dict[str, Any]) -> Table:
-    """Each mark: the means over the seeds, and the differences with their 95% intervals over them.
-    Then the same over the pairs of all pictures. Last, the same on validation classes."""
+    """Each mark: the means over the seeds, and the differences with their 95% intervals over them,
+    on test and on validation classes. Then the same over the pairs of all pictures."""
     columns = (
         "pictures",
         "pairs",
@@ -100,12 +100,10 @@ def table(found: dict[str, Any]) -> Table:
         "difference",
         "on validation classes",
     )
-    groups = {name: [*seeds.values()] for name, seeds in found.items()}
-    marks = sorted({name.split(", ", 1)[1] for name in groups})
-    for mark in marks:
-        groups[f"all, {mark}"] = [
-            pair for name, seeds in found.items() if name.endswith(mark) for pair in seeds.values()
-        ]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for name, seeds in found.items():
+        groups[name] = [*seeds.values()]
+        groups.setdefault(f"all, {name.split(', ', 1)[1]}", []).extend(groups[name])
     lines = []
     for name, pairs in sorted(groups.items(), key=lambda one: natural(one[0])):
         sides = [[pair[side] for pair in pairs] for side in ("ours", "easyfsl")]
