@@ -4,9 +4,10 @@ against easyfsl's ProtoNet in PyTorch given the same minutes (`torch_protonet.py
 Both have Conv-4 with 32 filters at 32 px and 5-way 5-shot tasks of 15 queries, and are scored on
 200 tasks of the same validation classes and of the same test classes; a race sees the validation
 classes, nobody sees the test classes. Each seed divides the classes anew. Ours chooses method and
-steps by itself. `results/time_to_accuracy.json` keeps each pair of trainings as soon as it is made;
-the same command makes what is missing, and several may run side by side, each pinned to cores of
-its own. `--page` redraws the table of a page.
+steps by itself. `results/time_to_accuracy.json` keeps each training as soon as it is made; the same
+command makes what is missing (remove the trainings of `ours` from the file to measure a new
+version), and several may run side by side, each pinned to cores of its own. `--page` redraws the
+table of a page.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 import zipfile
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -37,7 +39,9 @@ from common import HERE, machine, write
 RESULTS = HERE / "results" / "time_to_accuracy.json"
 TASKS = 200
 PARTS = ("validation", "test")
-MARKERS = ("<!-- time-to-accuracy:begin -->", "<!-- time-to-accuracy:end -->")
+OPPONENTS = {"easyfsl": "easyfsl", "squared": "with squared distances"}
+"""What stands beside `ours` in the file: the opponent, and trainings of ours by an earlier version,
+whose ProtoNet had squared distances in place of those with a pooled covariance."""
 
 
 def ours(data: Path, minutes: float, seed: int, folder: Path) -> dict[str, Any]:
@@ -87,26 +91,28 @@ def theirs(data: Path, minutes: float, seed: int, folder: Path, python: str) -> 
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def table(found: dict[str, Any]) -> Table:
-    """Each mark: the means over the seeds, and the differences with their 95% intervals over them,
-    on test and on validation classes. Then the same over the pairs of all pictures."""
+def table(found: dict[str, Any], opponent: str) -> Table:
+    """Each mark: the means over the seeds, and the differences to the opponent with their 95%
+    intervals over them, on test and on validation classes. Then the same over the pairs of all
+    pictures."""
     columns = (
         "pictures",
         "pairs",
         "`arml train --data`",
         "took",
-        "easyfsl",
+        OPPONENTS[opponent],
         "took",
         "difference",
         "on validation classes",
     )
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, seeds in found.items():
-        groups[name] = [*seeds.values()]
+        groups[name] = [pair for pair in seeds.values() if {"ours", opponent} <= pair.keys()]
         groups.setdefault(f"all, {name.split(', ', 1)[1]}", []).extend(groups[name])
     lines = []
-    for name, pairs in sorted(groups.items(), key=lambda one: natural(one[0])):
-        sides = [[pair[side] for pair in pairs] for side in ("ours", "easyfsl")]
+    made_whole = {name: pairs for name, pairs in groups.items() if pairs}
+    for name, pairs in sorted(made_whole.items(), key=lambda one: natural(one[0])):
+        sides = [[pair[side] for pair in pairs] for side in ("ours", opponent)]
         ours_, theirs_ = (
             [
                 f"{statistics.mean(one['test'] for one in made):.1%}",
@@ -155,7 +161,11 @@ def main() -> None:
     given = parser.parse_args()
     if given.page:
         text = given.page.read_text(encoding="utf-8")
-        write_text(given.page, replace_block(text, markdown(table(results())), MARKERS))
+        for opponent in OPPONENTS:
+            name = f"time-to-accuracy:{opponent}"
+            markers = (f"<!-- {name}:begin -->", f"<!-- {name}:end -->")
+            text = replace_block(text, markdown(table(results(), opponent)), markers)
+        write_text(given.page, text)
         return
     before, cores = machine(), own_cores()
     given.runs.mkdir(parents=True, exist_ok=True)
@@ -163,16 +173,20 @@ def main() -> None:
         (d, m, s) for d in given.data for m in given.minutes for s in given.seeds
     ):
         name = f"{data.stem}, {minutes:g} min, {cores} {'core' if cores == 1 else 'cores'}"
-        if str(seed) in results().get(name, {}):
-            continue
         folder = given.runs / f"{data.stem}-{minutes:g}-{seed}-{cores}"
-        row = {"ours": ours(data, minutes, seed, folder)}
-        row["easyfsl"] = theirs(data, minutes, seed, folder, given.torch_python)
-        print(name, seed, row, flush=True)
-        with FileLock(given.runs / "results.lock"):
-            done = results()
-            done.setdefault(name, {})[str(seed)] = row
-            write("time_to_accuracy", done, before)
+        sides = {
+            "ours": partial(ours, data, minutes, seed, folder),
+            "easyfsl": partial(theirs, data, minutes, seed, folder, given.torch_python),
+        }
+        for side, made in sides.items():
+            if side in results().get(name, {}).get(str(seed), {}):
+                continue
+            row = made()
+            print(name, seed, side, row, flush=True)
+            with FileLock(given.runs / "results.lock"):
+                done = results()
+                done.setdefault(name, {}).setdefault(str(seed), {})[side] = row
+                write("time_to_accuracy", done, before)
 
 
 if __name__ == "__main__":

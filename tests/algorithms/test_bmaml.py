@@ -208,6 +208,7 @@ def test_no_gradient_flows_through_the_leader():
     assert np.all(gradient.particles.log_gamma != 0)  # through the follower's steps
 
 
+@pytest.mark.slow
 def test_without_the_chase_the_loss_is_that_of_the_mean_prediction():
     on = task(REGRESSION)
     ours = built(REGRESSION, objective="query")

@@ -88,7 +88,7 @@ def test_meta_loss_against_numpy():
     np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("metric", ["squared", "mahalanobis"])
+@pytest.mark.parametrize("metric", ["squared", "pooled", "mahalanobis"])
 def test_in_turns_each_part_of_a_task_is_the_support_set(metric):
     """The mean of the usual loss over tasks that are divided by hand; some examples, too few for a
     support set of their own, are queries in each."""

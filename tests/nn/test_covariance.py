@@ -5,7 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.nn.covariance import inverse, mahalanobis, precisions, solved
+from arml.nn.covariance import (
+    inverse,
+    mahalanobis,
+    precisions,
+    shrunk,
+    shrunk_by_products,
+    solved,
+)
 from arml.nn.prototypes import class_means, squared_distances
 
 X = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
@@ -31,6 +38,19 @@ def test_against_numpy(width):
         away = queries - own.mean(axis=0)
         expected = np.sum(away * np.linalg.solve(q, away.T).T, axis=1)
         np.testing.assert_allclose(ours[:, k], expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("n", [12, 100])
+@pytest.mark.parametrize("how", [shrunk, jax.jit(shrunk_by_products)])
+def test_one_covariance_for_all_is_inverted(how, n):
+    """Against NumPy in float64, with some directions in which classes spread a lot, by a system as
+    large as the examples and by products alone."""
+    rng = np.random.default_rng(3)
+    spread = rng.normal(size=(n, 60)) * np.geomspace(30, 0.1, 60) / np.sqrt(n)
+    given = rng.normal(size=(5, 60))
+    expected = given @ np.linalg.inv(spread.T @ spread + np.eye(60))
+    ours = how(jnp.asarray(spread, jnp.float32), jnp.asarray(given, jnp.float32))
+    np.testing.assert_allclose(ours, expected, atol=2e-3)
 
 
 @pytest.mark.parametrize("width", [4, 30])

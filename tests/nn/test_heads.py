@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from arml.core.episodes import Examples, Problem
-from arml.nn.heads import headless, mahalanobis_head, prototype_head
+from arml.nn.heads import discriminant, headless, mahalanobis_head, prototype_head
 from arml.nn.networks import MLPOptions
 from arml.nn.prototypes import ABSENT
 
@@ -47,7 +47,43 @@ def test_its_logits_are_the_scaled_mahalanobis_distances():
         np.testing.assert_allclose(ours[:, k], expected, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("made", [prototype_head, mahalanobis_head])
+@pytest.mark.parametrize("width", [3, 40])
+def test_the_pooled_head_is_linear_discriminant_analysis(width):
+    """Against scikit-learn's, whose covariance divides by the examples, with W + I in its place;
+    with fewer and with more features than examples."""
+    from sklearn.covariance import EmpiricalCovariance
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 5)
+    x = rng.normal(size=(20, width)) * rng.uniform(0.5, 3, width) + rng.normal(size=(4, width))[y]
+    queries = rng.normal(size=(30, width))
+
+    class Shrunk(EmpiricalCovariance):
+        def fit(self, X, y=None):
+            super().fit(X)
+            self.covariance_ = self.covariance_ * 20 / 16 + np.eye(width)
+            return self
+
+    theirs = LinearDiscriminantAnalysis(solver="lsqr", covariance_estimator=Shrunk()).fit(x, y)
+    given = [jnp.asarray(a, jnp.float32) for a in (x, queries)]
+    ours = jax.nn.softmax(discriminant(0.5, given[0], jnp.asarray(y), 4)(given[1]))
+    np.testing.assert_allclose(ours, theirs.predict_proba(queries), atol=1e-4)
+
+
+def test_of_one_shot_the_pooled_head_is_the_nearest_example():
+    x, queries = (jax.random.normal(jax.random.key(i), (n, 6)) for i, n in enumerate((4, 9)))
+    head = discriminant(0.3, x, jnp.arange(4), 4)
+    away = -0.3 * jnp.sum((queries[:, None] - x) ** 2, axis=-1)
+    np.testing.assert_allclose(jax.nn.softmax(head(queries)), jax.nn.softmax(away), atol=1e-5)
+
+
+def pooled_head(scale, ways):
+    """Of the inputs themselves."""
+    return lambda net, given: discriminant(scale, given.x, given.y, ways)
+
+
+@pytest.mark.parametrize("made", [prototype_head, mahalanobis_head, pooled_head])
 def test_classes_that_a_task_lacks_take_no_part(made):
     net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))
     logits = made(0.5, 4)(net, support([0, 2, 2]))(jnp.ones((2, 4)))

@@ -120,7 +120,8 @@ def test_edges_are_features_beside_those_of_the_last_block():
     np.testing.assert_allclose(learned, run(plain.body), rtol=1e-6)
     np.testing.assert_allclose(beside, 4 * histograms(np.asarray(x), np), rtol=1e-4, atol=1e-5)
     # The weight is learned, and tasks do not adapt it.
-    change = jax.jit(jax.grad(lambda body: jnp.sum(body(x))))(net.body).edges.value
+    weighted = jax.jit(lambda w: jnp.sum(eqx.tree_at(lambda b: b.edges.value, net.body, w)(x)))
+    change = jax.grad(weighted)(net.body.edges.value)
     np.testing.assert_allclose(change, jnp.sum(beside), rtol=1e-4)
     assert adaptable(net).body.edges is None
 

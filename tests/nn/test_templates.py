@@ -53,7 +53,7 @@ def test_a_reading_of_one_vertex_is_its_own_film():
     np.testing.assert_allclose(tailored(x), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["conv4", "mlp"])
+@pytest.mark.parametrize("kind", [pytest.param("conv4", marks=pytest.mark.slow), "mlp"])
 def test_equal_templates_make_the_reading_irrelevant(kind):
     net = network(kind)
     one = filled(templates(net, 1, features=SHAPES[kind]))

@@ -51,8 +51,14 @@ def blobs(features: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(18, features)) + 6 * np.eye(3, features)[y], y
 
 
-@pytest.mark.parametrize("features", [*FEATURES])
-@pytest.mark.parametrize("kind", [arml.FewShotClassifier, arml.FewShotRegressor])
+@pytest.mark.parametrize(
+    ("kind", "features"),
+    [
+        *((arml.FewShotClassifier, features) for features in FEATURES),
+        *((arml.FewShotRegressor, features) for features in FEATURES if features < 10),
+        pytest.param(arml.FewShotRegressor, 10, marks=pytest.mark.slow),  # 200 examples of numbers
+    ],
+)
 def test_scikit_learns_own_checks(kind, features):
     passes_the_checks(kind(learner(kind._kind, features), uses="learner"))
 

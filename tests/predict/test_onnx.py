@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import cv2
 import jax
@@ -34,11 +35,11 @@ def _some_parts_promote():
 
 
 def untrained(
-    algorithm: str, features: tuple[int, ...], kind: str, ways: int
+    algorithm: str, features: tuple[int, ...], kind: str, ways: int, **given: Any
 ) -> arml.FewShotLearner:
     """A small learner with its initial weights."""
     problem = arml.Problem(kind, features, ways, 5, 5)
-    options = ALGORITHMS[algorithm].options(problem)
+    options = replace(ALGORITHMS[algorithm].options(problem), **given)
     if hasattr(options, "inner_steps"):
         options = replace(options, inner_steps=2)
     experiment = Experiment("own", options, network=NETWORKS[len(features)])
@@ -145,11 +146,17 @@ def test_functions_have_files(algorithm, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "algorithm",
-    ["protonet", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tadam", "versa"))],
+    ("algorithm", "options"),
+    [
+        ("protonet", {"metric": "pooled", "scale": 0.05}),
+        *(
+            pytest.param(name, {}, marks=pytest.mark.slow)
+            for name in ("protonet", "tadam", "versa")
+        ),
+    ],
 )
-def test_a_metric_learner_learns_inside_its_file(algorithm, tmp_path):
-    few = untrained(algorithm, (16, 16, 3), "classification", 3)
+def test_a_metric_learner_learns_inside_its_file(algorithm, options, tmp_path):
+    few = untrained(algorithm, (16, 16, 3), "classification", 3, **options)
     few.to_onnx(tmp_path / "learner.onnx", ways=6)
     rng = np.random.default_rng(0)
     query = rng.integers(0, 256, (4, 20, 24, 3), dtype=np.uint8)

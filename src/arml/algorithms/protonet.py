@@ -17,7 +17,8 @@ Differences
 - The distances may have a scale, constant or learned, as in TADAM. Without one the softmax of wide
   features is nearly certain at first, and its gradient small.
 - The distances may be those of Simple CNAPS, which take the spread of each class into account
-  (`arml.nn.covariance`).
+  (`arml.nn.covariance`), or those of linear discriminant analysis, with one spread for all classes
+  (`arml.nn.heads`).
 - TADAM's auxiliary classification may also train the body.
 - With `in_turns` each part of a training task is once the support set. One embedding of the task's
   examples serves all of these divisions, which makes the gradient less random.
@@ -38,17 +39,17 @@ from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
 from arml.nn.auxiliary import auxiliary_loss
-from arml.nn.heads import quadratic
+from arml.nn.heads import discriminant, quadratic
 from arml.nn.networks import Body, Linear, linear
 from arml.nn.parts import with_body
 from arml.nn.prototypes import Embedded, among, class_means, squared_distances, units
 
-Metric = Literal["squared", "mahalanobis"]
+Metric = Literal["squared", "pooled", "mahalanobis"]
 
 
 class ProtoNet(Embedded):
     """logits_k = -s ||f(x) - c_k||^2, with f the body and c_k the mean of f over class k; or with
-    the Mahalanobis distance instead of the squared one."""
+    a Mahalanobis distance instead of the squared one."""
 
     body: Body
     scale: float | Float[Array, ""]
@@ -71,6 +72,8 @@ class ProtoNet(Embedded):
         """The classifier of features that a support set gives."""
         if self.metric == "mahalanobis":
             return quadratic(self.scale, features, y, self.ways)
+        if self.metric == "pooled":
+            return discriminant(self.scale, features, y, self.ways)
         means, present = class_means(features, y, self.ways)  # Eq. (1)
         return lambda f: among(present, -self.scale * squared_distances(f, means))  # Eq. (2)
 
@@ -107,7 +110,8 @@ class ProtoNetOptions(Options):
     learn_scale: bool = False
     """Learn the scale, which starts at `scale`."""
     metric: Metric = "squared"
-    """The squared distance, or the regularised Mahalanobis distance, for two shots or more."""
+    """The squared distance; or for two shots or more a regularised Mahalanobis distance, with one
+    covariance for all classes (`pooled`), or with one for each."""
     in_turns: bool = False
     """In training, let each part of a task in turn be the support set, and all others the
     queries."""
@@ -163,9 +167,14 @@ METHODS = (
             ),
             "protonet-turns": Variant(
                 "folders",
-                "Each part of a training task is once the support set; averaged weights.",
+                "Each part of a training task is once the support set; pooled covariance.",
                 {
-                    "algorithm": {"scale": 0.05, "learn_scale": True, "in_turns": True},
+                    "algorithm": {
+                        "scale": 0.05,
+                        "learn_scale": True,
+                        "in_turns": True,
+                        "metric": "pooled",
+                    },
                     "outer": {"schedule": "constant", "average": 0.5},
                 },
                 compared="race-folders",

@@ -2,7 +2,8 @@
 
 d_k(f) = (f - c_k)^T Q_k^-1 (f - c_k), Q_k = l_k S_k + (1 - l_k) S + I, l_k = n_k / (n_k + 1): here
 S_k is the covariance of class k, S that of all the task's examples. Directions in which the
-examples of a class differ count for less.
+examples of a class differ count for less. With one Q for all classes, W + I with the covariance W
+within classes, the classifier is linear (`arml.nn.heads.discriminant`).
 
 [1] Bateni, Goyal, Masrani, Wood and Sigal, Improved Few-Shot Visual Classification, CVPR 2020
     (Simple CNAPS). Equation numbers are this paper's.
@@ -72,6 +73,39 @@ def _factored_jvp(
         (solution, volume, inverted),
         (change, jnp.sum(inverted.T * moved), -inverted @ moved @ inverted),
     )
+
+
+STEPS = 64
+"""Steps of conjugate gradients."""
+TINY = 1e-30
+"""The least number to divide by, when nothing is left to solve."""
+
+
+@jax.jit
+def shrunk(spread: Float[Array, "n d"], given: Float[Array, "k d"]) -> Float[Array, "k d"]:
+    """The rows of B (A^T A + I)^-1, by the smaller of two systems, as in `Precisions`."""
+    few = len(spread) < spread.shape[1]
+    system = spread @ spread.T if few else spread.T @ spread
+    system = system + jnp.eye(len(system), dtype=spread.dtype)
+    if few:
+        return given - solved(system, spread @ given.T)[0].T @ spread
+    return solved(system, given.T)[0].T
+
+
+def shrunk_by_products(
+    spread: Float[Array, "n d"], given: Float[Array, "k d"]
+) -> Float[Array, "k d"]:
+    """As `shrunk`, by conjugate gradients: for a place that can do products alone, and where the
+    number of examples is not known. They need about a step for each large eigenvalue of A^T A."""
+    found, left = jnp.zeros_like(given), given
+    way, size = left, jnp.sum(left**2, axis=1, keepdims=True)
+    for _ in range(STEPS):
+        ahead = way + (way @ spread.T) @ spread
+        step = size / jnp.maximum(jnp.sum(way * ahead, axis=1, keepdims=True), TINY)
+        found, left = found + step * way, left - step * ahead
+        before, size = size, jnp.sum(left**2, axis=1, keepdims=True)
+        way = left + size / jnp.maximum(before, TINY) * way
+    return found
 
 
 def spreads(

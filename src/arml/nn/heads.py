@@ -6,7 +6,9 @@ So a head with weights w_k = 2 s c_k and biases b_k = -s |c_k|^2 predicts as Pro
 the first inner step. A head that all tasks share knows nothing of the classes there.
 
 With Mahalanobis distances (`arml.nn.covariance`) the head is quadratic in the features, and is
-meant for learners without inner steps.
+meant for learners without inner steps. With one covariance W for all classes, the pooled one within
+classes, the distances (f - c_k)^T (W + I)^-1 (f - c_k) give a linear head again: regularised linear
+discriminant analysis with equal priors [4].
 
 [1] Triantafillou et al., Meta-Dataset: A Dataset of Datasets for Learning to Learn from Few
     Examples, ICLR 2020, section 3 (Proto-MAML).
@@ -14,17 +16,20 @@ meant for learners without inner steps.
     ICLR 2019 (R2-D2).
 [3] Harrison, Sharma and Pavone, Meta-learning Priors for Efficient Online Bayesian Regression,
     WAFR 2018 (ALPaCA).
+[4] Friedman, Regularized Discriminant Analysis, Journal of the American Statistical Association,
+    1989.
 """
 
 import math
 from dataclasses import replace
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from arml.core.episodes import Examples
-from arml.nn.covariance import Precisions, mahalanobis, precisions, solved
+from arml.nn.covariance import Precisions, mahalanobis, precisions, shrunk, solved
 from arml.nn.networks import BaseNetwork, Linear
 from arml.nn.prototypes import ABSENT, among, class_means
 
@@ -66,6 +71,22 @@ def quadratic(
     """The head that compares features with the class means of a support set."""
     means, present = class_means(features, y, ways)
     return Quadratic(scale, means, precisions(features, y, ways), present)
+
+
+def discriminant(
+    scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
+) -> Linear:
+    """The linear head that a support set gives: -s (f - c_k)^T (W + I)^-1 (f - c_k), without the
+    term that all classes share. W divides by the examples less the classes; at one shot it is 0."""
+    means, present = class_means(features, y, ways)
+    own = jax.nn.one_hot(y, ways, dtype=features.dtype) @ means
+    free = len(features) - jnp.sum(present, dtype=features.dtype)
+    spread = (features - own) / jnp.sqrt(jnp.maximum(free, 1))  # W = A^T A
+    centre = jnp.mean(features, axis=0)
+    away = means - centre
+    directions = shrunk(spread, away)
+    biases = -scale * jnp.sum((away + 2 * centre) * directions, axis=1)
+    return Linear(2 * scale * directions.T, jnp.where(present, biases, ABSENT))
 
 
 class MahalanobisHead(eqx.Module):

@@ -12,6 +12,7 @@ import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Array
 
+from arml.nn.covariance import shrunk_by_products
 from arml.predict.onnx.graph import Graph, prime_of
 from arml.predict.onnx.operators import ELEMENTWISE, WHOLE, Call
 from arml.predict.onnx.values import Params, Typed, Value, constant, given
@@ -56,6 +57,8 @@ def _equation(graph: Graph, equation: JaxprEqn, values: list[Value]) -> list[Val
     if name == "jit" and known and not any(map(prime_of, sizes)):
         # Random numbers are drawn here: ONNX has no such bits.
         return [constant(each) for each in jaxpr_as_fun(inner)(*(v.array for v in values))]
+    if params.get("name") in INSTEAD:
+        inner = jax.make_jaxpr(INSTEAD[params["name"]])(*(v.aval for v in equation.invars))
     if inner is not None and name not in LOOPS:
         return _run(graph, inner.jaxpr, [constant(c) for c in inner.consts], values)
     out = _typed(equation.outvars[0])
@@ -107,6 +110,8 @@ def _whole(graph: Graph, value: Value) -> str:
     return graph.node("Expand", name, graph.shape(value.shape))
 
 
+INSTEAD = {"shrunk": shrunk_by_products}
+"""By the names of compiled functions whose operators ONNX lacks: others that give the same."""
 SAME = {"stop_gradient", "copy", "copy_p", "sharding_constraint", "optimization_barrier"}
 LOOPS = {"scan", "while", "cond"}
 
