@@ -1,6 +1,5 @@
 """Accuracy of short trainings on one's own pictures, after equally many tasks: by the method, by
-the distances of a ProtoNet, by how many tasks a step has, and by whether the features stand beside
-the edges of a picture.
+how many tasks a step has, and by whether the features stand beside the edges of a picture.
 
 5-way 5-shot, 15 queries, 32 px, tasks as `arml train --data` chooses them, 400 tasks of the
 validation and of the test classes; each seed divides the classes anew.
@@ -33,9 +32,9 @@ SCORED = 400
 
 
 def trained(
-    data: Path, name: str, *, batch: int, tasks: int, seed: int, edges: bool, metric: str = ""
+    data: Path, name: str, *, batch: int, tasks: int, seed: int, edges: bool
 ) -> dict[str, float]:
-    """The accuracies of one training; `metric` replaces that of the recipe."""
+    """The accuracies of one training."""
     own = choose([str(data)]).experiment
     made = replace(
         recipe(name),
@@ -45,8 +44,6 @@ def trained(
         tasks=replace(own.tasks, split_seed=seed),
         network=replace(own.network, edges=edges),
     )
-    if metric:
-        made = replace(made, algorithm=replace(made.algorithm, metric=metric))
     with TemporaryDirectory() as folder:
         splits = splits_of(made.tasks.build(Path(folder) / "split.json"))
     state, key = fresh(made, splits.train.problem).state, training_key(seed)
@@ -73,24 +70,19 @@ def main() -> None:
     parser.add_argument(
         "--recipes", nargs="+", default=["folders/protonet-scaled", "folders/arml-mahalanobis"]
     )
-    parser.add_argument("--metrics", nargs="+", default=[""], help="in place of the recipe's")
     parser.add_argument("--batches", nargs="+", type=int, default=[4, 2])
     parser.add_argument("--tasks", nargs="+", type=int, default=[400])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--edges", action="store_true", help="with the edges of a picture")
     given = parser.parse_args()
     before = machine()
-    each = product(
-        given.data, given.tasks, given.recipes, given.metrics, given.batches, given.seeds
-    )
-    for data, tasks, method, metric, batch, seed in each:
-        features = (f", {metric}" if metric else "") + (", edges" if given.edges else "")
+    each = product(given.data, given.tasks, given.recipes, given.batches, given.seeds)
+    for data, tasks, method, batch, seed in each:
+        features = ", edges" if given.edges else ""
         name = f"{data.stem}, {tasks} tasks, {method}{features}, {batch} a step, seed {seed}"
         if name in results():
             continue
-        row = trained(
-            data, method, batch=batch, tasks=tasks, seed=seed, edges=given.edges, metric=metric
-        )
+        row = trained(data, method, batch=batch, tasks=tasks, seed=seed, edges=given.edges)
         print(name, row, flush=True)
         with FileLock(Path(gettempdir()) / "short_trainings.lock"):
             write("short_trainings", {**results(), name: row}, before)

@@ -107,11 +107,12 @@ def table(found: dict[str, Any], opponent: str) -> Table:
     )
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, seeds in found.items():
-        groups[name] = [pair for pair in seeds.values() if {"ours", opponent} <= pair.keys()]
-        groups.setdefault(f"all, {name.split(', ', 1)[1]}", []).extend(groups[name])
+        pairs = [pair for pair in seeds.values() if {"ours", opponent} <= pair.keys()]
+        for group in (name, f"all, {name.split(', ', 1)[1]}"):
+            if pairs:
+                groups.setdefault(group, []).extend(pairs)
     lines = []
-    made_whole = {name: pairs for name, pairs in groups.items() if pairs}
-    for name, pairs in sorted(made_whole.items(), key=lambda one: natural(one[0])):
+    for name, pairs in sorted(groups.items(), key=lambda one: natural(one[0])):
         sides = [[pair[side] for pair in pairs] for side in ("ours", opponent)]
         ours_, theirs_ = (
             [

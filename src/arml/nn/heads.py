@@ -79,6 +79,7 @@ def discriminant(
     """The linear head that a support set gives: -s (f - c_k)^T (W + I)^-1 (f - c_k), without the
     term that all classes share. W divides by the examples less the classes; at one shot it is 0."""
     means, present = class_means(features, y, ways)
+    # A product, and not means[y], which ONNX files have no operator for.
     own = jax.nn.one_hot(y, ways, dtype=features.dtype) @ means
     free = len(features) - jnp.sum(present, dtype=features.dtype)
     spread = (features - own) / jnp.sqrt(jnp.maximum(free, 1))  # W = A^T A
