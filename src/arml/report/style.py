@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from arml.results.files import write_bytes
 
@@ -96,7 +97,7 @@ def heat(
 @styled
 def render(figure: Figure, kind: str) -> bytes:
     """The figure as a file of `kind` "svg" or "png" (200 dots an inch)."""
-    if figure.get_layout_engine() is not None:
+    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
         # A second pass of the layout would move parts a little, and the files would differ.
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
