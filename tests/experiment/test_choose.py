@@ -50,7 +50,7 @@ def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
     assert experiment.network.normalisation == "support"
     experiment.check()
     said = "\n".join([*why, pace])
-    for word in ("1 family", "ways", "shots", "queries", "size", "steps", "normalisation"):
+    for word in ("1 family", "ways", "shots", "queries", "size", "steps", "normalisation", "average"):
         assert word in said
 
 

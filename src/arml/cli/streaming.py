@@ -92,9 +92,10 @@ def _experiment(words: list[str]) -> tuple[Experiment, list[str]]:
 
 def suited(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[str]]:
     """The experiment of the method for streams, with options that suit one's own data."""
-    from arml.experiment.choose import CHOSEN, choose
+    from arml.experiment.choose import CHOSEN, STREAM_MINUTES, choose
 
-    choice = choose(data, fixed=whole_numbers(words, CHOSEN), purpose="stream")
+    fixed = whole_numbers(words, CHOSEN)
+    choice = choose(data, fixed=fixed, minutes=STREAM_MINUTES, purpose="stream")
     return choice.experiment, [*choice.why, *([choice.pace] if choice.pace else [])]
 
 

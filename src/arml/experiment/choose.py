@@ -33,7 +33,10 @@ LEAST = 240
 """Tasks below which no method learns much."""
 SAMPLED = 48
 """How many pictures of a family have their sizes read."""
-MINUTES = 60.0
+MINUTES, STREAM_MINUTES = 10.0, 60.0
+"""About how long a training takes if nothing is asked for. Learners of pictures were nearly as good
+after three minutes as after ten (`benchmarks/results/time_to_accuracy.json`); a stream has several
+families to learn."""
 CHOSEN = ("ways", "shots", "queries", "size", "steps")
 
 
@@ -120,15 +123,16 @@ def choose(
         )
         for one in entering("folders", purpose)
     )
+    statistics = (
+        "normalisation support: a prediction for a picture of yours will depend on no other query"
+    )
+    lines = [_about(families, "pictures"), *why, reason, statistics]
     if purpose == "race":
         entrants = tuple(
             replace(one, outer=replace(one.outer, schedule="constant", average=AVERAGE))
             for one in entrants
         )
-    statistics = (
-        "normalisation support: a prediction for a picture of yours will depend on no other query"
-    )
-    lines = [_about(families, "pictures"), *why, reason, statistics]
+        lines.append(f"average {AVERAGE:g}: the weights' mean over that last part of the training")
     return Choice(entrants[0], lines, entrants, pace)
 
 
