@@ -25,7 +25,7 @@ from filelock import FileLock
 from arml.report.table import markdown
 from arml.results.files import write_text
 from common import HERE, machine, write
-from fair_tables import curves, lost, page, table
+from fair_tables import Setting, curves, lost, page, table
 from fair_trainings import (
     GROUPS,
     METHODS,
@@ -59,6 +59,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400, help="divided among the specialists")
     parser.add_argument("--shots", type=int, default=5)
     parser.add_argument("--train-ways", type=int, default=WAYS, help="classes of a training task")
+    parser.add_argument(
+        "--averaged", action="store_true", help="average the weights of the last half"
+    )
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tasks", type=int, default=400, help="test tasks of a family")
@@ -73,7 +76,9 @@ def main() -> None:
         write_text(given.page, page(given.page.read_text(encoding="utf-8"), found))
         return
     if given.table:
-        asked = (given.group, given.shots, given.steps, given.train_ways)
+        asked = Setting(
+            given.group, given.shots, given.steps, given.train_ways, averaged=given.averaged
+        )
         made = [of(found, asked) for of in (table, lost, curves)]
         print(*(markdown(one) for one in made if one.lines), sep="\n\n")
         return
@@ -84,7 +89,7 @@ def main() -> None:
         entry = found.get(training.name, {})
         if part not in entry:
             made = validated if part == "validation" else tested
-            keys = ("method", "shots", "rate", "seed", "ways")
+            keys = ("method", "shots", "rate", "seed", "ways", "averaged")
             about = {key: getattr(training, key) for key in keys}
             entry = {"group": training.group, **about, **entry}
             entry |= made(training, given.runs, tasks=given.tasks)
@@ -103,7 +108,9 @@ def main() -> None:
     for method, families in whose:
         steps = given.steps * len(families) // len(GROUPS[given.group])
         about = given.shots, steps, given.rates[0], SEARCH_SEED, given.train_ways
-        first = Training(method, families, *about, str(given.data or ""))
+        first = Training(
+            method, families, *about, data=str(given.data or ""), averaged=given.averaged
+        )
         tried = [replace(first, rate=rate) for rate in given.rates]
         best = max(tried, key=lambda one: done(one, "validation")["validation"])
         for seed in given.seeds:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,19 @@ from arml.report.wording import probability
 from arml.results.scores import Scores
 from fair_trainings import BASELINE, GROUPS, METHODS, SEARCH_SEED, SPECIALISTS, WAYS, conflicting
 
-Setting = tuple[str, int, int, int]
-"""Group, shots, steps, and classes of a training task."""
+
+class Setting(NamedTuple):
+    """What a table is about."""
+
+    group: str
+    shots: int
+    steps: int
+    ways: int = WAYS
+    """Classes of a training task."""
+    averaged: bool = False
+    """Whether the learners are means of the weights of the last half."""
+
+
 NAMES = {
     "protonet": "ProtoNet, one for all families",
     "mahalanobis": "ProtoNet with Mahalanobis distances",
@@ -41,12 +52,12 @@ NAMES = {
 """The methods in a table."""
 PAGE: dict[str, dict[str, Setting]] = {
     "starter": {
-        "1 shot, 400 steps": ("starter", 1, 400, WAYS),
-        "5 shots, 200 steps": ("starter", 5, 200, WAYS),
+        "1 shot, 400 steps": Setting("starter", 1, 400),
+        "5 shots, 200 steps": Setting("starter", 5, 200),
     },
-    **{name: {"": (name, 5, 400, WAYS)} for name in ("glyphs", "icons", "textures")},
-    "all": {"": ("all", 5, 1_200, WAYS)},
-    "one-shot": {name: (name, 1, 400, WAYS) for name in ("glyphs", "icons", "textures")},
+    **{name: {"": Setting(name, 5, 400)} for name in ("glyphs", "icons", "textures")},
+    "all": {"": Setting("all", 5, 1_200)},
+    "one-shot": {name: Setting(name, 1, 400) for name in ("glyphs", "icons", "textures")},
 }
 """The tables of docs/results.md: one setting, or several side by side under their titles."""
 
@@ -66,20 +77,24 @@ def spread(values: Sequence[float]) -> str:
 
 def chosen(found: dict[str, Any], entry: dict[str, Any]) -> bool:
     """Whether a run has the rate that the search kept."""
-    whose = ("method", "group", "shots", "steps", "ways", "seed")
+    whose = ("method", "group", "shots", "steps", "ways", "averaged", "seed")
     first = {**entry, "seed": SEARCH_SEED}
-    tried = [e for e in found.values() if all(e[key] == first[key] for key in whose)]
+    tried = [
+        e
+        for e in found.values()
+        if all(e.get(key, False) == first.get(key, False) for key in whose)
+    ]
     return bool(entry["rate"] == max(tried, key=lambda e: e["validation"])["rate"])
 
 
-def scored_runs(
-    found: dict[str, Any], group: str, shots: int, steps: int, ways: int = WAYS
-) -> list[dict[str, Any]]:
+def scored_runs(found: dict[str, Any], setting: Setting) -> list[dict[str, Any]]:
     """The runs of a table: of all families of a group and of its specialists."""
+    group, shots, steps, ways, averaged = setting
     of = {group: steps}
     if conflicting(GROUPS[group]):
         of |= dict.fromkeys(GROUPS[group], steps // len(GROUPS[group]))
     entries = [e for e in found.values() if (e["shots"], e["ways"]) == (shots, ways)]
+    entries = [e for e in entries if e.get("averaged", False) == averaged]
     entries = [e for e in entries if e["steps"] == of.get(e["group"]) and "test" in e]
     return [e for e in entries if chosen(found, e)]
 
@@ -102,8 +117,8 @@ class Row:
 def rows_of(found: dict[str, Any], setting: Setting, *, seeds: int = 1) -> dict[str, Row]:
     """The rows of a table, best first: the methods, and the specialists of `SPECIALISTS`, that were
     trained at so many seeds or more."""
-    every = scored_runs(found, *setting)
-    group = setting[0]
+    every = scored_runs(found, setting)
+    group = setting.group
     order = (group, *GROUPS[group])
     rows: dict[str, Row] = {}
 
@@ -142,7 +157,7 @@ def difference(found: Comparison | None) -> Cell:
 
 def table(found: dict[str, Any], setting: Setting, *, seeds: int = 1) -> Table:
     """Test scores by method, over seeds, and the share of the specialists' gain."""
-    group, shots, steps, _ = setting
+    group, shots, steps, *_ = setting
     rows = rows_of(found, setting, seeds=seeds)
     to = against(rows)
     best = to.get(SPECIALISTS[BASELINE])
@@ -205,7 +220,7 @@ def without(table: Table, title: str) -> Table:
 def lost(found: dict[str, Any], setting: Setting) -> Table:
     """What the interventions take from ARML, in points, over seeds."""
     lines = []
-    for entry in [e for e in scored_runs(found, *setting) if "interventions" in e]:
+    for entry in [e for e in scored_runs(found, setting) if "interventions" in e]:
         for name, groups in entry["interventions"].items():
             cells = [
                 Cell(
@@ -216,14 +231,14 @@ def lost(found: dict[str, Any], setting: Setting) -> Table:
             ]
             title = f"{entry['method']}, seed {entry['seed']}: {name}"
             lines.append(Line(title, tuple(cells)))
-    columns = ("replaced or removed", "all", *GROUPS[setting[0]])
+    columns = ("replaced or removed", "all", *GROUPS[setting.group])
     return Table("Interventions", tuple(map(Column, columns)), tuple(lines))
 
 
 def curves(found: dict[str, Any], setting: Setting) -> Table:
     """Scores on validation tasks along long trainings."""
-    every = scored_runs(found, *setting)
-    of = [e for e in every if e["group"] == setting[0] and "curve" in e]
+    every = scored_runs(found, setting)
+    of = [e for e in every if e["group"] == setting.group and "curve" in e]
     steps_of = list(of[0]["curve"]) if of else []
     lines = [
         Line(

@@ -74,11 +74,14 @@ class Training:
     """Classes of a training task."""
     data: str = ""
     """Pictures of one's own, in place of those in the package."""
+    averaged: bool = False
+    """The learner is the mean of the weights of the last half, at a constant outer rate."""
 
     @property
     def name(self) -> str:
         """Of its run folder, and in the results."""
         ways = f"{self.ways}way-" if self.ways != WAYS else ""
+        ways += "averaged-" if self.averaged else ""
         about = f"{self.shots}shot-{ways}{self.steps}-{self.method}-{self.rate:g}-{self.seed}"
         return f"{self.group}-{about}"
 
@@ -99,12 +102,13 @@ class Training:
         asked: dict[str, Any] = {"queries": 5} if conflict or self.ways != WAYS else {}
         asked |= {"families": self.families} if conflict else {}
         asked |= {"train_ways": self.ways} if self.ways != WAYS else {}
+        mean: dict[str, Any] = {"schedule": "constant", "average": 0.5} if self.averaged else {}
         parts, validation = (10, 200) if self.steps >= LONG else (1, 10)
         return replace(
             base,
             tasks=replace(base.tasks, shots=self.shots, **asked),
             algorithm=replace(base.algorithm, **changes),
-            outer=replace(base.outer, outer_rate=self.rate),
+            outer=replace(base.outer, outer_rate=self.rate, **mean),
             steps=self.steps,
             seed=self.seed,
             checkpoint_every=20,

@@ -21,7 +21,7 @@ from arml.results.scores import Scores
 from arml.tasks.mixture import mixture
 from arml.tasks.options import StarterOptions
 from common import HERE, machine, write
-from fair_tables import difference, scored_runs, spread, whole
+from fair_tables import Setting, difference, scored_runs, spread, whole
 from fair_trainings import GROUPS, Training
 
 RESULTS = HERE / "results" / "left_out.json"
@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print the table and end")
     given = parser.parse_args()
     searched = json.loads((HERE / "results" / "fair.json").read_text())["results"]
-    every = scored_runs(searched, "starter", given.shots, given.steps)
+    every = scored_runs(searched, Setting("starter", given.shots, given.steps))
     found = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else {}
     if given.table:
         print(markdown(table(found, every, given.shots, given.steps)))

@@ -121,7 +121,7 @@ def test_images_of_noise_are_tasks(beside):
 
 
 def test_the_share_of_the_specialists_gain_by_hand(beside):
-    from fair_tables import curves, table
+    from fair_tables import Setting, curves, table
     from fair_trainings import GROUPS
 
     families = GROUPS["glyphs"]
@@ -146,7 +146,9 @@ def test_the_share_of_the_specialists_gain_by_hand(beside):
     found |= dict(runs("arml-2", "glyphs", dict(zip(families, (0.9, 0.1), strict=True)), 0.01))
     for family, accuracy in zip(families, (0.6, 0.9), strict=True):
         found |= dict(runs("protonet", family, {family: accuracy}))
-    setting = ("glyphs", 5, 400, 5)
+    # And so are averaged weights.
+    found |= {f"mean-{name}": entry | {"averaged": True} for name, entry in worse.items()}
+    setting = Setting("glyphs", 5, 400)
     lines = {line.name: line for line in table(found, setting).lines}
     ours = "`arml-templates`, 2 vertices"
     assert [*lines] == ["a ProtoNet for each family", ours, "ProtoNet, one for all families"]
