@@ -55,6 +55,10 @@ PAGE: dict[str, dict[str, Setting]] = {
         "1 shot, 400 steps": Setting("starter", 1, 400),
         "5 shots, 200 steps": Setting("starter", 5, 200),
     },
+    "averaged": {
+        "1 shot, 400 steps, 20 classes": Setting("starter", 1, 400, 20, averaged=True),
+        "5 shots, 200 steps": Setting("starter", 5, 200, averaged=True),
+    },
     **{name: {"": Setting(name, 5, 400)} for name in ("glyphs", "icons", "textures")},
     "all": {"": Setting("all", 5, 1_200)},
     "one-shot": {name: Setting(name, 1, 400) for name in ("glyphs", "icons", "textures")},
