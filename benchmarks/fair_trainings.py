@@ -7,7 +7,7 @@ from typing import Any
 
 from arml.core.learner import Conditioned
 from arml.datasets.filters import FILTERS
-from arml.experiment.choose import choose
+from arml.experiment.choose import AVERAGE, choose
 from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
@@ -102,7 +102,7 @@ class Training:
         asked: dict[str, Any] = {"queries": 5} if conflict or self.ways != WAYS else {}
         asked |= {"families": self.families} if conflict else {}
         asked |= {"train_ways": self.ways} if self.ways != WAYS else {}
-        mean: dict[str, Any] = {"schedule": "constant", "average": 0.5} if self.averaged else {}
+        mean: dict[str, Any] = {"schedule": "constant", "average": AVERAGE} if self.averaged else {}
         parts, validation = (10, 200) if self.steps >= LONG else (1, 10)
         return replace(
             base,
