@@ -44,6 +44,11 @@ OPPONENTS = {"easyfsl": "easyfsl", "squared": "with squared distances"}
 whose ProtoNet had squared distances in place of those with a pooled covariance."""
 
 
+UNSEEN = "all, not developed on"
+DEVELOPED = {(pictures, seed) for pictures in ("cards", "icons") for seed in ("0", "1", "2")}
+"""The pictures and seeds whose validation classes decided what the trainings of ours do."""
+
+
 def ours(data: Path, minutes: float, seed: int, folder: Path) -> dict[str, Any]:
     """What a user types, and what it comes to."""
     rmtree(folder, ignore_errors=True)
@@ -94,7 +99,7 @@ def theirs(data: Path, minutes: float, seed: int, folder: Path, python: str) -> 
 def table(found: dict[str, Any], opponent: str) -> Table:
     """Each mark: the means over the seeds, and the differences to the opponent with their 95%
     intervals over them, on test and on validation classes. Then the same over the pairs of all
-    pictures."""
+    pictures, and over those that had no part in the choices."""
     columns = (
         "pictures",
         "pairs",
@@ -107,10 +112,12 @@ def table(found: dict[str, Any], opponent: str) -> Table:
     )
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, seeds in found.items():
-        pairs = [pair for pair in seeds.values() if {"ours", opponent} <= pair.keys()]
-        for group in (name, f"all, {name.split(', ', 1)[1]}"):
-            if pairs:
-                groups.setdefault(group, []).extend(pairs)
+        pictures, mark = name.split(", ", 1)
+        for seed, pair in seeds.items():
+            if {"ours", opponent} <= pair.keys():
+                unseen = [UNSEEN] if (pictures, seed) not in DEVELOPED else []
+                for group in (pictures, "all", *unseen):
+                    groups.setdefault(f"{group}, {mark}", []).append(pair)
     lines = []
     for name, pairs in sorted(groups.items(), key=lambda one: natural(one[0])):
         sides = [[pair[side] for pair in pairs] for side in ("ours", opponent)]
@@ -131,8 +138,8 @@ def table(found: dict[str, Any], opponent: str) -> Table:
 
 def natural(name: str) -> tuple[float, bool, str, str]:
     """By the minutes, then by the pictures, all of them last, then by the cores."""
-    pictures, minutes, cores = name.split(", ")
-    return float(minutes.split()[0]), pictures == "all", pictures, cores
+    pictures, minutes, cores = name.rsplit(", ", 2)
+    return float(minutes.split()[0]), pictures.startswith("all"), pictures, cores
 
 
 def gap(a: list[float], b: list[float]) -> str:

@@ -63,8 +63,17 @@ def refused(capsys, *arguments):
     assert said.out == ""
     *before, line = said.err.splitlines(keepends=True)
     assert line.startswith("arml: error: ")
-    assert all(re.match(r"(loading|scored) .* \(\d+ s\)$", other) for other in before), said.err
+    assert all(re.match(r"(loading|scored) .* \(\d+ s.*\)$", other) for other in before), said.err
     return line
+
+
+def test_a_refusal_is_one_line_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    said = refused(capsys, "adapt", "starter", "--suport", "a", "--query", "b")
+    assert "unknown option --suport; did you mean --support?" in said
+    said = refused(capsys, "app", "--port", "abc")
+    assert "expected --port INT, got 'abc'" in said
 
 
 def test_list_as_json_names_everything(capsys):
@@ -250,8 +259,7 @@ def test_runs_on_other_tasks_are_not_compared(maml, tmp_path, capsys):
     other = tmp_path / "other"
     main(["train", "regression2d/maml", "--run", str(other), *SMALL, "--shots", "5"])
     said = refused(capsys, "evaluate", maml, "--tasks", 10, "--against", other)
-    assert "differ in their tasks" in said
-    assert "'shots': 5" in said
+    assert "the scores differ in their tasks' shots: 10 and 5" in said
 
 
 def test_from_training_to_the_page(maml, relational, tmp_path, capsys):

@@ -56,6 +56,9 @@ def test_refusals_name_the_column():
     cells = ["5.1", "5.2", "<0.1", "5.4", "5.5", "5.6"]
     with pytest.raises(ValueError, match=r"in each cell of column 'name', got .<0\.1."):
         reader({**TABLE, "name": cells}, Y)
+    cells = ["5.1", "5.2", "", "5.4", "1e400", "5.6", "7"]
+    with pytest.raises(ValueError, match=r"in each cell of column 'a', got .1e400. in row 6"):
+        reader({"a": cells}, np.arange(7), lines=range(2, 9))
     read = reader(TABLE, Y)
     with pytest.raises(ValueError, match=r"expected a number in column 'length'.*got 'long'"):
         read({**TABLE, "length": ["long"] * 6})
@@ -69,6 +72,8 @@ def test_refusals_name_the_column():
         read({name: cells for name, cells in TABLE.items() if name != "sex"})
     with pytest.raises(ValueError, match="a column whose values differ"):
         reader({"a": ["1", "1"]}, Y[:2])
+    with pytest.raises(ValueError, match="expected two or more examples, got 1: add rows"):
+        reader({"a": ["1"]}, Y[:1])
 
 
 def test_a_comma_is_a_decimal_sign_where_it_cannot_separate_thousands():

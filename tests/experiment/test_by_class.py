@@ -92,7 +92,7 @@ def test_a_run_says_which_classes_are_hard(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     opened = arml.Run(run)
     found = read_by_class(opened.folder, opened.step)
-    assert f"hardest of {len(found.classes)} classes: {found.classes[0].name}" in said
+    assert f"hardest of {len(found.classes)} classes: {found.classes[0].name} " in said
     names = class_names(opened.folder, opened.tasks(), "test")
     assert {one.name for one in found.classes} <= {*names} <= {f"kind{k}" for k in range(10)}
     mean = opened.result["score"]["mean"]

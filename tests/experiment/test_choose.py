@@ -39,7 +39,7 @@ def draw(folder: Path, counts: list[int], *, size: int = 40) -> Path:
 )
 def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
     counts = [min(count, 25) for count in counts]
-    experiment, why, entrants, pace = choose([str(draw(tmp_path / "birds", counts, size=size))])
+    experiment, why, entrants, pace, _ = choose([str(draw(tmp_path / "birds", counts, size=size))])
     assert experiment is entrants[0]
     assert len({e.recipe for e in entrants}) == len(entrants) == 2
     assert len({e.tasks for e in entrants}) == 1
@@ -83,6 +83,8 @@ def test_a_short_training_has_more_and_smaller_steps(tmp_path):
     long, short = (choose(data, minutes=minutes).experiment for minutes in (SHORT, SHORT - 0.01))
     assert (long.batch, short.batch) == (4, 2)
     assert short.steps == pytest.approx(2 * long.steps, rel=0.02)
+    assert [choose(data, minutes=minutes).short for minutes in (SHORT, SHORT - 0.01)] == [0, 1]
+    assert [choose(data, fixed={"steps": steps}).short for steps in (10, 10_000)] == [1, 0]
     assert without_race(choose(data).entrants).recipe == "folders/protonet-turns"
     # Validations come after equally many tasks.
     assert long.batch * long.validate_every == short.batch * short.validate_every == 800
@@ -160,6 +162,8 @@ def test_options_that_cannot_be_right_are_refused_before_the_race(tmp_path, caps
     for words, said in (
         ([str(run), "--minuts", "1"], "unknown option --minuts; did you mean --minutes?"),
         ([str(run), "--steps", "0"], "steps must be at least 1, got 0"),
+        ([str(run), "--steps", "-5"], "steps must be at least 1, got -5"),
+        ([str(run), "--ways", "5"], "expected at least 5 validation classes for 5-way tasks"),
         ([str(run), "--steps", "7"], "expected --minutes or --steps, got both"),
         ([str(run), "--batch", "0"], "batch must be at least 1, got 0"),
         ([str(run), "--shots", "8"], "expected at least 9 pictures of each class"),

@@ -135,6 +135,17 @@ def test_the_steps_fit_in_the_time_at_the_pace_of_the_first():
     assert paced(replace(one, steps=0), ends=now).steps == 0
 
 
+def test_a_training_that_the_race_made_whole_is_kept(tmp_path):
+    every = {"interval": 4, "checkpoint_every": 40, "validate_every": 80, "validation_tasks": 4}
+    tasks = FunctionsOptions(shots=3, queries=3)
+    one = replace(entrant("one"), algorithm=MAMLOptions(), tasks=tasks, steps=8, **every)
+    said: list[str] = []
+    made = trained(one, splits_of(one.tasks).train, seconds=0.0, least=8, doing=said.append)
+    assert said[-1].endswith("step 8")
+    assert run(one, tmp_path / "run", begun=made[0]) == Run(tmp_path / "run").step == 8
+    assert [record["step"] for record in Run(tmp_path / "run").metrics] == [4, 8]
+
+
 def test_the_winner_goes_on_from_its_steps_in_the_race(tmp_path):
     """It ends as if it had been trained in one piece."""
     every = {"interval": 4, "checkpoint_every": 40, "validate_every": 80, "validation_tasks": 4}

@@ -40,11 +40,17 @@ def centroids(x: np.ndarray, y: np.ndarray):
 
 
 def test_a_rare_class_is_not_hidden():
-    y = np.repeat([0, 1], [9, 3])
-    always = checked(lambda kept, out, _: np.tile([0.9, 0.1, 0.0], (len(out), 1)), y, KINDS)
+    def ash(kept: np.ndarray, out: np.ndarray, _: str) -> np.ndarray:
+        return np.tile([0.9, 0.1, 0.0], (len(out), 1))
+
+    always = checked(ash, np.repeat([0, 1], [9, 3]), KINDS)
     said = always.lines([str(i) for i in range(12)])
     assert "no better than always answering ash, which is right for 75%" in said[1]
     alone = checked(centroids(*blobs(5)), np.repeat([0, 1, 2], [7, 7, 1]), KINDS)
+    one = checked(ash, np.repeat([0, 1], [5, 1]), KINDS)
+    said = one.lines([str(i) for i in range(6)])
+    assert "one class alone could be checked" in said[1]
+    assert not any("do not trust" in line for line in said)
     assert "not checked, with one example each: oak" in alone.lines([str(i) for i in range(15)])
 
 

@@ -174,6 +174,7 @@ METHODS = (
         compared="starter race-features stream",
         title="ARML, templates",
         about="An extension of ARML for pictures: vertices own templates, a head of prototypes.",
+        paper=f"ours, after {OURS.paper}",
         row="",
         preset=with_templates,
         settings={"regression": {"network": {"init": "he"}, "outer": {"clip": 10.0}}},

@@ -86,7 +86,8 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
     try:
         with (
             contextlib.redirect_stderr(said),
-            _unwrapped(kind) if asks else contextlib.nullcontext(),
+            # Tyro colours its messages where the standard output is a terminal.
+            _unwrapped(kind) if asks else contextlib.redirect_stdout(said),
         ):
             return tyro.cli(
                 kind,

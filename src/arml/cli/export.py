@@ -9,6 +9,7 @@ from tyro.conf import Positional
 
 from arml.cli.console import parse, say, tell
 from arml.cli.errors import UsageError
+from arml.cli.progress import working
 
 
 @dataclass(frozen=True)
@@ -79,18 +80,23 @@ def export_command(arguments: Sequence[str]) -> int:
 
 
 def _learner(run: Path, out: Path, tasks: int) -> None:
+    from arml.predict.embedding import embeds
     from arml.predict.exporting import exported
+    from arml.predict.shared import check_free
 
     console = Console()
-    portable = exported(run, out, tasks=tasks)
+    check_free(out, predictor=False)
+    with working(f"predicting {tasks:,} validation tasks" if tasks else "loading", console):
+        portable = exported(run, out, tasks=tasks)
     if portable.problem.kind == "classification":
         say(console, f"probabilities are calibrated: temperature {portable.temperature:.3g}")
     if portable.novelty is None and tasks:
-        say(
-            console,
-            "novelty is not available: it needs a method with an embedding that is the same for "
-            "all tasks, and 19 validation classes or more",
+        why = (
+            "19 validation classes or more, and this run has fewer"
+            if embeds(portable.learner, portable.problem)
+            else "a method with an embedding that is the same for all tasks"
         )
+        say(console, f"novelty is not available: it needs {why}")
     say(console, f"written to {out}")
 
 

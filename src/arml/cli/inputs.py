@@ -100,15 +100,16 @@ def check_pictures(query: Sequence[Path], target: str | None, *, labelled: bool 
 
 def numbers(texts: Sequence[str], lines: Sequence[int], path: Path) -> list[float]:
     """The targets of a regression. `lines` are those of the file."""
-    from arml.datasets.own import NUMBER
+    from arml.datasets.columns import number
 
-    for line, text in zip(lines, texts, strict=True):
-        if not NUMBER.fullmatch(text.strip()):
+    found = [number(text) for text in texts]
+    for line, text, value in zip(lines, texts, found, strict=True):
+        if value is None:
             raise ValueError(
                 f"{path}: expected numbers to predict, got {text!r} in row {line}: choose another "
                 "--target, or the learner tables, which predicts classes"
             )
-    return [float(text) for text in texts]
+    return [value for value in found if value is not None]
 
 
 def column_of(cells: dict[str, list[str]], target: str | None, path: Path) -> list[str]:
@@ -173,7 +174,7 @@ def adapted_table(
             f"{path}: expected classes in {target!r}, got {len(set(texts))} different values in "
             f"{len(texts)} rows: give more rows, or use the learner tables-regression for numbers"
         )
-    predictor = learned(learner.portable, cells, y, where=str(path))
+    predictor = learned(learner.portable, cells, y, where=str(path), lines=lines)
     predictor.target = target
     for file in query:
         rows, places = query_cells([file])

@@ -53,6 +53,8 @@ class Display:
         *,
         quality: Quality | None = None,
         starting: float = 0.0,
+        interval: int = 0,
+        validate_every: int = 0,
     ) -> None:
         self.console, self.steps = console, steps
         self.quality = quality or Quality("mse")
@@ -62,6 +64,9 @@ class Display:
         """Seconds that compilation and the first steps are expected to take; 0 if unknown."""
         self.started: float | None = None
         """Seconds that they took."""
+        self.interval, self.validate_every = interval, validate_every
+        """In steps; 0 if unknown."""
+        self.watched, self.rate, self.said = self.born, 0.0, ""
         self.first: tuple[float, int] | None = None
         self.reached = 0
         self.spoken = self.born
@@ -91,6 +96,8 @@ class Display:
         while not self.over.wait(0.5):
             if self.phase in ("loading", "compiling"):
                 self._show_start()
+            elif self.phase == "training":
+                self._show_validation()
 
     def _show_start(self, *, always: bool = False) -> None:
         """Show the time until the first steps are done."""
@@ -111,6 +118,19 @@ class Display:
         )
         self._say(text, always=always)
 
+    def _show_validation(self) -> None:
+        """Show a validation that takes longer than the steps before it."""
+        upcoming = min(self.reached + self.interval, self.steps)
+        took = time.monotonic() - self.watched - self.interval / (self.rate or 1.0)
+        if not self.interval or not self.rate or took < 1 or self.reached == self.steps:
+            return
+        if upcoming == self.steps or upcoming % (self.validate_every or upcoming + 1) == 0:
+            text = f"step {upcoming:,} of {self.steps:,}: validating: {duration(took)}"
+            self.bar.update(
+                self.task, description="validating", said=f"{self.said}, {duration(took)}"
+            )
+            self._say(text)
+
     def _say(self, text: str, *, always: bool = False) -> None:
         """Print a plain line if there is no terminal, at least ten seconds after the last one."""
         now = time.monotonic()
@@ -130,7 +150,7 @@ class Display:
     def watch(self, step: int, record: Mapping[str, float | None]) -> None:
         """Show that step `step` is done."""
         now = time.monotonic()
-        self.reached = step
+        self.reached, self.watched = step, now
         if not record:
             # Before the first step: the run compiles next.
             self.phase, self.phased = "compiling", now
@@ -149,12 +169,13 @@ class Display:
             self.started = now - self.phased
             self.bar.reset(self.task, total=self.steps, description="training")
         else:
-            rate = (step - self.first[1]) / max(now - self.first[0], 1e-9)
+            rate = self.rate = (step - self.first[1]) / max(now - self.first[0], 1e-9)
         pace = f"{rate:.3g} steps/s" if rate else ""
         left = f"{duration((self.steps - step) / rate)} left" if rate else ""
         if "validation" in record and not self.bar.disable:
             self.bar.console.print(f"step {step:,}: {self.validation}", highlight=False)
         short = ", ".join(filter(None, (f"{step:,}/{self.steps:,}", pace, self.loss, left)))
+        self.said = ", ".join(filter(None, (f"{step:,}/{self.steps:,}", self.loss)))
         self.bar.update(self.task, completed=step, description="training", said=short)
         parts = (pace, self.loss, self.validation, left)
         said = ", ".join(filter(None, parts))
@@ -164,34 +185,49 @@ class Display:
 @contextlib.contextmanager
 def scoring() -> Iterator[Callable[[int, int], None]]:
     """A function that shows how many tasks are scored, on the standard error stream because a
-    program may read the output: a bar on a terminal, and a line at once and every ten seconds
-    elsewhere."""
-    console = Console(stderr=True)
-    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task("scoring", total=None)
+    program may read the output."""
+    with working("loading and compiling", Console(stderr=True), at_once=True) as show:
+        yield lambda done, total: show(f"scored {done:,} of {total:,} tasks", done, total)
+
+
+@contextlib.contextmanager
+def working(text: str, console: Console, *, at_once: bool = False) -> Iterator[Callable[..., None]]:
+    """A function `show(text, done, total)` that shows what is done now, and how much of it is done
+    if that is known, with the time left: a bar on a terminal; elsewhere a line every ten seconds,
+    the first one perhaps at once."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[said]}"),
+    )
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(text, total=None, said="")
     begun = time.monotonic()
-    spoken = begun - PLAIN_SECONDS
+    spoken = begun - PLAIN_SECONDS if at_once else begun
     over = threading.Event()
-    state: Json = {"text": "loading and compiling"}
+    state: Json = {"text": text, "done": 0, "total": None}
 
     def tick() -> None:
         nonlocal spoken
         while not over.wait(0.5):
             now = time.monotonic()
+            said, done, total = duration(now - begun), state["done"], state["total"]
+            if done and total:
+                said += f", {duration((now - begun) * (total / done - 1))} left"
+            bar.update(task, said=said)
             if bar.disable and now - spoken > PLAIN_SECONDS:
                 spoken = now
-                text = f"{state['text']} ({duration(now - begun)})"
-                console.print(text, highlight=False, soft_wrap=True)
+                console.print(f"{state['text']} ({said})", highlight=False, soft_wrap=True)
 
-    def watch(done: int, total: int) -> None:
-        bar.update(task, completed=done, total=total)
-        state["text"] = f"scored {done:,} of {total:,} tasks"
+    def show(text: str, done: int = 0, total: int | None = None) -> None:
+        bar.update(task, description=text, completed=done, total=total)
+        state.update(text=text, done=done, total=total)
 
     ticker = threading.Thread(target=tick, daemon=True)
     ticker.start()
     try:
         with bar:
-            yield watch
+            yield show
     finally:
         over.set()
         ticker.join()

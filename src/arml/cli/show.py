@@ -94,15 +94,23 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     console = Console()
     scored = []
     with scoring() as watch:
-        from arml.experiment.scoring import evaluate_run, keep, kept
+        from arml.experiment.scoring import evaluate_run, keep, kept, unscored
         from arml.report.tables import terminal_table
         from arml.results.files import write_json
-        from arml.results.scores import compare
+        from arml.results.scores import check_same_tasks, compare
         from arml.training.devices import own_cores
 
-        for folder in folders:
-            # A comparison can use the scores of an earlier call.
-            found = kept(folder, **asked) if options.against is not None else None
+        # A comparison can use the scores of an earlier call.
+        against = options.against is not None
+        earlier = [kept(folder, **asked) if against else None for folder in folders]
+        if against:
+            check_same_tasks(
+                *(
+                    found.scores if found else unscored(folder, options.split)
+                    for folder, found in zip(folders, earlier, strict=True)
+                )
+            )
+        for folder, found in zip(folders, earlier, strict=True):
             if found is None:
                 found = evaluate_run(folder, **asked, devices=own_cores(), simple=True, watch=watch)
             scored.append(found)
@@ -179,14 +187,14 @@ def _rows(scored: Sequence["Scored"]) -> list["Row"]:
 
 def _print_classes(console: Console, found: "ByClass") -> None:
     """The hardest classes and the most frequent confusions, in two lines."""
-    names = ", ".join(f"{one.name} {one.accuracy:.0%}" for one in found.classes[:HARDEST])
+    names = ", ".join(f"{one.name} {one.accuracy:.0%} right" for one in found.classes[:HARDEST])
     say(console, f"hardest of {len(found.classes)} classes: {names}")
     if found.pairs:
         told = ", ".join(
             f"{pair.label} as {pair.predicted} ({pair.count} of {pair.of})"
             for pair in found.pairs[:HARDEST]
         )
-        say(console, f"most frequent confusions: {told}")
+        say(console, f"most frequent confusions, of the queries in tasks with both: {told}")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from arml.cli.console import TensorBoard, command, say, tell
 from arml.cli.errors import UsageError
-from arml.cli.progress import Display, Quality, last_scored
+from arml.cli.progress import Display, Quality, last_scored, working
 from arml.cli.seeds import train_all
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.cli.training_options import read_command
@@ -102,6 +102,8 @@ def train_command(arguments: Sequence[str]) -> int:
         experiment.steps,
         quality=_quality(experiment),
         starting=expected(experiment, devices),
+        interval=experiment.interval,
+        validate_every=experiment.validate_every,
     )
 
     def idle() -> str:
@@ -178,7 +180,8 @@ def _finish(console: Console, folder: Path, experiment: Experiment) -> None:
 def _print_simple(console: Console, folder: Path, experiment: Experiment) -> None:
     """Print the scores of classifiers that need no meta-training on the validation tasks."""
     tasks, n = Run(folder).tasks("validation"), experiment.validation_tasks
-    found = simple_scores(tasks, n, split="validation", chunk=experiment.chunk)
+    with working("scoring classifiers that need no meta-training", console):
+        found = simple_scores(tasks, n, split="validation", chunk=experiment.chunk)
     for name, score in found.items():
         said = _quality(experiment).said(score["mean"], score["ci95"])
         say(console, f"for comparison, {name}, no meta-training: {said}")

@@ -1,6 +1,7 @@
 """The command line of `arml train`: a recipe or the user's own data, and its options."""
 
 import math
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from rich.console import Console
 from arml.cli.console import say
 from arml.cli.errors import UsageError
 from arml.cli.options import option, read, recipe_at
+from arml.cli.progress import working
 from arml.cli.waiting import pace
 from arml.experiment.folder import check_place
 from arml.experiment.options import Experiment
@@ -93,7 +95,7 @@ def whole_numbers(words: Sequence[str], options: Iterable[str]) -> dict[str, int
     """The values of those options that were given as a number. Other words are refused when all
     options are read."""
     given = {name: " ".join(values_of(words, name)) for name in options}
-    return {name: int(value) for name, value in given.items() if value.isdecimal()}
+    return {name: int(value) for name, value in given.items() if re.fullmatch(r"-?\d+", value)}
 
 
 class Chosen(NamedTuple):
@@ -192,28 +194,33 @@ def _winner(
     devices = devices or sharing(first.batch, first.chunk, own_cores())
     console = Console()
     say(console, *choice.why)
-    if paced and minutes < SHORT:
+    if choice.short:
         say(console, f"race: none in less than {SHORT:g} min")
-        made = race.paced(without_race(entrants), ends=ends, devices=devices)
-        lines = [
-            f"method {made.recipe}: the simplest, for so short a time; to choose yourself, "
-            "`arml train RECIPE`",
-            f"steps {made.steps:,}: at the pace of the first ones; --steps or --minutes change it",
-        ]
-        return Chosen(made, lines, True)
-    say(console, f"race: {len(entrants)} methods, about {minutes / 20:.1f} min each")
-    places = race.race(
-        entrants,
-        seconds=3 * minutes,
-        least=min(20, max(1, first.steps)),
-        ends=ends if paced else None,
-        devices=devices,
-        said=lambda place: say(
-            console,
-            f"  {place.name}: {place.score:.1%} ± {place.ci95:.1%} on validation classes, "
-            f"{place.steps} steps, {place.steps * place.step:.0f} s",
-        ),
-    )
+        made = without_race(entrants)
+        way = "the simplest, for so short a time; `arml train RECIPE` trains another"
+        lines = [f"method {made.recipe}: {way}"]
+        if not paced:
+            return Chosen(made, [*lines, choice.pace], True)
+        with working("reading the pictures", console) as show:
+            made = race.paced(made, ends=ends, devices=devices, doing=show)
+        steps = f"steps {made.steps:,}: at the pace of the first ones"
+        return Chosen(made, [*lines, f"{steps}; --steps or --minutes change it"], True)
+    each = f"about {minutes / 20:.1f} min of training each, besides compiling and scoring"
+    say(console, f"race: {len(entrants)} methods, {each}")
+    with working("reading the pictures", console) as show:
+        places = race.race(
+            entrants,
+            seconds=3 * minutes,
+            least=min(20, max(1, first.steps)),
+            ends=ends if paced else None,
+            devices=devices,
+            said=lambda place: say(
+                console,
+                f"  {place.name}: {place.score:.1%} ± {place.ci95:.1%} on validation classes, "
+                f"{place.steps} steps, {place.steps * place.step:.0f} s",
+            ),
+            doing=show,
+        )
     best = max(places[1:], key=lambda place: place.score)
     assert best.begun is not None  # only the floor has none
     line = f"method {best.name}: the best of the race; to choose yourself, `arml train RECIPE`"

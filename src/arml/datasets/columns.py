@@ -7,6 +7,7 @@ category raise an error, which names their column.
 """
 
 import datetime
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ LEVELS = 12
 """The most columns of a category: its most frequent values have one each."""
 GROUPED = re.compile(r"[+-]?\d[\d.]*,[\d.,]*", re.ASCII)
 """A number with a comma, which may be a decimal sign or separate thousands."""
+LARGEST = float(np.finfo(np.float32).max)
 FREE = 5
 """A column of texts is a category if it has at most so many different values, or each value at
 least twice on average."""
@@ -154,23 +156,32 @@ def reader_of(value: Mapping[str, Any]) -> Reader:
     return Reader(tuple(columns), tuple(value["kept"]), tuple(value["left_out"]))
 
 
-def reader(table: Table, y: np.ndarray, *, where: str = "the table") -> Reader:
+def reader(
+    table: Table,
+    y: np.ndarray,
+    *,
+    where: str = "the table",
+    lines: Sequence[int] | None = None,
+) -> Reader:
     """How to read tables like this one, whose rows have the labels or targets `y`.
 
     If there are more columns than the bound, those are kept whose variance the labels explain best:
-    they tell the classes of the examples apart, or follow their numbers.
+    they tell the classes of the examples apart, or follow their numbers. `where` and `lines` are
+    what errors call the table, and its rows.
 
     **Raises** `ValueError` in one line for a column of texts that are not a category, and for a
     table in which no column has two different values.
     """
     columns, left_out = [], []
     for name, cells in table.items():
-        column = _column(name, [cell for cell in cells if not missing(cell)], where)
+        column = _column(name, cells, where, lines)
         if column is None:
             left_out.append(name)
         else:
             columns.append(column)
     if not columns:
+        if len(y) < 2:
+            raise ValueError(f"{where}: expected two or more examples, got {len(y)}: add rows")
         raise ValueError(
             f"{where}: expected a column whose values differ, got {len(table)} without: add columns"
         )
@@ -196,12 +207,13 @@ def _text(cell: Cell) -> str:
 
 
 def number(cell: Cell) -> float | None:
-    """The cell as a number; None if it is not one."""
-    if isinstance(cell, str):
-        return float(cell) if NUMBER.fullmatch(cell.strip()) else None
-    if isinstance(cell, bool | int | float | np.bool_ | np.number):
-        return float(cell) if np.isfinite(cell) else None
-    return None
+    """The cell as a number; None if it is not one, or too large for 32 bits."""
+    value = math.nan
+    if isinstance(cell, bool | int | float | np.bool_ | np.number) or (
+        isinstance(cell, str) and NUMBER.fullmatch(cell.strip())
+    ):
+        value = float(cell)
+    return value if abs(value) <= LARGEST else None
 
 
 def _date(cell: Cell) -> float | None:
@@ -217,8 +229,11 @@ def _date(cell: Cell) -> float | None:
     return (when.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)).total_seconds() / 86_400
 
 
-def _column(name: str, cells: Sequence[Cell], where: str) -> Column | None:
+def _column(
+    name: str, whole: Sequence[Cell], where: str, lines: Sequence[int] | None
+) -> Column | None:
     """How to read a column with these cells; None if they are all alike."""
+    cells = [cell for cell in whole if not missing(cell)]
     kinds: tuple[tuple[Literal["number", "date"], Any], ...] = (
         ("number", number),
         ("date", _date),
@@ -243,9 +258,11 @@ def _column(name: str, cells: Sequence[Cell], where: str) -> Column | None:
     if len(counts) > max(FREE, len(cells) / 2):
         odd = next(_text(cell) for cell in cells if number(cell) is None)
         if sum(number(cell) is not None for cell in cells) > len(cells) / 2:
+            row = next(i for i, cell in enumerate(whole) if cell is not None and _text(cell) == odd)
+            place = f" in row {lines[row]}" if lines is not None else ""
             raise ValueError(
-                f"{where}: expected a number in each cell of column {name!r}, got {odd!r}: correct "
-                "the cell, or empty it"
+                f"{where}: expected a number in each cell of column {name!r}, got {odd!r}{place}: "
+                "correct the cell, or empty it"
             )
         raise ValueError(
             f"{where}: expected numbers, dates or categories in column {name!r}, got "

@@ -60,6 +60,13 @@ class Choice(NamedTuple):
     """Experiments that differ only in their method."""
     pace: str = ""
     """A line about their estimated number of steps; a race measures it."""
+    minutes: float = inf
+    """About how long a training takes on one CPU core."""
+
+    @property
+    def short(self) -> bool:
+        """Whether there is no time for a race."""
+        return self.minutes < SHORT
 
 
 def choose(
@@ -100,6 +107,8 @@ def choose(
     if any(vectors):
         tasks = VectorsOptions(data=tuple(data), ways=ways, shots=shots, queries=queries)
         tasks.check()
+        for family in families:
+            tasks.check_classes(family.name, len(family.counts))
         # The nearest mean has nothing to train.
         entrants = tuple(
             replace(one, tasks=tasks, steps=given.get("steps", one.steps) if one.steps else 0)
@@ -109,8 +118,10 @@ def choose(
     size, reason = _size(families, given)
     classes = FoldersOptions(data=tuple(data), ways=ways, shots=shots, queries=queries, size=size)
     classes.check()
+    for family in families:
+        classes.check_classes(family.name, len(family.counts))
     batch = 2 if minutes < SHORT else 4
-    steps, pace = _steps(ways * (shots + queries), size, batch, minutes, given)
+    steps, pace, took = _steps(ways * (shots + queries), size, batch, minutes, given)
     network = Conv4Options(normalisation="support", edges=purpose == "race")
     entrants = tuple(
         replace(
@@ -133,7 +144,7 @@ def choose(
             for one in entrants
         )
         lines.append(f"average {AVERAGE:g}: the weights' mean over that last part of the training")
-    return Choice(entrants[0], lines, entrants, pace)
+    return Choice(entrants[0], lines, entrants, pace, took if "steps" in given else minutes)
 
 
 def entering(setting: str, purpose: Literal["race", "stream"]) -> list[Experiment]:
@@ -236,8 +247,9 @@ def _size(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, st
 
 def _steps(
     pictures: int, size: int, batch: int, minutes: float, given: Mapping[str, int]
-) -> tuple[int, str]:
-    """The number of outer steps that take about these minutes, and a line about it.
+) -> tuple[int, str, float]:
+    """The number of outer steps that take about these minutes, a line about it, and its estimate
+    in minutes.
 
     On one core, ProtoNet learns from a task in about 0.00125 s for each of its pictures at 28 px.
     On two cores a step of four 1-shot tasks, of 80 pictures each, takes 0.16 s
@@ -254,4 +266,4 @@ def _steps(
     steps = given.get("steps", int(min(5_000, round(wanted, -1))))
     took = steps * seconds / 60
     asked = "" if "steps" in given else "; --minutes and --steps change it"
-    return steps, f"steps {steps:,}: about {took:.0f} min on one CPU core{asked}"
+    return steps, f"steps {steps:,}: about {took:.0f} min on one CPU core{asked}", took

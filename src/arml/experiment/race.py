@@ -69,6 +69,7 @@ def race(
     devices: int = 1,
     progress: Progress | None = None,
     said: Callable[[Place], None] = lambda place: None,
+    doing: Callable[[str], None] = lambda text: None,
 ) -> list[Place]:
     """Train each of the experiments for about `seconds`, or a tenth of its steps, and score them on
     validation tasks.
@@ -81,6 +82,7 @@ def race(
       entrant then gets as many steps as fit; if None, the steps of its experiment.
     - `devices`: how many devices share the tasks of a step.
     - `said`: called with each place as soon as it is known, the floor first.
+    - `doing`: called with a line about what is done next, and after each interval of steps.
 
     **Returns** a place for the floor and for each entrant, in this order.
     """
@@ -89,6 +91,7 @@ def race(
     places: list[Place] = []
 
     def scored(name: str, learner: MetaLearner, step: float, begun: Begun | None) -> None:
+        doing(f"scoring {name}")
         score = evaluate(
             learner, splits, tasks, split="validation", chunk=chunk, progress=False
         ).score
@@ -98,23 +101,37 @@ def race(
     scored(FLOOR, SIMPLE[FLOOR](splits.validation.problem.outputs), 0.0, None)
     for i, entrant in enumerate(entrants):
         others = (seconds + START) * (len(entrants) - i - 1)
-        made = entrant if ends is None else _paced(entrant, splits, ends - others, devices)
-        begun, step = trained(made, splits.train, seconds=seconds, least=least, devices=devices)
+        made = entrant if ends is None else _paced(entrant, splits, ends - others, devices, doing)
+        begun, step = trained(
+            made, splits.train, seconds=seconds, least=least, devices=devices, doing=doing
+        )
         scored(made.recipe, begun.state.learner, step, begun)
     return places
 
 
 def paced(
-    experiment: Experiment, *, ends: float, devices: int = 1, progress: Progress | None = None
+    experiment: Experiment,
+    *,
+    ends: float,
+    devices: int = 1,
+    progress: Progress | None = None,
+    doing: Callable[[str], None] = lambda text: None,
 ) -> Experiment:
     """The experiment with as many steps as fit until about `ends`, by `time.monotonic`. A few steps
     are timed for it."""
-    return _paced(experiment, _splits(experiment, progress), ends, devices)
+    return _paced(experiment, _splits(experiment, progress), ends, devices, doing)
 
 
-def _paced(experiment: Experiment, splits: Splits, ends: float, devices: int) -> Experiment:
+def _paced(
+    experiment: Experiment,
+    splits: Splits,
+    ends: float,
+    devices: int,
+    doing: Callable[[str], None],
+) -> Experiment:
     if not experiment.steps:
         return experiment
+    doing(f"compiling and timing a few steps of {experiment.recipe}")
     trial, every = replace(experiment, interval=1), experiment.interval
     _, step = trained(trial, splits.train, seconds=TRIAL, least=6, devices=devices)
     step *= LONGER
@@ -132,7 +149,13 @@ def _splits(experiment: Experiment, progress: Progress | None) -> Splits:
 
 
 def trained(
-    experiment: Experiment, tasks: TaskDistribution, *, seconds: float, least: int, devices: int = 1
+    experiment: Experiment,
+    tasks: TaskDistribution,
+    *,
+    seconds: float,
+    least: int,
+    devices: int = 1,
+    doing: Callable[[str], None] = lambda text: None,
 ) -> tuple[Begun, float]:
     """The first steps of the experiment's training, for about `seconds` or a tenth of all its
     steps, and the seconds of a step: the median over the intervals, so that a moment in which the
@@ -141,6 +164,7 @@ def trained(
     state, records = fresh(experiment, tasks.problem).state, []
     most = max(least, experiment.steps // 10)
     times = [time.monotonic()]
+    doing(f"compiling {experiment.recipe}")
     loop = intervals(
         FitOptions.of(experiment),
         state,
@@ -154,6 +178,7 @@ def trained(
             state = moment.state
             times.append(time.monotonic())
             records.append((moment.step, moment.record))
+            doing(f"training {experiment.recipe}, step {moment.step:,}")
             enough = moment.step >= least and times[-1] - times[1] >= seconds
             if moment.step >= most or enough:
                 break

@@ -139,7 +139,7 @@ def run(
         check_same("options", (fingerprint(experiment), experiment.seed, devices))
         check_same("data", splits.sources)
         now = of_leader(now)
-        done = int(now.state.step)
+        begins = done = int(now.state.step)
         with together():
             watch(done, {})
 
@@ -169,8 +169,11 @@ def run(
                             seal(folder, metrics.name)
                 if stopping:
                     break
-        if held is not None and saved is None and not experiment.steps:
-            checkpoint.save(checkpoints, 0, now)
+        if held is not None and saved is None and done == begins:
+            # Nothing was left to train: there are no steps, or a race made them all.
+            checkpoint.save(checkpoints, done, now)
+            if done:
+                seal(folder, metrics.name)
         return done
 
 

@@ -22,7 +22,7 @@ from arml.results.by_class import KEPT, ByClass, write_by_class
 from arml.results.files import plain
 from arml.results.folder import FORMAT, Calibration, Result, write_result
 from arml.results.manifest import unseal
-from arml.results.scores import Scores, write_scores
+from arml.results.scores import Scores, pairing, write_scores
 from arml.training.devices import everywhere, mesh_of
 from arml.training.evaluate import Predictions, Split, predictions
 from arml.training.provenance import commit, device, versions
@@ -40,6 +40,16 @@ class Scored(NamedTuple):
     scores: Scores
     classes: ByClass | None = None
     """Which classes are hard, if the classes of the tasks have names."""
+
+
+def unscored(folder: Path | str, split: Split = "test") -> Scores:
+    """Scores of no task of a run, to see before any work whether two runs can be compared."""
+    tasks = Run(folder).tasks(split)
+    identity = tasks.identity()
+    none = np.zeros(0)
+    return Scores(
+        none, none, pairing(identity, split), tasks.families, split=split, identity=identity
+    )
 
 
 def evaluate_run(

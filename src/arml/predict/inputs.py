@@ -24,9 +24,7 @@ def checked_inputs(x: object, problem: Problem, what: str) -> np.ndarray:
     try:
         array = np.asarray(x)
         if array.dtype != np.uint8:
-            with np.errstate(
-                over="ignore"
-            ):  # a number that is too large is refused below, as infinity
+            with np.errstate(over="ignore"):  # what is too large is refused below, as infinity
                 array = array.astype(np.float32)
     except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's is a RuntimeError
         raise ValueError(
@@ -41,7 +39,9 @@ def checked_inputs(x: object, problem: Problem, what: str) -> np.ndarray:
         )
         raise ValueError(f"expected {what} of shape {wanted}, got {list(array.shape)}: {advice}")
     if not np.all(np.isfinite(array)):
-        raise ValueError(f"expected finite {what}, got NaN or infinity: fill or drop these rows")
+        raise ValueError(
+            f"expected finite {what}, got NaN or infinity (of 32 bits): fill or drop these rows"
+        )
     pixels = len(features) == 3 and array.dtype != np.uint8 and array.size > 0
     if pixels and (array.min() < 0 or array.max() > 1):
         raise ValueError(
@@ -121,7 +121,7 @@ def checked_targets(y: object, problem: Problem, n: int) -> tuple[np.ndarray, bo
     **Raises** `ValueError` for another shape, for texts, and for numbers that are not finite.
     """
     try:
-        targets = np.asarray(y, np.float32)
+        targets = np.asarray(y, np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"expected numbers as targets, got {error}: convert them") from None
     flat = targets.ndim == 1
@@ -130,6 +130,11 @@ def checked_targets(y: object, problem: Problem, n: int) -> tuple[np.ndarray, bo
         raise ValueError(
             f"expected targets of shape [{n}, {problem.outputs}], got {list(targets.shape)}"
         )
-    if not np.all(np.isfinite(targets)):
-        raise ValueError("expected finite targets, got NaN or infinity: drop these rows")
-    return targets, flat
+    odd = ~(np.abs(targets) <= np.finfo(np.float32).max)
+    if np.any(odd):
+        row = int(np.flatnonzero(odd.any(axis=1))[0])
+        raise ValueError(
+            f"expected finite targets, got {targets[odd][0]:g} in example {row + 1} (NaN, infinity "
+            "or more than 32 bits hold): correct or drop it"
+        )
+    return targets.astype(np.float32), flat

@@ -17,7 +17,7 @@ tables have other tails than the synthetic ones of meta-training.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -249,12 +249,19 @@ def widening(distances: Float[np.ndarray, " n"], level: float) -> float:
     return float(np.max(distances, initial=stdtrit(FREEDOM, (1 + level) / 2)))
 
 
-def learned(portable: Portable, x: Any, y: Any, *, where: str = "the table") -> TablePredictor:
+def learned(
+    portable: Portable,
+    x: Any,
+    y: Any,
+    *,
+    where: str = "the table",
+    lines: Sequence[int] | None = None,
+) -> TablePredictor:
     """The predictor of the rows `x` (see `as_table`) with the labels or targets `y`.
 
     **Arguments**
 
-    - `where`: the name of the table in errors.
+    - `where`, `lines`: what errors call the table, and its rows.
 
     **Raises** `ValueError` in one line for rows or labels that cannot be learned.
     """
@@ -265,10 +272,10 @@ def learned(portable: Portable, x: Any, y: Any, *, where: str = "the table") -> 
     classes, flat = None, False
     if portable.problem.kind == "regression":
         places, flat = checked_targets(y, portable.problem, n)
-        read = reader(table, places[:, 0], where=where)
+        read = reader(table, places[:, 0], where=where, lines=lines)
     else:
         classes, places = checked_labels(y, n)
-        read = reader(table, places, where=where)
+        read = reader(table, places, where=where, lines=lines)
     problem = dataclasses.replace(portable.problem, features=(read.width, 3))
     wide = dataclasses.replace(portable, problem=problem)
     return TablePredictor(wide, read(table), places, classes, flat, read)

@@ -79,7 +79,10 @@ class Trust(Marks):
         said, shown = [str(self)], self.odd[:SHOWN]
         counts = np.bincount(self.labels, minlength=len(self.classes))
         most = counts.max() / max(len(self.labels), 1)
-        if most >= self.accuracy and most > UNEVEN / len(self.classes):
+        several = np.count_nonzero(counts) > 1
+        if len(self.labels) and not several:
+            said.append("one class alone could be checked, so this says little")
+        if several and most >= self.accuracy and most > UNEVEN / len(self.classes):
             said.append(
                 f"no better than always answering {self.classes[counts.argmax()]}, which is right "
                 f"for {most:.0%} of the examples: do not trust it"

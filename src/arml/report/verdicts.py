@@ -75,7 +75,11 @@ def interventions(study: Study) -> str:
             every = entry["all"]
             mean = "not finite" if every["mean"] is None else f"{scale * every['mean']:+.3g}"
             half = "" if every["ci95"] is None else f" ± {scale * every['ci95']:.2g}"
-            what = f"{name}, of the vertices the most needed" if name == worst else NAMES[name]
+            what = (
+                f"{name}, of the vertices the one with the largest mean loss"
+                if name == worst
+                else NAMES[name]
+            )
             lines.append(
                 [
                     f"`{path.stem}`",

@@ -58,7 +58,10 @@ def read_marks(folder: Path) -> Marked:
         raise RunError(f"expected {KEPT} in the predictor's folder {folder}, found none; {advice}")
     content = read_json(path)
     if "mse" in content:
-        raise RunError(f"{path}: expected a classifier, got a regression: its error is in the file")
+        raise RunError(
+            f"{path}: expected marks of a classifier, got a regression, which has no page: "
+            "its error is in this file"
+        )
     marked = read_as(Marked, content, str(path), advice)
     if marked.predictor != read_json(folder / "config.json").get("sha256"):
         raise RunError(f"{path} is of another predictor, which was saved there before; {advice}")

@@ -179,6 +179,9 @@ class Difference:
         return _table(f"difference of {self.metric}", rows, self.metric, "+")
 
 
+ADVICE = "only scores on the same tasks can be compared"
+
+
 def compare(a: Scores, b: Scores) -> Difference:
     """The paired difference `a - b`, with its interval over tasks and its p-value.
 
@@ -202,15 +205,19 @@ def check_paired(a: Scores, b: Scores) -> None:
     """Raise `ValueError` unless both are scores of one metric on the same tasks."""
     if a.metric != b.metric and a.metric and b.metric:
         raise ValueError(f"expected scores of one metric, got {a.metric} and {b.metric}")
-    advice = "only scores on the same tasks can be compared"
-    if a.tasks != b.tasks:
-        what, one, other = next(differing(a, b), ("tasks", a.tasks or "none", b.tasks or "none"))
-        raise ValueError(f"the scores differ in their {what}: {one} and {other}; {advice}")
+    check_same_tasks(a, b)
     if len(a) != len(b):
         raise ValueError(
-            f"expected scores of equally many tasks, got {len(a)} and {len(b)}; {advice}: score "
+            f"expected scores of equally many tasks, got {len(a)} and {len(b)}; {ADVICE}: score "
             "again, or take scores.first(n)"
         )
+
+
+def check_same_tasks(a: Scores, b: Scores) -> None:
+    """Raise `ValueError` unless the tasks of the scores are drawn alike."""
+    if a.tasks != b.tasks:
+        what, one, other = next(differing(a, b), ("tasks", a.tasks or "none", b.tasks or "none"))
+        raise ValueError(f"the scores differ in their {what}: {one} and {other}; {ADVICE}")
 
 
 def differing(a: Scores, b: Scores) -> Iterator[tuple[str, str, str]]:
@@ -225,7 +232,11 @@ def differing(a: Scores, b: Scores) -> Iterator[tuple[str, str, str]]:
         return
     both = json.loads(a.identity), json.loads(b.identity)
     for what, one, other in zip(parts, *both, strict=False):
-        if one != other:
+        if isinstance(one, dict) and isinstance(other, dict):
+            names = sorted(k for k in {*one, *other} if one.get(k) != other.get(k))
+            for name in names:
+                yield f"{what}' {name}", _short(one.get(name)), _short(other.get(name))
+        elif one != other:
             yield what, _short(one), _short(other)
 
 
