@@ -106,6 +106,19 @@ def test_runs_that_are_no_seeds_of_one_experiment_are_refused_before_the_scoring
     assert "expected a run folder" in refused(place)
 
 
+def test_a_folder_has_a_run_or_seeds_or_a_sweep(place, tmp_path, capsys):
+    def refused(*words):
+        assert main(list(map(str, words))) == 2
+        return " ".join(capsys.readouterr().err.split())
+
+    run = shutil.copytree(place / "maml" / "seed-0", tmp_path / "run")
+    said = refused("train", "regression2d/maml", "--run", run, "--seeds", 2)
+    assert f"expected a folder for several seeds, got the run {run}" in said
+    said = refused("tune", "regression2d/maml", "--run", place / "maml", "--trials", 2)
+    assert "expected a folder for a sweep, got the run" in said
+    assert "found 2 runs in it: name one, such as" in refused("evaluate", place)
+
+
 def test_runs_are_compared_only_on_the_same_tasks():
     def scores(n, metric="mse", tasks="a"):
         return arml.Scores(np.arange(n), np.zeros(n, int), tasks=tasks, metric=metric)

@@ -53,6 +53,13 @@ class FromOne(Lines):
         return parts(jax.random.normal(key, (4, 1)), jnp.array([1, 2, 1, 2]), 2)
 
 
+class Astray(Lines):
+    families = ("lines", "more lines")
+
+    def sample(self, key):
+        return super().sample(key)._replace(family=jax.random.randint(key, (), 0, 3))
+
+
 class Net(arml.MetaLearner):
     """Learns nothing of a task."""
 
@@ -91,6 +98,42 @@ def test_wrong_tasks(tasks, said):
         arml.fit(net(problem=tasks.problem), tasks, steps=1, batch=2)
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "said"),
+    [
+        (FromOne(), "support.y of FromOne has classes from 1 to 2, not 0 to 1: change its sample"),
+        (Astray(), "family of Astray has families from 0 to 2, not 0 to 1: change its sample"),
+        (Lines, "expected tasks, got the class Lines: give an instance, as by Lines()"),
+    ],
+)
+def test_wrong_numbers_are_refused_before_any_work(tasks, said):
+    learner = net(problem=tasks.problem)
+    for use, amount in ((arml.fit, {"steps": 5}), (arml.evaluate, {"n": 5})):
+        with pytest.raises(ValueError) as raised:  # noqa: PT011
+            use(learner, tasks, **amount)
+        assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (("regresion", (1,), 1, 3, 4), "unknown kind of problem 'regresion'; did you mean 'regr"),
+        (("regression", 1, 1, 3, 4), "features must be a shape such as (2,), got 1"),
+        (("regression", (1,), 0, 3, 4), "outputs must be 1 or more, got 0"),
+        (("classification", (1,), 2, 3, -1), "queries must be 1 or more, got -1"),
+    ],
+)
+def test_problems_that_cannot_be(problem, said):
+    made = object.__new__(arml.Problem)  # without the tests' own check of types
+    for name, value in zip(
+        ("kind", "features", "outputs", "shots", "queries"), problem, strict=True
+    ):
+        object.__setattr__(made, name, value)
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
+        made.__post_init__()
+    assert said in str(raised.value)
 
 
 def test_tasks_that_are_all_equal():

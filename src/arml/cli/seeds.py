@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from arml.cli.console import command, say
+from arml.cli.errors import UsageError
 from arml.cli.progress import PLAIN_SECONDS, Quality, last_scored
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.experiment.folder import check_claim
@@ -72,6 +73,8 @@ def train_all(
     quality: Quality,
 ) -> int:
     """Train `count` seeds from the experiment's own on; returns the exit status."""
+    if (folder / "config.json").exists():
+        raise UsageError(f"expected a folder for several seeds, got the run {folder}: name another")
     seeds = list(range(experiment.seed, experiment.seed + count))
     left = []
     for seed in seeds:

@@ -76,11 +76,15 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     """A task distribution from one, or from any object with `problem`, `families` and
     `sample(key)`.
 
-    One task is traced, not drawn, to compare its shapes with the problem.
+    One task is traced to compare its shapes with the problem. Of a class outside this package some
+    are drawn, too, to see whether classes and families are numbered from 0.
 
-    **Raises** `ValueError` in one line for another object, and for tasks whose shapes differ from
-    those of the problem.
+    **Raises** `ValueError` in one line for another object, and for tasks whose shapes or numbers
+    are not those of the problem.
     """
+    if isinstance(tasks, type):
+        name = tasks.__name__
+        raise ValueError(f"expected tasks, got the class {name}: give an instance, as by {name}()")
     missing = [name for name in ("problem", "families", "sample") if not hasattr(tasks, name)]
     if missing:
         raise ValueError(
@@ -110,11 +114,17 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
         _check(drawn, problem, type(tasks).__name__)
         canonical = jax.eval_shape(adopted.sample, jax.random.key(0))
         same = jax.tree.map(_shape, drawn) == jax.tree.map(_shape, canonical)
+        if not type(tasks).__module__.startswith("arml."):
+            some = jax.jit(jax.vmap(adopted.sample))(jax.random.split(jax.random.key(0), DRAWN))
+            if wrong := _misnumbered(some, adopted):
+                raise ValueError(wrong)
         if known is not None:
             _AS_THEY_ARE[known] = same
     return tasks if same and isinstance(tasks, TaskDistribution) else adopted
 
 
+DRAWN = 16
+"""Tasks of a user's own that are looked at before any work."""
 _AS_THEY_ARE: dict[Hashable, bool] = {}
 """Whether the tasks of a checked distribution have the right types already. The key is everything
 of the distribution except the values of its arrays."""
@@ -156,22 +166,40 @@ def _sampled(tasks: Tasks) -> Callable[[PRNGKeyArray], Task]:
 
 def fault(tasks: TaskDistribution, keys: Array) -> str:
     """One line about wrong values in the tasks of these keys; empty if there are none."""
-    drawn, own = jax.vmap(tasks.sample)(keys), tasks
-    while isinstance(own, Adopted):
-        own = own._source()
+    drawn = jax.vmap(tasks.sample)(keys)
     for part in ("support", "query"):
         for name, leaf in getattr(drawn, part)._asdict().items():
-            values = np.asarray(leaf)
-            got = ""
-            if not np.isfinite(values).all():
-                got = "numbers that are not finite"
-            elif name == "y" and tasks.problem.kind == "classification":
-                ways, low, high = tasks.problem.outputs, values.min(), values.max()
-                got = f"classes from {low} to {high}, not 0 to {ways - 1}"
-                got = "" if 0 <= low <= high < ways else got
-            if got:
-                return f"{part}.{name} of {type(own).__name__} has {got}: change its sample"
+            if not np.isfinite(np.asarray(leaf)).all():
+                return (
+                    f"{part}.{name} of {_name(tasks)} has numbers that are not finite: change its "
+                    "sample"
+                )
+    return _misnumbered(drawn, tasks)
+
+
+def _misnumbered(drawn: Task, tasks: TaskDistribution) -> str:
+    """One line about classes or families of these tasks that do not exist; empty if all do."""
+    parts = [("family", "families", drawn.family, len(tasks.families))]
+    if tasks.problem.kind == "classification":
+        ways = tasks.problem.outputs
+        parts += [("support.y", "classes", drawn.support.y, ways)]
+        parts += [("query.y", "classes", drawn.query.y, ways)]
+    for name, what, leaf, count in parts:
+        low, high = int(leaf.min()), int(leaf.max())
+        if not 0 <= low <= high < count:
+            return (
+                f"{name} of {_name(tasks)} has {what} from {low} to {high}, not 0 to {count - 1}: "
+                "change its sample"
+            )
     return ""
+
+
+def _name(tasks: TaskDistribution) -> str:
+    """The name of the class that the user wrote."""
+    own: PyTree = tasks
+    while isinstance(own, Adopted):
+        own = own._source()
+    return type(own).__name__
 
 
 def _shape(leaf: jax.ShapeDtypeStruct | Array) -> tuple[tuple[int, ...], jnp.dtype]:

@@ -1,6 +1,7 @@
 """The kind of a task, in numbers. Nothing here needs JAX."""
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Literal
 
 
@@ -23,6 +24,18 @@ class Problem:
     shots: int
     queries: int
     classes: int = 0
+
+    def __post_init__(self) -> None:
+        kinds = ("regression", "classification")
+        if self.kind not in kinds:
+            close = get_close_matches(str(self.kind), kinds, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(kinds)}"
+            raise ValueError(f"unknown kind of problem {self.kind!r}; {hint}")
+        if not isinstance(self.features, tuple):
+            raise ValueError(f"features must be a shape such as (2,), got {self.features!r}")
+        for name in ("outputs", "shots", "queries"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}: raise it")
 
     @property
     def support(self) -> int:

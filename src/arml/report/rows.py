@@ -42,6 +42,8 @@ class Row:
     spread: float | None
     families: dict[str, float | None]
     families_ci95: dict[str, float | None]
+    empty: frozenset[str]
+    """The families of which no task was scored."""
     seconds: float
     devices: tuple[str, ...]
     """Where it was scored."""
@@ -100,6 +102,7 @@ def _row(runs: Sequence[Result]) -> Row:
         families_ci95={
             name: mean_of([run["families"][name]["ci95"] for run in runs]) for name in names
         },
+        empty=frozenset(name for name in names if not first["families"][name]["n"]),
         seconds=fmean(run["seconds"] for run in runs),
         devices=tuple(sorted({run["device"] for run in runs})),
         trained_on=tuple(sorted(set(map(str, trained)))) if all(trained) else (),

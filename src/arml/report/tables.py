@@ -171,7 +171,8 @@ def table_of(rows: Sequence[Row], diverged: Divergences = MappingProxyType({})) 
         for family in families:
             half = row.families_ci95[family]
             small = "" if half is None else f"± {number(half, metric)}"
-            cells.append(Cell(number(row.families[family], metric), small))
+            mean = "–" if family in row.empty else number(row.families[family], metric)
+            cells.append(Cell(mean, small))
         if known:
             after = f"{percentage(row.error_calibrated)} after temperature"
             cells.append(Cell("–") if row.error is None else Cell(percentage(row.error), after))

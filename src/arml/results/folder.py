@@ -134,11 +134,13 @@ def read_config(folder: Path | str) -> Json:
     """
     folder = Path(folder)
     if not (folder / "config.json").is_file():
-        inside = sorted(path.parent for path in folder.glob("*/config.json"))
+        inside = {path.parent for path in folder.glob("*/config.json")}
+        inside |= {path.parent.parent for path in folder.glob("*/seed-*/config.json")}
         if inside:
+            found = f"{len(inside)} {'runs' if inside - {min(inside)} else 'run'}"
             raise RunError(
-                f"expected a run folder with a config.json at {folder}, found {len(inside)} runs "
-                f"in it: name one, such as {inside[0]}"
+                f"expected a run folder with a config.json at {folder}, found {found} in it: name "
+                f"one, such as {min(inside)}"
             )
         found = "a folder without one" if folder.is_dir() else "no such folder"
         raise RunError(

@@ -203,6 +203,9 @@ def compare(a: Scores, b: Scores) -> Difference:
 
 def check_paired(a: Scores, b: Scores) -> None:
     """Raise `ValueError` unless both are scores of one metric on the same tasks."""
+    for one in (a, b):
+        if not isinstance(one, Scores):
+            raise ValueError(f"expected Scores, got {type(one).__name__}: see arml.evaluate")
     if a.metric != b.metric and a.metric and b.metric:
         raise ValueError(f"expected scores of one metric, got {a.metric} and {b.metric}")
     check_same_tasks(a, b)

@@ -19,6 +19,7 @@ from arml.experiment.options import Experiment, absolute, to_json
 from arml.experiment.parts import metric_of
 from arml.results.extras import extra
 from arml.results.files import Json, RunError, plain, write_json
+from arml.results.folder import seeds_in
 from arml.results.forms import Text
 from arml.results.lock import alone
 from arml.results.schema import read_checked
@@ -276,7 +277,7 @@ def _claim(sweep: Sweep, folder: Path) -> None:
     path = folder / "plan.json"
     plan = plain(sweep.to_json())
     if not path.exists():
-        if (folder / "config.json").exists():
+        if (folder / "config.json").exists() or seeds_in(folder):
             raise RunError(f"expected a folder for a sweep, got the run {folder}: name another")
         write_json(path, plan)
         return
