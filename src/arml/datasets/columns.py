@@ -29,6 +29,7 @@ LEVELS = 12
 GROUPED = re.compile(r"[+-]?\d[\d.]*,[\d.,]*", re.ASCII)
 """A number with a comma, which may be a decimal sign or separate thousands."""
 LARGEST = float(np.finfo(np.float32).max)
+"""The largest number of 32 bits."""
 FREE = 5
 """A column of texts is a category if it has at most so many different values, or each value at
 least twice on average."""
