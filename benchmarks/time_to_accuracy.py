@@ -42,8 +42,6 @@ PARTS = ("validation", "test")
 OPPONENTS = {"easyfsl": "easyfsl", "squared": "with squared distances"}
 """What stands beside `ours` in the file: the opponent, and trainings of ours by an earlier version,
 whose ProtoNet had squared distances in place of those with a pooled covariance."""
-
-
 UNSEEN = "all, not developed on"
 DEVELOPED = {(pictures, seed) for pictures in ("cards", "icons") for seed in ("0", "1", "2")}
 """The pictures and seeds whose validation classes decided what the trainings of ours do."""

@@ -162,15 +162,14 @@ def test_scoring_reports_where_there_is_no_terminal(monkeypatch, capsys):
 def test_a_validation_that_takes_long_is_shown(monkeypatch):
     monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
     text = io.StringIO()
-    display = Display(Console(file=text, width=200), 30, interval=10, validate_every=20)
+    display = Display(Console(file=text, width=200), 40, interval=10, validate_every=30)
     with display:
         display.watch(0, {})
-        display.watch(10, {"loss": 1.5})
-        time.sleep(0.01)
-        display.watch(11, {"loss": 1.5})
-        display.reached = 10
+        for step in (10, 20):
+            time.sleep(0.01)
+            display.watch(step, {"loss": 1.5})
         time.sleep(1.8)
-    assert "step 20 of 30: validating: 1 s" in text.getvalue()
+    assert "step 30 of 40: validating: 1 s" in text.getvalue()
 
 
 def test_minutes_are_kept_or_refused_with_the_least(tmp_path, monkeypatch, capsys):

@@ -82,10 +82,8 @@ def export_command(arguments: Sequence[str]) -> int:
 def _learner(run: Path, out: Path, tasks: int) -> None:
     from arml.predict.embedding import embeds
     from arml.predict.exporting import exported
-    from arml.predict.shared import check_free
 
     console = Console()
-    check_free(out, predictor=False)
     with working(f"predicting {tasks:,} validation tasks" if tasks else "loading", console):
         portable = exported(run, out, tasks=tasks)
     if portable.problem.kind == "classification":

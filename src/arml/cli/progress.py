@@ -66,7 +66,7 @@ class Display:
         """Seconds that they took."""
         self.interval, self.validate_every = interval, validate_every
         """In steps; 0 if unknown."""
-        self.watched, self.rate, self.said = self.born, 0.0, ""
+        self.watched, self.rate = self.born, 0.0
         self.first: tuple[float, int] | None = None
         self.reached = 0
         self.spoken = self.born
@@ -121,15 +121,16 @@ class Display:
     def _show_validation(self) -> None:
         """Show a validation that takes longer than the steps before it."""
         upcoming = min(self.reached + self.interval, self.steps)
-        took = time.monotonic() - self.watched - self.interval / (self.rate or 1.0)
-        if not self.interval or not self.rate or took < 1 or self.reached == self.steps:
+        due = upcoming == self.steps or (
+            self.validate_every > 0 and upcoming % self.validate_every == 0
+        )
+        if not due or upcoming == self.reached or not self.rate:
             return
-        if upcoming == self.steps or upcoming % (self.validate_every or upcoming + 1) == 0:
-            text = f"step {upcoming:,} of {self.steps:,}: validating: {duration(took)}"
-            self.bar.update(
-                self.task, description="validating", said=f"{self.said}, {duration(took)}"
-            )
-            self._say(text)
+        took = time.monotonic() - self.watched - self.interval / self.rate
+        if took > 1:
+            said = f"{upcoming:,}/{self.steps:,}, {duration(took)}"
+            self.bar.update(self.task, description="validating", said=said)
+            self._say(f"step {upcoming:,} of {self.steps:,}: validating: {duration(took)}")
 
     def _say(self, text: str, *, always: bool = False) -> None:
         """Print a plain line if there is no terminal, at least ten seconds after the last one."""
@@ -175,7 +176,6 @@ class Display:
         if "validation" in record and not self.bar.disable:
             self.bar.console.print(f"step {step:,}: {self.validation}", highlight=False)
         short = ", ".join(filter(None, (f"{step:,}/{self.steps:,}", pace, self.loss, left)))
-        self.said = ", ".join(filter(None, (f"{step:,}/{self.steps:,}", self.loss)))
         self.bar.update(self.task, completed=step, description="training", said=short)
         parts = (pace, self.loss, self.validation, left)
         said = ", ".join(filter(None, parts))

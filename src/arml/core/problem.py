@@ -16,6 +16,8 @@ class Problem:
 
         problem = arml.Problem("regression", (1,), outputs=1, shots=5, queries=10)
         problem.support, problem.query
+
+    **Raises** `ValueError` in one line for another kind, and for a count below 1.
     """
 
     kind: Literal["regression", "classification"]

@@ -106,9 +106,7 @@ def choose(
     ways, shots, queries, why = _tasks(families, given)
     if any(vectors):
         tasks = VectorsOptions(data=tuple(data), ways=ways, shots=shots, queries=queries)
-        tasks.check()
-        for family in families:
-            tasks.check_classes(family.name, len(family.counts))
+        _check(tasks, families)
         # The nearest mean has nothing to train.
         entrants = tuple(
             replace(one, tasks=tasks, steps=given.get("steps", one.steps) if one.steps else 0)
@@ -117,9 +115,7 @@ def choose(
         return Choice(entrants[0], [_about(families, "vectors"), *why], entrants)
     size, reason = _size(families, given)
     classes = FoldersOptions(data=tuple(data), ways=ways, shots=shots, queries=queries, size=size)
-    classes.check()
-    for family in families:
-        classes.check_classes(family.name, len(family.counts))
+    _check(classes, families)
     batch = 2 if minutes < SHORT else 4
     steps, pace, took = _steps(ways * (shots + queries), size, batch, minutes, given)
     network = Conv4Options(normalisation="support", edges=purpose == "race")
@@ -181,6 +177,13 @@ def _of_features(data: Sequence[str]) -> list[Family]:
         Family(f.name, dict(zip(f.classes, map(int, f.counts), strict=True)), [])
         for f in load_features(data)[0]
     ]
+
+
+def _check(tasks: FoldersOptions | VectorsOptions, families: Sequence[Family]) -> None:
+    """Raise `ValueError` if no tasks can be drawn so."""
+    tasks.check()
+    for family in families:
+        tasks.check_classes(family.name, len(family.counts))
 
 
 def _about(families: Sequence[Family], what: str) -> str:

@@ -11,6 +11,7 @@ from arml.core.learner import MetaLearner
 from arml.experiment.loaded import Portable, Run
 from arml.predict.embedding import Vectors, embeds, measured_novelty, of_task
 from arml.predict.inference import inductive
+from arml.predict.shared import check_free
 from arml.predict.sharing import write_learner
 from arml.training.evaluate import looks, together
 
@@ -21,6 +22,7 @@ def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portab
 
     **Raises** `RunError` for a folder that is no run, or if it cannot be written.
     """
+    check_free(Path(folder), predictor=False)  # before the work
     opened = Run(run)
     portable = opened.portable()
     if tasks:

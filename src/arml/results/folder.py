@@ -137,7 +137,7 @@ def read_config(folder: Path | str) -> Json:
         inside = {path.parent for path in folder.glob("*/config.json")}
         inside |= {path.parent.parent for path in folder.glob("*/seed-*/config.json")}
         if inside:
-            found = f"{len(inside)} {'runs' if inside - {min(inside)} else 'run'}"
+            found = f"{len(inside)} {'runs' if len(inside) > 1 else 'run'}"
             raise RunError(
                 f"expected a run folder with a config.json at {folder}, found {found} in it: name "
                 f"one, such as {min(inside)}"

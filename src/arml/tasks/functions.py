@@ -108,7 +108,7 @@ class Functions(TaskDistribution):
     - `noise`: standard deviation of the noise, in the targets' units.
     - `flat`: put the families that ignore the second input in the plane y = 1.
 
-    **Raises** `ValueError` if a count is below 1, the range is empty or the noise is negative.
+    **Raises** `ValueError` if the range is empty or the noise is negative.
     """
 
     problem: Problem = eqx.field(static=True, default=Problem("regression", (2,), 1, 10, 10))
@@ -119,9 +119,6 @@ class Functions(TaskDistribution):
     families: tuple[str, ...] = eqx.field(static=True, default=FAMILIES, init=False)
 
     def __check_init__(self) -> None:
-        for name, count in (("shots", self.problem.shots), ("queries", self.problem.queries)):
-            if count < 1:
-                raise ValueError(f"{name} must be 1 or more, got {count}: ask for at least one")
         if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
             raise ValueError(
                 f"inputs need a finite range with low < high, got low={self.low}, "

@@ -278,7 +278,7 @@ def _claim(sweep: Sweep, folder: Path) -> None:
     plan = plain(sweep.to_json())
     if not path.exists():
         if (folder / "config.json").exists() or seeds_in(folder):
-            raise RunError(f"expected a folder for a sweep, got the run {folder}: name another")
+            raise RunError(f"expected a folder for a sweep, got {folder} with runs: name another")
         write_json(path, plan)
         return
     known = read_checked(path, Plan, "restore the file, or give another folder")
