@@ -1,7 +1,6 @@
 """Few-shot learning on heterogeneous tasks: ARML and the methods it is compared with, in JAX."""
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ __version__ = "0.1.0"
 _HOMES = {
     "arml.algorithms": ("ALGORITHMS",),
     "arml.core.episodes": ("Examples", "Problem", "Task", "TaskDistribution"),
-    # These need an extra, so that `from arml import *` leaves them out.
     "arml.predict.estimators": ("FewShotClassifier", "FewShotRegressor"),
     "arml.report.statistics": ("Comparison", "compare_runs"),
     "arml.results.scores": ("Difference", "Scores", "compare"),
@@ -82,7 +80,7 @@ _HOMES = {
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = sorted({*_HOME, "__version__"} - {*_HOMES["arml.predict.estimators"]})
+__all__ = sorted({*_HOME, "__version__"})
 
 
 def __getattr__(name: str) -> Any:
@@ -95,5 +93,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    extra = _HOMES["arml.predict.estimators"] if find_spec("sklearn") else ()
-    return sorted([*__all__, *extra])
+    return __all__

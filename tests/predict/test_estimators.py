@@ -3,8 +3,6 @@
 import copyreg
 import pickle
 import re
-import subprocess
-import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -253,11 +251,3 @@ def test_what_does_not_fit_is_refused(tmp_path):
         arml.FewShotClassifier(few).fit(x, np.zeros(18))
     with pytest.raises(RunError, match="expected the folder of a run"):
         arml.FewShotClassifier(tmp_path / "none").fit(x, y)
-
-
-def test_without_scikit_learn_the_extra_is_named():
-    code = "import sys; sys.modules['sklearn'] = None; import arml; arml.FewShotClassifier"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert "pip install 'arml[sklearn]'" in done.stderr

@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +18,6 @@ from tyro.conf import Positional
 from arml.cli.console import command, grid, parse, say
 from arml.cli.errors import UsageError
 from arml.cli.stopping import INTERRUPTED, Stop
-from arml.datasets.starter_features import starter_features_ready
 from arml.datasets.store import open_store, place
 from arml.report.paper import overall
 from arml.report.study import export, load_study
@@ -86,7 +84,6 @@ def reproduce_command(arguments: Sequence[str]) -> int:
         _list(console, chosen, work)
         return 0
     _check_stores(work)
-    _note_features(console, work)
     hire: Hire | None = None
     if options.on == "ray":
         from arml.reproduce.cluster import hire as join_cluster
@@ -158,17 +155,6 @@ def _check_stores(work: Sequence[Unit]) -> None:
             f"these tables need the data sets {', '.join(missing)}, which are not prepared: "
             + "; ".join(f"`arml data prepare {name}`" for name in missing)
             + "; or name other tables"
-        )
-
-
-def _note_features(console: Console, work: Sequence[Unit]) -> None:
-    """Print before any work which rows need onnxruntime; the others can be run without it."""
-    rows = [u["run"] for u in work if u["experiment"]["tasks"]["kind"] == "vectors"]
-    if rows and find_spec("onnxruntime") is None and not starter_features_ready():
-        say(
-            console,
-            f"{', '.join(rows)} will fail without onnxruntime, and the others run: install "
-            "'arml[features]'",
         )
 
 

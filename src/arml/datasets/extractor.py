@@ -2,7 +2,7 @@
 
 The model has one picture input `[n, 3, h, w]` or `[n, h, w, 3]` of floats or bytes, whose batch and
 size may be fixed or free. Its output is `[n, d]`, or `[n, d, h, w]`, which is averaged over places.
-onnxruntime runs it: `pip install "arml[features]"`.
+onnxruntime runs it.
 """
 
 import hashlib
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from arml.results.extras import extra
 from arml.results.files import Json, JsonView, digest_of
 
 DEFAULT = Path(str(files("arml") / "data" / "extractors" / "starter-protonet.onnx"))
@@ -210,7 +209,8 @@ def _digest(path: Path, data: bytes) -> str:
 
 
 def _session(path: Path, data: bytes) -> Any:
-    onnxruntime = extra("onnxruntime", "features", "features")
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     try:

@@ -3,8 +3,7 @@
     model = arml.FewShotClassifier("my-learner").fit(pictures, ["oak", "oak", "elm", "elm"])
     model.predict(more), model.predict_proba(more), model.score(more, labels)
 
-It can stand in a pipeline, a cross-validation or a search. scikit-learn is an extra:
-`pip install 'arml[sklearn]'`.
+It can stand in a pipeline, a cross-validation or a search.
 """
 
 from math import prod
@@ -12,25 +11,17 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from arml.core.episodes import Problem
-from arml.results.files import Json
-
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
-except ImportError as error:
-    raise ImportError(
-        "expected scikit-learn for FewShotClassifier and FewShotRegressor, found none: "
-        "pip install 'arml[sklearn]'"
-    ) from error
-
 from arml.predict.inputs import checked_inputs
 from arml.predict.learner import FewShotLearner, load
 from arml.predict.predictor import Predictor
 from arml.predict.shared import shipped
 from arml.predict.simple import TOGETHER, Uses, choices
+from arml.results.files import Json
 
 TABLE: Json = {"dtype": None, "ensure_all_finite": "allow-nan"}
 """scikit-learn's options for a learner of tables, which reads texts and missing cells."""
