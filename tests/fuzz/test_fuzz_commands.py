@@ -144,10 +144,12 @@ def ended(words, capsys):
         return "would begin"
     said = capsys.readouterr()
     assert "Traceback" not in said.err + said.out
-    assert "unexpected" not in said.err or "unexpected argument" in said.err, said.err
+    assert "arml: error: unexpected" not in said.err, said.err
     if status == 0:
         return "answered"
     assert status == 2, said.err
+    if "╭─" in said.err:  # tyro refused
+        return "refused"
     lines = [line for line in said.err.splitlines() if line.startswith("arml: error: ")]
     assert len(lines) == 1
     assert said.err.splitlines()[-1] == lines[0], "the error is not one line"

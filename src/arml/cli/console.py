@@ -1,17 +1,9 @@
 """The terminal: options are read, and text, JSON and TensorBoard events are written."""
 
-import contextlib
-import dataclasses
-import inspect
-import io
 import json
-import re
 import shlex
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import tyro
@@ -19,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from arml.cli.errors import UsageError
 from arml.core.plugins import as_options
 from arml.report.table import Table as Rows
 from arml.results.extras import extra
@@ -79,99 +70,11 @@ def print_json(value: object) -> None:
 def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
     """An instance of the dataclass `kind` from command-line arguments, as tyro reads them.
 
-    **Raises** `UsageError` in one line, and `SystemExit(0)` after `--help`.
+    **Raises** `SystemExit`: with status 0 after `--help`, and with 2 after tyro has printed what is
+    wrong.
     """
-    said = io.StringIO()
-    asks = {"-h", "--help"} & {*arguments}
-    try:
-        with (
-            contextlib.redirect_stderr(said),
-            # Tyro colours its messages where the standard output is a terminal.
-            _unwrapped(kind) if asks else contextlib.redirect_stdout(said),
-        ):
-            return tyro.cli(
-                kind,
-                args=list(arguments),
-                prog=prog,
-                config=(tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName),
-            )
-    except SystemExit as end:
-        if not end.code:
-            raise
-        raise UsageError(f"{_one_line(said.getvalue(), arguments)}; see `{prog} --help`") from None
-
-
-@contextlib.contextmanager
-def _unwrapped(kind: Any) -> Iterator[None]:
-    """Join the lines of the paragraphs in a dataclass's docstrings while its help is printed. Tyro
-    keeps the breaks before lines that are indented or begin with a sign, and breaks the text again
-    at the terminal's width.
-    """
-    import docstring_parser
-
-    before: list[tuple[Any, str, Any]] = []
-
-    def change(of: Any, name: str, value: Any) -> None:
-        before.append((of, name, getattr(of, name)))
-        setattr(of, name, value)
-
-    def unwrap(kind: Any) -> None:
-        found: dict[str, str] = {}
-        for base in reversed(kind.__mro__[:-1]):
-            for one in docstring_parser.parse_from_object(base).params:
-                found[one.arg_name] = " ".join((one.description or "").split())
-        paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
-        change(kind, "__doc__", "\n\n".join(" ".join(text.split()) for text in paragraphs))
-        for field in dataclasses.fields(kind):
-            if dataclasses.is_dataclass(field.default):
-                unwrap(type(field.default))
-            elif told := found.get(field.name):
-                change(field, "metadata", MappingProxyType({**field.metadata, "help": told}))
-
-    unwrap(kind)
-    try:
-        yield
-    finally:
-        for of, name, value in reversed(before):
-            setattr(of, name, value)
-
-
-def _one_line(box: str, arguments: Sequence[str]) -> str:
-    """Tyro's message about the arguments in one line. Tyro draws a box: a title, the message, and
-    its subject. Names of options are indented by four, and their descriptions by eight."""
-    # Where the output is not UTF-8, the box has no sides.
-    inside = [re.sub(r"^│|│$|[╰╯]", "", line).rstrip(" ─-") for line in box.splitlines()[1:]]
-    parts: list[list[str]] = [[]]
-    for line in textwrap.dedent("\n".join(inside)).splitlines():
-        if line.strip():
-            parts[-1].append(line)
-        else:
-            parts.append([])
-    parts = [part for part in parts if part] or [["the options cannot be read"]]
-    message, about = parts[0], [line for part in parts[1:] for line in part]
-    text = " ".join(line.strip() for line in message)
-    if text.startswith("Missing from"):
-        names = [line.strip() for line in message if re.match(" {4}[^ ]", line)]
-        for word in arguments:
-            # A missing option that was given with a typing error.
-            close = get_close_matches(word, [name.split()[0] for name in names], 1, 0.8)
-            if close and word.startswith("--"):
-                return f"unknown option {word}; did you mean {close[0]}?"
-        return f"expected {' and '.join(names)}, got none: give {'them' if names[1:] else 'it'}"
-    named = [line.strip() for line in about if re.match(" {4}[^ ]", line)]
-    if found := re.match(r"Error parsing ([^ ]+): .*?(\[.*\]|'[^']*')$", text):
-        expected = next((line for line in named if line.startswith(found[1])), found[1])
-        return f"expected {expected}, got {found[2].strip('[]')}"
-    if found := re.match(r"invalid choice ('.*') for argument '(.*)'. .* one of \((.*)\)", text):
-        return f"expected {found[2]} to be one of {found[3].replace(chr(39), '')}, got {found[1]}"
-    if found := re.match(r"Missing value for argument '(.*)'", text):
-        return f"expected a value after {found[1]}, got none"
-    if found := re.match(r"Unrecognized options: ([^ ,]+)", text):
-        kind = "unknown option" if found[1].startswith("-") else "unexpected argument"
-        close = [line.split()[0].rstrip(",") for line in named if line.startswith("--")][:3]
-        hint = f"; did you mean {' or '.join(close)}?" if close and "Perhaps" in about[0] else ""
-        return f"{kind} {found[1]}{hint}"
-    return text.rstrip(".")
+    config = (tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
+    return tyro.cli(kind, args=list(arguments), prog=prog, config=config)
 
 
 class TensorBoard:

@@ -5,9 +5,7 @@ other part has an option of that name: `--inner-rate`. `--network NAME` chooses 
 """
 
 import dataclasses
-import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from textwrap import TextWrapper
 from typing import Annotated, Any
 
@@ -42,7 +40,7 @@ def read(
 
     The defaults of the algorithm are those for tasks of the given ways, shots and queries.
 
-    **Raises** `UsageError` in one line, and `SystemExit(0)` after the help.
+    **Raises** `UsageError` in one line, and `SystemExit` as `parse` does.
     """
     experiment, words = _with_network(experiment, words)
     whole = "--help-all" in words
@@ -55,10 +53,7 @@ def read(
 
     def once(experiment: Experiment) -> tuple[Any, Experiment]:
         kind: type[Any] = _kind(experiment, fields, about)
-        try:
-            options = parse(kind, words, prog=prog)
-        except UsageError as error:
-            raise UsageError(_hinted(str(error), experiment)) from None
+        options = parse(kind, words, prog=prog)
         values = {
             f.name: getattr(options.experiment, f.name) for f in dataclasses.fields(experiment)
         }
@@ -70,15 +65,6 @@ def read(
     if shape == _shape(experiment) or min(shape.values()) < 1:
         return options, given
     return once(reshaped(experiment, **shape))
-
-
-def _hinted(said: str, experiment: Experiment) -> str:
-    """A refusal of an unknown option with the option of a part that is most like it. Tyro, which
-    compares whole names, finds few of these."""
-    unknown = re.match(r"unknown option --([^ ;]+);(?! did)", said)
-    names = [_flag(f.name) for part in PARTS for f in dataclasses.fields(getattr(experiment, part))]
-    close = get_close_matches(unknown[1], names, 1, 0.75) if unknown else []
-    return said.replace(";", f"; did you mean --{close[0]}?;", 1) if close else said
 
 
 def _with_network(experiment: Experiment, words: Sequence[str]) -> tuple[Experiment, Sequence[str]]:
