@@ -148,7 +148,7 @@ def ended(words, capsys):
     if status == 0:
         return "answered"
     assert status == 2, said.err
-    if "╭─" in said.err:  # tyro refused
+    if "full helptext" in said.err:  # tyro refused
         return "refused"
     lines = [line for line in said.err.splitlines() if line.startswith("arml: error: ")]
     assert len(lines) == 1
