@@ -1,6 +1,7 @@
 """How programs are compiled, and that they are kept."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -110,3 +111,37 @@ def test_matrices_of_a_batch_reach_lapack_one_at_a_time():
     once, twice = mapped(matrices, 2 * matrices)
     assert jnp.allclose(once, jnp.linalg.eigvalsh(matrices), atol=1e-4)
     assert jnp.allclose(twice, 2 * once, atol=1e-4)
+
+
+FUNCTIONS = {
+    "solve": jnp.linalg.solve,
+    "inv": lambda a, b: jnp.linalg.inv(a),
+    "cholesky": lambda a, b: jnp.linalg.cholesky(a),
+    "eigh": lambda a, b: jnp.linalg.eigh(a),
+    "slogdet": lambda a, b: jnp.linalg.slogdet(a),
+    "lstsq": lambda a, b: jnp.linalg.lstsq(a, b),  # it also returns the rank, an integer
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_of_one_matrix_at_a_time_has_the_derivatives_of_the_function(name, float64):
+    def derivatives(function):
+        def loss(a, b):
+            a = a @ a.T + jnp.eye(3)
+            some = [
+                x for x in jax.tree.leaves(function(a, b)) if jnp.isdtype(x.dtype, "real floating")
+            ]
+            return sum(jnp.sum(jnp.sin(jnp.abs(x))) for x in some)
+
+        def slope(a, b):
+            return sum(jnp.sum(jnp.square(g)) for g in jax.grad(loss, (0, 1))(a, b))
+
+        return jax.jit(jax.vmap(lambda a, b: (jax.grad(loss, (0, 1))(a, b), jax.grad(slope)(a, b))))
+
+    keys = jax.random.split(jax.random.key(0))
+    given = jax.random.normal(keys[0], (2, 3, 3)), jax.random.normal(keys[1], (2, 3))
+    ours, theirs = derivatives(unbatched(FUNCTIONS[name])), derivatives(FUNCTIONS[name])
+    for a, b in zip(jax.tree.leaves(ours(*given)), jax.tree.leaves(theirs(*given)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
+    assert re.search(r"@lapack", ours.lower(*given).as_text())
+    assert not re.search(r"@(lapack|blas)_.*<(\d+x){3}", ours.lower(*given).as_text())

@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 import equinox as eqx
 import jax
 from jax.custom_batching import sequential_vmap
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,11 +83,38 @@ def unbatched(function: Callable[..., R]) -> Callable[..., R]:
     jaxlib shares a batch of matrices among its threads, and one of these threads waits for the
     others. If every thread waits in such a call, none is left to work, and the calls never end. For
     a single matrix no thread waits.
+
+    It has derivatives of any order in reverse mode, each a loop again. In forward mode it has them
+    on other devices than a CPU only. Arguments are arrays, or pytrees of arrays.
     """
     # Without the lambda, a default value that is not an array would become an argument.
     looped: Callable[..., R] = sequential_vmap(lambda *arguments: function(*arguments))
 
-    def call(*arguments: Array) -> R:
-        return (looped if jax.default_backend() == "cpu" else function)(*arguments)
+    # A loop has no linear form of its own, so the gradient is a function that is looped, too.
+    def gradient(arguments: PyTree, cotangents: PyTree) -> PyTree:
+        inexact, rest = eqx.partition(arguments, eqx.is_inexact_array)
+
+        def outputs(inexact: PyTree) -> PyTree:
+            return eqx.filter(function(*eqx.combine(inexact, rest)), eqx.is_inexact_array)
+
+        return jax.vjp(outputs, inexact)[1](cotangents)[0]
+
+    @jax.custom_vjp
+    def differentiable(*arguments: PyTree) -> R:
+        return looped(*arguments)
+
+    def forward(*arguments: PyTree) -> tuple[R, PyTree]:
+        return differentiable(*arguments), arguments
+
+    def backward(arguments: PyTree, cotangents: PyTree) -> PyTree:
+        return unbatched(gradient)(arguments, eqx.filter(cotangents, eqx.is_inexact_array))
+
+    differentiable.defvjp(forward, backward)
+
+    def call(*arguments: PyTree) -> R:
+        if jax.default_backend() == "cpu":
+            looped_result: R = differentiable(*arguments)
+            return looped_result
+        return function(*arguments)
 
     return call
