@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 
+from arml.nn.autoencoders import GRUAutoencoder
 from arml.nn.embeddings import ImageEmbedding, PooledEmbedding
 from arml.nn.modulation import FiLM, Gate, UnitModulation
 from arml.nn.networks import MLP, BaseNetwork, Body, ConvBlock
-from arml.nn.summaries import GRUAutoencoder
 
 FLOAT = 4
 RANDOM = 40

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from arml.experiment.scoring import score as score
     from arml.nn.networks import Linear as Linear
     from arml.nn.networks import linear as linear
-    from arml.nn.parts import network as network
+    from arml.nn.networks import network as network
     from arml.predict.estimators import FewShotClassifier as FewShotClassifier
     from arml.predict.estimators import FewShotRegressor as FewShotRegressor
     from arml.predict.learner import FewShotLearner as FewShotLearner
@@ -73,8 +73,7 @@ _HOMES = {
     "arml.core.tracing": ("trace",),
     "arml.predict.learner": ("FewShotLearner", "load", "load_predictor"),
     "arml.predict.predictor": ("Predictor",),
-    "arml.nn.networks": ("Linear", "linear"),
-    "arml.nn.parts": ("network",),
+    "arml.nn.networks": ("Linear", "linear", "network"),
     "arml.experiment.recipes": ("RECIPES", "recipe"),
     "arml.experiment.scoring": ("score",),
 }

@@ -22,10 +22,10 @@ import pytest
 from arml.algorithms.arml_presets import official
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared, with_steps
+from arml.nn.autoencoders import GRUCell
 from arml.nn.networks import Conv4Options, Linear, MLPOptions
 from arml.nn.prototypes import SoftClusters
 from arml.nn.relational import Trace
-from arml.nn.summaries import GRUCell
 
 FOLDER = Path(__file__).parent / "golden"
 PAIRED = "model/task_specific_mapping/eta_"

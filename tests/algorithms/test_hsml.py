@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.algorithms.hsml import HSMLOptions, hsml
+from arml.algorithms.hsml import ClusterTree, Distances, HSMLOptions, Scores, cluster_tree, hsml
 from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Conditioned
 from arml.nn.modulation import Gate
 from arml.nn.networks import Linear, MLPOptions
-from arml.nn.trees import ClusterTree, Distances, Scores, cluster_tree
 from small import KEY, REGRESSION, VECTORS, meta, predictions, task
 
 SMALL: dict[str, Any] = {"width": 5, "embedding": 4, "inner_steps": 1, "inner_rate": 0.05}

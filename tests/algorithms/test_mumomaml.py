@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 from arml.algorithms.maml import MAMLOptions
-from arml.algorithms.mumomaml import ImageEncoder, MUMOMAMLOptions, mumomaml
+from arml.algorithms.mumomaml import (
+    BidirectionalLSTM,
+    ImageEncoder,
+    MUMOMAMLOptions,
+    bidirectional_lstm,
+    mumomaml,
+)
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import adaptable
 from arml.core.learner import Conditioned
 from arml.nn.networks import Conv4Options, Linear, MLPOptions
-from arml.nn.summaries import BidirectionalLSTM, bidirectional_lstm
 from small import KEY, REGRESSION, VECTORS, meta, predictions, task
 
 IMAGES = Problem("classification", (16, 16, 1), 2, 2, 1)

@@ -13,8 +13,7 @@ from arml.algorithms import ALGORITHMS
 from arml.core.episodes import Problem
 from arml.core.inner import Shared, with_steps
 from arml.nn.convolution import max_pool
-from arml.nn.networks import Convolution, Film, MLPOptions
-from arml.nn.parts import filmed, layers, widths, with_layers
+from arml.nn.networks import Conv2d, Film, MLPOptions, filmed, layers, widths, with_layers
 from contract import Blobs, Case
 
 KEY = jax.random.key(0)
@@ -172,7 +171,7 @@ def test_the_curvature_is_that_of_the_layers_in_whatever_order_they_are_used():
 class ResidualPictures(eqx.Module):
     """Half the size of x + convolution(x)."""
 
-    layer: Convolution
+    layer: Conv2d
 
     def __call__(self, x: Array) -> Array:
         return max_pool(jax.nn.relu(x + self.layer(x)))
@@ -188,7 +187,7 @@ def test_methods_trace_on_residual_convolutions(name):
     def run(key: PRNGKeyArray) -> tuple[Array, Array]:
         keys = jax.random.split(key, 3)
         kernel = jax.random.normal(keys[0], (3, 3, 3, 3))
-        blocks = [ResidualPictures(Convolution(kernel, jnp.zeros(3))) for _ in range(2)]
+        blocks = [ResidualPictures(Conv2d(kernel, jnp.zeros(3))) for _ in range(2)]
         net = arml.network(blocks, arml.linear(4 * 4 * 3, 3, key=keys[1]))
         made = ALGORITHMS[name].options(IMAGES).build(net, IMAGES, key=keys[2])
         made, task = with_steps(made, 1), Blobs(IMAGES).sample(key)

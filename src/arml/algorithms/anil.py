@@ -20,8 +20,7 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
-from arml.nn.networks import BaseNetwork
-from arml.nn.parts import with_body
+from arml.nn.networks import BaseNetwork, with_body
 
 
 class ANIL(MetaLearner):

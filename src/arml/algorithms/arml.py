@@ -42,17 +42,16 @@ from arml.core.checks import at_least, classes_only, regression_only
 from arml.core.episodes import Problem
 from arml.core.learner import Conditioned, Modulate, Network, the_inputs
 from arml.nn import embeddings, graphs, modulation, prototypes
-from arml.nn.evidence import evidence
-from arml.nn.networks import glorot, linear, truncated_normal
-from arml.nn.parts import with_body
-from arml.nn.relational import SEQUENCES, Relational
-from arml.nn.summaries import (
+from arml.nn.autoencoders import (
     Summary,
     gru_autoencoder,
     mean_square,
     mlp_autoencoder,
     squared_frobenius,
 )
+from arml.nn.evidence import evidence
+from arml.nn.networks import glorot, linear, truncated_normal, with_body
+from arml.nn.relational import SEQUENCES, Relational
 from arml.nn.templates import best_fit, own_layers, templates
 
 

@@ -50,9 +50,8 @@ from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, join, split, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
-from arml.core.losses import loss_of
-from arml.nn.ensembles import Combine, combine_of
-from arml.nn.parts import with_body
+from arml.core.losses import Combine, combine_of, loss_of
+from arml.nn.networks import with_body
 
 LAMBDA, GAMMA = (2.0, 2.0), (2.0, 0.2)
 """Shape and rate of the precisions' Gamma priors: of the weights, and of the noise."""

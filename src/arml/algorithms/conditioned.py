@@ -13,7 +13,7 @@ from arml.core.inner import InnerOptions
 from arml.core.learner import Conditioned, Head, Modulate, Network, the_learned_head
 from arml.core.losses import loss_of
 from arml.nn.heads import headless, mahalanobis_head, prototype_head, ridge_head
-from arml.nn.parts import with_body
+from arml.nn.networks import with_body
 
 
 @dataclass(frozen=True, kw_only=True)

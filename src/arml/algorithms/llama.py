@@ -37,8 +37,7 @@ from arml.core.inner import GradientDescent, InnerOptions, adaptable, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn import curvature
-from arml.nn.networks import BaseNetwork
-from arml.nn.parts import layers, with_body
+from arml.nn.networks import BaseNetwork, layers, with_body
 
 LogDet = Callable[[curvature.Layer, float], Float[Array, ""]]
 
@@ -110,8 +109,8 @@ class LLAMAOptions(InnerOptions):
         inside = sum(len(jax.tree.leaves(adaptable(layer))) for layer in layers(body))
         if inside < len(jax.tree.leaves(adaptable(body))):
             raise ValueError(
-                "LLAMA needs all adapted weights in layers that arml.linear or Convolution makes, "
-                "because it computes their curvature: build the network from these"
+                "LLAMA needs all adapted weights in layers that arml.linear or arml.nn.conv2d "
+                "makes, because it computes their curvature: build the network from these"
             )
         return LLAMA(
             net=body,

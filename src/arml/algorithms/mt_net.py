@@ -31,14 +31,13 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, Shared, adaptable, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
-from arml.nn.networks import Convolution, Linear
-from arml.nn.parts import is_layer, layers, with_layers
+from arml.nn.networks import Conv2d, Linear, is_layer, layers, with_layers
 
 
 class Warped(eqx.Module):
     """T(W x + b), T square and shared by all tasks: on images a 1x1 convolution."""
 
-    layer: Linear | Convolution
+    layer: Linear | Conv2d
     warp: Shared
 
     def __call__(self, x: Float[Array, "n *features"]) -> Float[Array, "n *space units"]:
@@ -60,7 +59,7 @@ def warped(net: Network) -> Network:
     found = layers(net)
     if not found:
         raise ValueError(
-            "MT-Net needs a network with layers that arml.linear or Convolution makes, got "
+            "MT-Net needs a network with layers that arml.linear or arml.nn.conv2d makes, got "
             f"{type(net).__name__} without any: build it from these"
         )
     eyes = [jnp.eye(layer.bias.size, dtype=layer.bias.dtype) for layer in found]

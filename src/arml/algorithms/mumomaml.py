@@ -39,8 +39,78 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import usual_rate
 from arml.core.learner import Conditioned, Encoder, Network
 from arml.nn.modulation import UNITS, unit_modulation
-from arml.nn.networks import ConvBlock, Linear, conv_block, linear
-from arml.nn.summaries import BidirectionalLSTM, bidirectional_lstm
+from arml.nn.networks import ConvBlock, Linear, conv_block, linear, uniform
+
+
+class LSTMCell(eqx.Module):
+    """A long short-term memory unit [Hochreiter and Schmidhuber, 1997; Gers et al., 2000].
+
+    Columns of the gates are input, forget, candidate, output, as in PyTorch. Input and state have
+    weights of their own, so that a whole
+    sequence of inputs is multiplied at once.
+    """
+
+    input_gates: Linear
+    state_gates: Float[Array, "state gates"]
+
+    def __call__(
+        self, projected: Float[Array, " gates"], carry: tuple[Array, Array]
+    ) -> tuple[Float[Array, " state"], Float[Array, " state"]]:
+        """The next state and memory cell, from the input's products and the previous ones."""
+        state, memory = carry
+        gates = projected + state @ self.state_gates
+        enter, forget, candidate, leave = jnp.split(gates, 4)
+        memory = jax.nn.sigmoid(forget) * memory + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
+        return jax.nn.sigmoid(leave) * jnp.tanh(memory), memory
+
+
+def lstm_cell(inputs: int, state: int, *, key: PRNGKeyArray) -> LSTMCell:
+    """Weights are drawn as in PyTorch; biases are zero."""
+    key_input, key_state = jax.random.split(key)
+    init = uniform(state**-0.5)
+    return LSTMCell(
+        linear(inputs, 4 * state, init=init, key=key_input),
+        init(key_state, (state, 4 * state), jnp.float32),
+    )
+
+
+class BidirectionalLSTM(eqx.Module):
+    """Each layer reads the one below in both directions; the code is the last state of both
+    directions of the top layer. It depends on the order of the sequence."""
+
+    layers: tuple[tuple[LSTMCell, LSTMCell], ...]
+
+    def __call__(self, sequence: Float[Array, "n features"]) -> Float[Array, " code"]:
+        for forwards, backwards in self.layers:
+            states = self._read(forwards, sequence), self._read(backwards, sequence, reverse=True)
+            sequence = jnp.concatenate(states, axis=1)
+        half = sequence.shape[1] // 2
+        return jnp.concatenate([sequence[-1, :half], sequence[0, half:]])
+
+    def _read(
+        self, cell: LSTMCell, sequence: Float[Array, "n features"], *, reverse: bool = False
+    ) -> Float[Array, "n state"]:
+        def step(carry: tuple[Array, Array], projected: Array) -> tuple[tuple[Array, Array], Array]:
+            carry = cell(projected, carry)
+            return carry, carry[0]
+
+        zeros = jnp.zeros(len(cell.state_gates), sequence.dtype)
+        products = cell.input_gates(sequence)
+        return jax.lax.scan(step, (zeros, zeros), products, reverse=reverse)[1]
+
+
+def bidirectional_lstm(
+    features: int, state: int, *, layers: int, key: PRNGKeyArray
+) -> BidirectionalLSTM:
+    """`layers` layers with a state of `state` numbers in each direction: a code of twice that."""
+    sizes = (features, *(2 * state for _ in range(layers - 1)))
+    keys = jax.random.split(key, (layers, 2))
+    return BidirectionalLSTM(
+        tuple(
+            (lstm_cell(size, state, key=ahead), lstm_cell(size, state, key=back))
+            for size, (ahead, back) in zip(sizes, keys, strict=True)
+        )
+    )
 
 
 class SequenceEncoder(Encoder):

@@ -36,8 +36,7 @@ from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, join, split, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
-from arml.core.losses import loss_of
-from arml.nn.ensembles import Combine, combine_of
+from arml.core.losses import Combine, combine_of, loss_of
 
 LOG_SD = -4.0
 

@@ -26,8 +26,7 @@ from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn.heads import EXCEPTIONS, PrototypeHead, headless, prototype_head
-from arml.nn.networks import BaseNetwork
-from arml.nn.parts import with_body
+from arml.nn.networks import BaseNetwork, with_body
 
 
 class ProtoMAML(MetaLearner):

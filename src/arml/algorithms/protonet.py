@@ -17,7 +17,7 @@ Differences
 - The distances may have a scale, constant or learned, as in TADAM. Without one the softmax of wide
   features is nearly certain at first, and its gradient small.
 - The distances may be those of Simple CNAPS, which take the spread of each class into account
-  (`arml.nn.covariance`), or those of linear discriminant analysis, with one spread for all classes
+  (`arml.nn.heads`), or those of linear discriminant analysis, with one spread for all classes
   (`arml.nn.heads`).
 - TADAM's auxiliary classification may also train the body.
 - With `in_turns` each part of a training task is once the support set. One embedding of the task's
@@ -38,11 +38,16 @@ from arml.core.checks import Options, at_least, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
-from arml.nn.auxiliary import auxiliary_loss
 from arml.nn.heads import discriminant, quadratic
-from arml.nn.networks import Body, Linear, linear
-from arml.nn.parts import with_body
-from arml.nn.prototypes import Embedded, among, class_means, squared_distances, units
+from arml.nn.networks import Body, Linear, linear, with_body
+from arml.nn.prototypes import (
+    Embedded,
+    among,
+    auxiliary_loss,
+    class_means,
+    squared_distances,
+    units,
+)
 
 Metric = Literal["squared", "pooled", "mahalanobis"]
 

@@ -43,10 +43,15 @@ from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
-from arml.nn.auxiliary import auxiliary_loss
-from arml.nn.networks import Body, Film, Linear, linear
-from arml.nn.parts import filmed, widths, with_body
-from arml.nn.prototypes import Embedded, among, class_means, squared_distances, units
+from arml.nn.networks import Body, Film, Linear, filmed, linear, widths, with_body
+from arml.nn.prototypes import (
+    Embedded,
+    among,
+    auxiliary_loss,
+    class_means,
+    squared_distances,
+    units,
+)
 
 
 class TaskEmbedding(eqx.Module):

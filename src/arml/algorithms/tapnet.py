@@ -34,8 +34,7 @@ from arml.core.compilation import unbatched
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
-from arml.nn.networks import Body
-from arml.nn.parts import with_body
+from arml.nn.networks import Body, with_body
 from arml.nn.prototypes import Embedded, among, class_means, squared_distances, units
 
 Vectors = Float[Array, "ways d"]

@@ -42,10 +42,8 @@ from arml.algorithms.method import Cost, Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
-from arml.core.losses import loss_of
-from arml.nn.ensembles import log_mean_probability
-from arml.nn.networks import MLP, Body, mlp
-from arml.nn.parts import with_body
+from arml.core.losses import log_mean_probability, loss_of
+from arml.nn.networks import MLP, Body, mlp, with_body
 from arml.nn.prototypes import Embedded, among, class_means, units
 
 

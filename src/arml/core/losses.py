@@ -1,6 +1,7 @@
 """Losses and scores. All are means over examples, so that an inner rate means the same at any
 number of shots (a loss's reduction is a step size)."""
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -48,3 +49,23 @@ def loss_of(problem: Problem) -> Callable[[Array, Array], Float[Array, ""]]:
 def score_of(problem: Problem) -> tuple[str, Callable[[Array, Array], Float[Array, ""]]]:
     """The name and function of the score reported for a problem: mse or accuracy."""
     return {"regression": ("mse", mse), "classification": ("accuracy", accuracy)}[problem.kind]
+
+
+Combine = Callable[[Float[Array, "members n outputs"]], Float[Array, "n outputs"]]
+"""Maps the members' outputs to those of the ensemble."""
+
+
+def mean_prediction(predictions: Float[Array, "members n targets"]) -> Float[Array, "n targets"]:
+    """For regression: the mean."""
+    return jnp.mean(predictions, axis=0)
+
+
+def log_mean_probability(logits: Float[Array, "members n ways"]) -> Float[Array, "n ways"]:
+    """For classification: the logarithm of the members' mean probability of each class."""
+    total = jax.nn.logsumexp(jax.nn.log_softmax(logits), axis=0)
+    return total - math.log(len(logits))
+
+
+def combine_of(problem: Problem) -> Combine:
+    """How an ensemble predicts for a problem."""
+    return mean_prediction if problem.kind == "regression" else log_mean_probability

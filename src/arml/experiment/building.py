@@ -13,7 +13,7 @@ from arml.core.compilation import ONCE, short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner, MethodOptions, NetworkOptions, parameters
 from arml.experiment.options import Experiment
-from arml.nn.parts import Alone
+from arml.nn.networks import Alone
 from arml.tasks.options import TasksLike, splits_of
 from arml.training.options import seeded
 from arml.training.step import OuterOptions, TrainState, start

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from arml.core.compilation import unbatched
-from arml.nn import parts
+from arml.nn import networks
 from arml.nn.convolution import patches
-from arml.nn.networks import BaseNetwork, Convolution, Linear, Statistics
+from arml.nn.networks import BaseNetwork, Conv2d, Linear, Statistics
 
 Root = Callable[[Float[Array, "n outputs"]], Float[Array, "k n outputs"]]
 """Maps outputs to a square root of their own Fisher information: `F_n = sum_k r_kn r_kn^T`."""
@@ -79,8 +79,8 @@ def _run(
             )
         seen[index] = x, z
 
-    every = enumerate(zip(parts.layers(net), taps, strict=True))
-    tapped = parts.with_layers(net, [_Tapped(layer, tap, i, see) for i, (layer, tap) in every])
+    every = enumerate(zip(networks.layers(net), taps, strict=True))
+    tapped = networks.with_layers(net, [_Tapped(layer, tap, i, see) for i, (layer, tap) in every])
     outputs = tapped.head(tapped.body.run(x, statistics)[0])
     pairs = [seen[i] for i in range(len(taps))]
     return outputs, [x for x, _ in pairs], [z for _, z in pairs]
@@ -97,7 +97,7 @@ def layers(
     - `statistics`: each block's statistics, from `net.body.run`.
     - `root`: the likelihood, as the root of its Fisher information.
     """
-    untapped = [0.0] * len(parts.layers(net))
+    untapped = [0.0] * len(networks.layers(net))
     shapes = jax.eval_shape(lambda: _run(net, x, statistics, untapped)[2])
     taps = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
 
@@ -109,14 +109,14 @@ def layers(
     gradients = jax.vmap(lambda r: pull(r)[0])(root(outputs))
     return [
         Layer(_rows(layer, read), g.reshape(*g.shape[:2], -1, g.shape[-1]))
-        for layer, read, g in zip(parts.layers(net), inputs, gradients, strict=True)
+        for layer, read, g in zip(networks.layers(net), inputs, gradients, strict=True)
     ]
 
 
-def _rows(layer: Linear | Convolution, x: Array) -> Float[Array, "n positions inputs"]:
+def _rows(layer: Linear | Conv2d, x: Array) -> Float[Array, "n positions inputs"]:
     """The vectors that a layer multiplies by its weights, with a 1 at their end."""
     n = len(x)
-    if isinstance(layer, Convolution):
+    if isinstance(layer, Conv2d):
         x = patches(x, *layer.kernel.shape[:2])
     x = x.reshape(n, -1, x.shape[-1])
     return jnp.concatenate([x, jnp.ones((*x.shape[:2], 1), x.dtype)], axis=-1)

@@ -16,8 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.core.inner import Shared, adaptable, join, split
 from arml.core.learner import Network
-from arml.nn.networks import BaseNetwork, Film, Linear, linear, uniform
-from arml.nn.parts import filmed, widths, with_body
+from arml.nn.networks import BaseNetwork, Film, Linear, filmed, linear, uniform, widths, with_body
 
 N = TypeVar("N")
 """A base network."""

@@ -4,16 +4,20 @@
 If a network normalises, `net(x)` uses the statistics of `x` itself. `net.given(x)` returns the
 function that predicts after adaptation to a task with the support inputs `x`; the network decides
 whether that function uses them.
+
+`network` makes a base network from your own blocks and head. A method that modulates units
+(MUMOMAML, TADAM, ARML on pictures) acts on the blocks' outputs. MT-Net and LLAMA act on all
+`Linear` and `Conv2d` layers in the network.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Literal, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray
+from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray, PyTree
 
 from arml.core.checks import at_least
 from arml.core.episodes import Problem
@@ -29,6 +33,8 @@ Block = Callable[..., tuple[Array, Statistics]]
 or with those of `x` if None, and returns its output and the statistics that it used."""
 EDGES = 4.0
 """Weight of the edges at first: their distances are then about those of the other features."""
+N = TypeVar("N")
+"""A network."""
 Initialiser = Callable[[PRNGKeyArray, tuple[int, ...], DTypeLike], Array]
 glorot = jax.nn.initializers.glorot_uniform()
 he = jax.nn.initializers.he_normal()
@@ -98,14 +104,31 @@ def mlp(sizes: tuple[int, ...], *, init: Initialiser = glorot, key: PRNGKeyArray
     return MLP(tuple(linear(i, o, init=init, key=k) for i, o, k in pairs))
 
 
-class Convolution(eqx.Module):
-    """A 3x3 convolution of stride 1 that keeps the size."""
+class Conv2d(eqx.Module):
+    """A convolution of stride 1 that keeps the size of its images; `arml.nn.conv2d` makes one.
 
-    kernel: Float[Array, "3 3 inputs filters"]
+    It is fast where tasks adapt its kernel (`arml.nn.convolve`).
+    """
+
+    kernel: Float[Array, "kh kw inputs filters"]
     bias: Float[Array, " filters"]
 
     def __call__(self, x: Float[Array, "n h w inputs"]) -> Float[Array, "n h w filters"]:
         return convolve(x, self.kernel) + self.bias
+
+
+def conv2d(
+    inputs: int, filters: int, window: int = 3, *, init: Initialiser = glorot, key: PRNGKeyArray
+) -> Conv2d:
+    """A `Conv2d` with a window of `window` by `window` and a bias of zero.
+
+        layer = arml.nn.conv2d(3, 32, key=jax.random.key(0))
+        layer(jnp.ones((2, 8, 8, 3)))
+
+    It maps `[n, h, w, inputs]` to `[n, h, w, filters]`.
+    """
+    kernel = init(key, (window, window, inputs, filters), jnp.float32)
+    return Conv2d(kernel, jnp.zeros(filters, jnp.float32))
 
 
 class Film(eqx.Module):
@@ -217,9 +240,7 @@ class BaseNetwork(eqx.Module):
 
 def conv_block(inputs: int, filters: int, *, key: PRNGKeyArray) -> ConvBlock:
     """A block with a Glorot-uniform kernel, and zeros for the biases and the offset."""
-    zeros = jnp.zeros(filters, jnp.float32)
-    kernel = glorot(key, (3, 3, inputs, filters), jnp.float32)
-    return ConvBlock(Convolution(kernel, zeros), Shared(zeros))
+    return ConvBlock(conv2d(inputs, filters, key=key), Shared(jnp.zeros(filters, jnp.float32)))
 
 
 def perceptron(
@@ -287,3 +308,111 @@ class Conv4Options:
             units, weight = units + LENGTH, Shared(jnp.log(jnp.float32(EDGES)))
         head = linear(units, problem.outputs, key=head_key)
         return BaseNetwork(Body(blocks, self.normalisation, weight), head)
+
+
+class Plain(eqx.Module):
+    """A block that does not normalise; `film`, if any, acts on its output."""
+
+    block: Callable[[Array], Array]
+    film: Callable[[Array], Array] | None = None
+
+    def __call__(self, x: Array, statistics: Statistics = None) -> tuple[Array, None]:
+        y = self.block(x)
+        return (y if self.film is None else self.film(y)), None
+
+
+class Alone(eqx.Module):
+    """A network of one's own that is a function of a set, and no more."""
+
+    function: Callable[[Array], Array]
+
+    def __call__(self, x: Array) -> Array:
+        return self.function(x)
+
+    def given(self, x: Array) -> Callable[[Array], Array]:
+        return self.function
+
+
+class Filmed(eqx.Module):
+    """A block that has no field `film`: here `film` acts on its output."""
+
+    block: Block
+    film: Callable[[Array], Array]
+
+    def __call__(self, x: Array, statistics: Statistics = None) -> tuple[Array, Statistics]:
+        y, statistics = self.block(x, statistics)
+        return self.film(y), statistics
+
+
+def network(
+    blocks: Iterable[Callable[[Array], Array]], head: Callable[[Array], Array]
+) -> BaseNetwork:
+    """A base network from functions of a whole set. Every method can use it.
+
+        keys = jax.random.split(jax.random.key(0))
+        net = arml.network([arml.linear(1, 8, key=keys[0])], arml.linear(8, 1, key=keys[1]))
+
+    **Arguments**
+
+    - `blocks`: Equinox modules whose arrays are the parameters. In sequence they make the features,
+      `[n, *features] -> [n, ...]`, which are then flattened.
+    - `head`: from features to outputs, `[n, d] -> [n, outputs]`. Use `arml.linear`, so that all
+      methods find its weights.
+    """
+    return BaseNetwork(Body(tuple(map(Plain, blocks)), "batch"), head)
+
+
+def filmed(body: Body, films: Iterable[Callable[[Array], Array]]) -> Body:
+    """The body with a modulation in each block. A block with a field `film` applies it before its
+    activation; for other blocks it acts on the output."""
+
+    def one(block: PyTree, film: Callable[[Array], Array]) -> Block:
+        own = any(field.name == "film" for field in fields(block))
+        return replace(block, film=film) if own else Filmed(block, film)
+
+    pairs = zip(body.blocks, films, strict=True)
+    return replace(body, blocks=tuple(one(block, film) for block, film in pairs))
+
+
+def widths(body: Body, features: tuple[int, ...]) -> list[int]:
+    """How many units each block has for its film to scale and shift: the last axis of its
+    output."""
+
+    def outputs(x: Array) -> list[Array]:
+        found = []
+        for block in body.blocks:
+            x, _ = block(x)
+            found.append(x)
+        return found
+
+    one = jax.ShapeDtypeStruct((1, *features), jnp.float32)
+    return [output.shape[-1] for output in jax.eval_shape(outputs, one)]
+
+
+def with_body(net: object, method: str) -> BaseNetwork:
+    """`net`, as a network with a body and a head.
+
+    **Raises** `ValueError` in one line if it has none.
+    """
+    if not isinstance(net, BaseNetwork):
+        raise ValueError(
+            f"{method} needs a network with a body and a head, got {type(net).__name__}: make it "
+            "with arml.network(blocks, head)"
+        )
+    return net
+
+
+def is_layer(node: object) -> bool:
+    """Whether a node is a `Linear` or `Conv2d` layer."""
+    return isinstance(node, Linear | Conv2d)
+
+
+def layers(net: PyTree, is_leaf: Callable[[object], bool] = is_layer) -> list[PyTree]:
+    """The layers of a network, in the order of its fields."""
+    return [node for node in jax.tree.leaves(net, is_leaf=is_leaf) if is_leaf(node)]
+
+
+def with_layers(net: N, given: Iterable[PyTree], is_leaf: Callable[[object], bool] = is_layer) -> N:
+    """The network with its layers replaced by those given, in the same order."""
+    others = iter(given)
+    return jax.tree.map(lambda node: next(others) if is_leaf(node) else node, net, is_leaf=is_leaf)

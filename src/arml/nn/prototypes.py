@@ -14,7 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from arml.core.episodes import Task
 from arml.core.learner import Embedding, MetaLearner
+from arml.core.losses import cross_entropy
 from arml.nn.networks import Body, Linear
 
 ABSENT = -1e9
@@ -132,3 +134,20 @@ def prototype_names(structure: Structure, count: int) -> list[str]:
     kinds: dict[type, str] = {ClassMeans: "class", SoftClusters: "cluster"}
     kind = kinds.get(type(structure), "sample")
     return [f"{kind} {i}" for i in range(count)]
+
+
+def auxiliary_loss(body: Body, head: Linear | None, task: Task) -> Float[Array, ""] | float:
+    """TADAM's auxiliary classification [1]: a linear head on the shared body's features classifies
+    the images of a task among all training classes, whose numbers only training tasks have.
+
+    It is the mean cross-entropy of the support and query images; 0 without a head or classes.
+
+    [1] Oreshkin, Rodriguez and Lacoste, TADAM: Task dependent adaptive metric for improved few-shot
+        learning, NeurIPS 2018, section 3.4.
+    """
+    if head is None or task.classes is None:
+        return 0.0
+    features, embed = body.embedded(task.support.x)
+    features = jnp.concatenate([features, embed(task.query.x)])
+    classes = task.classes[jnp.concatenate([task.support.y, task.query.y])]
+    return cross_entropy(head(features), classes)

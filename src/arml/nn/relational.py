@@ -13,10 +13,10 @@ from jaxtyping import Array, Float
 
 from arml.core.episodes import Examples
 from arml.core.learner import Code, Embedding, Encoder
+from arml.nn.autoencoders import Summary
 from arml.nn.embeddings import Embed
 from arml.nn.graphs import MetaKnowledgeGraph, Reading
 from arml.nn.prototypes import ClassMeans, Structure
-from arml.nn.summaries import Summary
 
 
 class Trace(NamedTuple):

@@ -24,8 +24,7 @@ from arml.core.episodes import Examples
 from arml.core.inner import Shared
 from arml.core.learner import Code, Conditioned, Network
 from arml.nn.modulation import film
-from arml.nn.networks import BaseNetwork, Film, uniform
-from arml.nn.parts import filmed, widths, with_body
+from arml.nn.networks import BaseNetwork, Film, filmed, uniform, widths, with_body
 
 
 class Templates(eqx.Module):

@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Array
 
-from arml.nn.covariance import shrunk_by_products
+from arml.nn.heads import shrunk_by_products
 from arml.predict.onnx.graph import Graph, prime_of
 from arml.predict.onnx.operators import ELEMENTWISE, WHOLE, Call
 from arml.predict.onnx.values import Params, Typed, Value, constant, given

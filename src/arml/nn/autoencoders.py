@@ -1,6 +1,5 @@
-"""Summaries: an autoencoder reads a set of vectors, its mean code represents the task, and its
-reconstruction error stabilises the training (Eq. 8 and 9). A bidirectional LSTM has no such
-error."""
+"""Autoencoders that summarise a set of vectors: the mean code represents the set, and the
+reconstruction error stabilises the training (Eq. 8 and 9 of ARML's paper)."""
 
 from collections.abc import Callable
 
@@ -9,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.nn.networks import MLP, Linear, linear, mlp, truncated_normal, uniform
+from arml.nn.networks import MLP, Linear, linear, mlp, truncated_normal
 
 Rows = Float[Array, "n features"]
 Coded = tuple[Float[Array, " code"], Float[Array, ""]]
@@ -68,76 +67,6 @@ def gru_cell(inputs: int, state: int, *, key: PRNGKeyArray) -> GRUCell:
         gates.weight[inputs:],
         Linear(candidate.weight[:inputs], candidate.bias),
         candidate.weight[inputs:],
-    )
-
-
-class LSTMCell(eqx.Module):
-    """A long short-term memory unit [Hochreiter and Schmidhuber, 1997; Gers et al., 2000].
-
-    Columns of the gates are input, forget, candidate, output, as in PyTorch. Input and state have
-    weights of their own, as in `GRUCell`.
-    """
-
-    input_gates: Linear
-    state_gates: Float[Array, "state gates"]
-
-    def __call__(
-        self, projected: Float[Array, " gates"], carry: tuple[Array, Array]
-    ) -> tuple[Float[Array, " state"], Float[Array, " state"]]:
-        """The next state and memory cell, from the input's products and the previous ones."""
-        state, memory = carry
-        gates = projected + state @ self.state_gates
-        enter, forget, candidate, leave = jnp.split(gates, 4)
-        memory = jax.nn.sigmoid(forget) * memory + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
-        return jax.nn.sigmoid(leave) * jnp.tanh(memory), memory
-
-
-def lstm_cell(inputs: int, state: int, *, key: PRNGKeyArray) -> LSTMCell:
-    """Weights are drawn as in PyTorch; biases are zero."""
-    key_input, key_state = jax.random.split(key)
-    init = uniform(state**-0.5)
-    return LSTMCell(
-        linear(inputs, 4 * state, init=init, key=key_input),
-        init(key_state, (state, 4 * state), jnp.float32),
-    )
-
-
-class BidirectionalLSTM(eqx.Module):
-    """Each layer reads the one below in both directions; the code is the last state of both
-    directions of the top layer. It depends on the order of the sequence."""
-
-    layers: tuple[tuple[LSTMCell, LSTMCell], ...]
-
-    def __call__(self, sequence: Rows) -> Float[Array, " code"]:
-        for forwards, backwards in self.layers:
-            states = self._read(forwards, sequence), self._read(backwards, sequence, reverse=True)
-            sequence = jnp.concatenate(states, axis=1)
-        half = sequence.shape[1] // 2
-        return jnp.concatenate([sequence[-1, :half], sequence[0, half:]])
-
-    def _read(
-        self, cell: LSTMCell, sequence: Rows, *, reverse: bool = False
-    ) -> Float[Array, "n state"]:
-        def step(carry: tuple[Array, Array], projected: Array) -> tuple[tuple[Array, Array], Array]:
-            carry = cell(projected, carry)
-            return carry, carry[0]
-
-        zeros = jnp.zeros(len(cell.state_gates), sequence.dtype)
-        products = cell.input_gates(sequence)
-        return jax.lax.scan(step, (zeros, zeros), products, reverse=reverse)[1]
-
-
-def bidirectional_lstm(
-    features: int, state: int, *, layers: int, key: PRNGKeyArray
-) -> BidirectionalLSTM:
-    """`layers` layers with a state of `state` numbers in each direction: a code of twice that."""
-    sizes = (features, *(2 * state for _ in range(layers - 1)))
-    keys = jax.random.split(key, (layers, 2))
-    return BidirectionalLSTM(
-        tuple(
-            (lstm_cell(size, state, key=ahead), lstm_cell(size, state, key=back))
-            for size, (ahead, back) in zip(sizes, keys, strict=True)
-        )
     )
 
 

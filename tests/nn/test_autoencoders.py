@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.nn.summaries import (
+from arml.nn.autoencoders import (
     GRUAutoencoder,
     GRUCell,
     gru_autoencoder,

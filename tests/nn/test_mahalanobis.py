@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.nn.covariance import (
+from arml.nn.heads import (
     inverse,
     mahalanobis,
     precisions,
