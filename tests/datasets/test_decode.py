@@ -5,8 +5,9 @@ import io
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
-from arml.datasets.decode import decode
+from arml.datasets.decode import decode, resize
 
 
 def png(value: int | np.ndarray = 0, size: int = 8) -> bytes:
@@ -90,11 +91,57 @@ def test_a_small_file_of_many_pixels_is_refused_by_its_header(side, said):
             decode(data, size=4, where="x")
 
 
-def test_what_has_no_size_that_can_be_read_is_refused():
-    with pytest.raises(ValueError, match="not even its size can be read"):
+def test_another_format_is_refused():
+    with pytest.raises(ValueError, match="data that cannot be decoded"):
         decode(b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n-Y 90000 +X 90000\n", size=4, where="x")
 
 
 def test_the_photographs_of_a_phone_are_refused_by_their_kind():
-    with pytest.raises(ValueError, match=r"a\.heic: .* got a HEIC picture, .*: save it as JPEG"):
+    with pytest.raises(ValueError, match=r"a\.heic: .* got a HEIC picture: .* or save it as JPEG"):
         decode(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", size=16, where="a.heic")
+
+
+def saved(picture: Image.Image, kind: str, **options: object) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_what_follows_the_end_of_a_picture_is_no_part_of_it(kind):
+    """Phones append a video to a photograph, whose bytes may look like markers of a JPEG."""
+    whole = saved(NOISE, kind)
+    video = b"\0\0\0\x18ftypmp42" + bytes(5_000) + b"\xff\xda" + bytes(100)
+    expected = decode(whole, size=16, where="x")
+    np.testing.assert_array_equal(decode(whole + video, size=16, where="x"), expected)
+    with pytest.raises(ValueError, match=f"a {kind} that is cut short"):
+        decode(whole[: len(whole) * 2 // 3], size=16, where="x")
+
+
+def test_a_white_drawing_on_a_transparent_ground_is_seen():
+    drawing = np.zeros((16, 16, 4), np.uint8)
+    drawing[4:12, 4:12] = 255
+    white = decode(saved(Image.fromarray(drawing), "PNG"), size=16, where="x")
+    assert (white[0, 0, 0], white[8, 8, 0]) == (0, 255)
+    drawing[4:12, 4:12, :3] = 60
+    dark = decode(saved(Image.fromarray(drawing), "PNG"), size=16, where="x")
+    assert (dark[0, 0, 0], dark[8, 8, 0]) == (255, 60)
+
+
+@pytest.mark.parametrize("kind", ["AVIF", "JPEG2000", "GIF", "WEBP"])
+def test_other_formats_and_the_first_picture_of_an_animation(kind):
+    frames = [Image.new("RGB", (32, 32), colour) for colour in ("red", "blue")]
+    options = {"save_all": True, "append_images": frames[1:]} if kind in ("GIF", "WEBP") else {}
+    got = decode(saved(frames[0], kind, **options), size=4, where="x")[0, 0].astype(int)
+    np.testing.assert_allclose(got, [255, 0, 0], atol=6)
+
+
+def test_a_large_photograph_is_unpacked_small_and_looks_the_same():
+    y, x = np.mgrid[:1600, :2000]
+    smooth = np.stack([x * 255 // 2000, y * 255 // 1600, (x + y) * 255 // 3600], -1)
+    picture = Image.fromarray(smooth.astype(np.uint8))
+    small = decode(saved(picture, "JPEG", quality=95), size=32, where="x").astype(int)
+    np.testing.assert_allclose(small, resize(np.asarray(picture), 32).astype(int), atol=4)

@@ -2,6 +2,7 @@
 
 import stat
 import zipfile
+import zlib
 from pathlib import Path
 
 import cv2
@@ -113,14 +114,15 @@ def test_linked_folders_of_the_user_are_followed(tmp_path):
 
 def test_what_is_no_whole_image_is_named_and_refused(tmp_path):
     jpeg = cv2.imencode(".jpg", np.random.default_rng(0).integers(0, 255, (40, 40, 3)))[1].tobytes()
-    huge = png()[:16] + (2**16).to_bytes(4, "big") * 2 + png()[24:]
+    head = b"IHDR" + (2**16).to_bytes(4, "big") * 2 + png()[24:29]
+    huge = png()[:12] + head + zlib.crc32(head).to_bytes(4, "big") + png()[33:]
     for bad, got in (
         (b"", "an empty file"),
         (b"just words", "cannot be decoded"),
         (b"<!DOCTYPE html><html>", "a web page"),
         (png()[:-20], "a PNG that is cut short"),
         (jpeg[: len(jpeg) // 2], "a JPEG that is cut short"),
-        (huge, "65536 x 65536 pixels"),
+        (huge, "more than 134217728 pixels"),
     ):
         contents = members() | {"c2/1.png": bad}
         for source in (pack(tmp_path / "f.zip", contents), unpack(tmp_path / "f", contents)):

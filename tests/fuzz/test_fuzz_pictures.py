@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from arml.datasets import decode as decoding
-from arml.datasets.decode import decode, quiet
+from arml.datasets.decode import decode
 from hostile import CASES, flipped, tried
 
 KINDS = (".png", ".jpg", ".bmp", ".webp", ".tiff", ".ppm")
@@ -44,14 +44,13 @@ def test_pictures_of_damaged_bytes(record_property, monkeypatch, cases):
                 continue
             picture = rng.integers(0, 256, (20, 30, channels), dtype=np.uint8)
             wholes.append(cv2.imencode(suffix, picture)[1].tobytes())
-    with quiet():
-        for whole in wholes:
-            assert decode(whole, size=8, where="whole").shape == (8, 8, 3)
-        for _ in range(cases):
-            data = damaged(wholes[rng.integers(len(wholes))], rng)
-            pixels = tried(lambda data=data: decode(data, size=8, where="a picture"), counts)
-            if pixels is not None:
-                assert pixels.shape == (8, 8, 3)
-                assert pixels.dtype == np.uint8
+    for whole in wholes:
+        assert decode(whole, size=8, where="whole").shape == (8, 8, 3)
+    for _ in range(cases):
+        data = damaged(wholes[rng.integers(len(wholes))], rng)
+        pixels = tried(lambda data=data: decode(data, size=8, where="a picture"), counts)
+        if pixels is not None:
+            assert pixels.shape == (8, 8, 3)
+            assert pixels.dtype == np.uint8
     record_property("counts", f"{cases} damaged pictures: {dict(counts)}")
     assert counts["refused"] > counts.total() / 3

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from PIL import Image
 
-from arml.datasets.decode import decode, quiet
+from arml.datasets.decode import decode
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF")
 NAME_LENGTH = 60
@@ -51,14 +51,13 @@ def read_pictures(
             f"expected at most {limits.pictures} pictures, got {len(texts)}: leave some out"
         )
     pictures = []
-    with quiet():
-        for text, name in zip(texts, names, strict=True):
-            try:
-                data = base64.b64decode(text, validate=True)
-            except (TypeError, ValueError, binascii.Error):
-                raise ValueError(f"{name}: expected a picture in base64") from None
-            _check_pixels(data, name, limits)
-            pictures.append(decode(data, size=size, where=name))
+    for text, name in zip(texts, names, strict=True):
+        try:
+            data = base64.b64decode(text, validate=True)
+        except (TypeError, ValueError, binascii.Error):
+            raise ValueError(f"{name}: expected a picture in base64") from None
+        _check_pixels(data, name, limits)
+        pictures.append(decode(data, size=size, where=name))
     return np.stack(pictures) if pictures else np.zeros((0, size, size, 3), np.uint8)
 
 

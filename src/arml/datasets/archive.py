@@ -17,6 +17,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
+from arml.datasets.decode import SUFFIXES
+
 Parts = tuple[str, ...]
 
 MEMBER_LIMIT = 256 * 2**20
@@ -28,7 +30,6 @@ RATIO_LIMIT = 200
 RATIO_FROM = 8 * 2**20
 
 JUNK = {"__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini"}
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
 LAYOUT = "expected one folder for each class with the images directly inside it"
 
 

@@ -18,10 +18,10 @@ from jaxtyping import Float32, Int, UInt8
 
 from arml.datasets import cache as caching
 from arml.datasets.archive import Source, check_exists, open_source
-from arml.datasets.decode import decode, quiet
+from arml.datasets.decode import decode
 from arml.results.machine import cores
 
-FORMAT = 1
+FORMAT = 2
 """Raise it whenever the same files would give other pixels than before."""
 CHUNK = 256
 SIZES = range(4, 1025)
@@ -169,7 +169,7 @@ def _decoded(
 ) -> Iterator[np.ndarray]:
     """The images in order, a chunk at a time: memory does not grow with the source."""
     members = [m for images in source.classes.values() for m in images.values()]
-    with quiet(), ThreadPoolExecutor(cores()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         for start in range(0, len(members), CHUNK):
             some = members[start : start + CHUNK]
             data, where = map(source.read, some), map(source.where, some)

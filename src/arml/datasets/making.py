@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from arml.datasets.decode import decode, quiet
+from arml.datasets.decode import decode
 from arml.datasets.filters import FILTERS, Filter
 from arml.datasets.folders import Progress
 from arml.datasets.forms import Journal, Record
@@ -180,7 +180,7 @@ def _decoded(
 
     While one chunk is decoded, the next is read, so memory holds two.
     """
-    with quiet(), ThreadPoolExecutor(cores()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         waiting: deque[tuple[list[Wanted], list[Future[np.ndarray]]]] = deque()
         for some in _batched(_members(job, wanted, skip)):
             futures = [

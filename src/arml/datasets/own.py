@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from arml.datasets.archive import SUFFIXES, is_junk, open_source
-from arml.datasets.decode import decode, quiet
+from arml.datasets.archive import is_junk, open_source
+from arml.datasets.decode import SUFFIXES, decode
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
@@ -45,7 +45,7 @@ def labelled_images(
     **Raises** `ValueError` in one line for a source that is missing, empty or unsafe, or that has a
     file that is not an image.
     """
-    with open_source(source) as opened, quiet():
+    with open_source(source) as opened:
         pairs = [(name, m) for name, images in opened.classes.items() for m in images.values()]
         images = [decode(opened.read(m), size=size, where=opened.where(m)) for _, m in pairs]
     if not images:
@@ -106,10 +106,9 @@ def decoded(files: Sequence[Path], *, size: int, chunk: int = 256) -> Iterator[n
 
     **Raises** `ValueError` for a file that is not an image.
     """
-    with quiet():
-        for first in range(0, len(files), chunk):
-            some = files[first : first + chunk]
-            yield np.stack([decode(f.read_bytes(), size=size, where=str(f)) for f in some])
+    for first in range(0, len(files), chunk):
+        some = files[first : first + chunk]
+        yield np.stack([decode(f.read_bytes(), size=size, where=str(f)) for f in some])
 
 
 def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:

@@ -6,14 +6,14 @@ the repository makes these files; `LICENCES.md` beside them names the authors.
 """
 
 import hashlib
+import io
 from importlib.resources import files
 from pathlib import Path
 
-import cv2
 import numpy as np
 from jaxtyping import UInt8
+from PIL import Image
 
-from arml.datasets.decode import quiet
 from arml.datasets.filters import FILTERS
 from arml.datasets.folders import ImageFamily
 from arml.datasets.forms import StarterIndex
@@ -79,9 +79,7 @@ def _pictures(folder: Path, about: Json) -> UInt8[np.ndarray, "n size size 3"]:
     content = path.read_bytes() if path.is_file() else b""
     if hashlib.sha256(content).hexdigest() != about["sha256"]:
         raise ValueError(f"{path}: it is gone, or was altered or cut short: {ADVICE}")
-    with quiet():
-        sheet = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_GRAYSCALE)
-    assert sheet is not None
+    sheet = np.asarray(Image.open(io.BytesIO(content)).convert("L"))
     rows, each = len(class_names(about)), about["each"]
     grey = sheet.reshape(rows, SIZE, each, SIZE).swapaxes(1, 2).reshape(-1, SIZE, SIZE)
     return np.repeat(grey[..., None], 3, axis=-1)

@@ -17,7 +17,7 @@ from jaxtyping import UInt8
 
 from arml.datasets.archive import open_source
 from arml.datasets.cache import npy_header
-from arml.datasets.decode import decode, quiet, resize
+from arml.datasets.decode import decode, resize
 from arml.datasets.extractor import Extractor
 from arml.datasets.folders import ImageFamily, Progress, family_name
 from arml.datasets.forms import FeaturesIndex, Note
@@ -59,7 +59,7 @@ def opened(source: str) -> Iterator[list[Pictures]]:
         yield [_of_family(family, split) for family in families]
         return
     path = Path(source).expanduser().absolute()
-    with open_source(path) as listed, quiet():
+    with open_source(path) as listed:
         members = [m for images in listed.classes.values() for m in images.values()]
 
         def read(first: int, last: int, size: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from arml.datasets.archive import open_source
-from arml.datasets.decode import quiet, shortest_side
+from arml.datasets.decode import shortest_side
 from arml.datasets.folders import family_name
 from arml.datasets.vectors import feature_folders, load_features
 from arml.experiment.options import Experiment
@@ -163,7 +163,7 @@ def without_race(entrants: Sequence[Experiment]) -> Experiment:
 
 def _survey(path: str) -> Family:
     place = Path(path).expanduser().absolute()
-    with open_source(place) as source, quiet():
+    with open_source(place) as source:
         members = [m for images in source.classes.values() for m in images.values()]
         picked = [members[i] for i in np.linspace(0, len(members) - 1, SAMPLED).astype(int)]
         picked = list(dict.fromkeys(picked))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arml.datasets.archive import SUFFIXES
+from arml.datasets.decode import SUFFIXES
 from arml.datasets.members import everything, open_members
 
 Box = tuple[int, int, int, int]
