@@ -1,0 +1,268 @@
+"""What a check says of predictors whose quality is known; and that it sees none of its answers."""
+
+import numpy as np
+import pytest
+from sklearn.feature_selection import SelectKBest, f_classif
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+
+from arml.predict.reliability import (
+    Evaluation,
+    class_folds,
+    classification_reliability,
+    copies_in,
+    copies_of,
+    number_folds,
+    quantile_of,
+    regression_reliability,
+    wilson,
+)
+
+KINDS = np.array(["ash", "elm", "oak"])
+
+
+def blobs(each: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Three classes at the corners of a triangle."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), each)
+    return 6 * np.eye(3)[y] + spread * rng.normal(size=(len(y), 3)), y
+
+
+def refitting(x, y, model=None, classes=3):
+    model = model or LogisticRegression()
+
+    def refit(train, test):
+        fitted = model.fit(x[train], y[train])
+        chances = np.zeros((len(test), classes))
+        chances[:, fitted.classes_] = fitted.predict_proba(x[test])
+        return {"model": chances}
+
+    return refit
+
+
+def constant(*chances):
+    return lambda _, test: {"model": np.tile(chances, (len(test), 1))}
+
+
+def test_columns_chosen_in_each_fold_leave_noise_at_chance():
+    # Chosen once with all rows, the best of 500 columns of noise look 90% right.
+    rng, y, kinds = np.random.default_rng(1), np.repeat([0, 1], 10), KINDS[:2]
+    inside = make_pipeline(SelectKBest(f_classif, k=8), LogisticRegression())
+    honest, leaking = [], []
+    for _ in range(10):
+        x = rng.normal(size=(20, 500))
+        check = refitting(x, y, inside, 2)
+        honest.append(classification_reliability(check, y, kinds, repeats=1).accuracy)
+        check = refitting(SelectKBest(f_classif, k=8).fit_transform(x, y), y, None, 2)
+        leaking.append(classification_reliability(check, y, kinds, repeats=1).accuracy)
+    assert 0.4 < np.mean(honest) < 0.6
+    assert np.mean(leaking) > 0.85
+
+
+def test_six_copies_of_one_input_with_two_labels_are_at_chance():
+    x, y = np.ones((6, 2)), np.tile([0, 1], 3)
+    found = classification_reliability(refitting(x, y, None, 2), y, KINDS[:2], copies_of(x, y))
+    assert found.accuracy == found.balanced == 0.5
+    assert found.copies == ()
+    assert "do not trust it" in found.lines("123456")[1]
+
+
+def test_copies_are_left_out_together_and_named():
+    rng = np.random.default_rng(2)
+    x, y = np.tile(rng.normal(size=(16, 50)), (2, 1)), np.tile(np.arange(16) % 2, 2)
+    groups = copies_of(x, y)
+    assert copies_in(groups)[3] == (3, 19)
+    near = x + 1e-3 * rng.normal(size=x.shape)
+    assert copies_in(copies_of(near, y)) == ()
+    assert copies_in(copies_of(near, y, near=0.05)) == copies_in(groups)
+    check = refitting(x, y, LogisticRegression(C=100), 2)
+    assert classification_reliability(check, y, KINDS[:2]).accuracy > 0.9
+    found = classification_reliability(check, y, KINDS[:2], groups)
+    assert found.accuracy < 0.8
+    assert "equal examples, which were left out together: 0 = 16, 1 = 17" in " ".join(
+        found.lines([str(i) for i in range(32)])
+    )
+    numbers = copies_of(x, np.arange(32.0))  # one input with several targets is no copy
+    assert len(np.unique(numbers)) == 32
+    for train, test in number_folds(groups):
+        assert not {*groups[train]} & {*groups[test]}
+
+
+def test_a_class_of_copies_cannot_be_checked():
+    x, y = np.array([[0.0], [1], [2], [9], [9]]), np.array([0, 0, 0, 1, 1])
+    found = classification_reliability(refitting(x, y, None, 2), y, KINDS[:2], copies_of(x, y))
+    assert found.checked.tolist() == [0, 1, 2]
+    said = found.lines("abcde")
+    assert "only one class could be checked, so this says little" in said
+    assert "not checked, with one distinct example each: elm" in said
+
+
+def test_folds_are_balanced_and_keep_every_class():
+    for y in (np.repeat(np.arange(3), 5), np.repeat(np.arange(3), [2, 40, 60])):
+        parts = [*class_folds(y, repeats=2)]
+        counts = np.zeros(len(y), int)
+        for train, test in parts:
+            counts[test] += 1
+            assert {*train} | {*test} == {*range(len(y))}
+            assert not {*train} & {*test}
+            assert len({*y[train]}) == 3
+        assert {*counts} == {2}
+    five = [test for _, test in class_folds(np.repeat(np.arange(3), 5))]
+    assert [len(test) for test in five] == [3] * 5
+
+
+def test_a_class_of_one_example_stays_and_is_not_checked():
+    y, seen = np.array([0, 0, 0, 1, 1, 1, 2]), []
+
+    def refit(train, test):
+        seen.append(6 in train and 6 not in test)
+        return {"model": np.tile([0.5, 0.3, 0.2], (len(test), 1))}
+
+    found = classification_reliability(refit, y, KINDS)
+    assert all(seen)
+    assert found.checked.tolist() == [0, 1, 2, 3, 4, 5]
+    assert {*found.by_class} == {"ash", "elm"}
+    lone = classification_reliability(refit, np.array([0, 1, 2]), KINDS)
+    assert np.isnan(lone.accuracy)
+    assert "cannot be checked" in str(lone)
+    assert lone.as_json()["accuracy"] is None
+    assert lone.lines("abc") == [str(lone)]
+
+
+def test_a_large_class_does_not_flatter():
+    found = classification_reliability(constant(0.9, 0.1), np.repeat([0, 1], [9, 3]), KINDS[:2])
+    assert found.accuracy == 0.75
+    assert found.balanced == 0.5
+    assert found.largest == ("ash", 0.75)
+    assert "mean over the classes 50%; always answering ash: 75%" in str(found)
+    assert "no better than always answering ash: do not trust it" in found.lines("a" * 12)
+
+
+def test_a_label_that_is_wrong_is_named_first():
+    x, y = blobs(6)
+    y[4] = 2
+    found = classification_reliability(refitting(x, y), y, KINDS)
+    assert found.doubtful[0] == 4
+    said = found.lines([f"{i}.png" for i in range(18)])
+    assert any("check 4.png: labelled oak, but predicted as ash" in line for line in said)
+    assert found.accuracy == pytest.approx(17 / 18)
+    assert found.confusion.sum() == 18
+    assert found.confusion[2, 0] == 1
+    assert found.as_json()["doubtful"] == [4]
+
+
+def test_the_best_model_is_named_and_a_tie_stays():
+    x, y = blobs(5)
+    good = refitting(x, y)
+
+    def refit(train, test):
+        guess = np.tile([1.0, 0, 0], (len(test), 1))
+        return {"learner": guess, "other": guess, "logistic": good(train, test)["model"]}
+
+    found = classification_reliability(refit, y, KINDS)
+    assert found.model == "learner"
+    assert found.best == "logistic"
+    assert found.accuracies == {
+        "learner": pytest.approx(1 / 3),
+        "other": pytest.approx(1 / 3),
+        "logistic": 1,
+    }
+    assert "other models: other 33%, logistic 100%" in str(found)
+    assert classification_reliability(constant(0, 1, 0), y, KINDS).best == "model"
+    chosen = classification_reliability(refit, y, KINDS, model="logistic")
+    assert chosen.best == chosen.model == "logistic"
+
+
+def test_a_threshold_keeps_the_stated_share():
+    x, y = blobs(10, spread=2)
+    found = classification_reliability(refitting(x, y), y, KINDS)
+    kept = found.probabilities.max(axis=1) >= found.threshold(0.9)
+    assert np.mean(kept) == pytest.approx(0.9, abs=0.04)
+
+
+def test_an_evaluation_lists_the_surest_mistakes():
+    chances = np.array([[0.9, 0.1, 0], [0.2, 0.8, 0], [0.6, 0.4, 0]])
+    found = Evaluation(KINDS, np.array([0, 0, 1]), chances)
+    assert found.mistakes.tolist() == [1, 2]
+    assert "b: labelled ash, predicted as elm (80%)" in found.lines("abc")[1]
+    assert "accuracy 33% (1 of 3; 95% interval 6% to 79%)" in str(found)
+    assert "oak" in found._repr_html_()
+
+
+def test_wilson_against_published_values():
+    # Newcombe (1998), Statistics in Medicine 17: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
+    for right, n, low, high in (
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ):
+        assert wilson(right, n) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_the_interval_of_an_accuracy_holds_the_truth():
+    rng, inside, bias = np.random.default_rng(3), [], []
+    for _ in range(40):
+        n, strength = int(rng.choice([20, 40])), float(rng.choice([0, 1, 2]))
+        centres = strength * rng.normal(size=(2, 5)) / np.sqrt(5)
+        y = rng.integers(0, 2, 1000 + n)
+        x = centres[y] + rng.normal(size=(len(y), 5))
+        check = refitting(x[:n], y[:n], None, 2)
+        found = classification_reliability(check, y[:n], KINDS[:2], repeats=1)
+        truth = LogisticRegression().fit(x[:n], y[:n]).score(x[n:], y[n:])
+        inside.append(found.interval[0] <= truth <= found.interval[1])
+        bias.append(found.accuracy - truth)
+    assert np.mean(inside) >= 0.9
+    assert abs(np.mean(bias)) < 0.05
+
+
+def test_numbers_are_predicted_from_the_others():
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(12, 2))
+    y = x @ [[1.0], [2]] + 0.1 * rng.normal(size=(12, 1))
+    y[5] += 8
+
+    def refit(train, test):
+        return {
+            "ridge": Ridge(0.1).fit(x[train], y[train]).predict(x[test]).reshape(-1, 1),
+            "lost": np.full((len(test), 1), np.inf),
+        }
+
+    found = regression_reliability(refit, y)
+    for i in range(12):
+        kept = np.arange(12) != i
+        alone = Ridge(0.1).fit(x[kept], y[kept]).predict(x[i : i + 1])
+        assert found.predictions[i, 0] == pytest.approx(alone.item())
+        assert found.average[i] == pytest.approx(y[kept].mean())
+    assert found.doubtful[0] == 5
+    assert found.best == "ridge"
+    said = found.lines([f"row {i}" for i in range(12)])
+    assert "always the mean" in said[0]
+    assert any(line.startswith("check row 5: its target is") for line in said)
+    assert found.as_json()["errors"]["lost"] == [None]
+    alone = regression_reliability(refit, y[:1])
+    assert "cannot be checked" in str(alone)
+    assert len(alone.targets) == 0
+
+
+def test_no_relation_is_said():
+    rng = np.random.default_rng(5)
+    y = rng.normal(size=(40, 1))
+    found = regression_reliability(
+        lambda train, test: {"mean": np.full((len(test), 1), y[train].mean())}, y
+    )
+    assert found.relative == pytest.approx(1)
+    assert "no better than always answering the mean" in found.lines([""] * 40)[1]
+
+
+def test_quantiles_hold_the_stated_share():
+    rng = np.random.default_rng(6)
+    held = [
+        abs(rng.normal()) <= quantile_of(np.abs(rng.normal(size=(19, 1))), 0.8)[0]
+        for _ in range(2000)
+    ]
+    assert np.mean(held) == pytest.approx(0.8, abs=0.03)
+    with pytest.raises(ValueError, match=r"5 examples are too few for a level of 0\.9: give 9"):
+        quantile_of(np.ones((5, 1)), 0.9)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        quantile_of(np.ones((5, 1)), 1.0)
