@@ -97,7 +97,7 @@ class Training:
         setting = "folders" if self.data else "starter-conflict" if conflict else self.group
         base = recipe(f"{setting}/{method}")
         if self.data:
-            own = choose([self.data], fixed={"steps": self.steps}).experiment
+            own = replace(choose([self.data])[0], steps=self.steps)
             base = replace(base, tasks=own.tasks, network=replace(own.network, edges=False))
         asked: dict[str, Any] = {"queries": 5} if conflict or self.ways != WAYS else {}
         asked |= {"families": self.families} if conflict else {}

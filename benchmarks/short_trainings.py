@@ -35,7 +35,7 @@ def trained(
     data: Path, name: str, *, batch: int, tasks: int, seed: int, edges: bool
 ) -> dict[str, float]:
     """The accuracies of one training."""
-    own = choose([str(data)]).experiment
+    own, _ = choose([str(data)])
     made = replace(
         recipe(name),
         steps=tasks // batch,

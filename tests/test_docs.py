@@ -96,11 +96,8 @@ def _only_parsed(monkeypatch):
     for name in PARSING:
         monkeypatch.setattr(import_module(f"arml.cli.{name}"), "parse", stop)
     # Without a recipe the data are looked at, and a page's are not there.
-    own = recipe("folders/arml"), [], False, None
-    monkeypatch.setattr(
-        import_module("arml.cli.training_options"), "chosen", lambda rest, data: own
-    )
-    monkeypatch.setattr(import_module("arml.cli.streaming"), "suited", lambda rest, data: own[:2])
+    own = recipe("folders/arml"), list[str]()
+    monkeypatch.setattr(import_module("arml.cli.options"), "choose", lambda data, **how: own)
 
 
 @pytest.mark.usefixtures("_only_parsed", "alone")

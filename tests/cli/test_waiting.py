@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from importlib import import_module
 
 import pytest
@@ -18,8 +17,6 @@ import arml.cli as cli
 from arml.cli import main, progress, train
 from arml.cli.progress import Display, Quality, scoring
 from arml.cli.stopping import Stop
-from arml.cli.training_options import read_command
-from arml.cli.waiting import expected, note, pace
 from arml.experiment.recipes import recipe
 
 TINY = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
@@ -27,7 +24,7 @@ TINY += " --batch 4 --network.hidden 8 --inner-steps 1 --chunk 10"
 BUSY = """
 import hashlib, sys
 from arml.cli.stopping import Stop
-from arml.cli.training_options import read_command
+from arml.cli.options import read
 stop = Stop("stopping soon")
 with stop.listening():
     print("ready", flush=True)
@@ -90,8 +87,6 @@ def test_a_command_that_loads_slowly_says_so(monkeypatch, capfd):
     said = capfd.readouterr().err.splitlines()
     assert said[0] == "arml: loading ..."
     assert len(said) == 2
-    assert main(["predict"]) == 2  # its answer is one line
-    assert len(capfd.readouterr().err.splitlines()) == 1
 
 
 def test_the_first_signal_asks_and_the_handlers_are_restored(capfd):
@@ -105,37 +100,19 @@ def test_the_first_signal_asks_and_the_handlers_are_restored(capfd):
         assert "stopping soon; press Ctrl-C again" in capfd.readouterr().err
 
 
-def test_compilation_is_estimated_by_a_table_and_then_by_the_last_time(tmp_path, monkeypatch):
-    monkeypatch.setenv("ARML_CACHE", str(tmp_path))
-    small, images = recipe("regression2d/maml"), recipe("starter/maml")
-    assert 0 < expected(small) < expected(images)
-    note(images, 12.0, devices=2)
-    assert expected(images, devices=2) == 12
-    assert expected(replace(images, seed=7), devices=2) == 12  # the same programs
-    assert expected(images, devices=1) != 12
-    (tmp_path / "first-steps.json").write_text("{")
-    assert expected(images, devices=2) != 12
-    start, step = pace(small)
-    assert pace(replace(small, batch=50))[1] == pytest.approx(2 * step)
-    assert start > 0
-
-
 def test_progress_shows_compilation_and_names_the_score(monkeypatch):
     monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
     text = io.StringIO()
-    display = Display(
-        Console(file=text, width=200), 20, quality=Quality("accuracy", 5), starting=60.0
-    )
+    display = Display(Console(file=text, width=200), 20, quality=Quality("accuracy", 5))
     assert display.phase == "loading"
     with display:
         display.watch(0, {})
         time.sleep(1.2)
         display.watch(10, {"loss": 1.5})
-        assert display.started > 1
         time.sleep(0.05)
         display.watch(20, {"loss": 1.25, "validation": 0.66})
     lines = text.getvalue().splitlines()
-    assert re.match("compiling and making the first steps: [01] s of about 60 s", lines[0])
+    assert re.match("compiling and making the first steps: [01] s", lines[0])
     assert lines[-2].startswith("step 10 of 20: loss 1.5")
     assert "loss 1.25, accuracy 0.66 on validation tasks (chance 0.20), 0 s left" in lines[-1]
     assert Quality("mse").said(1.25, 0.5) == "mean squared error 1.25 ± 0.5 on " + (
@@ -172,23 +149,13 @@ def test_a_validation_that_takes_long_is_shown(monkeypatch):
     assert "step 30 of 40: validating: 1 s" in text.getvalue()
 
 
-def test_minutes_are_kept_or_refused_with_the_least(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+def test_minutes_that_are_too_few_are_refused(tmp_path, capsys):
     given = ["train", "regression2d/maml", "--run", str(tmp_path / "run")]
-    assert main([*given, "--minutes", "0.1"]) == 2
-    said = capsys.readouterr().err
-    assert "expected --minutes of at least 0.5, which is 100 steps of this recipe" in said
+    assert main([*given, "--minutes", "0.01"]) == 2
+    assert "minutes must be at least" in capsys.readouterr().err
     assert main([*given, "--minutes", "1", "--steps", "7"]) == 2
-    assert "expected --minutes or --steps, got both" in capsys.readouterr().err
+    assert "--minutes and --steps exclude each other" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-    options, experiment, (line,), *_ = read_command([*given[1:], "--minutes", "2"])
-    start, step = pace(experiment)
-    assert start + experiment.steps * step == pytest.approx(120, rel=0.05)
-    assert experiment.steps % experiment.interval == 0
-    assert line == f"steps {experiment.steps:,}: about 2 min on one CPU core"
-    assert options.run == tmp_path / "run"
-    # Never more than the recipe has.
-    assert read_command([*given[1:], "--minutes", "999"]).experiment.steps == 70_000
 
 
 def test_seeds_are_trained_side_by_side_and_resumed(tmp_path, capsys):

@@ -34,7 +34,7 @@ def folder(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "")  # so that it is put back
         monkeypatch.delenv(name)
     monkeypatch.setenv("ARML_CACHE", str(tmp_path))
-    return tmp_path / "compiled"
+    return tmp_path / "programs"
 
 
 PROGRAM = """

@@ -1,5 +1,6 @@
 """`arml train --data` without a recipe: what is chosen, what is refused, and that it runs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -7,9 +8,11 @@ import numpy as np
 import pytest
 
 from arml.cli import main
-from arml.cli.training_options import chosen
+from arml.cli.streaming import METHOD
 from arml.datasets.splits import part_sizes
-from arml.experiment.choose import SHORT, choose, entering, without_race
+from arml.experiment.choose import SHORT, choose, paced
+from arml.experiment.recipes import recipe
+from arml.nn.networks import MLPOptions
 from arml.results.folder import read_run
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
@@ -39,55 +42,55 @@ def draw(folder: Path, counts: list[int], *, size: int = 40) -> Path:
 )
 def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
     counts = [min(count, 25) for count in counts]
-    experiment, why, entrants, pace, _ = choose([str(draw(tmp_path / "birds", counts, size=size))])
-    assert experiment is entrants[0]
-    assert len({e.recipe for e in entrants}) == len(entrants) == 2
-    assert len({e.tasks for e in entrants}) == 1
+    experiment, why = choose([str(draw(tmp_path / "birds", counts, size=size))])
+    assert experiment.recipe == "folders/protonet-turns"
     tasks = experiment.tasks
     assert (tasks.ways, tasks.shots, tasks.queries, tasks.size) == chosen
     assert min(part_sizes(len(counts), least=tasks.ways)) >= tasks.ways
-    assert 60 <= experiment.steps <= 5_000
     assert experiment.network.normalisation == "support"
     experiment.check()
-    said = "\n".join([*why, pace])
-    options = ("ways", "shots", "queries", "size", "steps", "normalisation", "average")
+    said = "\n".join(why)
+    options = ("ways", "shots", "queries", "size", "normalisation", "average")
     for word in ("1 family", *options):
         assert word in said
 
 
-def test_a_stream_is_learned_by_the_method_that_grows(tmp_path):
+def test_a_stream_is_learned_by_a_method_that_grows(tmp_path):
     birds = [str(draw(tmp_path / "birds", [20] * 20))]
-    grows, raced = choose(birds, purpose="stream"), choose(birds)
-    assert [one.recipe for one in grows.entrants] == ["folders/arml-templates"]
-    assert grows.experiment.tasks == raced.experiment.tasks
-    assert [one.recipe for one in entering("features", "stream")] == ["features/arml-templates"]
+    (grows, _), (usual, _) = choose(birds, method=METHOD), choose(birds)
+    assert grows.algorithm.grows
+    assert grows.tasks == usual.tasks
 
 
 def test_what_is_fixed_is_not_chosen(tmp_path):
     data = [str(draw(tmp_path / name, [12] * 12)) for name in ("birds", "cars")]
-    experiment, why, *_ = choose(data, fixed={"shots": 4, "steps": 7})
+    experiment, why = choose(data, fixed={"shots": 4})
     tasks = experiment.tasks
-    assert (tasks.ways, tasks.shots, tasks.queries, experiment.steps) == (3, 4, 8, 7)
+    assert (tasks.ways, tasks.shots, tasks.queries) == (3, 4, 8)
     assert not any(line.startswith("shots") for line in why)
-    assert choose(data, minutes=3.0).experiment.steps < choose(data).experiment.steps
-    for minutes, fixed in ((float("inf"), {}), (3.0, {"size": 0}), (3.0, {"ways": 1})):
-        with pytest.raises(ValueError, match=r"(minutes|size|ways) must be (at least|above)"):
-            choose(data, minutes=minutes, fixed=fixed)
-    with pytest.raises(ValueError, match=r"minutes must be at least .* for 120 steps"):
-        choose(data, minutes=0.01)
-    assert choose(data, minutes=0.01, fixed={"steps": 7}).experiment.steps == 7
+    for fixed in ({"size": 0}, {"ways": 1}):
+        with pytest.raises(ValueError, match=r"(size|ways) must be (at least|above)"):
+            choose(data, fixed=fixed)
 
 
-def test_a_short_training_has_more_and_smaller_steps(tmp_path):
+def test_a_short_training_has_smaller_steps(tmp_path):
     data = [str(draw(tmp_path / "birds", [12] * 12))]
-    long, short = (choose(data, minutes=minutes).experiment for minutes in (SHORT, SHORT - 0.01))
+    long, short = (choose(data, minutes=minutes)[0] for minutes in (SHORT, SHORT - 0.01))
     assert (long.batch, short.batch) == (4, 2)
-    assert short.steps == pytest.approx(2 * long.steps, rel=0.02)
-    assert [choose(data, minutes=minutes).short for minutes in (SHORT, SHORT - 0.01)] == [0, 1]
-    assert [choose(data, fixed={"steps": steps}).short for steps in (10, 10_000)] == [1, 0]
-    assert without_race(choose(data).entrants).recipe == "folders/protonet-turns"
     # Validations come after equally many tasks.
     assert long.batch * long.validate_every == short.batch * short.validate_every == 800
+
+
+def test_the_steps_fit_in_the_minutes_at_the_pace_of_the_first():
+    small = {"batch": 2, "chunk": 2, "interval": 4, "validate_every": 80, "validation_tasks": 4}
+    one = replace(recipe("regression2d/maml"), network=MLPOptions(hidden=(8,)), scan=False, **small)
+    steps = [paced(one, minutes).steps for minutes in (0.3, 1e6)]
+    assert 120 <= steps[0] < steps[1] == one.steps
+    assert steps[0] % one.interval == 0
+    with pytest.raises(ValueError, match=r"minutes must be at least .* for 120 steps"):
+        paced(one, 0.01)
+    with pytest.raises(ValueError, match="minutes must be above 0 and finite"):
+        paced(one, float("inf"))
 
 
 def test_data_of_which_no_task_can_be_drawn_is_refused(tmp_path):
@@ -110,7 +113,7 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     data = draw(tmp_path / "birds", [4] * 7, size=12)
     given = ["train", "--data", str(data), "--run", str(tmp_path / "run")]
     assert main([*given, "--minutes", "soon"]) == 2
-    assert "expected --minutes as a number" in capsys.readouterr().err
+    assert "--minutes" in capsys.readouterr().err
     assert main([*given, "--shots", "0"]) == 2
     assert "shots must be at least 1" in capsys.readouterr().err
     features = tmp_path / "features"
@@ -118,9 +121,6 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     given[2] = str(features)
     small = ["--batch", "1", "--validation-tasks", "1", "--steps", "1", "--interval", "1",
              "--checkpoint-every", "1", "--validate-every", "1"]  # fmt: skip
-    raced = chosen([*given[1:-1], str(tmp_path / "raced"), *small], [str(features)]).begun
-    assert raced is not None
-    assert (raced.experiment.batch, raced.experiment.validation_tasks) == (1, 1)
     capsys.readouterr()
     assert main([*given, *small]) == 0
     said = capsys.readouterr().out
@@ -128,50 +128,39 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     assert "logistic regression on the inputs, no meta-training: accuracy" in said
     assert "28 vectors" in said
     config = read_run(tmp_path / "run").config
-    names = [one.recipe for one in entering("features", "race")]
-    assert names == ["features/frozen-protonet", "features/arml-templates", "features/protonet"]
-    for name in ("logistic regression on the inputs:", *(f"{name}:" for name in names)):
-        assert name in said
-    assert config["experiment"]["recipe"] in names
-    assert f"method {config['experiment']['recipe']}: the best of the race" in said
+    assert config["experiment"]["recipe"] == "features/protonet"
+    assert "method features/protonet: `arml train RECIPE` trains another" in said
     assert config["experiment"]["tasks"]["ways"] == 2
     assert "starter set" in config["inputs"]["saw"]
     assert main([*given, *small]) == 0
     assert "already trained" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_minutes_change_nothing_in_a_run_that_was_begun(tmp_path):
+def test_a_run_that_was_begun_keeps_its_steps(tmp_path, capsys):
     data, run = str(draw(tmp_path / "birds", [8] * 7, size=12)), str(tmp_path / "run")
-    small = ["--steps", "1", "--interval", "1", "--checkpoint-every", "1", "--validate-every", "1",
-             "--batch", "1", "--validation-tasks", "1", "--ways", "2",
-             "--queries", "3"]  # fmt: skip
-    recipe = choose([data]).experiment.recipe
-    assert main(["train", recipe, "--data", data, "--run", run, *small]) == 0
-    again = chosen(["--run", run, "--minutes", "9"], [data])
-    kept = again.experiment
-    assert (kept.recipe, kept.steps, kept.batch, kept.validate_every) == (recipe, 1, 1, 1)
-    assert again.lines[-1].startswith("steps 1, as the run was begun: --minutes is for a new run")
-    assert "--minutes" not in chosen(["--run", run], [data]).lines[-1]
+    small = ["--interval", "1", "--checkpoint-every", "1", "--validate-every", "1",
+             "--batch", "1", "--validation-tasks", "1"]  # fmt: skip
+    assert main(["train", "--data", data, "--run", run, "--steps", "1", *small]) == 0
+    capsys.readouterr()
+    assert main(["train", "--data", data, "--run", run, "--minutes", "9", *small]) == 0
+    assert "already trained for 1 steps" in capsys.readouterr().out
 
 
-def test_options_that_cannot_be_right_are_refused_before_the_race(tmp_path, capsys):
+def test_options_that_cannot_be_right_are_refused_before_training(tmp_path, capsys):
     data, run = draw(tmp_path / "birds", [8] * 7, size=12), tmp_path / "run"
     (tmp_path / "full" / "photos").mkdir(parents=True)
-    given = ["train", "--data", str(data), "--minutes", "9", "--run"]
+    given = ["train", "--data", str(data), "--run"]
     for words, said in (
         ([str(run), "--minuts", "1"], "Unrecognized options: --minuts"),
         ([str(run), "--steps", "0"], "steps must be at least 1, got 0"),
         ([str(run), "--steps", "-5"], "steps must be at least 1, got -5"),
         ([str(run), "--ways", "5"], "expected at least 5 validation classes for 5-way tasks"),
-        ([str(run), "--steps", "7"], "expected --minutes or --steps, got both"),
+        ([str(run), "--steps", "7", "--minutes", "9"], "--minutes and --steps exclude each other"),
         ([str(run), "--batch", "0"], "batch must be at least 1, got 0"),
         ([str(run), "--shots", "8"], "expected at least 9 pictures of each class"),
         ([str(tmp_path / "full")], "which holds other folders, such as photos"),
         ([str(data / "c00" / "0.png")], "expected a folder for the run, got the file"),
     ):
         assert main([*given, *words]) == 2
-        streams = capsys.readouterr()
-        assert said in streams.err
-        assert "race" not in streams.out
+        assert said in capsys.readouterr().err
     assert not run.exists()

@@ -11,7 +11,7 @@ import pytest
 from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.protonet import ProtoNetOptions
 from arml.cli import main
-from arml.cli.options import flags, read
+from arml.cli.options import TrainingOptions, flags, read
 from arml.experiment.recipes import RECIPES, recipe, reshaped
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, write_json
@@ -222,8 +222,8 @@ def test_a_shape_leads_to_an_experiment_and_back():
 @pytest.mark.parametrize("name", ["art-multi/arml-paper", "regression2d/meta-sgd", "features/arml"])
 def test_the_flags_of_a_shape_are_read_back(name):
     given = reshaped(recipe(name), shots=7, queries=4)
-    words = ["--run", "unused", *flags(recipe(name), given)]
-    assert read(recipe(name), [("run", str)], "", words, prog="arml")[1] == given
+    words = [name, "--run", "unused", *flags(recipe(name), given)]
+    assert read(TrainingOptions, words, prog="arml").experiment == given
 
 
 @pytest.mark.parametrize(
@@ -236,5 +236,7 @@ def test_the_flags_of_a_shape_are_read_back(name):
     ],
 )
 def test_the_command_line_has_the_defaults_for_its_ways(words, rate):
-    _, given = read(recipe("starter/hsml"), [], "", shlex.split(words), prog="arml")
+    given = read(
+        TrainingOptions, ["starter/hsml", "--run", "unused", *shlex.split(words)], prog="arml"
+    ).experiment
     assert given.algorithm.inner_rate == pytest.approx(rate)

@@ -17,6 +17,8 @@ from arml.results.extras import extra
 from arml.results.files import plain
 
 T = TypeVar("T")
+CONFIG = (tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
+"""How tyro reads every command."""
 ROWS = 20
 """Rows of a report's table that are printed; the file has all."""
 
@@ -73,8 +75,7 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
     **Raises** `SystemExit`: with status 0 after `--help`, and with 2 after tyro has printed what is
     wrong.
     """
-    config = (tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
-    return tyro.cli(kind, args=list(arguments), prog=prog, config=config)
+    return tyro.cli(kind, args=list(arguments), prog=prog, config=CONFIG)
 
 
 class TensorBoard:

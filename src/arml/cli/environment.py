@@ -19,11 +19,11 @@ keeps nothing that compiles in less than a second."""
 
 
 def keep_compiled() -> None:
-    """Let JAX cache its programs in `$ARML_CACHE/compiled`, unless JAX's own variables are set.
+    """Let JAX cache its programs in `$ARML_CACHE/programs`, unless JAX's own variables are set.
 
     An entry that was truncated or altered is compiled again, with a warning.
     """
-    folder = default_folder() / "compiled"
+    folder = default_folder() / "programs"
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder / _processor()))
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)

@@ -43,7 +43,7 @@ class Display:
     """Shows a training: a bar on a terminal, and a plain line every ten seconds elsewhere.
 
     Before the first steps are done, most of the time is compilation. The display then shows how
-    long that has taken, and how long it is expected to take.
+    long that has taken.
     """
 
     def __init__(
@@ -52,7 +52,6 @@ class Display:
         steps: int,
         *,
         quality: Quality | None = None,
-        starting: float = 0.0,
         interval: int = 0,
         validate_every: int = 0,
     ) -> None:
@@ -60,10 +59,6 @@ class Display:
         self.quality = quality or Quality("mse")
         self.loss = self.validation = ""
         self.born = self.phased = time.monotonic()
-        self.starting = starting
-        """Seconds that compilation and the first steps are expected to take; 0 if unknown."""
-        self.started: float | None = None
-        """Seconds that they took."""
         self.interval, self.validate_every = interval, validate_every
         """In steps; 0 if unknown."""
         self.watched, self.rate = self.born, 0.0
@@ -106,17 +101,8 @@ class Display:
             self.bar.update(self.task, said=duration(took))
             self._say(f"loading: {duration(took)}")
             return
-        expected = f" of about {duration(self.starting)}" if took < self.starting else ""
-        late = f" (expected {duration(self.starting)})" if not expected and self.starting else ""
-        text = f"compiling and making the first steps: {duration(took)}{expected}{late}"
-        self.bar.update(
-            self.task,
-            description="compiling",
-            total=self.starting or None,
-            completed=min(took, 0.99 * self.starting),
-            said=f"{duration(took)}{expected}{late}",
-        )
-        self._say(text, always=always)
+        self.bar.update(self.task, description="compiling", total=None, said=duration(took))
+        self._say(f"compiling and making the first steps: {duration(took)}", always=always)
 
     def _show_validation(self) -> None:
         """Show a validation that takes longer than the steps before it."""
@@ -167,7 +153,6 @@ class Display:
         if self.first is None:
             # The first interval compiled: its time is not that of the others.
             self.phase, self.first = "training", (now, step)
-            self.started = now - self.phased
             self.bar.reset(self.task, total=self.steps, description="training")
         else:
             rate = self.rate = (step - self.first[1]) / max(now - self.first[0], 1e-9)

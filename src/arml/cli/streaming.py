@@ -3,7 +3,7 @@
 import shlex
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from rich.console import Console
@@ -11,36 +11,35 @@ from tyro.conf import arg
 
 from arml.cli.console import print_json, say
 from arml.cli.errors import UsageError
-from arml.cli.options import Field, read, recipe_at
+from arml.cli.options import TrainingOptions, read, timed
 from arml.cli.progress import PLAIN_SECONDS
-from arml.cli.training_options import values_of, whole_numbers
 from arml.core.plugins import as_options
-from arml.experiment.options import Experiment
-from arml.experiment.recipes import recipe
+from arml.experiment.choose import STREAM_MINUTES
 from arml.grow.streaming import StreamOptions, train_stream
 from arml.report.tables import duration
 
-FIELDS: tuple[Field, ...] = (
-    ("run", Annotated[Path, arg(help="Folder of the run; an unfinished one is resumed.")]),
-    ("stream", Annotated[StreamOptions, arg(name="")], StreamOptions()),
-    (
-        "json",
-        Annotated[bool, arg(help="Print JSON: the measures, and the scores of each stage.")],
-        False,
-    ),
-)
+METHOD = "arml-templates"
+"""The method for data without a recipe: its vertices can grow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamCommand(TrainingOptions):
+    """Meta-train on families that arrive one after another; the same command again resumes.
+
+    `arml train RECIPE --stream --run DIR`, or `arml train --stream --data FOLDER... --run DIR` for
+    your own pictures. --steps are those of the whole stream.
+    """
+
+    stream: Annotated[StreamOptions, arg(name="")] = field(default_factory=StreamOptions)
+    json: bool = False
+    """Print JSON: the measures, and the scores of each stage."""
 
 
 def stream_command(arguments: Sequence[str]) -> int:
     """Meta-train on families that arrive one after another; the same command again resumes."""
-    words = list(arguments)
-    experiment, lines = _experiment(words)
-    about = (
-        f"Meta-train the recipe {experiment.recipe} on families that arrive one after another; "
-        "--steps are those of the whole stream. The same command again resumes."
-    )
-    prog = f"arml train {experiment.recipe} --stream"
-    options, experiment = read(experiment, FIELDS, about, words, prog=prog)
+    since = time.monotonic()
+    asked = read(StreamCommand, arguments, prog="arml train --stream", method=METHOD)
+    options, experiment, lines = asked.options, asked.experiment, asked.lines
     from arml.report.growth import scores, summary
     from arml.report.measures import measured
     from arml.report.table import terminal
@@ -57,6 +56,7 @@ def stream_command(arguments: Sequence[str]) -> int:
         )
     console = Console(stderr=options.json)
     say(console, *lines)
+    experiment = timed(asked, since, devices=1, console=console, usual=STREAM_MINUTES)
     found = train_stream(
         experiment,
         options.run,
@@ -73,30 +73,6 @@ def stream_command(arguments: Sequence[str]) -> int:
     say(console, f"the decisions are in {options.run / 'growth.html'}")
     say(console, f"next: {shlex.join(['arml', 'evaluate', str(options.run), *as_options()])}")
     return 0
-
-
-def _experiment(words: list[str]) -> tuple[Experiment, list[str]]:
-    """The experiment that the words ask for, and lines about what was chosen; a recipe is taken
-    out of the words."""
-    place = recipe_at(words)
-    if place is not None:
-        return recipe(words.pop(place)), []
-    data = values_of(words, "data")
-    if not data:
-        raise UsageError(
-            "expected a recipe or --data, got none: `arml train RECIPE --stream --run DIR`, or "
-            "`arml train --stream --data FOLDER... --run DIR` for your own pictures"
-        )
-    return suited(words, data)
-
-
-def suited(words: Sequence[str], data: Sequence[str]) -> tuple[Experiment, list[str]]:
-    """The experiment of the method for streams, with options that suit one's own data."""
-    from arml.experiment.choose import CHOSEN, STREAM_MINUTES, choose
-
-    fixed = whole_numbers(words, CHOSEN)
-    choice = choose(data, fixed=fixed, minutes=STREAM_MINUTES, purpose="stream")
-    return choice.experiment, [*choice.why, *([choice.pace] if choice.pace else [])]
 
 
 class _Said:

@@ -1,20 +1,21 @@
-"""`arml train`: reads the options of a recipe, trains, shows progress, and stops when asked."""
+"""`arml train`: reads the options, trains, shows progress, and stops when asked."""
 
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from arml.cli.console import TensorBoard, command, say, tell
+from arml.cli.console import TensorBoard, command, say
 from arml.cli.errors import UsageError
+from arml.cli.options import TrainingOptions, read, timed
 from arml.cli.progress import Display, Quality, last_scored, working
 from arml.cli.seeds import train_all
 from arml.cli.stopping import INTERRUPTED, Stop
-from arml.cli.training_options import read_command
-from arml.cli.waiting import expected, note, pace
 from arml.experiment.folder import check_claim, check_place
 from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment
@@ -25,24 +26,35 @@ from arml.training import checkpoint
 from arml.training.devices import own_cores, sharing
 from arml.training.processes import LostError, alone, join, leads, together
 
-MESSAGE = 0.010
-"""Seconds: if a step is shorter, several processes are slower than one, because they exchange
-messages in each step."""
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(TrainingOptions):
+    """Meta-train in a folder; the same command again resumes.
+
+    `arml train RECIPE --run DIR` trains a recipe, which is a setting and a method: `arml list`
+    shows them, and `arml train RECIPE --help` the options of one. `arml train --data FOLDER...
+    --run DIR` trains on your own pictures, with options that suit them; it prints each choice, and
+    every option can be given. `arml train --stream` learns families that arrive one after another.
+    """
+
+    seeds: int = 1
+    """Train this many seeds side by side, in RUN/seed-0, RUN/seed-1 and so on."""
+    tensorboard: bool = False
+    """Write TensorBoard events to the run's folder tensorboard."""
+    devices: int = 0
+    """Devices of each process that share the tasks of a step. 0 takes the CPU cores for images, as
+    many as share the tasks evenly, and one device otherwise."""
+    coordinator: str | None = None
+    """HOST:PORT of process 0, if several processes make one run; `auto` lets JAX find it."""
+    processes: int | None = None
+    """How many processes make the run."""
+    process: int | None = None
+    """Which of them this is, from 0."""
 
 
 def _quality(experiment: Experiment) -> Quality:
     usual, tasks = TASKS.of(experiment.tasks).problem, experiment.tasks
     return Quality(metric_of(tasks), getattr(tasks, "ways", usual.outputs))
-
-
-def _warn_of_messages(experiment: Experiment) -> None:
-    step = pace(experiment)[1]
-    if step < MESSAGE:
-        tell(
-            f"warning: a step of this recipe takes about {1000 * step:.0f} ms, and the messages "
-            "between processes take longer: one process is faster; --seeds trains several seeds "
-            "side by side"
-        )
 
 
 def train_command(arguments: Sequence[str]) -> int:
@@ -51,23 +63,17 @@ def train_command(arguments: Sequence[str]) -> int:
         from arml.cli.streaming import stream_command
 
         return stream_command([word for word in arguments if word != "--stream"])
-    asked = read_command(arguments)
-    if asked is None:
-        return 0
-    options, experiment, lines, begun, own = asked
-    folder = options.run
+    since = time.monotonic()
+    asked = read(TrainOptions, arguments, prog="arml train")
+    options, folder = asked.options, asked.options.run
     if options.seeds < 1:
         raise UsageError(f"seeds must be at least 1, got {options.seeds}: raise it")
-    if options.seeds > 1:
-        if options.coordinator is not None or options.devices or options.tensorboard:
-            raise UsageError(
-                "expected --seeds alone, got --coordinator, --devices or --tensorboard too: each "
-                "seed has one process; leave them out"
-            )
-        console = Console()
-        say(console, *lines)
-        again = command("train", *arguments)
-        return train_all(console, experiment, folder, options.seeds, again, _quality(experiment))
+    several = options.seeds > 1
+    if several and (options.coordinator is not None or options.devices or options.tensorboard):
+        raise UsageError(
+            "expected --seeds alone, got --coordinator, --devices or --tensorboard too: each seed "
+            "has one process; leave them out"
+        )
     if options.coordinator is not None:
         if not options.process:
             waiting = "waiting for the other processes of the run, at most five minutes"
@@ -77,31 +83,33 @@ def train_command(arguments: Sequence[str]) -> int:
         raise UsageError(
             "expected --coordinator with --processes and --process, got none: give HOST:PORT"
         )
-    with together():
-        experiment.check()
-        check_place(folder)
-        check_claim(experiment, folder)
-
     # Only one of several processes prints.
     console = Console(quiet=not leads())
-    say(console, *lines)
+    say(console, *asked.lines)
+    with together():
+        if not several:
+            check_place(folder)
+        experiment, devices = asked.experiment, options.devices
+        experiment.check()
+        if not devices:
+            # The processes of a run must have equally many, and steps of small networks take
+            # milliseconds.
+            split = alone() and not experiment.scan and not several
+            devices = sharing(experiment.batch, experiment.chunk, own_cores()) if split else 1
+        experiment = timed(asked, since, devices=devices, console=console)
+        if not several:
+            check_claim(experiment, folder)
+    again = command("train", *arguments)
+    if several:
+        return train_all(console, experiment, folder, options.seeds, again, _quality(experiment))
     if alone() and _is_trained(experiment, folder):
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
         _finish(console, folder, experiment)
         return 0
-    devices = options.devices
-    if not devices:
-        # The processes of a run must have equally many, and steps of small networks take
-        # milliseconds.
-        several = alone() and not experiment.scan
-        devices = sharing(experiment.batch, experiment.chunk, own_cores()) if several else 1
-    if not alone() and leads():
-        _warn_of_messages(experiment)
     display = Display(
         console,
         experiment.steps,
         quality=_quality(experiment),
-        starting=expected(experiment, devices),
         interval=experiment.interval,
         validate_every=experiment.validate_every,
     )
@@ -128,22 +136,11 @@ def train_command(arguments: Sequence[str]) -> int:
         display.reading(what, done, total)
 
     with leaving(), stop.listening(), display:
-        reached = run(
-            experiment,
-            folder,
-            watch=watch,
-            stop=stop,
-            progress=reading,
-            devices=devices,
-            begun=begun,
-        )
-    if display.started is not None and leads():
-        note(experiment, display.started, devices)
+        reached = run(experiment, folder, watch=watch, stop=stop, progress=reading, devices=devices)
     if reached < experiment.steps:
-        again = command("train", *arguments)
         say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
         return INTERRUPTED
-    if own and alone():
+    if asked.own and alone():
         _print_simple(console, folder, experiment)
     if leads():
         _finish(console, folder, experiment)

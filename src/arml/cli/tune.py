@@ -1,8 +1,7 @@
 """`arml tune`: a sweep of a recipe's options on meta-validation tasks."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich.console import Console
@@ -10,7 +9,7 @@ from rich.table import Table
 
 from arml.cli.console import command, grid, say
 from arml.cli.errors import UsageError
-from arml.cli.options import flags, option, read, recipe_at
+from arml.cli.options import TrainingOptions, flags, read
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
@@ -21,47 +20,33 @@ from arml.tuning.sweep import Sweep, Trial, tune
 SHOWN = 10
 """Trials in the table at the end."""
 
-FIELDS = (
-    option("run", Path, "Folder of the sweep; an unfinished one is continued."),
-    option("trials", int, "Number of choices of options to try.", 20),
-    option(
-        "search",
-        tuple[str, ...],
-        "Options to search: PART.NAME=LOW..HIGH (on a logarithmic scale if it spans a factor of "
-        "ten) or PART.NAME=A,B,C, where PART is algorithm, outer or network; the step sizes and "
-        "the weights of losses if not given.",
-        (),
-    ),
-    option(
-        "pruner",
-        Literal["median", "hyperband", "none"],
-        "The rule that stops a trial which has fallen behind.",
-        "median",
-    ),
-    option("workers", int, "Trials that run at the same time.", 1),
-)
 
-HELP = """usage: arml tune RECIPE --run DIR [--trials N] [--search PART.NAME=LOW..HIGH] [OPTIONS]
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(TrainingOptions):
+    """Search a recipe's options on meta-validation tasks; the same command again continues.
 
-Search a recipe's options on meta-validation tasks; the same command again continues. `arml tune
-RECIPE --help` lists all options, `arml list` the recipes.
-"""
+    `arml tune RECIPE --run DIR`; `arml list` shows the recipes, and `arml tune RECIPE --help` the
+    options of one.
+    """
+
+    trials: int = 20
+    """Number of choices of options to try."""
+    search: tuple[str, ...] = ()
+    """Options to search: PART.NAME=LOW..HIGH (on a logarithmic scale if it spans a factor of ten)
+    or PART.NAME=A,B,C, where PART is algorithm, outer or network; the step sizes and the weights
+    of losses if not given."""
+    pruner: Literal["median", "hyperband", "none"] = "median"
+    """The rule that stops a trial which has fallen behind."""
+    workers: int = 1
+    """Trials that run at the same time."""
 
 
 def tune_command(arguments: Sequence[str]) -> int:
     """Search a recipe's options on meta-validation tasks; the same command again continues"""
-    rest = list(arguments)
-    place = recipe_at(rest)
-    if place is None:
-        if {"-h", "--help"} & {*rest}:
-            print(HELP)
-            return 0
-        raise UsageError(
-            "expected a recipe, got none: `arml tune RECIPE --run DIR`; `arml list` names them"
-        )
-    name = rest.pop(place)
-    about = f"Search the options of the recipe {name}; the same command again continues."
-    options, experiment = read(recipe(name), FIELDS, about, rest, prog=f"arml tune {name}")
+    asked = read(TuneOptions, arguments, prog="arml tune")
+    options, experiment, name = asked.options, asked.experiment, asked.experiment.recipe
+    if options.minutes is not None:
+        raise UsageError("--minutes does not suit a search: give --steps")
     experiment.check()
     named = tuple(dimension(text, experiment) for text in options.search)
     sweep = Sweep(experiment, named or usual(experiment), options.pruner)

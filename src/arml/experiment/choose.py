@@ -1,43 +1,57 @@
-"""`arml train --data FOLDER...` without a recipe: an experiment that suits the data, and why.
+"""`arml train --data FOLDER...` without a recipe: an experiment that suits the data, and why; and
+how many steps fit in the minutes that a training may take.
 
-One line explains each choice, and an option of the user replaces it. A short race between the
-entrants shows which method suits the data.
+ProtoNet learns pictures and vectors of one's own: no other method was better there by more than
+chance (`benchmarks/results/time_to_accuracy.json`), and it is the simplest.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
-from math import ceil, inf
+from math import inf
 from pathlib import Path
 from statistics import median
-from typing import Literal, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
 
 from arml.datasets.archive import open_source
 from arml.datasets.decode import shortest_side
-from arml.datasets.folders import family_name
+from arml.datasets.folders import Progress, family_name
 from arml.datasets.vectors import feature_folders, load_features
+from arml.experiment.building import started
 from arml.experiment.options import Experiment
-from arml.experiment.recipes import RECIPES
+from arml.experiment.recipes import recipe
 from arml.nn.networks import Conv4Options
-from arml.tasks.options import FoldersOptions
+from arml.tasks.options import FoldersOptions, Splits, splits_of
 from arml.tasks.vectors import VectorsOptions
+from arml.training.devices import mesh_of
+from arml.training.fit import intervals
+from arml.training.options import FitOptions, training_key
 
 WAYS, SHOTS, QUERIES, SIZE = 5, 5, 15, 32
 SHORT = 5.0
-"""A training of fewer minutes has twice as many steps of half as many tasks, and no race, which
-would take about a third of it."""
+"""A training of fewer minutes takes twice as many steps of half as many tasks."""
 AVERAGE = 0.5
 """The learner is the mean of the weights over this last part of the training."""
-LEAST = 240
-"""Tasks below which no method learns much."""
 SAMPLED = 48
 """How many pictures of a family have their sizes read."""
 MINUTES, STREAM_MINUTES = 10.0, 60.0
-"""About how long a training takes if nothing is asked for. Learners of pictures were nearly as good
-after three minutes as after ten (`benchmarks/results/time_to_accuracy.json`); a stream has several
+"""How long a training takes if nothing is asked for. Learners of pictures were nearly as good after
+three minutes as after ten (`benchmarks/results/time_to_accuracy.json`); a stream has several
 families to learn."""
-CHOSEN = ("ways", "shots", "queries", "size", "steps")
+TRIAL = 2.0
+"""Seconds of training that are enough to measure the seconds of a step."""
+AFTER = 8.0
+"""About how many seconds a training takes after its last step, besides the validation."""
+LONGER = 1.05
+"""How much longer than one of the first a step of a whole training takes: checkpoints are written,
+and the machine is not always free."""
+LEAST, MOST = 240, 5_000
+"""Tasks below which no method learns much, and steps after which a training on one's own pictures
+gains little."""
 
 
 class Family(NamedTuple):
@@ -50,51 +64,26 @@ class Family(NamedTuple):
     """The shorter sides of some of its pictures in pixels; empty for vectors."""
 
 
-class Choice(NamedTuple):
-    """An experiment, and a line about each choice."""
-
-    experiment: Experiment
-    """The first of the entrants."""
-    why: list[str]
-    entrants: tuple[Experiment, ...]
-    """Experiments that differ only in their method."""
-    pace: str = ""
-    """A line about their estimated number of steps; a race measures it."""
-    minutes: float = inf
-    """About how long a training takes on one CPU core."""
-
-    @property
-    def short(self) -> bool:
-        """Whether there is no time for a race."""
-        return self.minutes < SHORT
-
-
 def choose(
     data: Sequence[str],
     *,
     fixed: Mapping[str, int] | None = None,
     minutes: float = MINUTES,
-    purpose: Literal["race", "stream"] = "race",
-) -> Choice:
-    """Experiments on one's own families, the most promising first.
+    method: str = "",
+) -> tuple[Experiment, list[str]]:
+    """An experiment on one's own families, and a line about each choice. `paced` fits its number
+    of steps to the minutes.
 
     **Arguments**
 
     - `data`: folders or zips of pictures with one folder for each class, or folders of features.
-    - `fixed`: the user's own choices of `ways`, `shots`, `queries`, `size`, `steps`.
-    - `minutes`: about how long the training may take on one CPU core.
-    - `purpose`: what the experiments are for: a race, or a stream of families.
+    - `fixed`: the user's own choices of `ways`, `shots`, `queries` and `size`.
+    - `minutes`: about how long the training may take.
+    - `method`: a method in place of ProtoNet.
 
-    **Raises** `ValueError` in one line if no tasks can be drawn from the data, or the minutes are
-    too few.
+    **Raises** `ValueError` in one line if no tasks can be drawn from the data.
     """
-    if not 0 < minutes < inf:
-        raise ValueError(
-            f"minutes must be above 0 and finite, got {minutes:g}: give another number"
-        )
     given = dict(fixed or {})
-    if given.get("steps", 1) < 1:
-        raise ValueError(f"steps must be at least 1, got {given['steps']}: raise it")
     vectors = [bool(feature_folders([path])) for path in data]
     if any(vectors) and not all(vectors):
         pictures = data[vectors.index(False)]
@@ -107,58 +96,93 @@ def choose(
     if any(vectors):
         tasks = VectorsOptions(data=tuple(data), ways=ways, shots=shots, queries=queries)
         _check(tasks, families)
-        # The nearest mean has nothing to train.
-        entrants = tuple(
-            replace(one, tasks=tasks, steps=given.get("steps", one.steps) if one.steps else 0)
-            for one in entering("features", purpose)
-        )
-        return Choice(entrants[0], [_about(families, "vectors"), *why], entrants)
+        made = recipe(f"features/{method or 'protonet'}")
+        return replace(made, tasks=tasks, steps=MOST), [_about(families, "vectors"), *why]
     size, reason = _size(families, given)
     classes = FoldersOptions(data=tuple(data), ways=ways, shots=shots, queries=queries, size=size)
     _check(classes, families)
     batch = 2 if minutes < SHORT else 4
-    steps, pace, took = _steps(ways * (shots + queries), size, batch, minutes, given)
-    network = Conv4Options(normalisation="support", edges=purpose == "race")
-    entrants = tuple(
-        replace(
-            one,
-            tasks=classes,
-            network=network,
-            batch=batch,
-            steps=steps,
-            validate_every=800 // batch,
-        )
-        for one in entering("folders", purpose)
+    made = replace(
+        recipe(f"folders/{method or 'protonet-turns'}"),
+        tasks=classes,
+        network=Conv4Options(normalisation="support", edges=not method),
+        steps=MOST,
+        batch=batch,
+        validate_every=800 // batch,
     )
     statistics = (
         "normalisation support: a prediction for a picture of yours will depend on no other query"
     )
     lines = [_about(families, "pictures"), *why, reason, statistics]
-    if purpose == "race":
-        entrants = tuple(
-            replace(one, outer=replace(one.outer, schedule="constant", average=AVERAGE))
-            for one in entrants
-        )
+    if not method:
+        made = replace(made, outer=replace(made.outer, schedule="constant", average=AVERAGE))
         lines.append(f"average {AVERAGE:g}: the weights' mean over that last part of the training")
-    return Choice(entrants[0], lines, entrants, pace, took if "steps" in given else minutes)
+    return made, lines
 
 
-def entering(setting: str, purpose: Literal["race", "stream"]) -> list[Experiment]:
-    """The recipes that race on such data, or that learn streams of it. Those that need no training
-    come first, then the newest methods."""
-    mark = "stream" if purpose == "stream" else f"race-{setting}"
-    found = [
-        (known.method.year, known.make())
-        for known in RECIPES.values()
-        if known.setting.shared.recipe == setting and mark in known.compared
-    ]
-    return [one for _, one in sorted(found, key=lambda pair: (pair[1].steps > 0, -pair[0]))]
+def paced(
+    experiment: Experiment,
+    minutes: float,
+    *,
+    since: float | None = None,
+    devices: int = 1,
+    progress: Progress | None = None,
+    watch: Callable[[str], None] = lambda text: None,
+) -> Experiment:
+    """The experiment with as many steps as fit in the minutes, and at most its own, at the pace of
+    a few steps that are timed here.
+
+    **Arguments**
+
+    - `since`: when the minutes began, by `time.monotonic`; now if None.
+    - `devices`: how many devices share the tasks of a step.
+    - `watch`: called with a line about what is done next.
+
+    **Raises** `ValueError` in one line if the minutes are too few for `LEAST` tasks.
+    """
+    if not 0 < minutes < inf:
+        raise ValueError(
+            f"minutes must be above 0 and finite, got {minutes:g}: give another number"
+        )
+    ends = (time.monotonic() if since is None else since) + 60 * minutes
+    with TemporaryDirectory() as folder:
+        splits = splits_of(experiment.tasks.build(Path(folder) / "split.json", progress=progress))
+    watch(f"compiling and timing a few steps of {experiment.recipe}")
+    step = LONGER * _seconds(experiment, splits, devices)
+    # A validation task takes about a third of a training task: it has no gradient.
+    validation = step * experiment.validation_tasks / experiment.batch / 3
+    step += validation / experiment.validate_every
+    left, every = ends - time.monotonic() - AFTER - validation, experiment.interval
+    least = -(-LEAST // experiment.batch // every) * every
+    steps = int(left / step) // every * every
+    if steps < least:
+        needed = minutes + (least * step - left) / 60
+        raise ValueError(
+            f"minutes must be at least {needed:.1f} for {least} steps of this training, got "
+            f"{minutes:g}: raise it, or give --steps"
+        )
+    return replace(experiment, steps=min(steps, experiment.steps))
 
 
-def without_race(entrants: Sequence[Experiment]) -> Experiment:
-    """The entrant that a training of less than `SHORT` takes: the oldest method, which is the
-    simplest (`benchmarks/results/time_to_accuracy.json`)."""
-    return entrants[-1]
+def _seconds(experiment: Experiment, splits: Splits, devices: int) -> float:
+    """The seconds of a step: the median over some, without the first, which is compiled. A moment
+    in which the machine is busy does not count."""
+    trial = replace(experiment, interval=1)
+    loop = intervals(
+        FitOptions.of(trial),
+        started(trial, splits.train.problem),
+        splits.train,
+        None,
+        key=training_key(trial.seed),
+        mesh=mesh_of(devices),
+    )
+    times = []
+    with closing(loop):
+        for _ in loop:
+            times.append(time.monotonic())
+            if len(times) > 6 and times[-1] - times[0] >= TRIAL:
+                break
+    return float(np.median(np.diff(times))) if len(times) > 1 else 0.0
 
 
 def _survey(path: str) -> Family:
@@ -246,27 +270,3 @@ def _size(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, st
         "times the cost"
     )  # fmt: skip
     return size, f"size {size} px: pictures have about {middle} px, {reason}"
-
-
-def _steps(
-    pictures: int, size: int, batch: int, minutes: float, given: Mapping[str, int]
-) -> tuple[int, str, float]:
-    """The number of outer steps that take about these minutes, a line about it, and its estimate
-    in minutes.
-
-    On one core, ProtoNet learns from a task in about 0.00125 s for each of its pictures at 28 px.
-    On two cores a step of four 1-shot tasks, of 80 pictures each, takes 0.16 s
-    (`benchmarks/results/methods.json`).
-    """
-    seconds, least = (size / 28) ** 2 * 0.00125 * pictures * batch, LEAST // batch
-    wanted = minutes * 60 / seconds
-    if wanted < least and "steps" not in given:
-        needed = ceil(least * seconds / 6) / 10
-        raise ValueError(
-            f"minutes must be at least {needed:g} for {least} steps on these "
-            f"pictures, got {minutes:g}: raise it, or give --steps"
-        )
-    steps = given.get("steps", int(min(5_000, round(wanted, -1))))
-    took = steps * seconds / 60
-    asked = "" if "steps" in given else "; --minutes and --steps change it"
-    return steps, f"steps {steps:,}: about {took:.0f} min on one CPU core{asked}", took

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -35,22 +34,6 @@ class Clocked(eqx.Module):
     seconds: np.ndarray
 
 
-class Begun(NamedTuple):
-    """The first steps of a training in memory: `run` can continue from them."""
-
-    experiment: Experiment
-    state: TrainState
-    """The next step reuses the memory of its arrays."""
-    records: tuple[tuple[int, Mapping[str, float | None]], ...]
-    """The step at the end of each interval, and its record."""
-    seconds: float
-
-    @property
-    def step(self) -> int:
-        """Outer steps taken."""
-        return self.records[-1][0] if self.records else 0
-
-
 def fresh(experiment: Experiment, problem: Problem) -> Clocked:
     """The checkpoint of the experiment before its first step."""
     return Clocked(started(experiment, problem), np.zeros(()))
@@ -78,7 +61,6 @@ def run(
     stop: Callable[[], bool] = lambda: False,
     progress: Progress | None = None,
     devices: int = 1,
-    begun: Begun | None = None,
     **changes: object,
 ) -> int:
     """Meta-train in `folder`, from its newest checkpoint if it has one.
@@ -97,7 +79,6 @@ def run(
     - `progress`: called while images are decoded.
     - `devices`: of each process; all of them share the tasks of a step. A run can be continued
       with another number of devices, and its numbers are the same to rounding.
-    - `begun`: the first steps of this experiment, for a folder that has no checkpoint yet.
 
     If several processes were joined (`processes.join`), all of them make the same call. Each reads
     the data, and only the first writes to the folder.
@@ -132,10 +113,6 @@ def run(
                 claim(experiment, splits, folder, devices=mesh.size if mesh else 1)
                 found = take_up(experiment, folder, now)
             saved, now = found or (None, now)
-            if found is None and begun is not None and absolute(begun.experiment) == experiment:
-                now = Clocked(begun.state, np.asarray(begun.seconds))
-                for step, record in begun.records:
-                    append_metric(metrics, {"step": step, **record})
         check_same("options", (fingerprint(experiment), experiment.seed, devices))
         check_same("data", splits.sources)
         now = of_leader(now)
@@ -170,10 +147,7 @@ def run(
                 if stopping:
                     break
         if held is not None and saved is None and done == begins:
-            # Nothing was left to train: there are no steps, or a race made them all.
-            checkpoint.save(checkpoints, done, now)
-            if done:
-                seal(folder, metrics.name)
+            checkpoint.save(checkpoints, done, now)  # a learner that has nothing to train
         return done
 
 
