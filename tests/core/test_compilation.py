@@ -54,7 +54,7 @@ def run_program() -> tuple[str, str]:
 
 def test_programs_are_kept_and_a_truncated_one_is_compiled_anew(folder):
     first, _ = run_program()
-    (kept,) = folder.glob("*/jit__lambda*-cache")
+    (kept,) = folder.glob("*/jit__lambda*")
     kept.write_bytes(kept.read_bytes()[:100])
     again, said = run_program()
     assert again == first
@@ -79,6 +79,17 @@ def test_each_core_is_a_device_unless_jax_is_told_otherwise(monkeypatch):
     monkeypatch.setenv(name, "3")
     environment.cores_as_devices()
     assert os.environ[name] == "3"
+
+
+def test_the_oldest_programs_make_room(folder, monkeypatch):
+    monkeypatch.setattr(environment, "LARGEST", 250)
+    (folder / "processor").mkdir(parents=True)
+    for age in range(5):
+        path = folder / "processor" / str(age)
+        path.write_bytes(bytes(100))
+        os.utime(path, (1000 - age, 1000 - age))
+    environment.keep_compiled()
+    assert sorted(path.name for path in folder.glob("*/*")) == ["0", "1"]
 
 
 @pytest.mark.parametrize("n", [1, 3])
