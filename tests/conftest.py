@@ -25,8 +25,8 @@ from jaxtyping import install_import_hook
 # assertions inside them.
 install_import_hook("arml", "beartype.beartype")
 
-# A failed check of the contract says what it compared.
-pytest.register_assert_rewrite("contract", "contract_suite")
+# A failed test of the contract says what it compared.
+pytest.register_assert_rewrite("contract_suite")
 
 # A silent int32 -> float32, or a float64 that spreads, is a bug. (Ranks may differ: a dense layer
 # adds its bias to a whole set of examples.)

@@ -4,86 +4,13 @@ An algorithm is tested by being registered; an exception is declared beside its 
 tests are collected by `test_contract_<kind>.py`, one file a kind, so that they run side by side.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import pytest
-from jaxtyping import PRNGKeyArray
 
-import contract
 from arml.algorithms import ALGORITHMS
-from arml.core.episodes import Problem, TaskDistribution
-from arml.core.inner import with_steps
-from arml.core.learner import MetaLearner
-from arml.nn.flat import CellsOptions
-from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
-from arml.tasks.functions import functions_2d
-from contract import Blobs, Case
-
-
-class Kind(NamedTuple):
-    tasks: TaskDistribution
-    network: Any
-    cancelled: tuple[str, ...] = ()
-    steps: int = 2
-    """Inner steps."""
-    sizes: Mapping[str, int] = MappingProxyType({})
-    """Options of methods that make them smaller, and sooner compiled."""
-
-
-def blobs(features: tuple[int, ...], ways: int, shots: int, noise: float = 0.3) -> Blobs:
-    return Blobs(Problem("classification", features, ways, shots, 2), noise=noise)
-
-
-class OneBlock(NamedTuple):
-    """A network of one of Conv-4's blocks: four would do the same, and compile four times as
-    long."""
-
-    def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
-        net = Conv4Options(filters=4).build(replace(problem, outputs=1), key=key)
-        body = Body(net.body.blocks[:1], "support")
-        return BaseNetwork(body, linear(8 * 8 * 4, problem.outputs, key=key))
-
-
-MLP = MLPOptions(hidden=(8,), init="he")
-KINDS = {
-    "regression": Kind(functions_2d(shots=5, queries=4), MLP),
-    "vectors": Kind(blobs((4,), 3, 2), MLP),
-    # Batch normalisation follows the convolution and cancels its bias.
-    "images": Kind(
-        # Noisy, so that no method is certain: a loss of zero has no gradient.
-        blobs((16, 16, 1), 3, 1, noise=4.0),
-        OneBlock(),
-        (".blocks[0].layer.bias", ".blocks[0].layer.layer.bias"),
-        steps=1,
-    ),
-    # The last axis is a cell: its value, whether it is there, its kind.
-    "tables": Kind(
-        blobs((6, 3), 3, 3, noise=1.0),
-        CellsOptions(width=8),
-        sizes=MappingProxyType({"width": 8, "depth": 1, "vertices": 3}),
-    ),
-}
-
-
-def make(name: str, kind: Kind) -> Case:
-    problem = kind.tasks.problem
-    options = ALGORITHMS[name].options(problem)
-    smaller = {k: v for k, v in kind.sizes.items() if hasattr(options, k)}
-    options = replace(options, **smaller)
-
-    def build(key: PRNGKeyArray) -> MetaLearner:
-        net_key, key = jax.random.split(key)
-        learner = options.build(kind.network.build(problem, key=net_key), problem, key=key)
-        return with_steps(learner, kind.steps)
-
-    known = ALGORITHMS[name]
-    descends = known.descends if isinstance(known.descends, bool) else known.descends(problem)
-    return Case(build, kind.tasks, known.dead, kind.cancelled, descends, known.exceptions)
-
+from arml.experiment import contract
+from arml.experiment.contract import KINDS, Case, make
 
 PRESETS = ("arml-official", "arml-paper", "first-order-maml", "meta-sgd")
 """Presets of a method that is checked under another name: they are among the slow tests."""

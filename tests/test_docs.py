@@ -249,7 +249,7 @@ def test_the_readmes_sketch_is_python():
 @pytest.mark.usefixtures("alone")
 def test_the_tutorial_is_its_script_and_runs(tmp_path):
     """With small budgets: 4 steps in the place of 400, and 20 test tasks."""
-    *parts, check = blocks(ROOT / "docs" / "write-your-own-method.md", "python")
+    *parts, pictures, check = blocks(ROOT / "docs" / "write-your-own-method.md", "python")
     script = (ROOT / "docs" / "own.py").read_text(encoding="utf-8")
     told = [line for part in parts for line in part.splitlines() if line]
     assert told == [line for line in script.splitlines() if line]
@@ -264,6 +264,11 @@ def test_the_tutorial_is_its_script_and_runs(tmp_path):
     with inside(tmp_path):
         exec(compile(script, "own.py", "exec"), names)
         exec(compile(check, "write-your-own-method.md", "exec"), names)
+        exec(compile(pictures, "write-your-own-method.md", "exec"), names)
+    problem = arml.Problem("classification", (16, 16, 3), outputs=5, shots=1, queries=2)
+    net = names["resnet"](problem, key=jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (6, *problem.features))
+    np.testing.assert_allclose(net.given(x)(x[:2]), net(x)[:2], rtol=1e-5, atol=1e-5)
     assert [len(scores) for scores in names["scores"]] == [20, 20]
     assert (tmp_path / "runs" / "waves" / "rescale" / "config.json").exists()
 
@@ -272,7 +277,17 @@ EXAMPLES = (
     *("Problem", "Examples", "Task", "loss_of", "linear", "Linear", "network", "GradientDescent"),
     *("InnerOptions", "OuterOptions", "MetaLearner", "Adapted", "TaskDistribution", "Options"),
     "unbatched",
-    *("register", "build", "Conditioned", "trace", "with_steps", "fit", "Fitted", "Moment"),
+    *(
+        "register",
+        "check",
+        "build",
+        "Conditioned",
+        "trace",
+        "with_steps",
+        "fit",
+        "Fitted",
+        "Moment",
+    ),
     *("evaluate", "Scores", "compare", "Difference"),
     *("compare_runs", "Comparison", "outer", "run", "Run", "recipe", "Experiment"),
     *("load", "FewShotLearner", "Predictor", "load_predictor"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from arml.core.tracing import trace as trace
     from arml.experiment.building import build as build
     from arml.experiment.building import outer as outer
+    from arml.experiment.contract import check as check
     from arml.experiment.loaded import Run as Run
     from arml.experiment.options import Experiment as Experiment
     from arml.experiment.parts import register as register
@@ -61,6 +62,7 @@ _HOMES = {
     "arml.training.fit": ("Fitted", "Moment", "fit"),
     "arml.training.step": ("OuterOptions",),
     "arml.experiment.building": ("build", "outer"),
+    "arml.experiment.contract": ("check",),
     "arml.experiment.loaded": ("Run",),
     "arml.experiment.options": ("Experiment",),
     "arml.experiment.parts": ("register",),

@@ -1,11 +1,13 @@
 """The contract on vectors, with few ways and many; and what regression is refused for."""
 
+import jax
 import pytest
 
-import contract
 from arml.algorithms import ALGORITHMS
+from arml.experiment import contract
+from arml.experiment.contract import KINDS, MLP, Kind, blobs, make
 from contract_suite import *  # noqa: F403
-from contract_suite import KINDS, MLP, Kind, blobs, cases, make
+from contract_suite import cases
 
 case = cases("vectors")
 CLASSES_ONLY = [name for name, known in ALGORITHMS.items() if "regression" not in known.kinds]
@@ -21,4 +23,4 @@ def test_many_ways_and_one_shot(name):
 def test_regression_is_refused_where_it_has_no_meaning(name):
     case = make(name, KINDS["regression"])
     with pytest.raises(ValueError, match="needs classification tasks"):
-        case.build(contract.KEY)
+        case.build(jax.random.key(0))

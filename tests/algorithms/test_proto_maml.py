@@ -13,8 +13,8 @@ from arml.algorithms.proto_maml import ProtoMAML, ProtoMAMLOptions
 from arml.algorithms.protonet import ProtoNetOptions
 from arml.core.episodes import Problem
 from arml.core.inner import with_steps
+from arml.experiment.contract import Blobs
 from arml.nn.networks import MLPOptions
-from contract import Blobs
 
 KEY = jax.random.key(0)
 PROBLEM = Problem("classification", (4,), 3, 2, 3)

@@ -11,9 +11,9 @@ import pytest
 
 from arml.algorithms.protonet import ProtoNet, ProtoNetOptions
 from arml.core.episodes import Examples, Problem, Task
+from arml.experiment.contract import Blobs
 from arml.nn.networks import MLPOptions
 from arml.nn.prototypes import ABSENT, ClassMeans
-from contract import Blobs
 
 KEY = jax.random.key(0)
 

@@ -13,9 +13,9 @@ from arml.algorithms.protonet import ProtoNetOptions
 from arml.algorithms.tadam import TADAM, TADAMOptions, root
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import MetaLearner
+from arml.experiment.contract import Blobs
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.nn.prototypes import ABSENT
-from contract import Blobs
 
 KEY = jax.random.key(0)
 

@@ -16,10 +16,10 @@ from arml.algorithms.protonet import ProtoNetOptions
 from arml.core.episodes import Problem
 from arml.core.inner import with_steps
 from arml.core.learner import Conditioned
+from arml.experiment.contract import Blobs, Case
 from arml.explain.interventions import interventions
 from arml.explain.looks import graph
 from arml.nn.networks import MLPOptions
-from contract import Blobs, Case
 from contract_suite import *  # noqa: F403
 
 KEY = jax.random.key(0)

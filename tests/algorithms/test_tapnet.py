@@ -10,9 +10,9 @@ import pytest
 
 from arml.algorithms.tapnet import TapNet, TapNetOptions, match, projection
 from arml.core.episodes import Examples, Problem, Task
+from arml.experiment.contract import Blobs
 from arml.nn.networks import MLPOptions
 from arml.nn.prototypes import ABSENT
-from contract import Blobs
 
 KEY = jax.random.key(0)
 D = 8

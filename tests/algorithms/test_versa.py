@@ -11,10 +11,10 @@ import pytest
 from arml.algorithms.versa import VERSA, VERSAOptions, VERSARegression
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import MetaLearner
+from arml.experiment.contract import Blobs
 from arml.nn.networks import MLPOptions
 from arml.nn.prototypes import class_means
 from arml.tasks.functions import functions_2d
-from contract import Blobs
 
 KEY = jax.random.key(0)
 FUNCTIONS = functions_2d(shots=6, queries=4)

@@ -9,10 +9,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from arml.core.episodes import Examples, Problem
+from arml.experiment.contract import Blobs
 from arml.experiment.simple import FLOOR, PENALTY, SIMPLE, simple_scores
 from arml.tasks.options import FunctionsOptions, splits_of
 from arml.training.evaluate import evaluate
-from contract import Blobs
 
 KEY = jax.random.key(0)
 PROBLEM = Problem("classification", (6,), 3, 2, 4)

@@ -15,13 +15,13 @@ from arml.algorithms.arml_presets import with_templates
 from arml.algorithms.hsml import HSMLOptions
 from arml.algorithms.mumomaml import MUMOMAMLOptions
 from arml.core.episodes import Examples, Problem
+from arml.experiment.contract import Case
 from arml.experiment.recipes import recipe
 from arml.grow.vertices import own_vertices
 from arml.nn.heads import ROUNDING, ridge_head
 from arml.nn.networks import Linear, MLPOptions
 from arml.nn.templates import without_vertex
 from arml.tasks.functions import functions_2d
-from contract import Case
 from contract_suite import *  # noqa: F403
 
 KEY = jax.random.key(0)

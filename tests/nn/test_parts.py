@@ -8,13 +8,13 @@ import pytest
 from jaxtyping import Array, PRNGKeyArray
 
 import arml
-import contract
 from arml.algorithms import ALGORITHMS
 from arml.core.episodes import Problem
 from arml.core.inner import Shared, with_steps
+from arml.experiment import contract
+from arml.experiment.contract import Blobs, Case
 from arml.nn.convolution import max_pool
 from arml.nn.networks import Conv2d, Film, MLPOptions, filmed, layers, widths, with_layers
-from contract import Blobs, Case
 
 KEY = jax.random.key(0)
 WIDTH = 8

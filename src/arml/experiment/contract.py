@@ -1,0 +1,513 @@
+"""What every method promises, as checks on a `Case`: a method on a kind of tasks. The tests of the
+package run them on all methods, and `check` on those that a plug-in registers. No check knows a
+method's name.
+
+A check raises `AssertionError`, whose message says what it compared.
+"""
+
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.extend.core import ClosedJaxpr, Jaxpr
+from jaxtyping import Array, PRNGKeyArray, PyTree
+
+from arml.algorithms import ALGORITHMS
+from arml.core.adopted import fault
+from arml.core.episodes import Examples, Problem, Task, TaskDistribution
+from arml.core.inner import with_steps
+from arml.core.learner import MetaLearner, NetworkOptions
+from arml.experiment.parts import NETWORKS, TASKS
+from arml.nn.flat import CellsOptions
+from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
+from arml.tasks.functions import functions_2d
+from arml.tasks.options import splits_of
+from arml.training import checkpoint
+from arml.training.step import Record, TrainState, make_step, start
+
+BATCH = 2
+
+
+def require(holds: object, said: str) -> None:
+    """Raise `AssertionError` unless a promise holds; Python's `assert` can be switched off."""
+    if not holds:
+        raise AssertionError(said)
+
+
+class Blobs(TaskDistribution):
+    """Classification for the checks: a task's classes are Gaussian blobs around random centres."""
+
+    problem: Problem = eqx.field(static=True)
+    noise: float = eqx.field(static=True, default=0.3)
+    families = ("blobs",)
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        key, centre_key = jax.random.split(key)
+        ways, features = self.problem.outputs, self.problem.features
+        centres = jax.random.normal(centre_key, (ways, *features))
+
+        def examples(key: PRNGKeyArray, each: int) -> Examples:
+            label_key, noise_key = jax.random.split(key)
+            y = jax.random.permutation(label_key, jnp.tile(jnp.arange(ways), each))
+            x = centres[y] + self.noise * jax.random.normal(noise_key, (ways * each, *features))
+            return Examples(x, y)
+
+        support, query = jax.random.split(key)
+        return Task(
+            examples(support, self.problem.shots),
+            examples(query, self.problem.queries),
+            jnp.zeros((), jnp.int32),
+        )
+
+
+class Outcome(NamedTuple):
+    """What one task made of a learner."""
+
+    predictions: Array
+    backwards: Array
+    """The same queries, asked in the opposite order."""
+    apart: Array
+    """The first query, asked by itself."""
+    before: Array
+    """Support loss without inner steps."""
+    after: Array
+
+
+def outcome(learner: MetaLearner, task: Task, key: PRNGKeyArray) -> Outcome:
+    (x, y), queries = task.support, task.query.x
+    predict = learner.adapt(task.support, key=key).predict
+    unadapted = with_steps(learner, 0).adapt(task.support, key=key).predict
+    return Outcome(
+        predict(queries),
+        predict(queries[::-1])[::-1],
+        predict(queries[:1]),
+        learner.loss(unadapted(x), y),
+        learner.loss(predict(x), y),
+    )
+
+
+@eqx.filter_jit
+def many(learner: MetaLearner, tasks: Task, keys: Array) -> Outcome:
+    return jax.vmap(lambda task, key: outcome(learner, task, key))(tasks, keys)
+
+
+@eqx.filter_jit
+def single(learner: MetaLearner, task: Task, key: PRNGKeyArray) -> tuple[Array, Array]:
+    predict = learner.adapt(task.support, key=key).predict
+    return predict(task.query.x), learner.meta_loss(task, key=key)
+
+
+def recorder() -> optax.GradientTransformation:
+    """Small steps against the gradient's signs, whose state is the gradient that it was given."""
+    return optax.GradientTransformation(
+        lambda parameters: jax.tree.map(jnp.zeros_like, parameters),
+        lambda gradient, state, parameters=None: (
+            jax.tree.map(lambda g: -1e-5 * jnp.sign(g), gradient),
+            gradient,
+        ),
+    )
+
+
+class Trained(NamedTuple):
+    """Two outer steps, and the first one again."""
+
+    begun: TrainState
+    first: tuple[TrainState, Record]
+    second: tuple[TrainState, Record]
+    again: tuple[TrainState, Record]
+    traces: int
+
+
+@dataclass
+class Case:
+    """An algorithm on a kind of problem. `dead` are parts of the paths of meta-parameters that no
+    gradient reaches; `cancelled` those that only rounding reaches; `descends` is whether it adapts
+    by gradient steps; `exceptions` are tests that do not hold, with the reasons."""
+
+    build: Callable[[PRNGKeyArray], MetaLearner]
+    tasks: TaskDistribution
+    dead: tuple[str, ...] = ()
+    cancelled: tuple[str, ...] = ()
+    descends: bool = True
+    exceptions: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def learner(self) -> MetaLearner:
+        return self.build(jax.random.key(0))
+
+    @cached_property
+    def drawn(self) -> tuple[Task, Array]:
+        keys = jax.random.split(jax.random.key(0), (2, BATCH))
+        return jax.jit(jax.vmap(self.tasks.sample))(keys[0]), keys[1]
+
+    @cached_property
+    def lowered(self) -> Any:
+        """The program of `many`, before it is compiled."""
+        return many.lower(self.learner, *self.drawn)  # type: ignore[attr-defined]
+
+    @cached_property
+    def compiled(self) -> Any:
+        return self.lowered.compile()
+
+    @cached_property
+    def outcomes(self) -> Outcome:
+        return self.compiled(self.learner, *self.drawn)
+
+    @cached_property
+    def trained(self) -> Trained:
+        traces = 0
+        step = make_step(recorder(), batch=BATCH, key=jax.random.key(0))
+
+        @eqx.filter_jit
+        def counted(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
+            nonlocal traces
+            traces += 1
+            return step(tasks, state)
+
+        begun = start(self.learner, recorder())
+        first = counted(self.tasks, begun)
+        second = counted(self.tasks, first[0])
+        return Trained(begun, first, second, counted(self.tasks, begun), traces)
+
+
+def named(tree: object) -> dict[str, Array]:
+    """Every array by its path."""
+    leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(tree, eqx.is_array))[0]
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def same(one: object, other: object) -> None:
+    """Raise `AssertionError` unless the arrays of both are identical."""
+    a, b = named(one), named(other)
+    require(a.keys() == b.keys(), f"arrays differ: {sorted(a.keys() ^ b.keys())}")
+    for name, leaf in a.items():
+        np.testing.assert_array_equal(leaf, b[name], err_msg=name)
+        require(leaf.dtype == b[name].dtype, name)
+
+
+def check_a_gradient_reaches_every_meta_parameter(case: Case) -> None:
+    gradient = named(case.trained.first[0].optimiser)
+    learned = named(eqx.filter(case.learner, eqx.is_inexact_array)).keys()
+    require(gradient.keys() == learned, "the gradient has other arrays than the learner")
+    for name, leaf in gradient.items():
+        require(np.all(np.isfinite(leaf)), f"the gradient of {name} is not finite")
+        if not any(part in name for part in case.cancelled):
+            dead = any(name.startswith(part) for part in case.dead)
+            alive = f"a gradient reaches {name}, but the entry names it in `dead`"
+            lost = f"no gradient reaches {name}: leave it out, or name it in the entry's `dead`"
+            require(np.any(leaf) != dead, alive if dead else lost)
+    for part in case.dead:
+        there = any(name.startswith(part) for name in gradient)
+        require(there, f"{part} is declared, not there")
+
+
+def check_a_task_is_learned_whatever_stands_beside_it(case: Case) -> None:
+    tasks, keys = case.drawn
+    alike = case.compiled(
+        case.learner, *jax.tree.map(lambda leaf: leaf[jnp.zeros(BATCH, int)], (tasks, keys))
+    )
+    for mine, ours in zip(
+        alike.predictions, case.outcomes.predictions[:1].repeat(BATCH, 0), strict=True
+    ):
+        np.testing.assert_allclose(mine, ours, rtol=1e-3, atol=1e-4)
+
+
+def check_lapack_gets_one_matrix_at_a_time(case: Case) -> None:
+    """Batches can wait for each other for ever: see `arml.core.compilation.unbatched`."""
+    text = case.lowered.as_text()
+    batched = [
+        line for line in text.splitlines() if re.search(r"@(lapack|blas)_.*<(\d+x){3}", line)
+    ]
+    require(not batched, f"expected LAPACK on single matrices, got {''.join(batched[:1]).strip()}")
+
+
+def check_the_order_of_the_queries_is_irrelevant(case: Case) -> None:
+    ours = case.outcomes
+    np.testing.assert_allclose(ours.predictions, ours.backwards, rtol=1e-3, atol=1e-4)
+
+
+def check_one_query_by_itself_equals_one_among_all(case: Case) -> None:
+    ours = case.outcomes
+    np.testing.assert_allclose(ours.predictions[:, :1], ours.apart, rtol=1e-3, atol=1e-4)
+
+
+def check_adaptation_lowers_the_support_loss(case: Case) -> None:
+    ours = case.outcomes
+    before, after = float(np.mean(ours.before)), float(np.mean(ours.after))
+    if case.descends:
+        said = f"support loss {before:g} before inner steps, {after:g} after them"
+        require(after < before, f"{said}; a method without inner steps has descends=False")
+    else:
+        said = "inner steps change the support loss, but the entry says descends=False"
+        np.testing.assert_array_equal(ours.after, ours.before, err_msg=said)
+
+
+def check_a_step_traces_once(case: Case) -> None:
+    require(case.trained.traces == 1, f"a step was compiled {case.trained.traces} times")
+
+
+def check_the_same_step_gives_the_same_result(case: Case) -> None:
+    same(case.trained.first, case.trained.again)
+    first, second = case.trained.first[1].loss, case.trained.second[1].loss
+    require(not np.array_equal(first, second), f"two steps have the same loss {first}")
+
+
+def check_float32_stays_float32(case: Case) -> None:
+    state, record = case.trained.second
+    for name, leaf in named((state.learner, record.loss, case.outcomes)).items():
+        if jnp.issubdtype(leaf.dtype, jnp.inexact):
+            require(leaf.dtype == jnp.float32, f"{name} is {leaf.dtype}")
+    require(record.finite, f"loss {record.loss} or its gradient is not finite")
+
+
+def check_saved_and_restored_is_identical(case: Case, folder: Path) -> None:
+    state = case.trained.second[0]
+    checkpoint.save(folder, 2, state)
+    other = start(case.build(jax.random.key(1)), recorder())
+    same(state, checkpoint.restore(folder, 2, other))
+
+
+def check_the_seed_decides_the_weights(case: Case) -> None:
+    same(case.learner, case.build(jax.random.key(0)))
+    ours, other = named(case.learner), named(case.build(jax.random.key(1)))
+    alike = all(np.array_equal(leaf, other[name]) for name, leaf in ours.items())
+    require(not alike, "two keys give the same weights")
+
+
+def check_convolutions_stay_fast(case: Case) -> None:
+    """Warn if `vmap` over tasks groups convolutions, which are several times slower on a CPU."""
+    task, key = jax.tree.map(lambda leaf: leaf[0], case.drawn)
+
+    def slope(learner: MetaLearner, tasks: Task, keys: Array) -> PyTree:
+        return eqx.filter_grad(lambda m: jnp.sum(many_losses(m, tasks, keys)))(learner)
+
+    def many_losses(learner: MetaLearner, tasks: Task, keys: Array) -> Array:
+        if keys.ndim:
+            return jax.vmap(lambda t, k: learner.meta_loss(t, key=k))(tasks, keys)
+        return learner.meta_loss(tasks, key=keys)
+
+    alone = eqx.filter_make_jaxpr(slope)(case.learner, task, key)[0]
+    beside = eqx.filter_make_jaxpr(slope)(case.learner, *case.drawn)[0]
+    if grouped(beside.jaxpr) > grouped(alone.jaxpr):
+        warnings.warn(
+            "the network's convolutions become grouped under vmap, and several times slower on a "
+            "CPU: make them with arml.nn.conv2d or arml.nn.convolve",
+            stacklevel=2,
+        )
+
+
+def grouped(program: Jaxpr) -> int:
+    """How many grouped convolutions a program has."""
+
+    def inside(value: object) -> int:
+        if isinstance(value, ClosedJaxpr):
+            return grouped(value.jaxpr)
+        if isinstance(value, Jaxpr):
+            return grouped(value)
+        return sum(map(inside, value)) if isinstance(value, tuple | list) else 0
+
+    found = 0
+    for equation in program.eqns:
+        groups = (equation.params.get(f"{kind}_group_count", 1) for kind in ("feature", "batch"))
+        found += equation.primitive.name == "conv_general_dilated" and max(groups) > 1
+        found += sum(map(inside, equation.params.values()))
+    return found
+
+
+def check_runs(case: Case) -> None:
+    """On one task, once: for ways and shots that no other check has."""
+    task, key = jax.tree.map(lambda leaf: leaf[0], case.drawn)
+    predictions, loss = single(case.learner, task, key)
+    wanted = (case.tasks.problem.query, case.tasks.problem.outputs)
+    require(
+        predictions.shape == wanted, f"predictions have shape {predictions.shape}, not {wanted}"
+    )
+    require(np.all(np.isfinite(predictions)), "predictions are not finite")
+    require(np.isfinite(loss), f"the outer loss is {loss}")
+
+
+CHECKS = (
+    check_a_gradient_reaches_every_meta_parameter,
+    check_a_task_is_learned_whatever_stands_beside_it,
+    check_lapack_gets_one_matrix_at_a_time,
+    check_the_order_of_the_queries_is_irrelevant,
+    check_one_query_by_itself_equals_one_among_all,
+    check_adaptation_lowers_the_support_loss,
+    check_a_step_traces_once,
+    check_the_same_step_gives_the_same_result,
+    check_float32_stays_float32,
+    check_saved_and_restored_is_identical,
+    check_the_seed_decides_the_weights,
+)
+"""The contract."""
+
+
+class Kind(NamedTuple):
+    """Small tasks of one kind, and a small network for them."""
+
+    tasks: TaskDistribution
+    network: Any
+    cancelled: tuple[str, ...] = ()
+    steps: int = 2
+    """Inner steps."""
+    sizes: Mapping[str, int] = MappingProxyType({})
+    """Options of methods that make them smaller, and sooner compiled."""
+
+
+def blobs(features: tuple[int, ...], ways: int, shots: int, noise: float = 0.3) -> Blobs:
+    """Classification of Gaussian blobs, with two queries of each class."""
+    problem = Problem("classification", features, ways, shots, 2)
+    return Blobs(problem=problem, noise=noise)  # type: ignore[call-arg]
+
+
+class OneBlock(NamedTuple):
+    """A network of one of Conv-4's blocks: four would do the same, and compile four times as
+    long."""
+
+    def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
+        net = Conv4Options(filters=4).build(replace(problem, outputs=1), key=key)
+        body = Body(net.body.blocks[:1], "support")
+        return BaseNetwork(body, linear(8 * 8 * 4, problem.outputs, key=key))
+
+
+MLP = MLPOptions(hidden=(8,), init="he")
+KINDS = {
+    "regression": Kind(functions_2d(shots=5, queries=4), MLP),
+    "vectors": Kind(blobs((4,), 3, 2), MLP),
+    # Batch normalisation follows the convolution and cancels its bias.
+    "images": Kind(
+        # Noisy, so that no method is certain: a loss of zero has no gradient.
+        blobs((16, 16, 1), 3, 1, noise=4.0),
+        OneBlock(),
+        (".blocks[0].layer.bias", ".blocks[0].layer.layer.bias"),
+        steps=1,
+    ),
+    # The last axis is a cell: its value, whether it is there, its kind.
+    "tables": Kind(
+        blobs((6, 3), 3, 3, noise=1.0),
+        CellsOptions(width=8),
+        sizes=MappingProxyType({"width": 8, "depth": 1, "vertices": 3}),
+    ),
+}
+
+
+def make(name: str, kind: Kind) -> Case:
+    """The registered method of that name on a kind of tasks."""
+    problem = kind.tasks.problem
+    options = ALGORITHMS[name].options(problem)
+    smaller: dict[str, Any] = {k: v for k, v in kind.sizes.items() if hasattr(options, k)}
+    options = replace(options, **smaller)
+
+    def build(key: PRNGKeyArray) -> MetaLearner:
+        net_key, key = jax.random.split(key)
+        learner = options.build(kind.network.build(problem, key=net_key), problem, key=key)
+        return with_steps(learner, kind.steps)
+
+    known = ALGORITHMS[name]
+    descends = known.descends if isinstance(known.descends, bool) else known.descends(problem)
+    return Case(build, kind.tasks, known.dead, kind.cancelled, descends, known.exceptions)
+
+
+class Finding(NamedTuple):
+    """The outcome of one check."""
+
+    subject: str
+    """Such as `method rescale on regression`."""
+    check: str
+    said: str
+    """What is wrong, or why the check does not apply; empty if all is well."""
+    passed: bool
+
+
+def check(part: str, name: str) -> Iterator[Finding]:
+    """Run the contract on a registered method, network or kind of tasks.
+
+        [finding for finding in arml.check("tasks", "functions") if not finding.passed]
+
+    A method is checked on small tasks of each kind that it is made for. A network is checked with
+    MAML on the kinds of tasks that it can read; grouped convolutions give a warning. Of tasks a
+    hundred are drawn, and looked at. The values come one by one, because each check compiles a
+    program.
+
+    **Arguments**
+
+    - `part`: `method`, `network` or `tasks`.
+
+    **Raises** `ValueError` for a name that is not registered.
+    """
+    if part == "tasks":
+        options = TASKS.known(name).options_class()
+        yield _finding(f"tasks {name}", "tasks_are_as_their_problem_says", partial(_drawn, options))
+    elif part == "network":
+        network = NETWORKS.known(name).options_class()
+        yield from _network(name, network)
+    elif part == "method":
+        for kind, about in KINDS.items():
+            if ALGORITHMS.known(name).suits(about.tasks.problem):
+                yield from _checked(f"method {name} on {kind}", partial(make, name, about))
+    else:
+        raise ValueError(f"expected to check a method, a network or tasks, got {part!r}")
+
+
+def _network(name: str, network: NetworkOptions) -> Iterator[Finding]:
+    refused = []
+    for kind, about in KINDS.items():
+        cancelled = (*about.cancelled, ".bias") if kind == "images" else about.cancelled
+        about = about._replace(network=network, cancelled=cancelled)
+        try:
+            case, features = make("maml", about), about.tasks.problem.features
+            learner: PyTree = case.learner
+            jax.eval_shape(learner.net, jax.ShapeDtypeStruct((2, *features), jnp.float32))
+        except (TypeError, ValueError) as error:
+            refused.append(f"{kind}: {' '.join(str(error).split())}")
+            continue
+        subject = f"network {name} on {kind}"
+        yield from _checked(subject, lambda case=case: case)  # type: ignore[misc]
+        yield _finding(
+            subject, "convolutions_stay_fast", partial(check_convolutions_stay_fast, case)
+        )
+    if len(refused) == len(KINDS):
+        yield Finding(f"network {name}", "reads_some_kind_of_tasks", "; ".join(refused), False)
+
+
+def _checked(subject: str, made: Callable[[], Case]) -> Iterator[Finding]:
+    """Every check of the contract on one case."""
+    case = made()
+    for one in CHECKS:
+        name = one.__name__.removeprefix("check_")
+        if reason := case.exceptions.get(f"test_{name}"):
+            yield Finding(subject, name, reason, True)
+        elif one is check_saved_and_restored_is_identical:
+            with tempfile.TemporaryDirectory() as folder:
+                yield _finding(subject, name, partial(one, case, Path(folder)))
+        else:
+            yield _finding(subject, name, partial(one, case))
+
+
+def _finding(subject: str, name: str, run: Callable[[], None]) -> Finding:
+    try:
+        run()
+    except (AssertionError, ValueError, TypeError) as error:
+        return Finding(subject, name, " ".join(str(error).split()), False)
+    return Finding(subject, name, "", True)
+
+
+def _drawn(options: Any) -> None:
+    """Raise `ValueError` unless tasks of these options are as their problem says."""
+    options.check()
+    splits = splits_of(options)
+    for split in (splits.train, splits.validation, splits.test):
+        wrong = fault(split, jax.random.split(jax.random.key(0), 100))
+        if wrong:
+            raise ValueError(wrong)

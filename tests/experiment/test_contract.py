@@ -1,0 +1,113 @@
+"""The contract as users run it: `arml.check`, and `arml check FILE.py`."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+import arml
+import arml.nn
+from arml.cli import main
+from arml.core.episodes import Problem
+from arml.experiment.contract import KINDS, check_convolutions_stay_fast, make
+from arml.nn.networks import conv2d
+
+pytestmark = pytest.mark.usefixtures("alone")
+FEATURES = KINDS["images"].tasks.problem.features
+
+
+class Grouped(eqx.Module):
+    """A convolution by `lax`, which `vmap` over kernels groups."""
+
+    kernel: jax.Array
+
+    def __call__(self, x):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return lax.conv_general_dilated(x, self.kernel, (2, 2), "SAME", dimension_numbers=numbers)
+
+
+class Fast(eqx.Module):
+    layer: arml.nn.Conv2d
+
+    def __call__(self, x):
+        return arml.nn.max_pool(jax.nn.relu(self.layer(x)))
+
+
+class Options(arml.Options):
+    def __init__(self, block):
+        self.block = block
+
+    def build(self, problem: Problem, *, key):
+        return arml.network([self.block], arml.linear(8 * 8 * 2, problem.outputs, key=key))
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_network_with_grouped_convolutions_is_warned_of(fast, recwarn):
+    layer = conv2d(FEATURES[2], 2, key=jax.random.key(0))
+    block = Fast(layer) if fast else Grouped(layer.kernel)
+    check_convolutions_stay_fast(make("maml", KINDS["images"]._replace(network=Options(block))))
+    assert [("grouped under vmap" in str(w.message)) for w in recwarn] == [True] * (not fast)
+
+
+FAULTY = """
+import jax
+import jax.numpy as jnp
+import arml
+
+class Late(arml.MetaLearner):
+    "A learner whose second weight has no gradient, and whose predictions depend on other queries."
+    net: arml.Linear
+    unused: jax.Array
+    loss: arml.Loss
+
+    def adapt(self, support, *, key):
+        return arml.Adapted(lambda x: self.net(x) - self.net(x).mean())
+
+def late(net, problem, *, key):
+    layer = arml.linear(problem.features[0], problem.outputs, key=key)
+    return Late(layer, jnp.ones(2), arml.loss_of(problem))
+
+arml.register("method", "late", late, kinds=("regression",), descends=False)
+"""
+
+
+def test_a_plug_ins_faults_are_found_without_the_tests(tmp_path, capsys):
+    file = tmp_path / "faulty.py"
+    file.write_text(FAULTY)
+    assert main(["check", str(file)]) == 1
+    said = capsys.readouterr().out
+    failed = [line.split(": ")[2] for line in said.splitlines() if "FAILED" in line]
+    assert failed == [
+        "a gradient reaches every meta parameter",
+        "one query by itself equals one among all",
+    ]
+    assert "no gradient reaches .unused" in said
+    assert "9 checks passed" in said
+
+
+def test_a_name_that_nothing_has_and_a_file_that_registers_nothing(tmp_path, capsys):
+    empty = tmp_path / "empty.py"
+    empty.write_text("")
+    for what, said in ((str(empty), "registers nothing"), ("mamml", "no method, network or tasks")):
+        assert main(["check", what]) == 2
+        assert said in capsys.readouterr().err
+    with pytest.raises(ValueError, match="a method, a network or tasks"):
+        list(arml.check("outer", "adam"))
+
+
+def test_tasks_are_drawn_and_looked_at():
+    class Wrong(arml.TaskDistribution):
+        problem = arml.Problem("regression", (1,), 1, shots=2, queries=2)
+        families = ("one",)
+
+        def sample(self, key):
+            x = jax.random.normal(key, (2, 1))
+            return arml.Task(arml.Examples(x, jnp.log(x)), arml.Examples(x, x), jnp.array(0))
+
+    arml.register("tasks", "wrong", Wrong)
+    (finding,) = arml.check("tasks", "wrong")
+    assert not finding.passed
+    assert "not finite" in finding.said
+    (finding,) = arml.check("tasks", "functions")
+    assert finding == ("tasks functions", "tasks_are_as_their_problem_says", "", True)
