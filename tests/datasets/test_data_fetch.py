@@ -13,9 +13,9 @@ import archives
 from archives import tar
 from arml.cli import main
 from arml.datasets import catalogue
-from arml.datasets.cache import default_folder
 from arml.datasets.catalogue import Archive
 from arml.datasets.fetch import download
+from arml.datasets.folders import default_folder
 from arml.datasets.store import open_store, place
 
 

@@ -18,7 +18,7 @@ import pytest
 import archives
 from archives import add, pack, picture, tar, unpack
 from arml.cli import main
-from arml.datasets.members import open_members
+from arml.datasets.archives import open_members
 from arml.datasets.store import open_store, place
 
 NAMES = ["../evil.jpg", "dtd/../../evil.jpg", "/etc/evil.jpg", "C:/evil.jpg", "..\\evil.jpg"]
@@ -114,7 +114,7 @@ def test_decompression_bombs(tmp_path, refused, monkeypatch):
         assert "unpacks to more than 200 times its size" in said
     path = pack(tmp_path / "dtd.zip", archives.dtd() | {"dtd/images/banded/x.jpg": bytes(2**24)})
     assert "200 times its size" in refused(path)
-    monkeypatch.setattr("arml.datasets.archive.TOTAL_LIMIT", 1000)
+    monkeypatch.setattr("arml.datasets.archives.TOTAL_LIMIT", 1000)
     assert "it unpacks to" in refused(pack(tmp_path / "dtd.zip", archives.dtd()))
 
 

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from arml.datasets import cache
 from arml.datasets.folders import ImageFamily
 from arml.datasets.splits import check_split, read_split, split_classes, write_split
+from arml.results import files
 
 
 def family(count: int, name: str = "f") -> ImageFamily:
@@ -86,7 +86,7 @@ def test_a_split_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(ValueError, match="No space left"):
         write_split(path, [family(12)])
     assert read_split(path) == split

@@ -25,6 +25,7 @@ from arml.cli.inputs import (
     pictures_of,
     query_table,
     rows_of,
+    tell_left_out,
 )
 from arml.cli.marking import marks_of
 from arml.predict.eye import eye_of
@@ -89,7 +90,8 @@ def adapt_command(arguments: Sequence[str]) -> int:
     # Before JAX is imported, which takes a second or two.
     check_there(options.support, *options.query)
     check_places(options.out, options.save, options.support, *options.query)
-    from arml.datasets.own import labelled_files, labelled_images, read_cells, read_table
+    from arml.datasets.folders import labelled_files, labelled_images
+    from arml.datasets.own import read_cells, read_table
     from arml.predict.quick import FEW
     from arml.predict.shared import locate
 
@@ -114,6 +116,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
         seen = files, list(batches) if len(files) <= FEW else batches
     if eye is not None:
         pictures, labels = labelled_images(options.support, size=eye.size)
+        tell_left_out([options.support])
         predictor = learner.adapt(eye.read(pictures), labels)
         names = labelled_files(options.support)
     else:

@@ -7,7 +7,7 @@ import platform
 from contextlib import suppress
 from pathlib import Path
 
-from arml.datasets.cache import default_folder
+from arml.datasets.folders import default_folder
 from arml.results.machine import cores
 
 LARGEST = 2**30

@@ -211,16 +211,23 @@ def _single(query: Sequence[Path]) -> Path:
 
 def pictures_of(eye: Eye, query: Sequence[Path]) -> Queries:
     """The files of the pictures to predict, and the pictures in batches."""
-    from arml.datasets.own import decoded, image_files, other_files
+    from arml.datasets.folders import decoded, image_files
 
     files = image_files(query)
-    if others := other_files(query):
+    tell_left_out(query)
+    return files, (eye.read(some) for some in decoded(files, size=eye.size))
+
+
+def tell_left_out(paths: Sequence[Path]) -> None:
+    """Name the files below these folders that are no pictures."""
+    from arml.datasets.folders import other_files
+
+    if others := other_files(paths):
         n = f"{len(others)} files" if len(others) > 1 else "one file"
         tell(
             f"left out {n} whose name has no ending of a picture that can be read: "
             f"{', '.join(map(str, others[:3]))}{', ...' if len(others) > 3 else ''}"
         )
-    return files, (eye.read(some) for some in decoded(files, size=eye.size))
 
 
 def rows_of(

@@ -73,7 +73,7 @@ def evaluate_predictor(
 
 def _pictures(predictor: "Predictor | QuickPredictor", query: Path, model: Path | None) -> Json:
     """The marks of labelled pictures, and the worst mistakes with their pictures."""
-    from arml.datasets.own import labelled_files, labelled_images
+    from arml.datasets.folders import labelled_files, labelled_images
 
     eye = eye_of(predictor, model)
     assert eye is not None  # `check_kind` was called

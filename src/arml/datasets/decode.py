@@ -12,12 +12,17 @@ import io
 import struct
 import threading
 import warnings
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
+
+from arml.results.machine import cores
 
 with contextlib.suppress(ImportError):  # it is optional
     from pillow_heif import register_heif_opener
@@ -83,6 +88,38 @@ def decode(
                 f"{where}: expected a box within the image, got {box}; fetch the archive again"
             )
     return resize(pixels, size)
+
+
+class Encoded(NamedTuple):
+    """A picture that is not yet decoded."""
+
+    where: str
+    """Its name in messages."""
+    read: Callable[[], bytes]
+    box: tuple[int, int, int, int] | None = None
+    """The part to keep, as in `decode`; None for the whole."""
+
+
+def decoded(
+    pictures: Iterable[Encoded], *, size: int
+) -> Iterator[UInt8[np.ndarray, "size size 3"]]:
+    """The pictures in order. They are decoded on all cores, a few ahead of the one that is asked
+    for, and read one after the other in the thread of the caller.
+
+    **Raises** `ValueError` as `decode` does.
+    """
+    waiting: deque[Future[np.ndarray]] = deque()
+    with ThreadPoolExecutor(cores()) as pool:
+        try:
+            for where, read, box in pictures:
+                waiting.append(pool.submit(decode, read(), size=size, where=where, box=box))
+                if len(waiting) > 4 * cores():
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def shortest_side(data: bytes, *, where: str) -> int:

@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arml.datasets.cache import default_folder
 from arml.datasets.catalogue import Archive, Origin
-from arml.datasets.folders import Progress
+from arml.datasets.folders import Progress, default_folder
 from arml.results.files import digest_of
 
 

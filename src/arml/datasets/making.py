@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
+from arml.datasets.archives import open_members
 from arml.datasets.decode import decode
 from arml.datasets.filters import FILTERS, Filter
 from arml.datasets.folders import Progress
 from arml.datasets.forms import Journal, Record
 from arml.datasets.layouts.reading import Box, Classes
-from arml.datasets.members import open_members
 from arml.datasets.store import Array
 from arml.results.files import Json, RunError, checksum, write_json
 from arml.results.machine import cores

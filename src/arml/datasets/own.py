@@ -1,17 +1,14 @@
-"""A user's few examples, which are labelled pictures or a table, and the queries to predict."""
+"""Tables of cells: CSV files with a header, as spreadsheets write them."""
 
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, UInt8
-
-from arml.datasets.archive import is_junk, open_source
-from arml.datasets.decode import SUFFIXES, decode
+from jaxtyping import Float
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
@@ -35,80 +32,6 @@ class Table(NamedTuple):
     """The texts of the target column; None if the file has no such column."""
     lines: list[int]
     """The line of the file at which each row begins; the header is on line 1."""
-
-
-def labelled_images(
-    source: Path, *, size: int
-) -> tuple[UInt8[np.ndarray, "n size size 3"], list[str]]:
-    """The images of a folder or zip with one folder for each class, and the class of each image.
-
-    **Raises** `ValueError` in one line for a source that is missing, empty or unsafe, or that has a
-    file that is not an image.
-    """
-    with open_source(source) as opened:
-        pairs = [(name, m) for name, images in opened.classes.items() for m in images.values()]
-        images = [decode(opened.read(m), size=size, where=opened.where(m)) for _, m in pairs]
-    if not images:
-        raise ValueError(
-            f"{source}: expected one folder for each class with images in it, found no image; "
-            "check the path"
-        )
-    return np.stack(images), [name for name, _ in pairs]
-
-
-def labelled_files(source: Path) -> list[str]:
-    """The names of the pictures that `labelled_images` reads, in the same order."""
-    with open_source(source) as opened:
-        return [member for images in opened.classes.values() for member in images.values()]
-
-
-def image_files(paths: Sequence[Path]) -> list[Path]:
-    """The files among `paths`, and every image below the folders among them, in order of name.
-
-    **Raises** `ValueError` for a path that does not exist, and if there is no image.
-    """
-    found: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            found += [file for file in _files(path) if file.suffix.lower() in SUFFIXES]
-        elif path.is_file():
-            found.append(path)
-        else:
-            raise ValueError(
-                f"{path}: expected an image or a folder of images, found nothing; check the path"
-            )
-    if not found:
-        raise ValueError(
-            f"expected images ({', '.join(sorted(SUFFIXES))}) in "
-            f"{', '.join(map(str, paths)) or 'the queries'}, found none: check the path"
-        )
-    return found
-
-
-def other_files(paths: Sequence[Path]) -> list[Path]:
-    """The files below the folders among `paths` that `image_files` leaves out, because they have
-    no ending of an image."""
-    every = (file for path in paths if path.is_dir() for file in _files(path))
-    return [file for file in every if file.suffix.lower() not in SUFFIXES]
-
-
-def _files(folder: Path) -> list[Path]:
-    """The files below a folder, without those that file managers leave behind."""
-    return [
-        file
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and not any(map(is_junk, file.relative_to(folder).parts))
-    ]
-
-
-def decoded(files: Sequence[Path], *, size: int, chunk: int = 256) -> Iterator[np.ndarray]:
-    """The images as bytes `[at most chunk, size, size, 3]`, a chunk at a time.
-
-    **Raises** `ValueError` for a file that is not an image.
-    """
-    for first in range(0, len(files), chunk):
-        some = files[first : first + chunk]
-        yield np.stack([decode(f.read_bytes(), size=size, where=str(f)) for f in some])
 
 
 def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:

@@ -9,11 +9,10 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from arml.datasets.folders import ImageFamily
+from arml.datasets.folders import PARTS, ImageFamily
 from arml.datasets.forms import ClassesSplit
 from arml.results.schema import read_stated, write_stated
 
-PARTS = ("train", "validation", "test")
 FRACTIONS = (0.64, 0.16, 0.20)
 METHOD = "classes in order of sha256('<seed>/<class>'), cut at the fractions"
 

@@ -5,9 +5,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from arml.datasets.cache import default_folder
 from arml.datasets.extractor import DEFAULT, Extractor
-from arml.datasets.folders import Progress
+from arml.datasets.folders import Progress, default_folder
 from arml.datasets.vectors import INDEX, STARTER, Pictures, opened, write_features
 from arml.results.files import RunError, checksum
 

@@ -15,8 +15,7 @@ from typing import IO
 import numpy as np
 from jaxtyping import UInt8
 
-from arml.datasets.cache import default_folder, npy_header
-from arml.datasets.folders import ImageFamily, Progress
+from arml.datasets.folders import ImageFamily, Progress, default_folder, npy_header
 from arml.datasets.forms import StoreIndex
 from arml.datasets.splits import PARTS
 from arml.results.files import Json, JsonView, checksum, digest_of

@@ -15,11 +15,16 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
-from arml.datasets.archive import open_source
-from arml.datasets.cache import npy_header
-from arml.datasets.decode import decode, resize
+from arml.datasets.decode import decoded, resize
 from arml.datasets.extractor import Extractor
-from arml.datasets.folders import ImageFamily, Progress, family_name
+from arml.datasets.folders import (
+    ImageFamily,
+    Progress,
+    encoded,
+    family_name,
+    npy_header,
+    open_source,
+)
 from arml.datasets.forms import FeaturesIndex, Note
 from arml.datasets.splits import Split
 from arml.datasets.starter import load_starter
@@ -60,16 +65,13 @@ def opened(source: str) -> Iterator[list[Pictures]]:
         return
     path = Path(source).expanduser().absolute()
     with open_source(path) as listed:
-        members = [m for images in listed.classes.values() for m in images.values()]
+        members = listed.pictures
 
         def read(first: int, last: int, size: int) -> np.ndarray:
-            some = members[first:last]
-            return np.stack(
-                [decode(listed.read(m), size=size, where=listed.where(m)) for m in some]
-            )
+            return np.stack(list(decoded(map(encoded, members[first:last]), size=size)))
 
         counts = [len(images) for images in listed.classes.values()]
-        yield [Pictures(family_name(path), tuple(listed.classes), counts, listed.digest, read)]
+        yield [Pictures(family_name(path), tuple(listed.classes), counts, listed.digest(), read)]
 
 
 def _of_family(family: ImageFamily, split: Split) -> Pictures:

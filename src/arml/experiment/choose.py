@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arml.datasets.archive import open_source
 from arml.datasets.decode import shortest_side
-from arml.datasets.folders import Progress, family_name
+from arml.datasets.folders import Parts, Progress, family_name, open_source
 from arml.datasets.vectors import feature_folders, load_features
 from arml.experiment.building import started
 from arml.experiment.options import Experiment
@@ -62,6 +61,8 @@ class Family(NamedTuple):
     """Pictures of each class."""
     sides: list[int]
     """The shorter sides of some of its pictures in pixels; empty for vectors."""
+    split: Parts | None = None
+    """The split that its folders state."""
 
 
 def choose(
@@ -188,12 +189,11 @@ def _seconds(experiment: Experiment, splits: Splits, devices: int) -> float:
 def _survey(path: str) -> Family:
     place = Path(path).expanduser().absolute()
     with open_source(place) as source:
-        members = [m for images in source.classes.values() for m in images.values()]
+        members = source.pictures
         picked = [members[i] for i in np.linspace(0, len(members) - 1, SAMPLED).astype(int)]
-        picked = list(dict.fromkeys(picked))
-        sides = [shortest_side(source.read(m), where=source.where(m)) for m in picked]
+        sides = [shortest_side(m.read(), where=m.where) for m in picked]
         counts = {name: len(images) for name, images in source.classes.items()}
-    return Family(family_name(place), counts, sides)
+    return Family(family_name(place), counts, sides, source.split)
 
 
 def _of_features(data: Sequence[str]) -> list[Family]:
@@ -207,7 +207,7 @@ def _check(tasks: FoldersOptions | VectorsOptions, families: Sequence[Family]) -
     """Raise `ValueError` if no tasks can be drawn so."""
     tasks.check()
     for family in families:
-        tasks.check_classes(family.name, len(family.counts))
+        tasks.check_classes(family.name, len(family.counts), family.split)
 
 
 def _about(families: Sequence[Family], what: str) -> str:
@@ -227,7 +227,8 @@ def _tasks(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, i
             f"on), got {classes}: add classes; to predict among two or more classes no training is "
             "needed, see `arml adapt --help`"
         )
-    ways = given.get("ways", min(WAYS, max(2, classes // 4)))
+    stated = [len(part) for f in families if f.split is not None for part in f.split.values()]
+    ways = given.get("ways", min(WAYS, max(2, min([classes // 4, *stated]))))
     folder, name, least = min(
         ((f.name, name, n) for f in families for name, n in f.counts.items()), key=lambda x: x[2]
     )

@@ -199,7 +199,7 @@ FEW = 2_000
 
 def few(queries: Sequence[Path], most: int = FEW) -> bool:
     """Whether there are so few files that NumPy answers sooner than JAX starts."""
-    from arml.datasets.own import image_files
+    from arml.datasets.folders import image_files
 
     return not queries or len(image_files(queries)) <= most
 

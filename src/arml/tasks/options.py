@@ -241,7 +241,7 @@ def divided(
     `stated` is the identity of the tasks if all splits are published; that of the options if None.
     `size` is that of `ImageEpisodes`.
     """
-    parts = {**(published or {})}
+    parts = {f.name: f.split for f in families if f.split is not None} | (published or {})
     own = [family for family in families if family.name not in parts]
     known = file.exists()
     if own and known:

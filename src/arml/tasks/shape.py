@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from arml.core.checks import at_least
 from arml.core.episodes import TaskDistribution
-from arml.datasets.folders import ImageFamily, TooFewError
+from arml.datasets.folders import ImageFamily, Parts, TooFewError
 from arml.datasets.splits import PARTS, Split, part_sizes
 from arml.results.files import JsonView
 from arml.tasks.images import Listed, listed
@@ -48,9 +48,12 @@ class EpisodeOptions:
             queries=self.queries,
         )
 
-    def check_classes(self, family: str, classes: int) -> None:
-        """Raise `ValueError` for a family with too few classes, before its images are decoded."""
-        for part, size in zip(PARTS, part_sizes(classes, least=self.ways), strict=True):
+    def check_classes(self, family: str, classes: int, split: Parts | None = None) -> None:
+        """Raise `ValueError` for a family with too few classes, before its images are decoded.
+        `split` is the split of the classes, if its folders state it."""
+        drawn = part_sizes(classes, least=self.ways)
+        sizes = drawn if split is None else [len(split[part]) for part in PARTS]
+        for part, size in zip(PARTS, sizes, strict=True):
             ways = self.ways_of(part)
             if size < ways:
                 more = ways > self.ways

@@ -7,8 +7,8 @@ The pictures are cropped, filtered and of 84 x 84 pixels already. The folders st
 from collections.abc import Sequence
 from pathlib import Path
 
+from arml.datasets.archives import open_members
 from arml.datasets.layouts.reading import Classes, by_folder, survey
-from arml.datasets.members import open_members
 from arml.datasets.splits import PARTS
 
 SETS = {

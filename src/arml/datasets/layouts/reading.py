@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from arml.datasets.archives import open_members
 from arml.datasets.decode import SUFFIXES
-from arml.datasets.members import everything, open_members
 
 Box = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels; the last two are outside."""
@@ -79,7 +79,7 @@ class Survey(NamedTuple):
 def survey(
     path: Path,
     *,
-    enter: Callable[[str], bool] = everything,
+    enter: Callable[[str], bool] = lambda name: True,
     annotations: Sequence[str] = (),
 ) -> Survey:
     """Read `path` once: the names of its pictures, and the annotations whose names end with one of
