@@ -164,3 +164,16 @@ def test_options_that_cannot_be_right_are_refused_before_training(tmp_path, caps
         assert main([*given, *words]) == 2
         assert said in capsys.readouterr().err
     assert not run.exists()
+
+
+def test_folders_that_state_the_split_are_trained_and_tested_on_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    for part, counts in (("train", [6] * 4), ("valid", [6] * 3), ("test", [6] * 2)):
+        draw(tmp_path / "data" / part, counts)
+        for number, folder in enumerate(sorted((tmp_path / "data" / part).iterdir())):
+            folder.rename(folder.with_name(f"{part} {number}"))
+    experiment, _ = choose([str(tmp_path / "data")])
+    assert experiment.tasks.ways == 2
+    splits = experiment.tasks.build(tmp_path / "split.json")
+    assert [part.problem.classes for part in splits[:3]] == [4, 3, 2]
+    assert not (tmp_path / "split.json").exists()

@@ -234,13 +234,13 @@ def test_pictures_on_the_command_line(images, own, tmp_path, capsys):
     some = tmp_path / "some"
     some.mkdir()
     shutil.copy(one, some / "one.png")
-    for name in ("IMG.HEIC", ".DS_Store"):
+    for name in ("IMG.PSD", ".DS_Store"):
         (some / name).write_bytes(b"")
     assert main(["predict", str(kept), str(some)]) == 0
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 2
     assert "left out one file" in said.err
-    assert "IMG.HEIC" in "".join(said.err.split())
+    assert "IMG.PSD" in "".join(said.err.split())
     archive = Path(shutil.make_archive(str(tmp_path / "more"), "zip", some))
     assert main(["predict", str(kept), str(archive)]) == 2
     assert "unpack it, and name its folder" in " ".join(capsys.readouterr().err.split())
