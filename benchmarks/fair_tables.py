@@ -39,15 +39,9 @@ NAMES = {
     "mumomaml": "MUMOMAML",
     "hsml": "HSML",
     "arml-paper": "`arml-paper`, ARML as in the text",
-    "arml": "`arml`, our preset",
-    **{
-        f"arml-{n}": f"`arml-templates`, {n} {'vertices' if n > 1 else 'vertex'}"
-        for n in (1, 2, 4, 8, 16)
-    },
-    **{
-        f"arml-{n}-mahalanobis": f"`arml-templates --head mahalanobis`, {n} vertices"
-        for n in (2, 4, 8)
-    },
+    "arml-film": "`arml-film`",
+    **{f"arml-{n}": f"`arml`, {n} {'vertices' if n > 1 else 'vertex'}" for n in (1, 2, 4, 8, 16)},
+    **{f"arml-{n}-mahalanobis": f"`arml --head mahalanobis`, {n} vertices" for n in (2, 4, 8)},
 }
 """The methods in a table."""
 PAGE: dict[str, dict[str, Setting]] = {

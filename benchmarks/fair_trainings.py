@@ -30,17 +30,16 @@ with the blur and the pencil filter."""
 SCALED = {"scale": 0.05, "learn_scale": True}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "protonet": ("protonet", SCALED),
-    **{f"arml-{n}": ("arml-templates", {"vertices": n}) for n in (1, 2, 4, 8, 16)},
+    **{f"arml-{n}": ("arml", {"vertices": n}) for n in (1, 2, 4, 8, 16)},
     **{
-        f"arml-{n}-mahalanobis": ("arml-templates", {"vertices": n, "head": "mahalanobis"})
-        for n in (2, 4, 8)
+        f"arml-{n}-mahalanobis": ("arml", {"vertices": n, "head": "mahalanobis"}) for n in (2, 4, 8)
     },
     "mahalanobis": ("protonet", {**SCALED, "metric": "mahalanobis"}),
     "protonet-auxiliary": ("protonet", {**SCALED, "auxiliary": 0.395}),
     "tadam": ("tadam", {**SCALED, "metric": "squared"}),
     "tapnet": ("tapnet", SCALED),
     **{name: (name, {}) for name in ("proto-maml", "maml", "anil", "mumomaml", "hsml")},
-    **{name: (name, {}) for name in ("arml-paper", "arml")},
+    **{name: (name, {}) for name in ("arml-paper", "arml-film")},
 }
 """The method of a recipe, and what is changed of it."""
 RATES = (0.003, 0.001, 0.01)
@@ -164,7 +163,7 @@ def tested(training: Training, runs: Path, *, tasks: int) -> dict[str, Any]:
         splits = tasks_of(training, (family,), made)
         values = evaluate(learner, splits, n=tasks, progress=False).values
         found["test"][family] = " ".join(f"{value:.4f}".rstrip("0") for value in values)
-    if isinstance(learner, Conditioned) and METHODS[training.method][0] == "arml-templates":
+    if isinstance(learner, Conditioned) and METHODS[training.method][0] == "arml":
         test = tasks_of(training, training.families, made).test
         known = interventions(learner, test, n=tasks, chunk=10)
         found["interventions"] = {

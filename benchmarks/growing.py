@@ -55,7 +55,7 @@ def functions(made: Experiment) -> Experiment:
     options: Any = made.algorithm
     if made.recipe.endswith("/maml"):
         options = replace(options, inner_rate=0.01, learn_rates=True, inner_bound=100.0)
-    if made.recipe.endswith("/arml-templates"):
+    if made.recipe.endswith("/arml-layers"):
         options = replace(options, gate="weights")
     return replace(made, algorithm=options, outer=arml.OuterOptions(clip=10.0, rates_factor=0.1))
 
@@ -90,7 +90,9 @@ SETTINGS = {
 
 def recipe_of(setting: Setting, way: Way, count: int) -> Experiment:
     """The recipe of a way's method with so many vertices or leaves."""
-    made = setting.change(arml.recipe(f"{setting.recipes}/{way.method}"))
+    functions = setting.recipes == "regression2d"
+    method = "arml-layers" if functions and way.method == "arml" else way.method
+    made = setting.change(arml.recipe(f"{setting.recipes}/{method}"))
     options: Any = made.algorithm
     if way.grows == "leaves":
         options = replace(options, clusters=(count, 2))

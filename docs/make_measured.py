@@ -20,6 +20,8 @@ SOURCES = {
     "starter-art": "starter-art-1shot-400",
 }
 """The runs for each setting."""
+NAMES = {"arml": "arml-film", "arml-evidence": "arml", "arml-templates": "arml"}
+"""Methods whose stored runs have an older name."""
 
 
 def measured() -> dict[str, Any]:
@@ -30,7 +32,7 @@ def measured() -> dict[str, Any]:
         about: dict[str, Any] = {}
         for path in sorted((ROOT / "results" / "laptop" / "runs" / place).glob("*/*/result.json")):
             result = json.loads(path.read_text(encoding="utf-8"))
-            method = path.parts[-3]
+            method = NAMES.get(path.parts[-3], path.parts[-3])
             if f"{setting}/{method}" not in RECIPES:
                 continue  # a row of a side table
             methods.setdefault(method, []).append(result["score"]["mean"])

@@ -150,7 +150,7 @@ def test_the_share_of_the_specialists_gain_by_hand(beside):
     found |= {f"mean-{name}": entry | {"averaged": True} for name, entry in worse.items()}
     setting = Setting("glyphs", 5, 400)
     lines = {line.name: line for line in table(found, setting).lines}
-    ours = "`arml-templates`, 2 vertices"
+    ours = "`arml`, 2 vertices"
     assert [*lines] == ["a ProtoNet for each family", ours, "ProtoNet, one for all families"]
     seeds, rate, *_, difference, share = (cell.text for cell in lines[ours].cells)
     assert (seeds, rate, share) == ("0, 1, 2", "0.003", "50%")

@@ -69,12 +69,12 @@ def test_a_new_class_seldom_exceeds_a_threshold_of_few_classes():
     [
         (
             REGRESSION,
-            {"arml", "arml-official", "arml-paper", "arml-templates", "hsml", "mumomaml"},
+            {"arml", "arml-film", "arml-layers", "arml-official", "arml-paper", "hsml", "mumomaml"},
         ),
         (
             VECTORS,
-            {"arml", "arml-official", "arml-paper", "arml-templates", "hsml", "anil"}
-            | {"protonet", "tapnet", "tadam", "versa", "arml-templates"},
+            {"arml", "arml-film", "arml-official", "arml-paper", "hsml", "anil"}
+            | {"protonet", "tapnet", "tadam", "versa"},
         ),
     ],
     ids=["regression", "classification"],

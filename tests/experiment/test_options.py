@@ -237,3 +237,9 @@ def test_a_fingerprint_is_of_all_options_but_seed_and_place(pictures):
         dataclasses.replace(one, tasks=episodes(pictures, shots=2)),
     ):
         assert fingerprint(one) != fingerprint(other)
+
+
+def test_the_plain_name_is_the_best_arml_that_there_is_for_the_kind_of_problem():
+    assert recipe("regression2d/arml").algorithm.read_by == "evidence"
+    assert recipe("starter/arml").algorithm.gate == "templates"
+    assert recipe("features/arml").algorithm.gate == "templates"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import arml
-from arml.algorithms.arml_presets import with_templates
+from arml.algorithms.arml_presets import with_layers
 from arml.grow import comparisons
 from arml.grow.comparisons import WAYS, met
 from arml.grow.growth import GrowthOptions, begun
@@ -32,7 +32,7 @@ def _optax_promotes():
 
 
 def build(count):
-    options = replace(with_templates(TASKS.problem), hidden=(4,), width=4, inner_steps=1)
+    options = replace(with_layers(TASKS.problem), hidden=(4,), width=4, inner_steps=1)
     return arml.build(replace(options, vertices=count), TASKS, network=NETWORK)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import arml
-from arml.algorithms.arml_presets import with_templates
+from arml.algorithms.arml_presets import with_layers
 from arml.grow import resuming
 from arml.grow import stage as module
 from arml.grow.accepting import between, refusals
@@ -33,7 +33,7 @@ def _optax_promotes():
 
 
 def learner(vertices=1, seed=0):
-    options = with_templates(TASKS.problem)
+    options = with_layers(TASKS.problem)
     options = replace(options, hidden=(8,), width=4, vertices=vertices, inner_steps=1)
     return arml.build(options, TASKS, seed=seed, network=MLPOptions(hidden=(8,), init="he"))
 

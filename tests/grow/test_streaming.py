@@ -113,12 +113,12 @@ def test_what_is_refused(whole, tmp_path, capsys):
     assert train(tmp_path / "plain") == 2
     assert "a new folder or that of a stream" in capsys.readouterr().err
     assert main(["train", "--stream", "--run", str(tmp_path / "none")]) == 2
-    assert "expected a recipe or --data" in capsys.readouterr().err
+    assert "no recipe and no data" in capsys.readouterr().err
 
 
 def test_a_learner_that_has_grown_is_a_run(tmp_path):
     """The folder says how many vertices the learner has, and how many were grown."""
-    made = arml.recipe("regression2d/arml-templates")
+    made = arml.recipe("regression2d/arml-layers")
     options = replace(made.algorithm, vertices=1, hidden=(4,), width=4, inner_steps=1)
     experiment = replace(made, algorithm=options, network=MLPOptions(hidden=(8,)))
     splits = splits_of(experiment.tasks)
@@ -175,7 +175,7 @@ def test_folders_of_ones_own_are_a_stream(tmp_path, capsys):
     assert main([*run, *small.split()]) == 0
     assert "ways 2" in capsys.readouterr().out
     found = arml.Run(tmp_path / "run")
-    assert found.experiment.recipe == "folders/arml-templates (stream)"
+    assert found.experiment.recipe == "folders/arml (stream)"
     assert found.families == ("birds", "cards")
     records = read_growth(tmp_path / "run" / "growth.jsonl")
     assert [one["replayed"] for one in records if one["decision"] == "scored"] == [0, 1]

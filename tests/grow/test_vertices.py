@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import arml
-from arml.algorithms.arml_presets import with_templates
+from arml.algorithms.arml_presets import with_layers
 from arml.explain.interventions import interventions
 from arml.grow.streams import mixture
 from arml.grow.vertices import (
@@ -29,7 +29,7 @@ from arml.tasks.functions import functions_2d
 
 TASKS = functions_2d(shots=4, queries=4)
 NETWORK = MLPOptions(hidden=(8, 8), init="he")
-OPTIONS = replace(with_templates(TASKS.problem), hidden=(8,), width=4, vertices=2, inner_steps=1)
+OPTIONS = replace(with_layers(TASKS.problem), hidden=(8,), width=4, vertices=2, inner_steps=1)
 
 
 @pytest.fixture(scope="module")

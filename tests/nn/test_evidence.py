@@ -11,7 +11,7 @@ from scipy.special import softmax
 from scipy.stats import multivariate_normal
 
 from arml.algorithms.arml import ARMLOptions
-from arml.algorithms.arml_presets import with_templates
+from arml.algorithms.arml_presets import with_layers
 from arml.algorithms.hsml import HSMLOptions
 from arml.algorithms.mumomaml import MUMOMAMLOptions
 from arml.core.episodes import Examples, Problem
@@ -234,7 +234,7 @@ def test_a_ridge_head_is_refused_for_classes():
 
 
 def test_the_recipe_differs_from_the_templates_where_it_says():
-    made = recipe("regression2d/arml-evidence").algorithm
-    usual = with_templates(functions_2d().problem)
+    made = recipe("regression2d/arml").algorithm
+    usual = with_layers(functions_2d().problem)
     changed = {name for name, value in vars(made).items() if value != vars(usual)[name]}
     assert changed == {"head", "inner_steps", "gate", "read_by", "vertices", "gamma_s"}

@@ -91,7 +91,16 @@ def test_methods_that_reach_into_a_network_run_on_it(name):
     contract.check_runs(Case(lambda key: learner(name, problem, key), tasks(problem)))
 
 
-PLAIN = ("maml", "first-order-maml", "meta-sgd", "reptile", "platipus", "hsml", "bmaml", "arml")
+PLAIN = (
+    "maml",
+    "first-order-maml",
+    "meta-sgd",
+    "reptile",
+    "platipus",
+    "hsml",
+    "bmaml",
+    "arml-film",
+)
 """Methods that ask nothing of a network for vectors but to be one."""
 METRIC = ("protonet", "tapnet", "tadam", "versa")
 

@@ -54,9 +54,9 @@ def images(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "images"
     tasks = FoldersOptions(data=(str(data),), ways=2, shots=1, queries=2, size=16)
     problem = arml.Problem("classification", (16, 16, 3), 2, 1, 2)
-    options = replace(ALGORITHMS["arml"].options(problem), inner_steps=1)
+    options = replace(ALGORITHMS["arml-film"].options(problem), inner_steps=1)
     experiment = Experiment(
-        "folders/arml",
+        "folders/arml-film",
         options,
         tasks,
         Conv4Options(filters=4),

@@ -52,7 +52,7 @@ def test_a_run_that_stands_in_two_tables_is_one_unit() -> None:
     together = units([one, two])
     assert len(together) == len(units([one]))
     twice = [unit for unit in together if unit["scored"] == ["as trained", "reversed"]]
-    assert {unit["run"] for unit in twice} == {"regression2d/arml-paper", "regression2d/arml"}
+    assert {unit["run"] for unit in twice} == {"regression2d/arml-paper", "regression2d/arml-film"}
     bmaml = [unit for unit in together if unit["run"].endswith("bmaml")]
     assert [unit["seed"] for unit in bmaml] == [0, 1, 2]
 
@@ -100,7 +100,7 @@ def test_the_starter_set_has_a_row_of_every_method_of_the_paper(place) -> None:
 
 def test_a_variant_may_be_a_row_with_options_of_its_own() -> None:
     row = table("regression2d", SCALES["laptop"]).rows[-1]
-    assert (row.label, row.run, row.paper) == ("ARML, evidence", "regression2d/arml-evidence", "")
+    assert (row.label, row.run, row.paper) == ("ARML, evidence", "regression2d/arml", "ours")
     assert row.expected == RECIPES[row.run].expected
     assert row.experiment == RECIPES[row.run].make()
 

@@ -80,7 +80,7 @@ def test_step_sizes_and_weights_are_searched_by_default():
         return [one.path for one in usual(recipe(name))]
 
     assert paths("regression2d/maml") == ["algorithm.inner_rate", "outer.outer_rate"]
-    assert {"algorithm.mu_1", "algorithm.mu_2"} < {*paths("regression2d/arml")}
+    assert {"algorithm.mu_1", "algorithm.mu_2"} < {*paths("regression2d/arml-official")}
     assert paths("starter/protonet") == ["outer.outer_rate"]
 
 

@@ -21,11 +21,12 @@ Differences
 - The text does not give the number of soft clusters; there are two, as in its figure and the code.
 - We add heads made from the task's prototypes (`arml.nn.heads`), vertices that own templates
   (`arml.nn.templates`), and an encoder that reads the spread of the network's own features.
-  `arml-templates` has all three, with squared distances. Its vertices start close together and
-  follow the prototypes by soft k-means, so that they separate where tasks differ.
+  The preset `arml` has all three for classification, with squared distances. Its vertices start
+  close together and follow the prototypes by soft k-means, so that they separate where tasks
+  differ.
 - We add for regression a head that ridge regression finds (`arml.nn.heads`), and a reading by
   evidence: a task reads the vertices by how well the network of each explains its support set
-  (`arml.nn.evidence`). `regression2d/arml-evidence` has both, and takes no gradient step.
+  (`arml.nn.evidence`). The preset `arml` has both for regression, and takes no gradient step.
 """
 
 from collections.abc import Callable

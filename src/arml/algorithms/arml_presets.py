@@ -1,5 +1,4 @@
-"""The presets of ARML: the authors' code, the paper's text, the options that measured best for us,
-and templates."""
+"""The presets of ARML: our extensions (`arml`), the paper's text, the authors' code, FiLM gates."""
 
 from dataclasses import replace
 
@@ -57,8 +56,70 @@ def paper(problem: Problem) -> ARMLOptions:
     return on_vectors(options, problem)
 
 
-def best(problem: Problem) -> ARMLOptions:
-    """Ours: the options that measured best on validation tasks, at any number of ways."""
+def extended(problem: Problem) -> ARMLOptions:
+    """Ours, and the best that we have: vertices that are read by evidence for regression, vertices
+    that own templates for classification."""
+    return with_evidence() if problem.kind == "regression" else with_templates()
+
+
+def with_templates() -> ARMLOptions:
+    """For classification every vertex owns a modulation of the whole network. A task reads the
+    vertices by how its features spread within and between classes, and the nearest prototype
+    classifies. With one example of each class there is no spread, and all tasks read alike."""
+    return ARMLOptions(
+        inner_rate=0.05,
+        inner_steps=0,
+        head="prototypes",
+        reads="features",
+        structure="spread",
+        gate="templates",
+        vertices=4,
+        layers=0,
+        gamma_s=0.5,
+        vertex_init="middle",
+        mu_2=0.1,
+    )
+
+
+def with_layers(problem: Problem) -> ARMLOptions:
+    """For regression, where a blend of a few templates cannot express a function's coefficients,
+    each vertex owns layers: they map the task's mean embedding to a modulation."""
+    return ARMLOptions(
+        inner_bound=100.0,
+        structure="mean",
+        hidden=(128, 128),
+        width=64,
+        gate="layers",
+        layers=0,
+        gamma_s=1.0,
+        vertex_init="normal",
+        mu_2=0.1,
+    )
+
+
+def with_evidence() -> ARMLOptions:
+    """For regression each vertex owns a network and ridge regression finds its head. A task reads a
+    vertex by how well this network explains the examples."""
+    return ARMLOptions(
+        inner_bound=100.0,
+        inner_steps=0,
+        head="ridge",
+        structure="mean",
+        hidden=(128, 128),
+        width=64,
+        gate="weights",
+        read_by="evidence",
+        vertices=8,
+        layers=0,
+        gamma_s=64**0.5,  # in many dimensions all places are far: less would read one vertex
+        vertex_init="normal",
+        mu_2=0.1,
+    )
+
+
+def film(problem: Problem) -> ARMLOptions:
+    """The paper's method with FiLM gates, and the options that measured best with them on 2-D
+    regression."""
     if problem.kind == "regression":
         return ARMLOptions(
             summary="mlp",
@@ -91,135 +152,102 @@ def best(problem: Problem) -> ARMLOptions:
     return replace(options, pictures="pooled", vertex_init="normal", granularity="unit")
 
 
-def with_templates(problem: Problem) -> ARMLOptions:
-    """Ours: every vertex owns a modulation of the whole network. A task reads the vertices by how
-    its features spread within and between classes, and the nearest prototype classifies. With one
-    example of each class there is no spread, and all tasks read alike.
-
-    A blend of a few templates cannot express a function's coefficients: in regression a vertex owns
-    layers, from the task's mean embedding to a modulation."""
-    if problem.kind == "regression":
-        return ARMLOptions(
-            inner_bound=100.0,
-            structure="mean",
-            hidden=(128, 128),
-            width=64,
-            gate="layers",
-            layers=0,
-            gamma_s=1.0,
-            vertex_init="normal",
-            mu_2=0.1,
-        )
-    return ARMLOptions(
-        inner_rate=0.05,
-        inner_steps=0,
-        head="prototypes",
-        reads="features",
-        structure="spread",
-        gate="templates",
-        vertices=4,
-        layers=0,
-        gamma_s=0.5,
-        vertex_init="middle",
-        mu_2=0.1,
-    )
-
-
-OURS = Method(
-    name="arml",
-    compared="regression2d starter starter-art benchmarks mini-imagenet "
-    "tiered-imagenet repeated structure order",
-    title="ARML, ours",
-    options_class=ARMLOptions,
-    about="ARML, its options chosen on 2-D regression: the preset `best`.",
-    paper="Yao, Wu, Tao, Li, Ding, Li and Li, ICLR 2020",
-    preset=best,
-    settings={
-        "regression": {
-            "network": {"init": "he"},
-            "outer": {"clip": 10.0, "schedule": "cosine", "warmup": 1_000},
-        },
-        # At the full step the encoder learns to embed all pictures alike before the network has
-        # learned to use it.
-        "images": {"outer": {"encoder_factor": 0.03}},
-    },
-    measured={"regression2d": (7.0, 0.168)},
-    # Each further layer of message passing takes 15% more.
-    cost=lambda options: Cost(0.0085 * (1 + 0.15 * (options.layers - 1)), images=1.2),
-    inside="graph",
-    tune=("inner_rate", "mu_1", "mu_2"),
-)
 AS_PUBLISHED: dict[str, Changes] = {
     # At three times the rate `arml-paper` was far worse after 120 steps. A search over 400 steps
     # prefers ten times (docs/results.md), but the study's runs have this one.
     "small images": {"outer": {"outer_rate": 0.001}},
     "many families": {"algorithm": {"vertices": 8}},  # the paper's on Art-Multi; Plain-Multi has 4
 }
-EVIDENCE: Changes = {
-    "algorithm": {
-        "head": "ridge",
-        "inner_steps": 0,
-        "gate": "weights",
-        "read_by": "evidence",
-        "vertices": 8,
-        "gamma_s": 64**0.5,  # in many dimensions all places are far: less would read one vertex
+CLIPPED: Changes = {"network": {"init": "he"}, "outer": {"clip": 10.0}}
+PAPER = Method(
+    name="arml-paper",
+    compared="regression2d starter starter-art benchmarks mini-imagenet "
+    "tiered-imagenet smoke repeated structure order normalisation side",
+    title="ARML, paper's text",
+    options_class=ARMLOptions,
+    kind="arml",
+    about="ARML as the paper's text has it.",
+    paper="Yao, Wu, Tao, Li, Ding, Li and Li, ICLR 2020",
+    row="arml",
+    preset=paper,
+    settings=AS_PUBLISHED,
+    measured={"regression2d": (11.0, 0.236)},
+    # Each further layer of message passing takes 15% more.
+    cost=lambda options: Cost(0.0085 * (1 + 0.15 * (options.layers - 1)), images=1.2),
+    inside="graph",
+    tune=("inner_rate", "mu_1", "mu_2"),
+)
+ARML = replace(
+    PAPER,
+    name="arml",
+    compared="regression2d starter race-features stream",
+    title="ARML, evidence",
+    about="ARML, extended by us: evidence for regression, templates for pictures and vectors.",
+    paper=f"ours, after {PAPER.paper}",
+    row="ours",
+    preset=extended,
+    settings={
+        "regression": {
+            **CLIPPED,
+            "outer": {"clip": 10.0, "outer_rate": 0.002, "warmup": 1_000, "schedule": "cosine"},
+        }
     },
-    "outer": {"outer_rate": 0.002, "warmup": 1_000, "schedule": "cosine"},
-}
+    variants={
+        "arml-mahalanobis": Variant(
+            "folders",
+            "The extension for pictures, with Simple CNAPS's distances to the prototypes.",
+            {"algorithm": {"head": "mahalanobis"}},
+            compared="race-folders",
+        ),
+    },
+    measured={"regression2d": (9.0, 0.139)},
+    cost=lambda options: Cost(0.0085, images=0.4),
+    tune=("gamma_s", "mu_2"),
+    exceptions=EXCEPTIONS,
+)
 METHODS = (
-    OURS,
+    ARML,
     replace(
-        OURS,
-        name="arml-templates",
-        compared="starter race-features stream",
-        title="ARML, templates",
-        about="An extension of ARML for pictures: vertices own templates, a head of prototypes.",
-        paper=f"ours, after {OURS.paper}",
-        row="",
-        preset=with_templates,
-        settings={"regression": {"network": {"init": "he"}, "outer": {"clip": 10.0}}},
-        variants={
-            "arml-mahalanobis": Variant(
-                "folders",
-                "The extension for pictures, with Simple CNAPS's distances to the prototypes.",
-                {"algorithm": {"head": "mahalanobis"}},
-                compared="race-folders",
-            ),
-            "arml-evidence": Variant(
-                "regression2d",
-                "An extension of ARML: tasks read the networks that explain their examples best.",
-                EVIDENCE,
-                title="ARML, evidence",
-                compared="regression2d",
-                measured=(9.0, 0.139),
-            ),
-        },
+        ARML,
+        name="arml-layers",
+        compared="",
+        title="ARML, own layers",
+        about="ARML for regression whose vertices own layers and are read by place; it can grow.",
+        kinds=("regression",),
+        preset=with_layers,
+        settings={"regression": CLIPPED},
+        variants={},
         measured={},
-        cost=lambda options: Cost(0.0085, images=0.4),
-        tune=("gamma_s", "mu_2"),
-        exceptions=EXCEPTIONS,
     ),
     replace(
-        OURS,
+        PAPER,
+        name="arml-film",
+        compared="regression2d starter starter-art benchmarks mini-imagenet "
+        "tiered-imagenet repeated structure order",
+        title="ARML, ours",
+        about="ARML with FiLM gates, its options chosen on 2-D regression.",
+        preset=film,
+        settings={
+            "regression": {
+                **CLIPPED,
+                "outer": {"clip": 10.0, "schedule": "cosine", "warmup": 1_000},
+            },
+            # At the full step the encoder learns to embed all pictures alike before the network
+            # has learned to use it.
+            "images": {"outer": {"encoder_factor": 0.03}},
+        },
+        measured={"regression2d": (7.0, 0.168)},
+    ),
+    replace(
+        PAPER,
         name="arml-official",
         compared="regression2d starter benchmarks mini-imagenet tiered-imagenet structure",
         title="ARML, authors' code",
         about="ARML as the authors' code has it.",
         preset=official,
-        settings=AS_PUBLISHED,
         measured={"regression2d": (11.0, 0.230), "regression2d-wide": (5.5, 0.562)},
         # Each row of the adjacency is normalised by itself, and one layer reads neighbours only.
         dead=(".encode.graph.connect",),
     ),
-    replace(
-        OURS,
-        name="arml-paper",
-        compared="regression2d starter starter-art benchmarks mini-imagenet "
-        "tiered-imagenet smoke repeated structure order normalisation side",
-        title="ARML, paper's text",
-        about="ARML as the paper's text has it.",
-        preset=paper,
-        settings=AS_PUBLISHED,
-        measured={"regression2d": (11.0, 0.236)},
-    ),
+    PAPER,
 )

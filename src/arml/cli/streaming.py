@@ -18,7 +18,7 @@ from arml.experiment.choose import STREAM_MINUTES
 from arml.grow.streaming import StreamOptions, train_stream
 from arml.report.tables import duration
 
-METHOD = "arml-templates"
+METHOD = "arml"
 """The method for data without a recipe: its vertices can grow."""
 
 
@@ -48,7 +48,7 @@ def stream_command(arguments: Sequence[str]) -> int:
         raise UsageError(
             f"expected a learner that can grow, got {experiment.recipe}: its vertices must own "
             "templates, layers or weights, and be read by place; leave --grow out, or take "
-            "arml-templates"
+            "arml, or arml-layers for regression"
         )
     if options.stream.grow and getattr(experiment.tasks, "shots", 2) < 2:
         lines.append(

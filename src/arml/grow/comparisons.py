@@ -52,7 +52,7 @@ class Way:
     """A way to meet a stream."""
 
     name: str
-    method: str = "arml-templates"
+    method: str = "arml"
     """The method whose learner meets the stream, by the name of its entry."""
     first: int | None = 1
     """Vertices or leaves at the start; None for as many as there are families."""

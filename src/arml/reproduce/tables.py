@@ -142,7 +142,7 @@ def structure(place: str, scale: Scale) -> Rows:
 
 def evidence(place: str, scale: Scale) -> Rows:
     """Reading by evidence with one vertex, and its head alone."""
-    row = method(place, "arml-evidence", scale)
+    row = method(place, "arml", scale)
     one = varied(row.experiment, "one-vertex", vertices=1)
     head = varied(row.experiment, "head-alone", vertices=1, read_by="place", gate="templates")
     rows = [row, Row("one vertex, which all tasks read", one), Row("the head alone", head)]

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment
+from arml.experiment.recipes import RECIPES
 
 PARTS = ("algorithm", "outer", "network")
 """The parts whose options can be searched. The options of the tasks cannot: scores on different
@@ -51,7 +52,8 @@ def usual(experiment: Experiment) -> tuple[Dimension, ...]:
     """The dimensions that are searched by default: the step sizes and weights that the method
     names, and the outer rate, each from a tenth of its value to ten times it."""
     values = {"outer.outer_rate": experiment.outer.outer_rate}
-    own = ALGORITHMS.of(experiment.algorithm).tune or ()
+    known = RECIPES.get(experiment.recipe)
+    own = (known.method if known else ALGORITHMS.of(experiment.algorithm)).tune or ()
     values = {f"algorithm.{name}": getattr(experiment.algorithm, name, 0) for name in own} | values
     return tuple(Dimension(path, now / 10, now * 10) for path, now in values.items() if now)
 
