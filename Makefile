@@ -17,11 +17,12 @@ unexport PYTHONDONTWRITEBYTECODE
 DEMO_STEPS ?= 10000
 DEMO ?= runs/demo
 
-.PHONY: help demo docs test test-all bench clean
+.PHONY: help demo study docs test test-all bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    meta-train ARML and MAML, score them on new tasks, write a report (minutes)"
+	@echo "make study   the paper's tables (SCALE=smoke: minutes; SCALE=laptop: hours), resumably"
 	@echo "make docs    the documentation as a site, in build/site"
 	@echo "make test    formatting, lint, types, tests"
 	@echo "make test-all  and the tests that compile for minutes"
@@ -61,6 +62,11 @@ demo: .venv/.installed
 	elif [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] && command -v xdg-open > /dev/null; then \
 	  xdg-open $(DEMO)/report.html > /dev/null 2>&1 & \
 	fi; echo "the report is $(DEMO)/report.html"
+
+# `make study SCALE=smoke`; `.venv/bin/python -m study --help` has more.
+SCALE ?= laptop
+study: .venv/.installed
+	$(BIN)/python -m study --scale $(SCALE)
 
 docs: .venv/.installed-docs
 	$(BIN)/python docs/make_pages.py --check

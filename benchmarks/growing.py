@@ -22,13 +22,13 @@ from arml.experiment.options import Experiment
 from arml.grow.comparisons import WAYS, Way, met
 from arml.grow.growth import GrowthOptions
 from arml.grow.streams import in_stages, kept, mixture
-from arml.report.growth_study import growing_table
 from arml.report.table import markdown
 from arml.results.files import write_json
 from arml.results.growth import read_growing
 from arml.tasks.functions import FAMILIES
 from arml.tasks.options import FunctionsOptions, StarterOptions, TasksOptions, splits_of
 from common import HERE, machine
+from growing_tables import growing_table
 
 ART = tuple(
     f"{name}{end}" for end in ("", "-blur", "-pencil") for name in ("glyphs", "icons", "textures")
@@ -71,7 +71,7 @@ SETTINGS = {
             "A-B-A": ("line", "sinusoid", "line"),
         },
         "mse",
-        HERE.parent / "results" / "laptop" / "growing.json",
+        HERE / "results" / "growing.json",
         functions,
         200,
     ),

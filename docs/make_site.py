@@ -24,6 +24,8 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/README.md": "benchmarks.md",
     "starter/README.md": "starter-set.md",
+    "study/README.md": "study.md",
+    "study/tables.md": "study-tables.md",
 }
 """Pages that lie outside docs/, and what they are in the site."""
 PARTS = {
@@ -33,7 +35,7 @@ PARTS = {
         *("growing", "write-your-own-method"),
     ),
     "Reference": ("api",),
-    "Results": ("protocol", "results", "tables", "reproduce", "benchmarks", "records"),
+    "Results": ("protocol", "study", "study-tables", "results", "benchmarks", "records"),
     "Methods": ("methods/README",),
     "Project": ("changelog", "contributing", "starter-set"),
 }

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     [
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
-        *(ROOT / folder / "README.md" for folder in ("benchmarks", "starter")),
+        *(ROOT / folder / "README.md" for folder in ("benchmarks", "starter", "study")),
         *(ROOT / "docs").rglob("*.md"),
     ]
 )
@@ -57,7 +57,6 @@ PARSING = (
     "grow",
     "listing",
     "options",
-    "reproduce",
     "show",
 )
 LONG = (
@@ -338,10 +337,6 @@ def made(*arguments: str) -> None:
 
 def test_the_pages_of_the_methods_are_those_of_their_docstrings():
     made("docs/make_pages.py", "--check")
-
-
-def test_the_scores_that_are_listed_are_those_of_the_results():
-    made("docs/make_measured.py", "--check")
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ FLOORS = (
     {"training"},
     {"experiment"},
     {"predict", "explain", "tuning"},
-    {"tables", "growth", "grow", "reproduce"},
+    {"tables", "growth", "grow"},
     {"app"},
     {"cli"},
     {"__main__"},
@@ -128,7 +128,9 @@ def test_scripts_import_names_that_exist():
     """Most scripts are too slow for the tests: a name that is gone would not be noticed."""
     root, names = SOURCE.parents[1], modules()
     scripts = [
-        path for room in ("benchmarks", "docs", "starter") for path in root.glob(f"{room}/*.py")
+        path
+        for room in ("benchmarks", "docs", "starter", "study")
+        for path in root.glob(f"{room}/*.py")
     ]
     assert len(scripts) > 20
     for path in scripts:

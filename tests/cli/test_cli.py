@@ -22,7 +22,7 @@ from small_pictures import pictures
 PACE = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
 SMALL = f"{PACE} --batch 4 --network.hidden 8 --inner-steps 1 --chunk 10".split()
 ARML = [*SMALL, *["--width", "4", "--vertices", "3", "--summary", "mlp", "--algorithm.hidden"]]
-RESULTS = Path(__file__).parents[2] / "results"
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "v0.1.0"
 
 
 class Run(NamedTuple):
@@ -165,7 +165,7 @@ def test_a_finished_run_without_validation_records_is_done_too(maml, tmp_path, c
 
 
 def test_two_runs_of_a_recipe_have_two_headings():
-    result = json.loads((RESULTS / "regression2d" / "maml" / "seed-0" / "result.json").read_text())
+    result = json.loads((FIXTURES / "regression" / "result.json").read_text())
     named = [
         [row.recipe for row in _rows([Run(Path("a"), first), Run(Path("b"), second)])]
         for first, second in (
@@ -343,12 +343,6 @@ def test_folders_of_pictures(colours, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(colours.parent)
     fresh = ["train", "folders/maml", *many, "--run", tmp_path / "other"]
     assert "9-way" in refused(capsys, *fresh)
-
-
-def test_floors_are_those_that_were_measured():
-    for name, inputs in (("regression2d", (0.0, 5.0)), ("regression2d-wide", (-5.0, 5.0))):
-        measured = read_result(RESULTS / "floor" / f"{name}.json")["score"]["mean"]
-        assert FLOORS[inputs] == pytest.approx(measured, abs=0.002)
 
 
 def test_queries_and_files_are_checked_before_learning(tmp_path, capsys):

@@ -34,7 +34,6 @@ BASES = (
     ("data", "prepare", "omniglot"),
     ("data", "verify", "starter"),
     ("data", "show", "starter", "--out", "sheet.png"),
-    ("reproduce", "regression2d", "--scale", "smoke"),
 )
 """Command lines that would be carried out as they are, each of which is then changed."""
 WORDS = (
@@ -73,7 +72,6 @@ BEGINNINGS = (
     "arml.cli.train.train_all",
     "arml.cli.options.paced",
     "arml.cli.tune.tune",
-    "arml.cli.reproduce.carry_out_all",
     "arml.app.server.serve",
     "arml.datasets.fetch.download",
     "jax.distributed.initialize",

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib import pyplot
 
 import archives
 from arml.datasets.layouts import fungi
@@ -21,35 +20,22 @@ from arml.datasets.tables import load_tables
 from arml.datasets.vectors import load_features
 from arml.experiment.options import from_json
 from arml.experiment.recipes import RECIPES
-from arml.report import verdicts
-from arml.report.claims import judge
-from arml.report.explained import captioned, explorer
-from arml.report.growth import decisions, scores
-from arml.report.growth_study import growing_table
 from arml.report.rows import make_rows
-from arml.report.study import Study, load_study
-from arml.report.study_tables import table_of
-from arml.report.table import markdown
 from arml.report.tables import terminal_table
 from arml.results.files import checksum, read_metrics
 from arml.results.folder import read_config, read_run
-from arml.results.growth import read_growing
 from arml.results.manifest import check_sealed, seal
 from arml.tuning.search import dimension
 from arml.tuning.sweep import Sweep, _claim
 from hostile import CASES, altered, tried
 
 ROOT = Path(__file__).parents[2]
-STUDY = ROOT / "results/laptop"
 RUN = ROOT / "tests/fixtures/v0.1.0/regression"
 
 
-def run_folder(tmp_path, explained=None):
+def run_folder(tmp_path):
     for name in ("config.json", "metrics.jsonl", "result.json"):
         shutil.copy(RUN / name, tmp_path)
-    if explained is not None:
-        (tmp_path / "explain").mkdir()
-        shutil.copy(explained, tmp_path / "explain" / "explain.json")
     return tmp_path
 
 
@@ -63,22 +49,6 @@ def result(tmp_path):
     return folder / "result.json", None, read
 
 
-def explanation(of):
-    def made(tmp_path):
-        folder = run_folder(tmp_path, STUDY / f"runs/{of}/seed-0/explain/explain.json")
-
-        def read():
-            run = read_run(folder)
-            for _, figure, _, _ in captioned(run.explain):
-                figure.clear()
-            if run.explain.get("kind") == "graph":
-                explorer(run, run.explain)
-
-        return folder / "explain/explain.json", None, read
-
-    return made
-
-
 def configuration(tmp_path):
     folder = run_folder(tmp_path)
     return (
@@ -86,25 +56,6 @@ def configuration(tmp_path):
         None,
         lambda: from_json(read_config(folder).get("experiment"), "config.json"),
     )
-
-
-def study(tmp_path):
-    content = json.loads((STUDY / "study.json").read_text())
-    table = content["tables"]["regression2d"]
-    table["rows"] = [r for r in table["rows"] if r["run"].endswith(("/maml", "/arml-paper"))]
-    content["tables"] = {"regression2d": table}
-    (tmp_path / "study.json").write_text(json.dumps(content))
-    for row in table["rows"]:
-        shutil.copytree(STUDY / "runs" / row["run"], tmp_path / "runs" / row["run"])
-
-    def read():
-        found = load_study(tmp_path)
-        judge(found)
-        for one in found.tables:
-            if one.first:
-                markdown(table_of(one))
-
-    return tmp_path / "study.json", None, read
 
 
 def manifest(tmp_path):
@@ -168,20 +119,6 @@ def metrics(tmp_path):
     return tmp_path / "metrics.jsonl", None, lambda: read_metrics(tmp_path / "metrics.jsonl")
 
 
-def rates(tmp_path):
-    shutil.copy(STUDY / "false-positives.json", tmp_path)
-    study = Study(tmp_path, "laptop", ())
-    return tmp_path / "false-positives.json", None, lambda: verdicts.rates(study)
-
-
-def interventions(tmp_path):
-    (tmp_path / "interventions").mkdir()
-    path = tmp_path / "interventions/shipped-starter.json"
-    shutil.copy(STUDY / "interventions/shipped-starter.json", path)
-    study = Study(tmp_path, "laptop", ())
-    return path, None, lambda: verdicts.interventions(study)
-
-
 def given_split(tmp_path):
     path = tmp_path / "fungi.json"
     shutil.copy(ROOT / "src/arml/data/splits/fungi.json", path)
@@ -225,22 +162,6 @@ def sweep(tmp_path):
     return tmp_path / "plan.json", None, lambda: _claim(made, tmp_path)
 
 
-def growing(tmp_path):
-    found = json.loads((STUDY / "growing.json").read_text(encoding="utf-8"))
-    rows = {key: row for key, row in found["rows"].items() if row["order"] == "A-B-A"}
-    path = tmp_path / "growing.json"
-    path.write_text(json.dumps({**found, "rows": rows}))
-
-    def read():
-        study = read_growing(path)
-        markdown(growing_table(study))
-        for row in study["rows"].values():
-            scores(row["stages"], study["metric"])
-            decisions([one for stage in row["stages"] for one in stage.get("decisions", [])])
-
-    return path, None, read
-
-
 def _digest(path):
     import hashlib
 
@@ -251,24 +172,16 @@ MORE = '\n{"step": 2, "loss": 0.25}\n'
 """A line after the altered one, because a last one that is damaged is left out as torn."""
 KINDS = {
     "result": result,
-    "graph": explanation("regression2d/arml-paper"),
-    "tree": explanation("regression2d/hsml"),
-    "codes": explanation("regression2d/mumomaml"),
-    "masks": explanation("regression2d/mt-net"),
     "configuration": configuration,
-    "study": study,
     "manifest": manifest,
     "store": store,
     "features": features,
     "split": split,
     "metrics": metrics,
-    "rates": rates,
-    "interventions": interventions,
     "published split": given_split,
     "split of tables": split_of_tables,
     "annotations": annotations,
     "sweep": sweep,
-    "growing": growing,
 }
 """Each makes a file, and gives its path, the field of its own checksum, and what reads it."""
 
@@ -295,7 +208,6 @@ def test_json_that_means_something_else(tmp_path, record_property, cases):
                     f"{kind}: {type(error).__name__}: {error}: {_difference(content, change)}"
                 )
         path.write_text(whole)
-        pyplot.close("all")
         counts[kind] = f"{own['refused']} refused, {own['accepted']} accepted"
     record_property("counts", f"{cases} altered JSON files: {dict(counts)}")
     assert not failed, "\n".join(failed)

@@ -9,15 +9,14 @@ import pytest
 
 from arml.grow.comparisons import WAYS
 from arml.report.growth import decisions, reading_figure, write_growth
-from arml.report.growth_study import OF_ALL, growing_sections, growing_table
 from arml.report.measures import tasks_to_bound
-from arml.report.render import Report, html
 from arml.report.table import markdown
 from arml.results.files import RunError
 from arml.results.growth import read_growing
+from growing_tables import OF_ALL, growing_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "growing.md"
-STUDY = PAGE.parents[1] / "results" / "laptop" / "growing.json"
+STUDY = PAGE.parents[1] / "benchmarks" / "results" / "growing.json"
 
 
 @pytest.mark.slow
@@ -47,15 +46,7 @@ def test_the_table_is_that_of_the_file():
     assert markdown(growing_table(study)) in PAGE.read_text(encoding="utf-8")
 
 
-def test_a_study_shows_how_learners_grew(tmp_path):
-    assert growing_sections(tmp_path / "growing.json") == []
-    study = json.loads(STUDY.read_text(encoding="utf-8"))
-    study["rows"] = {key: row for key, row in study["rows"].items() if row["order"] == "A-B-A"}
-    (tmp_path / "growing.json").write_text(json.dumps(study))
-    (section,) = growing_sections(tmp_path / "growing.json")
-    page = html(Report("A study", [], [section]))
-    assert "A-B-A: replay" in page
-    assert "How it grew: A-B-A, seed 0" in page
+def test_the_ways_that_train_on_all_families_are_known():
     assert {way.name for way in WAYS.values() if way.tasks == "all"} == {*OF_ALL}
 
 
@@ -66,7 +57,7 @@ def test_a_damaged_study_is_refused_in_one_line(tmp_path):
         study["rows"] = {"one": {**row, **damage}}
         (tmp_path / "growing.json").write_text(json.dumps(study))
         with pytest.raises(RunError, match=r"growing\.json"):
-            growing_sections(tmp_path / "growing.json")
+            read_growing(tmp_path / "growing.json")
 
 
 def test_tasks_count_only_if_the_whole_learner_reaches_the_bound():

@@ -9,9 +9,15 @@ import pytest
 from matplotlib.figure import Figure
 
 import arml.report
+from arml.results.files import write_json
+from studies import explanation, write_run
 
-RUNS = Path(__file__).parents[2] / "results" / "laptop" / "runs"
-RUN = RUNS / "starter-art-1shot-400" / "arml-paper" / "seed-0"
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = write_run(tmp_path, "regression2d/arml", 0, np.linspace(0.1, 0.3, 40))
+    write_json(folder / "explain" / "explain.json", explanation())
+    return folder
 
 
 class Halves:
@@ -28,12 +34,12 @@ class Halves:
         raise AssertionError("a regression has no classes")
 
 
-def test_curves_and_graph_are_figures() -> None:
-    curves = arml.report.learning_curves(RUN)
+def test_curves_and_graph_are_figures(run: Path) -> None:
+    curves = arml.report.learning_curves(run)
     assert isinstance(curves, Figure)
-    assert [axes.get_xlabel() for axes in curves.axes] == ["step"]
-    explained = json.loads((RUN / "explain" / "explain.json").read_text())
-    for given in (RUN / "explain", RUN / "explain" / "explain.json", explained):
+    assert [axes.get_xlabel() for axes in curves.axes] == ["step", "step"]
+    explained = json.loads((run / "explain" / "explain.json").read_text())
+    for given in (run / "explain", run / "explain" / "explain.json", explained):
         assert isinstance(arml.report.knowledge_graph(given), Figure)
 
 
@@ -49,8 +55,8 @@ def test_a_function_is_drawn_with_its_examples() -> None:
 
 
 @pytest.mark.slow
-def test_the_report_is_shown_in_a_frame(tmp_path: Path) -> None:
-    page = arml.report.report_of(RUN)
+def test_the_report_is_shown_in_a_frame(run: Path, tmp_path: Path) -> None:
+    page = arml.report.report_of(run)
     assert page.save(tmp_path / "report.html").read_text() == page.html
     assert repr(page).startswith("Page(")
     shown = page._repr_html_()

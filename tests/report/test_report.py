@@ -18,7 +18,6 @@ from arml.report import figures, tables
 from arml.report.curves import learning_curves
 from arml.report.notebook import knowledge_graph
 from arml.report.page import write_page
-from arml.report.paper import overall, reported
 from arml.report.rows import make_rows, sections
 from arml.report.style import BLUES, render, save
 from arml.results.files import RunError, append_metric, write_json
@@ -82,14 +81,6 @@ def make_run(
     return folder
 
 
-def test_the_papers_figures_are_for_its_algorithms_only() -> None:
-    assert overall("regression2d", "arml") == (0.44, 0.03)
-    assert reported("regression2d/maml") == (2.29, 0.16)
-    assert reported("regression2d/arml-official") == reported("regression2d/arml-film")
-    for other in ("regression2d/maml-first-order", "folders/maml", "maml", "regression2d/anil"):
-        assert reported(other) is None
-
-
 def test_seeds_are_averaged_and_the_two_spreads_kept_apart() -> None:
     (row,) = make_rows([result(seed=2), result(seed=0), result(seed=1)])
     assert row.seeds == (0, 1, 2)
@@ -98,31 +89,6 @@ def test_seeds_are_averaged_and_the_two_spreads_kept_apart() -> None:
     assert row.spread == pytest.approx(1.0)
     assert row.families == pytest.approx({FAMILIES[0]: 1.0, FAMILIES[1]: 1.1})
     assert row.seconds == pytest.approx(91.0)
-    assert row.paper == (2.29, 0.16)
-
-
-def test_how_many_trainings_diverged_stands_in_the_tables(tmp_path: Path) -> None:
-    write_json(tmp_path / "a" / "result.json", result(recipe="regression2d/maml"))
-    write_json(tmp_path / "b" / "result.json", result(recipe="regression2d/arml"))
-    assert "Diverged" not in tables.readme_table(tmp_path)
-    trainings = [
-        {
-            "recipe": "regression2d/maml",
-            "options": "a",
-            "seed": seed,
-            "steps": 1000,
-            "first_bad_step": bad,
-        }
-        for seed, bad in enumerate([None, 7, None])
-    ]
-    write_json(tmp_path / "divergence.json", {"results": trainings})
-    text = tables.readme_table(tmp_path)
-    assert re.search(r"`regression2d/maml` \|.* 1 of 3 \|", text)
-    assert re.search(r"`regression2d/arml` \|.* 1 seed \| – \|", text)
-    assert "not finite within 1,000 steps" in text
-    write_json(tmp_path / "divergence.json", {"results": [{**trainings[0], "steps": 0}]})
-    with pytest.raises(RunError, match="steps: expected int >= 1"):
-        tables.readme_table(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -183,62 +149,21 @@ def test_only_comparable_rows_share_a_table() -> None:
     assert "| 62.25 ± 1.47% |" in tables.markdown(ordered)
 
 
-def test_markdown_is_a_table_with_the_paper_apart_and_the_floor_last() -> None:
+def test_markdown_is_a_table_with_the_floor_last() -> None:
     text = tables.markdown(make_rows([result(seed=0), result(seed=1)]))
     lines = [line for line in text.splitlines() if line.startswith("|")]
     head, rule, row, floor = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
     assert len({len(head), len(rule), len(row), len(floor)}) == 1
-    assert head[1:4] == ["MSE", "Paper", "SD over seeds"]
-    assert row[1:4] == ["1.500 ± 0.100", "2.29 ± 0.16", "0.707 (2 seeds)"]
+    assert head[1:3] == ["MSE", "SD over seeds"]
+    assert row[1:3] == ["1.500 ± 0.100", "0.707 (2 seeds)"]
     assert floor[:2] == ["*Bayes-optimal predictor*", "0.127"]
 
 
-def test_the_readme_is_redrawn_between_its_markers_only(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    readme, results = tmp_path / "README.md", tmp_path / "results"
-    write_json(results / "regression2d" / "maml" / "seed-0" / "result.json", result())
-    readme.write_text(f"before\n{tables.BEGIN}\nold\n{tables.END}\nafter\n")
-    command = [str(readme), str(results)]
-    assert tables.main([*command, "--check"]) == 1
-    assert "out of date; run `python -m arml.report.tables" in capsys.readouterr().err
-    assert "old" in readme.read_text()
-    assert tables.main(command) == 0
-    text = readme.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
-    assert "old" not in text
-    assert "1.000 ± 0.100" in text
-    assert tables.main([*command, "--check"]) == 0
-    assert tables.main(command) == 0
-    assert readme.read_text() == text
-    # A study beside them has a page of its own.
-    write_json(results / "laptop" / "study.json", {})
-    write_json(results / "laptop" / "runs" / "maml" / "seed-0" / "result.json", result())
-    assert tables.main([*command, "--check"]) == 0
-
-
-def test_the_readme_command_explains_its_errors(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    readme = tmp_path / "README.md"
-    assert tables.main([str(readme), str(tmp_path)]) == 1
-    readme.write_text("no markers")
-    assert tables.main([str(readme), str(tmp_path)]) == 1
-    readme.write_text(f"{tables.BEGIN}\n{tables.END}")
-    assert tables.main([str(readme), str(tmp_path / "none")]) == 1
-    errors = capsys.readouterr().err.splitlines()
-    assert len(errors) == 3
-    assert all(line.startswith("error: ") for line in errors)
-    assert tables.main([str(readme), str(tmp_path)]) == 0
-    assert "No results yet" in readme.read_text()
-
-
-def test_the_terminal_shows_each_family_beside_the_papers_figure() -> None:
+def test_the_terminal_shows_each_family() -> None:
     screen = Console(width=80, file=StringIO())
     screen.print(tables.terminal_table(make_rows([result(), result("folders/[red]x")])))
     text = cast(StringIO, screen.file).getvalue()
-    for part in ("maml", "[red]x", "1.000 ± 0.100", "2.29 ± 0.16", *FAMILIES, "0.127", "1 seed"):
+    for part in ("maml", "[red]x", "1.000 ± 0.100", *FAMILIES, "0.127", "1 seed"):
         assert part in text
     assert max(map(len, text.splitlines())) <= 80
 
@@ -404,8 +329,6 @@ def test_the_page_is_whole_escaped_and_needs_nothing_else(tmp_path: Path) -> Non
         ET.fromstring(b64decode(str(image["src"]).partition(",")[2]))
     assert all(cell.get("scope") in ("row", "col") for cell in page.all("th"))
     assert len(page.all("details")) == 2
-    assert "2.29 ± 0.16" in page.text
-    assert "not measured here" in page.text
     assert "4,000 test tasks" in page.text
 
 

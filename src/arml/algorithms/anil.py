@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
@@ -55,12 +55,9 @@ class ANILOptions(InnerOptions):
 METHODS = (
     Method(
         name="anil",
-        compared="regression2d starter",
         title="ANIL",
         options_class=ANILOptions,
         paper="Raghu, Raghu, Bengio and Vinyals, ICLR 2020",
         preset=lambda problem: ANILOptions(inner_rate=usual_rate(problem)),
-        measured={"regression2d": (0.5, 1.31)},
-        cost=lambda options: Cost(0.0003, images=0.4),
     ),
 )

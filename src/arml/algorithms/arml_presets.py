@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from arml.algorithms.arml import ARMLOptions
-from arml.algorithms.method import Changes, Cost, Method, Variant
+from arml.algorithms.method import Changes, Method, Variant
 from arml.core.episodes import Problem
 from arml.core.inner import usual_rate
 from arml.nn.heads import EXCEPTIONS
@@ -154,37 +154,29 @@ def film(problem: Problem) -> ARMLOptions:
 
 AS_PUBLISHED: dict[str, Changes] = {
     # At three times the rate `arml-paper` was far worse after 120 steps. A search over 400 steps
-    # prefers ten times (docs/results.md), but the study's runs have this one.
+    # prefers ten times (study/README.md), but the study's runs have this one.
     "small images": {"outer": {"outer_rate": 0.001}},
     "many families": {"algorithm": {"vertices": 8}},  # the paper's on Art-Multi; Plain-Multi has 4
 }
 CLIPPED: Changes = {"network": {"init": "he"}, "outer": {"clip": 10.0}}
 PAPER = Method(
     name="arml-paper",
-    compared="regression2d starter starter-art benchmarks mini-imagenet "
-    "tiered-imagenet smoke repeated structure order normalisation side",
     title="ARML, paper's text",
     options_class=ARMLOptions,
     kind="arml",
     about="ARML as the paper's text has it.",
     paper="Yao, Wu, Tao, Li, Ding, Li and Li, ICLR 2020",
-    row="arml",
     preset=paper,
     settings=AS_PUBLISHED,
-    measured={"regression2d": (11.0, 0.236)},
-    # Each further layer of message passing takes 15% more.
-    cost=lambda options: Cost(0.0085 * (1 + 0.15 * (options.layers - 1)), images=1.2),
     inside="graph",
     tune=("inner_rate", "mu_1", "mu_2"),
 )
 ARML = replace(
     PAPER,
     name="arml",
-    compared="regression2d starter race-features stream",
-    title="ARML, evidence",
+    title="ARML, extended",
     about="ARML, extended by us: evidence for regression, templates for pictures and vectors.",
     paper=f"ours, after {PAPER.paper}",
-    row="ours",
     preset=extended,
     settings={
         "regression": {
@@ -197,11 +189,8 @@ ARML = replace(
             "folders",
             "The extension for pictures, with Simple CNAPS's distances to the prototypes.",
             {"algorithm": {"head": "mahalanobis"}},
-            compared="race-folders",
         ),
     },
-    measured={"regression2d": (9.0, 0.139)},
-    cost=lambda options: Cost(0.0085, images=0.4),
     tune=("gamma_s", "mu_2"),
     exceptions=EXCEPTIONS,
 )
@@ -210,21 +199,17 @@ METHODS = (
     replace(
         ARML,
         name="arml-layers",
-        compared="",
         title="ARML, own layers",
         about="ARML for regression whose vertices own layers and are read by place; it can grow.",
         kinds=("regression",),
         preset=with_layers,
         settings={"regression": CLIPPED},
         variants={},
-        measured={},
     ),
     replace(
         PAPER,
         name="arml-film",
-        compared="regression2d starter starter-art benchmarks mini-imagenet "
-        "tiered-imagenet repeated structure order",
-        title="ARML, ours",
+        title="ARML, FiLM",
         about="ARML with FiLM gates, its options chosen on 2-D regression.",
         preset=film,
         settings={
@@ -236,16 +221,13 @@ METHODS = (
             # has learned to use it.
             "images": {"outer": {"encoder_factor": 0.03}},
         },
-        measured={"regression2d": (7.0, 0.168)},
     ),
     replace(
         PAPER,
         name="arml-official",
-        compared="regression2d starter benchmarks mini-imagenet tiered-imagenet structure",
         title="ARML, authors' code",
         about="ARML as the authors' code has it.",
         preset=official,
-        measured={"regression2d": (11.0, 0.230), "regression2d-wide": (5.5, 0.562)},
         # Each row of the adjacency is normalised by itself, and one layer reads neighbours only.
         dead=(".encode.graph.connect",),
     ),

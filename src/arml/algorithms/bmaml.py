@@ -45,7 +45,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, join, split, usual_rate
@@ -265,14 +265,11 @@ def bmaml(problem: Problem) -> BMAMLOptions:
 METHODS = (
     Method(
         name="bmaml",
-        compared="regression2d starter benchmarks repeated",
         title="BMAML",
         options_class=BMAMLOptions,
         paper="Yoon, Kim, Dia, Kim, Bengio and Ahn, NeurIPS 2018",
         preset=bmaml,
         # With neither, three of three trainings were thrown off, one in its last steps.
         settings={"regression": {"outer": {"clip": 0.03, "schedule": "cosine"}}},
-        measured={"regression2d": (30.0, 1.027)},
-        cost=lambda options: Cost(0.027, images=0.2),
     ),
 )

@@ -35,7 +35,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.conditioned import ConditionedOptions
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import usual_rate
@@ -252,14 +252,10 @@ def hsml(problem: Problem) -> HSMLOptions:
 METHODS = (
     Method(
         name="hsml",
-        compared="regression2d starter starter-art benchmarks mini-imagenet "
-        "tiered-imagenet smoke repeated structure",
         title="HSML",
         options_class=HSMLOptions,
         paper="Yao, Wei, Huang and Li, ICML 2019",
         preset=hsml,
-        measured={"regression2d": (13.0, 0.221)},
-        cost=lambda options: Cost(0.0115, images=1.2),
         inside="tree",
         tune=("inner_rate", "mu"),
     ),

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.checks import Options, at_least
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
@@ -162,7 +162,6 @@ METHODS = (
         options_class=IwataKumagaiOptions,
         paper="Iwata and Kumagai, NeurIPS 2020",
         inputs=(2,),
-        cost=lambda options: Cost(step=0.05),
         descends=False,
     ),
 )

@@ -30,7 +30,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, usual_rate
@@ -126,13 +126,10 @@ class LLAMAOptions(InnerOptions):
 METHODS = (
     Method(
         name="llama",
-        compared="regression2d starter mini-imagenet",
         title="LLAMA",
         options_class=LLAMAOptions,
         paper="Grant, Finn, Levine, Darrell and Griffiths, ICLR 2018",
         preset=lambda problem: LLAMAOptions(inner_rate=usual_rate(problem)),
-        measured={"regression2d": (33.0, 1.02)},
-        cost=lambda options: Cost(0.029, images=3.5),
         tune=("inner_rate", "eta"),
     ),
 )

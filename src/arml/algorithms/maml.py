@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
@@ -53,39 +53,29 @@ class MAMLOptions(InnerOptions):
 
 MAML_METHOD = Method(
     name="maml",
-    compared="regression2d starter starter-art benchmarks mini-imagenet "
-    "tiered-imagenet smoke repeated normalisation",
     title="MAML",
     options_class=MAMLOptions,
     about="MAML: one shared initialisation, second order.",
     paper="Finn, Abbeel and Levine, ICML 2017",
     preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem)),
-    measured={"regression2d": (5.0, 1.17), "regression2d-wide": (2.5, 1.64)},
-    cost=lambda options: Cost(0.003),
 )
 METHODS = (
     MAML_METHOD,
     replace(
         MAML_METHOD,
         name="first-order-maml",
-        compared="regression2d starter",
         title="First-order MAML",
         about="First-order MAML: without the second derivatives.",
-        row="",
         preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), first_order=True),
         # Without a bound its inner steps become unstable: a few ripple tasks had losses of 100,000.
         settings={"regression": {"algorithm": {"inner_clip": 1_000.0}, "outer": {"clip": 10.0}}},
-        measured={"regression2d": (1.0, 3.47)},
-        cost=lambda options: Cost(0.0008, images=0.6),
     ),
     replace(
         MAML_METHOD,
         name="meta-sgd",
-        compared="regression2d starter benchmarks mini-imagenet tiered-imagenet",
         title="Meta-SGD",
         about="Meta-SGD: MAML that learns a step size for each parameter.",
         paper="Li, Zhou, Chen and Li, 2017",
-        row="meta-sgd",
         preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), learn_rates=True),
         # At Adam's full step the learned inner rates double in one step, and the loss is soon not
         # finite. Even at a hundredth, rare steep tasks overflow unless both gradients are bounded.
@@ -95,7 +85,5 @@ METHODS = (
                 "outer": {"rates_factor": 0.01, "clip": 10.0},
             }
         },
-        measured={"regression2d": (4.0, 1.90)},
-        cost=lambda options: Cost(0.0044),
     ),
 )

@@ -18,15 +18,6 @@ Changes = Mapping[str, Mapping[str, Any]]
 KINDS = ("regression", "classification")
 
 
-class Cost(NamedTuple):
-    """Training time on one CPU core, for plans."""
-
-    step: float = 0.005
-    """Seconds a step of 2-D regression in batches of 25."""
-    images: float = 1.0
-    """A step on images, relative to MAML's."""
-
-
 class Variant(NamedTuple):
     """One more recipe of a method."""
 
@@ -36,15 +27,11 @@ class Variant(NamedTuple):
     changes: Changes
     title: str = ""
     """As `Method.title`."""
-    compared: str = ""
-    """As `Method.compared`."""
-    measured: tuple[float, float] | None = None
-    """Minutes on a CPU and the test score (`results/`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Entry):
-    """One method: a name, options for each problem, and facts for tables, plans and tests."""
+    """One method: a name, options for each problem, and facts for tables and tests."""
 
     title: str = ""
     """Its name in tables; `name` if empty."""
@@ -52,13 +39,6 @@ class Method(Entry):
     """Its authors, and where they published it."""
     year: int = 0
     """When it was published; if 0, the first year in `paper`. Lists are in this order."""
-    row: str = ""
-    """Its row in the tables of ARML's paper, if these have it; `name` if empty."""
-    compared: str = ""
-    """Where it is compared, separated by blanks: tables of `arml reproduce` (data sets, or the
-    kinds that `reproduce/tables.py` names), and races of `arml train --data` (`race-folders` on
-    pictures, `race-features` on vectors). `stream` is the method for one's own data with
-    `--stream`."""
     preset: Callable[[Problem], MethodOptions] | None = None
     """Its options for a problem; the class's defaults if None."""
     kinds: tuple[str, ...] = KINDS
@@ -70,10 +50,6 @@ class Method(Entry):
     setting, such as `regression`, `images`, or the setting's name."""
     variants: Mapping[str, Variant] = field(default_factory=dict)
     """More recipes, by the second part of their names."""
-    measured: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """By setting, minutes on a CPU and the test score of the recipe (`results/`)."""
-    cost: Callable[[Any], Cost] = lambda options: Cost()
-    """The training time with these options."""
     inside: str | Callable[..., dict[str, object]] = ""
     """Names the part of a learner that `arml explain` shows: one of `explain.LOOKS`, or a function
     `(learner, tasks, *, n, chunk)` that returns plain data; empty if it shows nothing."""
@@ -95,7 +71,6 @@ class Method(Entry):
             known = {f.name for f in fields(self.options_class)}
             object.__setattr__(self, "tune", ("inner_rate",) if "inner_rate" in known else ())
         object.__setattr__(self, "title", self.title or self.name)
-        object.__setattr__(self, "row", self.row or self.name)
         published = re.search(r"\b\d{4}\b", self.paper)
         object.__setattr__(self, "year", self.year or (int(published[0]) if published else 9999))
 

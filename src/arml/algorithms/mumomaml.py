@@ -33,7 +33,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.conditioned import ConditionedOptions
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import usual_rate
@@ -202,14 +202,10 @@ def mumomaml(problem: Problem) -> MUMOMAMLOptions:
 METHODS = (
     Method(
         name="mumomaml",
-        compared="regression2d starter starter-art benchmarks mini-imagenet "
-        "tiered-imagenet repeated",
         title="MUMOMAML",
         options_class=MUMOMAMLOptions,
         paper="Vuorio, Sun, Hu and Lim, 2018 and NeurIPS 2019",
         preset=mumomaml,
-        measured={"regression2d": (10.0, 0.243)},
-        cost=lambda options: Cost(0.0093),
         inside="codes",
     ),
 )

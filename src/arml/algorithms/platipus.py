@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, join, split, usual_rate
@@ -178,12 +178,10 @@ def platipus(problem: Problem) -> PLATIPUSOptions:
 METHODS = (
     Method(
         name="platipus",
-        compared="regression2d starter mini-imagenet",
         title="PLATIPUS",
         options_class=PLATIPUSOptions,
         paper="Finn, Xu and Levine, NeurIPS 2018",
         preset=platipus,
-        cost=lambda options: Cost(0.017, images=2.2),
         tune=("inner_rate", "prior_rate", "kl_weight"),
     ),
 )

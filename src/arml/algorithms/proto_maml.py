@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
@@ -70,13 +70,11 @@ class ProtoMAMLOptions(InnerOptions):
 METHODS = (
     Method(
         name="proto-maml",
-        compared="starter",
         title="Proto-MAML",
         options_class=ProtoMAMLOptions,
         paper="Triantafillou et al., ICLR 2020",
         preset=lambda problem: ProtoMAMLOptions(inner_rate=usual_rate(problem)),
         kinds=("classification",),
-        cost=lambda options: Cost(images=1.1),
         exceptions=EXCEPTIONS,
     ),
 )

@@ -33,7 +33,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from arml.algorithms.method import Cost, Method, Variant
+from arml.algorithms.method import Method, Variant
 from arml.core.checks import Options, at_least, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
@@ -149,7 +149,6 @@ class ProtoNetOptions(Options):
 METHODS = (
     Method(
         name="protonet",
-        compared="starter benchmarks repeated normalisation race-features",
         title="ProtoNet",
         options_class=ProtoNetOptions,
         paper="Snell, Swersky and Zemel, NeurIPS 2017",
@@ -163,7 +162,6 @@ METHODS = (
                     "network": {"hidden": (), "init": "authors"},
                     "outer": {"schedule": "constant", "clip": 0.0},
                 },
-                compared="race-features",
             ),
             "protonet-scaled": Variant(
                 "folders",
@@ -182,7 +180,6 @@ METHODS = (
                     },
                     "outer": {"schedule": "constant", "average": 0.5},
                 },
-                compared="race-folders",
             ),
             "protonet-20way": Variant(
                 "folders",
@@ -190,7 +187,6 @@ METHODS = (
                 {"tasks": {"train_ways": 20}},
             ),
         },
-        cost=lambda options: Cost(images=0.5),
         descends=False,
     ),
 )

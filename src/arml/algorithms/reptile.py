@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent
@@ -155,12 +155,9 @@ TOWARDS = {"outer_rate": 1.0, "optimiser": "sgd", "schedule": "linear", "clip": 
 METHODS = (
     Method(
         name="reptile",
-        compared="regression2d starter mini-imagenet tiered-imagenet",
         title="Reptile",
         options_class=ReptileOptions,
         paper="Nichol, Achiam and Schulman, 2018",
         settings={"any": {"outer": TOWARDS}},
-        measured={"regression2d": (1.7, 2.46)},
-        cost=lambda options: Cost(0.0015, images=0.45),
     ),
 )

@@ -40,7 +40,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.checks import Options, at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, MetaLearner, Network, Spread
@@ -281,7 +281,6 @@ METHODS = (
         paper="arml, after nanoTabPFN (2025) and ARML (ICLR 2020)",
         year=2026,
         inputs=(2,),
-        cost=lambda options: Cost(step=0.1),
         descends=False,
         exceptions={
             "test_lapack_gets_one_matrix_at_a_time": (

@@ -37,7 +37,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared
@@ -177,12 +177,10 @@ class TADAMOptions:
 METHODS = (
     Method(
         name="tadam",
-        compared="starter benchmarks",
         title="TADAM",
         options_class=TADAMOptions,
         paper="Oreshkin, Rodriguez and Lacoste, NeurIPS 2018",
         kinds=("classification",),
-        cost=lambda options: Cost(images=0.9),
         tune=("scale", "auxiliary"),
         descends=False,
         # gamma_0 and beta_0 multiply its output and start at zero: no gradient reaches it at the

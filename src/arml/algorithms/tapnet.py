@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.checks import Options, at_least, classes_only
 from arml.core.compilation import unbatched
 from arml.core.episodes import Examples, Problem, Task
@@ -153,12 +153,10 @@ class TapNetOptions(Options):
 METHODS = (
     Method(
         name="tapnet",
-        compared="starter benchmarks",
         title="TapNet",
         options_class=TapNetOptions,
         paper="Yoon, Seo and Moon, ICML 2019",
         kinds=("classification",),
-        cost=lambda options: Cost(images=0.6),
         descends=False,
     ),
 )

@@ -38,7 +38,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.algorithms.method import Cost, Method
+from arml.algorithms.method import Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
@@ -216,12 +216,9 @@ class VERSAOptions:
 METHODS = (
     Method(
         name="versa",
-        compared="regression2d starter benchmarks",
         title="VERSA",
         options_class=VERSAOptions,
         paper="Gordon, Bronskill, Bauer, Nowozin and Turner, ICLR 2019",
-        measured={"regression2d": (8.0, 0.280)},
-        cost=lambda options: Cost(0.007, images=0.6),
         descends=False,
     ),
 )

@@ -29,10 +29,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("export", "Write a learner as a folder to share, or a predictor as an ONNX file"),
     "explain": ("show", "Draw figures of the inside of a run, such as ARML's graph"),
     "report": ("show", "Write one self-contained page about runs or predictors"),
-    "reproduce": (
-        "reproduce",
-        "Run the paper's tables, resumably; one page compares them with the paper",
-    ),
 }
 """The module and the description of each command, whose function is `NAME_command`."""
 
@@ -43,7 +39,7 @@ at once, also during imports and compilation: they write files atomically, and h
 themselves while they train."""
 
 
-LONG = ("train", "tune", "grow", "reproduce")
+LONG = ("train", "tune", "grow")
 """Commands that take minutes, so that a line says from the start that they are at work."""
 
 

@@ -1,11 +1,9 @@
 """`arml list`: settings, methods, recipes and data sets, on one screen each."""
 
-import json
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -58,7 +56,7 @@ def catalogue() -> dict[str, list[Json]]:
     from arml.algorithms import ALGORITHMS
     from arml.cli.data import entries
     from arml.experiment.parts import NETWORKS, TASKS
-    from arml.experiment.recipes import RECIPES
+    from arml.experiment.recipes import RECIPES, measured
     from arml.experiment.settings import PROBLEMS
 
     scores = measured()
@@ -101,12 +99,6 @@ def catalogue() -> dict[str, list[Json]]:
         ],
         "networks": _described(NETWORKS.values()),
     }
-
-
-def measured() -> Json:
-    """Scores of the methods by setting, as `docs/make_measured.py` read them from `results/`."""
-    text = files("arml").joinpath("data/measured.json").read_text(encoding="utf-8")
-    return json.loads(text)
 
 
 def selected(found: dict[str, list[Json]], what: str) -> dict[str, list[Json]]:

@@ -4,8 +4,11 @@ A recipe is a setting and a method. It is made when somebody asks for it, so tha
 that are registered later have recipes too.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 
 from arml.algorithms import ALGORITHMS, Method, Variant
 from arml.core.episodes import Problem
@@ -13,6 +16,7 @@ from arml.core.registry import nearest
 from arml.experiment.options import Experiment
 from arml.experiment.parts import TASKS
 from arml.experiment.settings import PROBLEMS, Setting, changed
+from arml.results.files import JsonView
 from arml.tasks.options import TasksOptions
 
 
@@ -44,26 +48,18 @@ class Recipe:
         return self._entry.title or self.variant
 
     @property
-    def compared(self) -> list[str]:
-        """The comparisons that it is part of: words of the entry of its method or variant."""
-        return self._entry.compared.split()
-
-    @property
-    def _measured(self) -> tuple[float | None, float | None]:
-        found = self.method.measured.get(self.setting.shared.recipe)
-        if self.variant:
-            found = self.method.variants[self.variant].measured
-        return found or (None, None)
-
-    @property
     def minutes(self) -> float | None:
-        """Training time on one or two CPU cores; None if it depends on the data."""
-        return self._measured[0]
+        """The training time on one CPU core, where the study measured it."""
+        return self._measured("minutes")
 
     @property
     def expected(self) -> float | None:
-        """The measured test score, a mean over seeds (`results/`)."""
-        return self._measured[1]
+        """The test score, a mean over seeds, where the study measured it."""
+        return self._measured("scores")
+
+    def _measured(self, what: str) -> float | None:
+        setting, _, method = self.name.partition("/")
+        return measured().get(setting, {}).get(what, {}).get(method)
 
     def make(self, *traits: str) -> Experiment:
         """The experiment, in a setting that may have more traits."""
@@ -71,6 +67,13 @@ class Recipe:
         if self.variant:
             made = changed(made, self.method.variants[self.variant].changes)
         return replace(made, recipe=self.name)
+
+
+@cache
+def measured() -> JsonView:
+    """The scores of the study (`study/`) by setting: `metric`, `steps`, `protocol`, `tasks`, and of
+    each method `scores` and `minutes`."""
+    return json.loads(files("arml").joinpath("data/measured.json").read_text(encoding="utf-8"))
 
 
 class Recipes(Mapping[str, Recipe]):

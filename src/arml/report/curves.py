@@ -41,7 +41,7 @@ def _binned(series: np.ndarray) -> np.ndarray:
 @styled
 def learning_curves(runs: Sequence[RunFiles], metric: str | None = None) -> Figure:
     """The training loss, averaged within bins, beside the validation score with its 95% interval.
-    There is only the score if no run has its losses, as in folders of `arml reproduce --export`.
+    There is only the score if no run has its losses, as in folders without their losses.
 
     Runs of one recipe share a colour and a line style. Mean squared errors have a logarithmic
     axis. All runs must share the `metric`, by default that of the first run, or `mse` where it has

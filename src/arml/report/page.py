@@ -47,10 +47,6 @@ NOTES = (
     "Two intervals that overlap do not show that two methods are equal: their difference on the "
     "same tasks has a smaller interval, which `arml evaluate DIR --against DIR2` gives.",
 )
-PAPER_NOTE = (
-    "The column of the paper has the figures of Yao et al. (ICLR 2020) for 10-shot 2-D regression, "
-    "with their own tasks and their 95% interval. They were not measured here."
-)
 SIMPLE_NOTE = (
     "Classifiers without meta-training learn each task from its support set alone. A method that "
     "is not above them has learned nothing useful."
@@ -74,7 +70,6 @@ GRAPH_NOTE = (
 def _notes(rows: Sequence[Row]) -> list[str]:
     """The notes that a reader of these rows needs."""
     notes = [*NOTES]
-    notes += [PAPER_NOTE] if any(row.paper for row in rows) else []
     notes += [CALIBRATION_NOTE] if calibrates(rows) else []
     notes += [FLOOR_NOTE] if floors(rows) else []
     return notes + ([SIMPLE_NOTE] if simple(rows) else [])

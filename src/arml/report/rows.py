@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import cast
 
-from arml.report.paper import Reported, reported
 from arml.results.files import RunError
 from arml.results.folder import Result, RunFiles, read_result
 from arml.results.intervals import Score
@@ -56,7 +55,6 @@ class Row:
     """Expected calibration error of a classifier's logits as they are."""
     error_calibrated: float | None
     """The same after the temperature that was set on validation tasks."""
-    paper: Reported | None
     simple: dict[str, Score]
     """Scores of classifiers that need no meta-training, on the same tasks."""
 
@@ -112,7 +110,6 @@ def _row(runs: Sequence[Result]) -> Row:
         error_calibrated=mean_of(
             [known.get("error_calibrated") if known else None for known in calibrations]
         ),
-        paper=reported(first["recipe"]) if first["metric"] == "mse" else None,
         simple=next((run["simple"] for run in runs if run.get("simple")), {}),
     )
 

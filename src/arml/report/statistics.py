@@ -181,6 +181,11 @@ def _p(mean: float, error: float, degrees: float) -> float:
     return float(2 * stdtr(degrees, -ratio))
 
 
+def probability(p: float) -> str:
+    """A p-value as text: `= 0.03`, `< 0.001`."""
+    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
+
+
 def difference_of(differences: np.ndarray) -> Comparison:
     """The comparison over tasks alone, from the differences of single tasks. It is about two
     trained learners, and its p-value is not adjusted yet."""

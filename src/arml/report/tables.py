@@ -1,64 +1,18 @@
-"""Tables of results, drawn from result files and never typed.
+"""Tables of results, drawn from result files and never typed."""
 
-`python -m arml.report.tables README.md results/` redraws the tables between the two markers of a
-document; `--check` only reports whether they are up to date.
-"""
-
-import argparse
 import math
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group
 
-from arml.report.rows import Row, make_rows, sections
+from arml.report.rows import Row, sections
 from arml.report.table import Cell, Column, Line, Table, terminal
 from arml.report.table import markdown as as_markdown
-from arml.results.files import RunError, read_json, write_text
-from arml.results.forms import Divergence
-from arml.results.schema import read_checked
+from arml.results.files import RunError
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 METRIC_NAMES = {"mse": "MSE", "accuracy": "Accuracy"}
-
-DIVERGENCE = "divergence.json"
-"""The file in a folder of results that lists the trainings whose loss became infinite."""
-NOTE = (
-    "± is the 95% interval over test tasks (1.96 s / √n, averaged over seeds); "
-    "SD over seeds is the standard deviation of the runs' means."
-)
-
-
-Divergences = Mapping[str, str]
-"""How many trainings diverged, in words, by recipe."""
-
-
-def divergences(folder: Path) -> Divergences:
-    """The content of the folder's `divergence.json` in words; empty without the file.
-
-    **Raises:** `RunError` for a damaged file.
-    """
-    path = folder / DIVERGENCE
-    if not path.is_file():
-        return {}
-    found = read_checked(path, Divergence, "make it again with `benchmarks/divergence.py`")
-    known: dict[str, list[bool]] = {}
-    for one in found["results"]:
-        known.setdefault(one["recipe"], []).append(one["first_bad_step"] is not None)
-    return {recipe: f"{sum(bad)} of {len(bad)}" for recipe, bad in known.items()}
-
-
-def diverged_note(folder: Path) -> str:
-    """The explanation of the column of divergences."""
-    found = read_json(folder / DIVERGENCE)["results"]
-    least = min(one["steps"] for one in found)
-    return (
-        " Diverged: how many trainings of the recipe as it is now, one a seed, had a loss that is "
-        f"not finite within {least:,} steps."
-    )
 
 
 def number(value: float | None, metric: str) -> str:
@@ -143,31 +97,20 @@ def caption(rows: Sequence[Row]) -> str:
     )
 
 
-def table_of(rows: Sequence[Row], diverged: Divergences = MappingProxyType({})) -> Table:
+def table_of(rows: Sequence[Row]) -> Table:
     """The rows of one section; the columns to compare come first."""
-    counted = [diverged.get(row.recipe) for row in rows]
     metric, families = rows[0].metric, list(rows[0].families)
-    printed, known = any(row.paper for row in rows), calibrates(rows)
+    known = calibrates(rows)
     direction = "lower is better" if metric == "mse" else "higher is better"
     columns = [Column("Recipe"), Column(METRIC_NAMES[metric], f"({direction})")]
-    columns += [Column("Paper", "(not measured here)")] if printed else []
     columns += [Column("SD over seeds")]
-    columns += [Column("Diverged")] if any(counted) else []
     columns += [*(Column(name, brief=True) for name in families)]
     columns += [Column("Calibration error", "after temperature")] if known else []
     columns += [Column("Training")]
     lines = []
-    for name, row, bad in zip(labels(rows), rows, counted, strict=True):
+    for name, row in zip(labels(rows), rows, strict=True):
         cells = [Cell(interval(row.mean, row.ci95, metric), kind="score")]
-        if printed:
-            cells.append(
-                Cell(
-                    f"{row.paper.mean:.2f} ± {row.paper.ci95:.2f}" if row.paper else "–",
-                    kind="paper",
-                )
-            )
         cells.append(Cell(spread(row)))
-        cells += [Cell(bad or "–")] if any(counted) else []
         for family in families:
             half = row.families_ci95[family]
             small = "" if half is None else f"± {number(half, metric)}"
@@ -181,19 +124,18 @@ def table_of(rows: Sequence[Row], diverged: Divergences = MappingProxyType({})) 
     for floor in floors(rows):
         lines.append(Line("Bayes-optimal predictor", (Cell(number(floor, metric)),), kind="floor"))
     lines += [Line(name, (Cell(told),), kind="simple") for name, told in simple(rows)]
-    first = 2 + printed + any(counted)
     return Table(
         "Mean over tasks ± 95% interval over tasks",
         tuple(columns),
         tuple(lines),
         caption(rows),
-        sections=(first, first + len(families)),
+        sections=(2, 2 + len(families)),
     )
 
 
-def markdown(rows: Sequence[Row], diverged: Divergences = MappingProxyType({})) -> str:
+def markdown(rows: Sequence[Row]) -> str:
     """The rows of one section as a Markdown table under its caption."""
-    return f"{caption(rows)}. {machines(rows)}.\n\n{as_markdown(table_of(rows, diverged))}"
+    return f"{caption(rows)}. {machines(rows)}.\n\n{as_markdown(table_of(rows))}"
 
 
 def machines(rows: Sequence[Row]) -> str:
@@ -201,25 +143,6 @@ def machines(rows: Sequence[Row]) -> str:
     known = all(row.trained_on for row in rows)
     devices = {d for row in rows for d in (row.trained_on if known else row.devices)}
     return f"{'Trained' if known else 'Scored'} on: {', '.join(sorted(devices))}"
-
-
-def readme_table(results_dir: Path | str) -> str:
-    """The tables of every `result.json` under a folder, as Markdown, without those of a study
-    (`arml reproduce`), which has a page of its own.
-
-    **Raises:** `RunError` if there is no such folder, or for a damaged file.
-    """
-    folder = Path(results_dir)
-    if not folder.is_dir():
-        raise RunError(f"expected a folder of results at {folder}, found none; check its name")
-    studies = [path.parent for path in folder.rglob("study.json")]
-    found = (path for path in folder.rglob("result.json") if not {*path.parents} & {*studies})
-    rows = make_rows(sorted(found))
-    if not rows:
-        return "*No results yet.*"
-    diverged = divergences(folder)
-    drawn = [markdown(some, diverged) for some in sections(rows)]
-    return "\n\n".join([*drawn, NOTE + (diverged_note(folder) if diverged else "")])
 
 
 def terminal_table(rows: Sequence[Row]) -> Group:
@@ -238,41 +161,3 @@ def replace_block(text: str, block: str, markers: tuple[str, str] = (BEGIN, END)
     if not begin or not end or first in rest or last in after:
         raise RunError(f"expected one {first} and, after it, one {last}; add them to the file")
     return f"{before}{first}\n\n{block}\n\n{last}{after}"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Redraw, or with `--check` compare, the results of a README. Returns the exit status."""
-    return redraw(
-        arguments,
-        "arml.report.tables",
-        lambda old, results: replace_block(old, readme_table(results)),
-    )
-
-
-def redraw(arguments: Sequence[str] | None, module: str, change: Callable[[str, Path], str]) -> int:
-    """The command `python -m MODULE DOCUMENT FOLDER [--check]`: change a document by a folder of
-    results, or with `--check` only compare. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}")
-    parser.add_argument("document", type=Path, help="a Markdown file with the markers")
-    parser.add_argument("folder", type=Path, help="a folder of results, or of a study")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if out of date")
-    options = parser.parse_args(arguments)
-    document: Path = options.document
-    try:
-        if not document.is_file():
-            raise RunError(f"expected a file {document}, found none; check its name")
-        old = document.read_text(encoding="utf-8")
-        new = change(old, options.folder)
-        if options.check and new != old:
-            again = f"{parser.prog} {document} {options.folder}"
-            raise RunError(f"the tables in {document} are out of date; run `{again}`")
-        if new != old:
-            write_text(document, new)
-    except RunError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -57,7 +57,7 @@ FLAT = 4
 """The first `FLAT` families ignore the second input."""
 FLOORS: dict[tuple[float, float], float] = {(0.0, 5.0): 0.127, (-5.0, 5.0): 0.153}
 """Mean squared error of the Bayes-optimal predictor by the range of the inputs, with defaults
-elsewhere. `python -m arml.experiment.floor` measures it."""
+elsewhere. `study/floor.py` measures it."""
 
 # The uniform priors [1, section 4.2]. A coefficient that a family does not have is fixed at zero.
 PRIOR_LOW = np.array(

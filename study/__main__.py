@@ -1,0 +1,204 @@
+"""`python -m study`: run the tables of the paper, or some of them, and write a page about them."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import tyro
+from tyro.conf import Positional
+
+from arml.datasets.store import open_store, place
+from study.data import collect, load, record
+from study.pages import page
+from study.paper import overall
+from study.plan import SCALES, Table, Unit, gpu_seconds, seconds, table, units
+from study.unit import STOPPED, is_done
+
+
+@dataclass(frozen=True)
+class Options:
+    """Run the tables of the ARML paper and write OUT/tables.md.
+
+    Each row and seed is an ordinary run folder in OUT/runs. The same command again continues where
+    it was stopped (Ctrl-C saves); a run that fails does not stop the others.
+    """
+
+    tables: Positional[tuple[str, ...]] = ()
+    """Tables to run; all of the scale if none is named. --list names them."""
+    scale: Literal["smoke", "laptop", "paper"] = "laptop"
+    """Two minutes; some hours on 2 cores; or the paper's own budget on the benchmarks' data, which
+    is days of a GPU."""
+    workers: int = 0
+    """Processes at a time; 0 for one on each CPU core, or one if there is an NVIDIA GPU."""
+    out: Path | None = None
+    """Folder of the study; runs/study-SCALE if not given."""
+    rows: tuple[str, ...] = ()
+    """Only rows whose labels begin with one of these."""
+    seeds: int | None = None
+    """Seeds of each row; those of the scale if not given."""
+    list: bool = False
+    """List the tables and rows with their expected times, and run nothing."""
+    collect: Path | None = None
+    """Also write the results to COLLECT.json and COLLECT.npz, without the run folders."""
+
+
+def main() -> int:
+    """Run the command; returns the exit status."""
+    options = tyro.cli(Options, prog="python -m study")
+    try:
+        return run(options)
+    except ValueError as error:
+        print(f"study: error: {error}", file=sys.stderr)
+        return 2
+
+
+def run(options: Options) -> int:
+    """Carry out what the options ask for."""
+    out = options.out or Path("runs") / f"study-{options.scale}"
+    tables = chosen(options)
+    work = units(tables)
+    if options.list:
+        print(listing(options.scale, tables, work))
+        return 0
+    check_data(work)
+    record(tables, options.scale, out)
+    left = [unit for unit in work if not is_done(unit, out)]
+    print(
+        f"{len(work) - len(left)} of {len(work)} runs are done; about {told(left)} left", flush=True
+    )
+    failed, stopped = carry_out(left, out, options.workers or workers())
+    found = load(out)
+    (out / "tables.md").write_text(page(found), encoding="utf-8")
+    print(f"the page is {out / 'tables.md'}")
+    if options.collect is not None:
+        collect(out, options.collect)
+    if stopped:
+        print(f"stopped and saved; {stopped} runs are left: give the same command to continue")
+        return STOPPED
+    return 1 if failed else 0
+
+
+def chosen(options: Options) -> list[Table]:
+    """The tables and rows that were asked for."""
+    scale = SCALES[options.scale]
+    if options.seeds is not None:
+        if options.seeds < 1:
+            raise ValueError(f"--seeds must be at least 1, got {options.seeds}")
+        vectors, images = ((options.seeds, amounts[1]) for amounts in (scale.vectors, scale.images))
+        scale = scale._replace(vectors=vectors, images=images, again=options.seeds)
+    tables = [table(name, scale) for name in options.tables or scale.tables]
+    if not options.rows:
+        return tables
+    labels = dict.fromkeys(row.label for one in tables for row in one.rows)
+    if not any(label.startswith(options.rows) for label in labels):
+        raise ValueError(
+            f"no row begins with {' or '.join(options.rows)}: expected one of {', '.join(labels)}"
+        )
+    rows = [tuple(row for row in t.rows if row.label.startswith(options.rows)) for t in tables]
+    return [replace(t, rows=own) for t, own in zip(tables, rows, strict=True) if own]
+
+
+def check_data(work: list[Unit]) -> None:
+    """Raise `ValueError` before any work if a data set is missing."""
+    missing = []
+    for name in dict.fromkeys(unit["experiment"]["tasks"].get("store") for unit in work):
+        try:
+            if name:
+                open_store(place(name))
+        except ValueError:
+            missing.append(name)
+    if missing:
+        raise ValueError(
+            f"the data sets {', '.join(missing)} are not prepared: "
+            + "; ".join(f"arml data prepare {name}" for name in missing)
+            + "; or name other tables"
+        )
+
+
+def workers() -> int:
+    """One process a core, or one where a GPU does the work."""
+    gpu = Path("/dev/nvidia0").exists() and os.environ.get("JAX_PLATFORMS") != "cpu"
+    return 1 if gpu else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+
+
+def carry_out(work: list[Unit], out: Path, count: int) -> tuple[int, int]:
+    """Carry out the units, each in a process of its own; returns how many failed, and how many
+    were stopped or not begun. Ctrl-C reaches the processes, which save and end."""
+    begin = time.monotonic()
+    ended: list[Unit] = []
+    failed: list[Unit] = []
+
+    def one(unit: Unit) -> None:
+        if stopping:
+            return
+        folder = out / unit["folder"]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "unit.json").write_text(json.dumps(unit), encoding="utf-8")
+        with (folder / "log.txt").open("ab") as log:
+            command = [sys.executable, "-m", "study.unit", str(out), unit["folder"]]
+            status = subprocess.run(command, stderr=log, stdout=log, check=False).returncode
+        if status == STOPPED or stopping:
+            return
+        ended.append(unit)
+        failed.extend([unit] if status else [])
+        spent, planned = time.monotonic() - begin, sum(done["seconds"] for done in ended)
+        left = sum(u["seconds"] for u in work) - planned
+        how = f"failed, see {folder / 'log.txt'}" if status else "done"
+        print(f"{unit['folder']}: {how}; about {duration(left * spent / planned)} left", flush=True)
+
+    stopping = False
+    with ThreadPoolExecutor(count) as pool:
+        waiting = [pool.submit(one, unit) for unit in work]
+        try:
+            for task in waiting:
+                task.result()
+        except KeyboardInterrupt:
+            stopping = True
+            print("stopping: the runs save their state", flush=True)
+            pool.shutdown(cancel_futures=True)
+    return len(failed), len(work) - len(ended)
+
+
+def listing(scale: str, tables: list[Table], work: list[Unit]) -> str:
+    """The tables and rows with the paper's figures and the expected times."""
+    lines = []
+    for one in tables:
+        lines += [f"{one.name}: {one.title}"]
+        for row in one.rows:
+            paper = overall(one.paper, row.paper)
+            cells = (
+                f"{row.label:<38}",
+                f"paper {paper.mean:g}" if paper else "",
+                f"{len(one.seeds_of(row))} x {row.experiment.steps:,} steps",
+                f"{duration(seconds(row.experiment, one.tasks))} a seed on a core",
+            )
+            lines.append("  " + "  ".join(filter(None, cells)))
+    lines.append(f"{len(work)} runs, about {told(work)}")
+    if scale == "paper":
+        gpu = sum(map(gpu_seconds, work))
+        lines.append(
+            f"on one GPU about {duration(gpu)}: an estimate from counted operations, not measured"
+        )
+    return "\n".join(lines)
+
+
+def told(work: list[Unit]) -> str:
+    """The expected time of units."""
+    return f"{duration(sum(unit['seconds'] for unit in work))} on one CPU core"
+
+
+def duration(value: float) -> str:
+    """`40 s`, `3 min` or `1.5 h`."""
+    if value < 90:
+        return f"{value:.0f} s"
+    return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""The paper's claims, each judged from a study's results, and never by hand.
+
+A claim that one method is better than another *holds* if the difference has the claimed sign and is
+significant over training runs and tasks (`arml.compare_runs`), after Holm's correction for all
+claims of its group that the same table decides. It *does not hold* if the difference is significant
+and has the other sign. In all other cases the data *cannot tell*: the difference may be chance, a
+run failed, there are too few runs (then the figures are an indication, about these trained learners
+alone), or nothing was run. A claim that more is no better is tested in the same way against the
+smallest gain that matters. Claims about our own presets are no claims of the paper.
+
+[1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from arml.report.statistics import SEEDS, Comparison, holm
+from study.data import Study, StudyTable, compared
+from study.paper import names, rows_of
+from study.plan import ABLATIONS, INERT, LOCAL
+
+HOLDS, FAILS, UNCLEAR = "holds", "does not hold", "cannot tell"
+INDICATION, CHANCE, FAILED = "too few runs", "may be chance", "a run failed"
+NOT_YET, CANNOT = "not run", "needs the data"
+MARGIN_ACCURACY, MARGIN_ERROR = 0.01, 0.05
+"""A gain of less than a point of accuracy, or a twentieth of the error, does not matter."""
+PAPER, OURS, EXTENDED = "ARML, paper's text", "ARML, FiLM", "ARML, extended"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`better` has the better score than `worse`."""
+
+    group: str
+    text: str
+    tables: tuple[str, ...]
+    better: str
+    worse: str
+    equal: bool = False
+    """The claim is instead that `better` is no worse than `worse`: saturation."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is about a preset of ours, and not a claim of the paper."""
+        return self.better in (OURS, EXTENDED)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict of a table on a claim."""
+
+    claim: Claim
+    table: str
+    verdict: str
+    why: str = ""
+    """Why the data cannot tell."""
+    said: str = ""
+    """The figures."""
+    comparison: Comparison | None = None
+
+
+MAIN = ("regression2d", "starter-1shot", "starter-5shot", "starter-art-1shot")
+REAL = ("plain-multi-1shot", "plain-multi-5shot", "art-multi-1shot", "art-multi-5shot")
+PARTS = {
+    "I": "a prototype-based graph",
+    "II": "prototypes, not samples, as the task's vertices",
+    "III": "links between prototypes",
+    "IV": "the meta-knowledge graph",
+    "V": "the reconstruction loss",
+    "VI": "recurrent encoders and decoders",
+    "VII": "one gate for each parameter",
+    "VIII": "the sigmoid rather than tanh",
+    "IX": "the sigmoid rather than FiLM",
+}
+
+
+def _on(kind: str, *places: str) -> tuple[str, ...]:
+    return tuple(f"{kind}-{place}" for place in places)
+
+
+def _claims() -> list[Claim]:
+    # The nearest methods of its regression first, as in the paper.
+    others = [row for row in reversed(rows_of(MAIN[0])) if row != "arml"]
+    others += [row for row in rows_of(REAL[0]) if row not in (*others, "arml")]
+    found = []
+    for arml, name in ((PAPER, "ARML (the paper's text)"), (OURS, "Our preset `arml-film`")):
+        for row in others:
+            # If the paper's table lacks this row, ours is an extension and decides no claim.
+            tables = tuple(t for t in (*MAIN, *REAL) if row in (rows_of(t) or [row]))
+            text = f"{name} is better than {names()[row]}"
+            found.append(Claim(f"{name} against others", text, tables, arml, names()[row]))
+    tables = _on("ablations", "regression2d", "starter-1shot", "plain-multi-5shot")
+    for number, part in PARTS.items():
+        text, label = f"ARML gains from {part} ({number})", f"{number}. {ABLATIONS[number][0]}"
+        found.append(Claim("Ablations", text, tables, "ARML", label))
+    tables, group = _on("vertices", "regression2d", "starter-art-1shot"), "Number of vertices"
+    found.append(Claim(group, "8 vertices are better than 4", tables, "8 vertices", "4 vertices"))
+    for more in (12, 16, 20):
+        text = f"{more} vertices are no better than 8"
+        found.append(Claim(group, text, tables, "8 vertices", f"{more} vertices", equal=True))
+    for wiring in ("symmetric-normalised, 1", "row-normalised, 2", "symmetric-normalised, 2"):
+        label = f"{wiring} layer{'s' if wiring.endswith('2') else ''}"
+        text = f"Links that reach the tasks ({label}) are better than links that cannot"
+        found.append(Claim("Links", text, _on("edges", "regression2d"), label, INERT))
+    name = "ARML that reads by evidence"
+    for row, other in ((OURS, "`arml-film`"), (PAPER, "the paper's text"), ("HSML", "HSML")):
+        found.append(Claim(name, f"{name} is better than {other}", MAIN[:1], EXTENDED, row))
+    for row, part in (
+        ("one vertex, which all tasks read", "several vertices"),
+        ("the head alone", "tailoring"),
+    ):
+        tables = _on("evidence", "regression2d")
+        found.append(Claim(name, f"{name} gains from {part}", tables, EXTENDED, row))
+    return found
+
+
+CLAIMS = tuple(_claims())
+
+
+def judge(study: Study, claims: Iterable[Claim] = CLAIMS) -> list[Verdict]:
+    """Every claim by every table that could decide it, in order. Holm's correction is over the
+    claims of one group that one table decides."""
+    families: dict[tuple[str, str], list[Verdict]] = {}
+    ordered = []
+    for claim in claims:
+        for name in claim.tables:
+            table = study.table(name)
+            if table is not None and None in (table.row(claim.better), table.row(claim.worse)):
+                continue  # a table of few methods
+            ordered.append((claim, name))
+            families.setdefault((claim.group, name), []).append(_look(study, claim, name))
+    final: dict[tuple[Claim, str], Verdict] = {}
+    for some in families.values():
+        adjusted = iter(holm([v.comparison for v in some if v.comparison is not None]))
+        for verdict in some:
+            table = study.table(verdict.table)
+            if verdict.comparison is not None and table is not None:
+                verdict = _decide(verdict.claim, table, next(adjusted))
+            final[verdict.claim, verdict.table] = verdict
+    return [final[key] for key in ordered]
+
+
+def _look(study: Study, claim: Claim, name: str) -> Verdict:
+    """The comparison `better - worse`, tested against zero or the margin; or the reason why there
+    is none."""
+    table = study.table(name)
+    pair = (table.row(claim.better), table.row(claim.worse)) if table else (None, None)
+    if table is None or any(row is None or not (row.scores or row.failures) for row in pair):
+        return Verdict(claim, name, UNCLEAR, NOT_YET if name in LOCAL else CANNOT)
+    better, worse = pair
+    assert better is not None
+    assert worse is not None
+    found = compared(better, worse).tested(_margin(claim, table))
+    return Verdict(claim, name, "", comparison=found)
+
+
+def _margin(claim: Claim, table: StudyTable) -> float:
+    """The difference `better - worse` that the claim is tested against: zero, or the smallest gain
+    that matters if the claim is that there is no gain."""
+    reference = table.row(claim.better)
+    if not claim.equal or reference is None:
+        return 0.0
+    return -MARGIN_ACCURACY if table.accuracy else MARGIN_ERROR * reference.mean
+
+
+def _decide(claim: Claim, table: StudyTable, found: Comparison) -> Verdict:
+    said = figures(found, table.accuracy)
+
+    def verdict(kind: str, why: str = "", more: str = "") -> Verdict:
+        return Verdict(claim, table.name, kind, why, said + more, found)
+
+    if any(found.failed):
+        return verdict(UNCLEAR, FAILED)
+    if found.mean is None:
+        return verdict(UNCLEAR, CHANCE)
+    # How far `better` is ahead of the margin; positive for a better score of either metric.
+    ahead = (found.mean - _margin(claim, table)) * (1 if table.accuracy else -1)
+    if min(found.runs) < SEEDS:
+        if found.ci95 is None or abs(ahead) <= found.ci95:
+            return verdict(UNCLEAR, INDICATION, "; indicates nothing")
+        way = "that it holds" if ahead > 0 else "that it does not hold"
+        return verdict(UNCLEAR, INDICATION, f"; indicates {way}")
+    if found.counts:
+        return verdict(HOLDS if ahead > 0 else FAILS)
+    return verdict(UNCLEAR, CHANCE)
+
+
+def counted(verdicts: Iterable[Verdict]) -> str:
+    """The number of verdicts of each kind, as a sentence."""
+    verdicts = list(verdicts)
+    kinds = Counter(verdict.verdict for verdict in verdicts)
+    whys = Counter(verdict.why for verdict in verdicts if verdict.why)
+    of_them = ", ".join(f"{count} {why}" for why, count in whys.items())
+    return (
+        f"{kinds[HOLDS]} hold, {kinds[FAILS]} do not, and of {kinds[UNCLEAR]} these data cannot "
+        f"tell{f' ({of_them})' if of_them else ''}."
+    )
+
+
+def difference(found: Comparison, accuracy: bool) -> str:
+    """The difference with its interval, accuracies in points; empty where it is not finite."""
+    if found.mean is None:
+        return ""
+    scale, digits = (100, 2) if accuracy else (1, 3)
+    half = "" if found.ci95 is None else f" ± {scale * found.ci95:.{digits}f}"
+    return f"{scale * found.mean:+.{digits}f}{half}"
+
+
+def probability(p: float | None) -> str:
+    """A p-value: `0.03`, `< 0.001`; a dash where there is none."""
+    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def figures(found: Comparison, accuracy: bool) -> str:
+    """A comparison as text: mean, interval, adjusted p, runs."""
+    a, b = found.runs
+    if any(found.failed):
+        return f"{max(found.failed)} runs failed"
+    if found.mean is None:
+        return "not finite"
+    unit = " points" if accuracy else ""
+    p = "" if found.adjusted is None else f", p {probability(found.adjusted)}"
+    runs = f"{a} runs each" if a == b else f"{a} and {b} runs"
+    if min(a, b) < SEEDS:
+        runs = "over tasks, " + ("one run each" if a == b == 1 else runs)
+    return f"{difference(found, accuracy)}{unit}{p}, {runs}"

@@ -1,0 +1,523 @@
+"""The tables of the study: which experiments make their rows, and with which budget.
+
+[1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020.
+
+Differences: the starter sets of the package stand in for Plain-Multi (three families) and Art-Multi
+(nine), so that every table can be run anywhere. Ablations and the further tables vary `arml-paper`:
+ARML as in the paper's text.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, TypedDict
+
+import arml
+from arml.experiment.options import fingerprint, to_json
+from arml.experiment.recipes import reshaped, shape_of
+from arml.tasks.vectors import VectorsOptions
+from study.paper import names
+
+SUBJECT = "arml-paper"
+"""The method that the others are compared with, and that the side tables vary."""
+FROZEN = "Frozen features, nearest class mean"
+INERT = "row-normalised, 1 layer (edges inert)"
+
+
+class Method(NamedTuple):
+    """What the study knows of a method."""
+
+    tables: str
+    """The main tables that have a row of it, by data set (`benchmarks` are Plain- and Art-Multi).
+    `smoke`: also in the smoke test. `again`: trained with several seeds wherever that is dear."""
+    step: float = 0.005
+    """Seconds of a step of 2-D regression with 25 tasks on one core."""
+    images: float = 1.0
+    """The time of a step on pictures, relative to MAML's."""
+    row: str = ""
+    """Its row in the paper's tables, if it is not called as here."""
+
+
+NEXT = "mini-imagenet tiered-imagenet"
+METHODS: dict[str, Method] = {
+    "versa": Method("regression2d starter benchmarks", 0.007, 0.6),
+    "protonet": Method("starter benchmarks again", images=0.5),
+    "tapnet": Method("starter benchmarks", images=0.6),
+    "tadam": Method("starter benchmarks", images=0.9),
+    "maml": Method(f"regression2d starter starter-art benchmarks {NEXT} smoke again", 0.003),
+    "meta-sgd": Method(f"regression2d starter benchmarks {NEXT}", 0.0044),
+    "bmaml": Method("regression2d starter benchmarks again", 0.027, 0.2),
+    "mt-net": Method(f"regression2d starter benchmarks {NEXT}", 0.0076),
+    "mumomaml": Method(f"regression2d starter starter-art benchmarks {NEXT} again", 0.0093),
+    "hsml": Method(f"regression2d starter starter-art benchmarks {NEXT} smoke again", 0.0115, 1.2),
+    "llama": Method("regression2d starter mini-imagenet", 0.029, 3.5),
+    "platipus": Method("regression2d starter mini-imagenet", 0.017, 2.2),
+    "reptile": Method(f"regression2d starter {NEXT}", 0.0015, 0.45),
+    "arml-film": Method(
+        f"regression2d starter starter-art benchmarks {NEXT} again", 0.0085, 1.2, "arml"
+    ),
+    "arml-official": Method(f"regression2d starter benchmarks {NEXT}", 0.0085, 1.2, "arml"),
+    "arml-paper": Method(
+        f"regression2d starter starter-art benchmarks {NEXT} smoke again", 0.0085, 1.2, "arml"
+    ),
+    "first-order-maml": Method("regression2d starter", 0.0008, 0.6),
+    "anil": Method("regression2d starter", 0.0003, 0.4),
+    "arml": Method("regression2d starter", 0.0085, 0.4, "-"),
+    "proto-maml": Method("starter", images=1.1),
+}
+"""In the order of the paper's tables, then those that it does not have. The seconds are means of
+the laptop study's runs, one or two at a time on two shared cores of server CPUs."""
+SLOW = 0.015
+"""On a laptop a method whose step of 2-D regression takes more seconds is trained once, if it is
+not one of those that are trained `again`: 70,000 such steps take 18 minutes."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table."""
+
+    label: str
+    experiment: arml.Experiment
+    """With the row's own name as its recipe, which is its folder too; the seed is filled in."""
+    paper: str = ""
+    """Its name in the paper's table."""
+    note: str = ""
+    explain: bool = False
+    """Look inside the first seed."""
+    seeds: int = 0
+    """Its own number of seeds; 0 for the table's number."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that are compared with one of them, each on the same test tasks."""
+
+    name: str
+    title: str
+    about: str
+    rows: tuple[Row, ...]
+    reference: str
+    """Label of the row that the others are compared with."""
+    paper: str
+    """Key of the paper's table in `paper.json`."""
+    seeds: int
+    tasks: int
+    """Test tasks."""
+
+    def seeds_of(self, row: Row) -> range:
+        """The seeds of one row."""
+        return range(row.seeds or self.seeds)
+
+
+class Unit(TypedDict):
+    """One run of the study, as plain JSON."""
+
+    folder: str
+    """Within the study's folder."""
+    experiment: dict[str, Any]
+    options: str
+    """The fingerprint of the experiment."""
+    tasks: int
+    explain: int
+    """Tasks to explain; 0 for none."""
+    seconds: float
+    """Expected time on one core."""
+
+
+class Scale(NamedTuple):
+    """A budget, and the tables that are run with it."""
+
+    name: str
+    budget: Callable[[arml.Experiment, bool], arml.Experiment]
+    """Called with an experiment of the paper, and whether it belongs to a side table."""
+    tables: tuple[str, ...]
+    vectors: tuple[int, int]
+    """Seeds and test tasks of 2-D regression."""
+    images: tuple[int, int]
+    again: int
+    """Seeds of the methods that are trained again."""
+
+
+class Place(NamedTuple):
+    """A problem and its number of shots."""
+
+    problem: str
+    title: str
+    shots: int | None = None
+    steps: int | None = None
+    """Outer steps; None for those of the recipe."""
+    traits: tuple[str, ...] = ()
+    """Further traits of the setting, for which methods may have options."""
+
+
+PLACES: dict[str, Place] = {
+    "regression2d": Place("regression2d", "2-D regression, 10-shot"),
+    "starter-1shot": Place("starter", "Starter set, 5-way 1-shot", 1),
+    "starter-5shot": Place("starter", "Starter set, 5-way 5-shot", 5),
+    "starter-art-1shot": Place(
+        "starter-art",
+        "Starter set and its filters, 5-way 1-shot",
+        1,
+        traits=("many families",),  # as Art-Multi, which it stands in for
+    ),
+    "plain-multi-1shot": Place("plain-multi", "Plain-Multi, 5-way 1-shot", 1),
+    "plain-multi-5shot": Place("plain-multi", "Plain-Multi, 5-way 5-shot", 5, 40_000),
+    "art-multi-1shot": Place("art-multi", "Art-Multi, 5-way 1-shot", 1),
+    "art-multi-5shot": Place("art-multi", "Art-Multi, 5-way 5-shot", 5, 40_000),
+    "mini-imagenet": Place("mini-imagenet", "miniImageNet, 5-way 1-shot", 1),
+    "tiered-imagenet": Place("tiered-imagenet", "tieredImageNet, 5-way 1-shot", 1),
+}
+
+
+def experiment(place: str, method: str, scale: Scale, *, side: bool = False) -> arml.Experiment:
+    """One method at one place, within the scale's budget; its recipe is the run's name."""
+    at = PLACES[place]
+    made = arml.RECIPES[f"{at.problem}/{method}"].make(*at.traits)
+    if at.shots is not None:
+        made = reshaped(made, shots=at.shots)
+    made = replace(made, steps=at.steps or made.steps)
+    fitted = scale.budget(made, side)
+    shortened = f"-{fitted.steps}" if fitted.steps != made.steps else ""
+    return replace(fitted, recipe=f"{place}{shortened}/{method}")
+
+
+def frozen(place: str) -> arml.Experiment:
+    """The nearest class mean in the features of a small model that ships. Nothing is trained."""
+    tasks = VectorsOptions(data=("starter",), shots=PLACES[place].shots or 1)
+    made = arml.recipe("features/frozen-protonet")
+    return replace(made, recipe=f"{place}/frozen-protonet", tasks=tasks)
+
+
+def varied(base: arml.Experiment, name: str, **options: object) -> arml.Experiment:
+    """The same experiment with other options of its method, and with a name of its own."""
+    algorithm = replace(base.algorithm, **options)
+    if algorithm == base.algorithm:
+        return base
+    return replace(base, recipe=f"{base.recipe}-{name}", algorithm=algorithm)
+
+
+def row_of(place: str, method: str, scale: Scale, seeds: int = 0) -> Row:
+    """The row of one method in a main table."""
+    found = arml.RECIPES[f"{PLACES[place].problem}/{method}"]
+    paper = METHODS[method].row or method
+    made = experiment(place, method, scale)
+    known = paper if paper in names() else ""
+    return Row(found.title, made, known, explain=bool(found.method.inside), seeds=seeds)
+
+
+class Rows(NamedTuple):
+    """The rows of a table, and how they are read."""
+
+    rows: Sequence[Row]
+    about: str
+    reference: str = ""
+    """The first row's label if empty."""
+    paper: str = ""
+
+
+def main(place: str, scale: Scale) -> Rows:
+    """The paper's comparison of methods."""
+    problem = PLACES[place].problem
+    kind = "benchmarks" if problem.endswith("-multi") else problem
+    kind = "smoke" if scale.name == "smoke" else kind
+    rows = []
+    for name, method in METHODS.items():
+        words = method.tables.split()
+        if kind not in words:
+            continue
+        slow = scale.name == "laptop" and method.step > SLOW
+        again = "again" in words and (slow or place == "starter-1shot")
+        rows.append(row_of(place, name, scale, scale.again if again else int(slow)))
+    if problem == "starter":
+        note = "Nothing is trained here: a model made the features, and it saw the training classes"
+        rows.insert(0, Row(FROZEN, frozen(place), note=note))
+    about = "The methods of the paper's comparison, and ARML as text, code and we have it."
+    return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, place)
+
+
+ABLATIONS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "I": ("no prototype-based graph", {"structure": "mean", "own_values": False}),
+    "II": ("no prototype", {"structure": "samples", "own_values": False}),
+    "III": ("no prototype links", {"links": "none"}),
+    "IV": ("no meta-knowledge graph", {"vertices": 0}),
+    "V": ("no reconstruction loss", {"mu_1": 0.0, "mu_2": 0.0}),
+    "VI": ("encoder and decoder as MLP", {"summary": "mlp"}),
+    "VII": ("one gate a filter", {"granularity": "filter"}),
+    "VIII": ("tanh", {"gate": "tanh"}),
+    "IX": ("FiLM", {"gate": "film"}),
+}
+"""The paper's nine, each a change of ARML's options."""
+
+
+def ablations(place: str, scale: Scale) -> Rows:
+    """The paper's ablations."""
+    base = experiment(place, SUBJECT, scale, side=True)
+    rows = [Row("ARML", base, "arml")]
+    for number in ("IV",) if scale.name == "smoke" else ABLATIONS:
+        what, options = ABLATIONS[number]
+        rows.append(Row(f"{number}. {what}", varied(base, f"ablation-{number}", **options), number))
+    about = "ARML (the paper's text) with one component removed or replaced."
+    return Rows(rows, about, paper=f"ablations-{PLACES[place].problem}")
+
+
+def vertices(place: str, scale: Scale) -> Rows:
+    """The paper's numbers of vertices."""
+    base = experiment(place, SUBJECT, scale, side=True)
+    counts = (4, 8, 12, 16, 20)
+    rows = [Row(f"{n} vertices", varied(base, f"vertices-{n}", vertices=n), str(n)) for n in counts]
+    about = "ARML (the paper's text) by the number of vertices of its meta-knowledge graph."
+    return Rows(rows, about, "8 vertices", f"vertices-{PLACES[place].problem}")
+
+
+def structure(place: str, scale: Scale) -> Rows:
+    """A tree of clusters against a graph."""
+    rows = [
+        replace(row_of(place, name, scale), explain=False)
+        for name in ("hsml", "arml-film", "arml-official", "arml-paper")
+    ]
+    return Rows(rows, "HSML's tree of clusters against ARML's graph.")
+
+
+def evidence(place: str, scale: Scale) -> Rows:
+    """ARML that reads by evidence, without its vertices, and without tailoring."""
+    row = replace(row_of(place, "arml", scale), paper="", explain=False)
+    one = varied(row.experiment, "one-vertex", vertices=1)
+    head = varied(row.experiment, "head-alone", vertices=1, read_by="place", gate="templates")
+    rows = [row, Row("one vertex, which all tasks read", one), Row("the head alone", head)]
+    about = (
+        "ARML whose tasks read a vertex by how well its network explains the examples. The head "
+        "alone is ridge regression on one network that no task tailors."
+    )
+    return Rows(rows, about)
+
+
+def edges(place: str, scale: Scale) -> Rows:
+    """Whether the links between vertices matter, by numbers of layers and normalisations."""
+    base = experiment(place, SUBJECT, scale, side=True)
+    rows = []
+    for normalise, layers in [(n, k) for n in ("row", "symmetric") for k in (1, 2, 3)]:
+        made = varied(base, f"{normalise}-{layers}", normalise=normalise, layers=layers)
+        label = f"{normalise}-normalised, {layers} layer{'s' if layers > 1 else ''}"
+        rows.append(Row(INERT if (normalise, layers) == ("row", 1) else label, made))
+    about = (
+        "With one row-normalised layer, as in the authors' code, the links between vertices reach "
+        "no task; in the other rows they do."
+    )
+    return Rows(rows, about)
+
+
+def propagation(place: str, scale: Scale) -> Rows:
+    """Message passing by GCN, GraphSAGE and GAT."""
+    base = experiment(place, SUBJECT, scale, side=True)
+    kinds = {"gcn": "GCN", "sage": "GraphSAGE", "gat": "GAT"}
+    rows = [Row(name, varied(base, kind, propagation=kind)) for kind, name in kinds.items()]
+    return Rows(rows, "The paper names the three and does not say which one its figures are of.")
+
+
+def mu(place: str, scale: Scale) -> Rows:
+    """The weights of the two reconstructions."""
+    base = experiment(place, SUBJECT, scale, side=True)
+    one, two = (vars(base.algorithm)[name] for name in ("mu_1", "mu_2"))
+    pairs = {
+        "both as in the code": (one, two),
+        "both x 0.1": (one / 10, two / 10),
+        "both x 10": (one * 10, two * 10),
+        "mu_1 = 0": (0.0, two),
+        "mu_2 = 0": (one, 0.0),
+    }
+    rows = [
+        Row(label, varied(base, f"mu-{i}", mu_1=a, mu_2=b))
+        for i, (label, (a, b)) in enumerate(pairs.items())
+    ]
+    return Rows(rows, "mu_1 weighs the prototypes after reading (L_t), mu_2 before it (L_q).")
+
+
+def normalisation(place: str, scale: Scale) -> Rows:
+    """Batch statistics of the queries against those of the support set."""
+    rows = []
+    for name in ("protonet", "maml", SUBJECT):
+        row = row_of(place, name, scale)
+        made, title = row.experiment, row.label
+        network = replace(made.network, normalisation="support")
+        own = replace(made, recipe=f"{made.recipe}-inductive", network=network)
+        row = replace(row, label=f"{title}, transductive", explain=False)
+        rows += [row, replace(row, label=f"{title}, inductive", experiment=own, paper="")]
+    about = (
+        "Transductive: queries are normalised by their own batch, as in the paper. Inductive: by "
+        "the support set, so that a prediction depends on nothing but its own image."
+    )
+    return Rows(rows, about)
+
+
+KINDS: dict[str, tuple[str, Callable[[str, Scale], Rows]]] = {
+    "": ("", main),
+    "ablations": ("Ablations: ", ablations),
+    "vertices": ("Number of vertices: ", vertices),
+    "structure": ("Tree or graph: ", structure),
+    "evidence": ("Does ARML by evidence need its vertices? ", evidence),
+    "edges": ("Do the graph's edges matter? ", edges),
+    "propagation": ("Message passing: ", propagation),
+    "mu": ("Weights of the reconstructions: ", mu),
+    "normalisation": ("Transductive or inductive: ", normalisation),
+}
+"""Kinds of tables. A table's name is its kind and its place; that of a main table its place."""
+
+
+def table(name: str, scale: Scale) -> Table:
+    """The table of that name. **Raises** `ValueError` for an unknown name."""
+    if name not in scale.tables:
+        raise ValueError(
+            f"unknown table {name!r} of scale {scale.name}: expected one of "
+            f"{', '.join(scale.tables)}"
+        )
+    kind, _, place = ("", "", name) if name in PLACES else name.partition("-")
+    title, rows_of = KINDS[kind]
+    rows, about, reference, paper = rows_of(place, scale)
+    images = any(len(shape_of(row.experiment.tasks).features) == 3 for row in rows)
+    amounts = scale.images if images else scale.vectors
+    title, reference = f"{title}{PLACES[place].title}", reference or rows[0].label
+    return Table(name, title, about, tuple(rows), reference, paper, *amounts)
+
+
+def units(tables: Sequence[Table]) -> list[Unit]:
+    """The work of the tables in their order; a run that is in several tables is done once."""
+    found: dict[str, Unit] = {}
+    for one in tables:
+        for row in one.rows:
+            for seed in one.seeds_of(row):
+                made = replace(row.experiment, seed=seed)
+                folder = f"runs/{made.recipe}/seed-{seed}"
+                unit = found.setdefault(
+                    folder,
+                    Unit(
+                        folder=folder,
+                        experiment=to_json(made),
+                        options=fingerprint(made),
+                        tasks=one.tasks,
+                        explain=0,
+                        seconds=round(seconds(made, one.tasks), 1),
+                    ),
+                )
+                assert unit["options"] == fingerprint(made), f"two experiments at {folder}"
+                if row.explain and seed == 0:
+                    unit["explain"] = min(one.tasks, 1_000)
+    return list(found.values())
+
+
+def seconds(made: arml.Experiment, tasks: int) -> float:
+    """Training, and scoring on `tasks` test tasks, on one core. A step on pictures grows with the
+    pixels and with the support set."""
+    method = METHODS.get(made.recipe.rpartition("/")[2].partition("-ablation")[0], Method(""))
+    size = getattr(made.tasks, "size", None)
+    if not made.steps:
+        return 25.0  # to start a process and to make the features
+    if size is None:
+        return 25.0 + made.steps * method.step * made.batch / 25
+    shots = 0.8 if getattr(made.tasks, "shots", 1) == 1 else 2.1
+    step = shots * (size / 32) ** 2 * made.batch / 4 * method.images
+    # A task is scored with one forward pass a step and no outer gradient: a tenth of its training.
+    scored = tasks + made.validation_tasks * made.steps / made.validate_every
+    return 40.0 + step * (made.steps + 0.1 * scored / made.batch)
+
+
+def gpu_seconds(unit: Unit) -> float:
+    """An estimate of the same on one GPU, from counted operations; it was not measured.
+
+    A second-order inner step of a convolution counts 9 products of the forward pass for each
+    support example, and the outer gradient 3 for each query. They run at 7.7 TFLOP/s, the rate of
+    PyTorch's published MAML on Omniglot (32 tasks in 107 ms on an A100), plus 10 ms a step, because
+    a batch of four small tasks leaves a GPU waiting for its kernels. For 2-D regression these 10 ms
+    are all.
+    """
+    made = unit["experiment"]
+    tasks, steps = made["tasks"], made["steps"]
+    name = made["recipe"].rpartition("/")[2]
+    relative = METHODS.get(name, Method("")).images
+    forward = 54.7e6 * (tasks.get("size", 0) / 84) ** 2  # Conv-4 with 32 filters at 84 px
+    ways = tasks.get("ways", 5)
+    images = 5 * 9 * ways * tasks.get("shots", 1) + 3 * ways * tasks.get("queries", 15)
+    step = 0.010 + relative * made["batch"] * images * forward / 7.7e12
+    return 60.0 + steps * step
+
+
+def whole(made: arml.Experiment, side: bool) -> arml.Experiment:
+    """The paper's budget."""
+    return made
+
+
+def hours(made: arml.Experiment, side: bool) -> arml.Experiment:
+    """The main tables of 2-D regression have all steps, and its side tables a seventh of them. On
+    pictures all methods have the same few steps: 400 at one shot, and 200 at more shots, where a
+    step takes longer."""
+    if shape_of(made.tasks).kind == "regression":
+        return replace(made, steps=10_000) if side else made
+    steps = 400 if shape_of(made.tasks).shots == 1 else 200
+    return replace(made, steps=steps, interval=10, checkpoint_every=50, validate_every=steps // 2)
+
+
+TINY = {"inner_steps": 1, "width": 4, "hidden": (), "particles": 2, "layers": 1}
+
+
+def _small(options: Any, sizes: Mapping[str, Any]) -> Any:
+    known = {field.name for field in fields(options)}
+    # Some rows compare numbers of layers of message passing.
+    keep = {"layers"} if "propagation" in known else set()
+    return replace(options, **{k: v for k, v in sizes.items() if k in known - keep})
+
+
+def tiny(made: arml.Experiment, side: bool) -> arml.Experiment:
+    """Twenty steps of tiny networks: a test that everything works, not a result."""
+    return replace(
+        made,
+        algorithm=_small(made.algorithm, TINY),
+        network=_small(made.network, {"hidden": (8,), "filters": 2}),
+        outer=replace(made.outer, warmup=0),
+        steps=20,
+        batch=4,
+        chunk=10,
+        interval=10,
+        checkpoint_every=10,
+        validate_every=20,
+        validation_tasks=10,
+    )
+
+
+LOCAL = (
+    "regression2d",
+    "starter-1shot",
+    "ablations-regression2d",
+    "evidence-regression2d",
+    "edges-regression2d",
+    "vertices-regression2d",
+    "propagation-regression2d",
+    "mu-regression2d",
+    "structure-regression2d",
+    "ablations-starter-1shot",
+    "starter-art-1shot",
+    "vertices-starter-art-1shot",
+    "structure-starter-art-1shot",
+    "normalisation-starter-1shot",
+    "starter-5shot",
+)
+"""Tables that need only the data in the package; cheap and decisive ones come first."""
+BENCHMARKS = (
+    "plain-multi-1shot",
+    "plain-multi-5shot",
+    "art-multi-1shot",
+    "art-multi-5shot",
+    "mini-imagenet",
+    "tiered-imagenet",
+    "ablations-plain-multi-5shot",
+    "ablations-art-multi-5shot",
+    "vertices-art-multi-5shot",
+    "structure-art-multi-1shot",
+    "edges-plain-multi-5shot",
+    "normalisation-plain-multi-5shot",
+)
+"""Tables that need `arml data prepare`."""
+SMOKE = ("regression2d", "ablations-regression2d")
+
+SCALES: dict[str, Scale] = {
+    "smoke": Scale("smoke", tiny, SMOKE, (2, 40), (1, 10), 2),
+    "laptop": Scale("laptop", hours, LOCAL, (5, 4_000), (1, 1_000), 3),
+    "paper": Scale("paper", whole, (*LOCAL, *BENCHMARKS), (3, 4_000), (1, 4_000), 1),
+}

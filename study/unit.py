@@ -1,0 +1,101 @@
+"""One run of the study: trained, scored and explained, in an ordinary run folder.
+
+`python -m study.unit OUT FOLDER` carries out the unit that `OUT/FOLDER/unit.json` describes. Each
+part continues where it stopped, a finished part is not repeated, and an interrupted unit saves.
+"""
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import arml
+from arml.core.episodes import in_words
+from arml.experiment.options import from_json
+from arml.explain.explaining import explain
+from arml.results.files import read_json, write_json
+from arml.results.scores import Scores, write_scores
+from study.plan import Unit
+
+STOPPED = 130
+"""The exit status of a unit that was interrupted and saved."""
+
+
+def is_scored(unit: Unit, out: Path) -> bool:
+    """Whether a unit's run was scored with these options, steps and tasks."""
+    folder = out / unit["folder"]
+    if not ((folder / "scores.npz").is_file() and (folder / "row.json").is_file()):
+        return False
+    row = read_json(folder / "row.json")
+    known = (row["steps"], row["options"], row["tasks"])
+    return known == (unit["experiment"]["steps"], unit["options"], unit["tasks"])
+
+
+def is_done(unit: Unit, out: Path) -> bool:
+    """Whether a unit is finished."""
+    explained = out / unit["folder"] / "explain" / "explain.json"
+    return is_scored(unit, out) and (not unit["explain"] or explained.is_file())
+
+
+def carry_out(unit: Unit, out: Path, stopping: Any = lambda: False) -> bool:
+    """Train, score and explain one unit; returns whether it is finished.
+
+    **Raises** `ValueError` in one line, as `arml.run` and `arml.evaluate` do.
+    """
+    folder = out / unit["folder"]
+    experiment = from_json(unit["experiment"], unit["folder"])
+    if arml.run(experiment, folder, stop=stopping) < experiment.steps:
+        return False
+    run = arml.Run(folder)
+    if not is_scored(unit, out):
+        if stopping():
+            return False
+        tasks, chunk = run.tasks("test"), experiment.chunk
+        scores = arml.evaluate(run, tasks, n=unit["tasks"], progress=False, chunk=chunk)
+        write_scores(folder / "scores.npz", scores)
+        # Last, because a row means that the scores are there.
+        write_json(folder / "row.json", row_of(unit, run, scores))
+    if unit["explain"] and not (folder / "explain" / "explain.json").is_file():
+        explain(folder, folder / "explain", tasks=unit["explain"])
+    return True
+
+
+def row_of(unit: Unit, run: arml.Run, scores: Scores) -> dict[str, Any]:
+    """All that a table says of a run besides its scores."""
+    test = run.tasks("test")
+    return {
+        "recipe": unit["experiment"]["recipe"],
+        "seed": unit["experiment"]["seed"],
+        "options": unit["options"],
+        "steps": run.step,
+        "inner_steps": scores.inner_steps,
+        "tasks": len(scores),
+        "metric": scores.metric,
+        "families": list(scores.names),
+        "protocol": in_words(test.protocol()),
+        "normalisation": getattr(run.experiment.network, "normalisation", None),
+        "floor": test.floor(),
+        "seconds": round(run.seconds, 1),
+        "made": run.made,
+    }
+
+
+def main() -> int:
+    out, folder = Path(sys.argv[1]), sys.argv[2]
+    asked: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: asked.append(number))
+    unit = json.loads((out / folder / "unit.json").read_text(encoding="utf-8"))
+    try:
+        done = carry_out(unit, out, lambda: bool(asked))
+    except (ValueError, OSError) as error:
+        write_json(out / folder / "failure.json", {"error": " ".join(str(error).split())})
+        print(f"{folder}: {error}", file=sys.stderr)
+        return 1
+    (out / folder / "failure.json").unlink(missing_ok=True)
+    return 0 if done else STOPPED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""The study: its tables can be run, its verdicts are right on invented scores, and its smallest
+table is carried out from the command line, continued and collected."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arml.experiment.options import from_json
+from arml.results.scores import Scores, pairing
+from arml.tasks.functions import FLOORS
+from study import claims
+from study.data import RESULTS, Study, StudyRow, StudyTable, collect, load
+from study.pages import page, written
+from study.paper import overall
+from study.plan import METHODS, SCALES, gpu_seconds, table, units
+
+ROOT = Path(__file__).parents[2]
+EVERY = [(scale, name) for scale in SCALES.values() for name in scale.tables]
+
+
+@pytest.mark.parametrize(("scale", "name"), EVERY, ids=lambda value: getattr(value, "name", value))
+def test_every_row_is_an_experiment_that_can_be_run(scale, name):
+    made = table(name, scale)
+    labels = [row.label for row in made.rows]
+    assert made.reference in labels
+    assert len({*labels}) == len(labels)
+    for unit in units([made]):
+        from_json(json.loads(json.dumps(unit))["experiment"], "here").check()
+        assert unit["seconds"] > 0
+        assert gpu_seconds(unit) > 0
+
+
+def test_every_claim_names_rows_that_its_tables_have():
+    made = {name: table(name, SCALES["paper"]) for name in SCALES["paper"].tables}
+    without = set()
+    for claim in claims.CLAIMS:
+        for name in claim.tables:
+            if not {claim.better, claim.worse} <= {row.label for row in made[name].rows}:
+                without.add(name)
+    # A table of few methods, which the claims about the others pass over.
+    assert without == {"starter-art-1shot"}
+
+
+def test_rows_that_were_run_are_rows_of_the_plan():
+    """The study kept the names of its time; renamed, they are those of today."""
+    found = load(RESULTS / "laptop")
+    for kept in found.tables:
+        if kept.name.startswith("order-"):
+            continue  # its question is answered; nobody runs it again
+        labels = {row.label for row in table(kept.name, SCALES["laptop"]).rows}
+        assert {row.label for row in kept.rows} <= labels
+
+
+def test_the_pages_are_those_of_the_results():
+    for path, text in written().items():
+        assert path.read_text(encoding="utf-8") == text, "run python -m study.pages"
+
+
+def test_stored_scores_are_paired_with_those_of_today():
+    """A task is the same function of its number as when the study was run."""
+    found = load(RESULTS / "laptop")
+    for name in ("regression2d", "starter-1shot", "starter-art-1shot"):
+        made = next(row for row in table(name, SCALES["laptop"]).rows if row.label == "MAML")
+        tasks = made.experiment.tasks.build(ROOT / "none.json").test
+        stored = found.table(name).row("MAML").scores[0]
+        assert pairing(tasks.identity(), "test") == stored.tasks
+        assert tasks.families == stored.names
+
+
+def test_the_floors_are_those_that_were_measured():
+    floors = json.loads((RESULTS / "floor.json").read_text())
+    for name, inputs in (("regression2d", (0.0, 5.0)), ("regression2d-wide", (-5.0, 5.0))):
+        assert FLOORS[inputs] == pytest.approx(floors[name]["score"]["mean"], abs=0.002)
+
+
+def test_figures_of_the_paper():
+    assert overall("regression2d", "arml") == (0.44, 0.03)
+    assert overall("plain-multi-1shot", "arml").ci95 is None
+    assert overall("regression2d", "nobody") is None
+    assert {"arml-paper", "maml"} <= METHODS.keys()
+
+
+def row(label, means, *, failures=0, metric="mse"):
+    about = {"label": label, "run": label, "paper": "", "note": ""}
+    about |= {"seeds": list(range(len(means) + failures)), "steps": 10}
+    facts = {"metric": metric, "families": ["f"], "tasks": 400, "protocol": "", "floor": None}
+    noise = np.random.default_rng(0)
+    scores = {
+        seed: Scores(
+            mean + 0.1 * noise.standard_normal(400), np.zeros(400, int), "t", ("f",), metric
+        )
+        for seed, mean in enumerate(means)
+    }
+    failed = {len(means) + i: "the loss was not finite" for i in range(failures)}
+    return StudyRow(about, {seed: {**facts, "seconds": 60} for seed in scores}, scores, failed)
+
+
+def judged(better, worse, *, equal=False):
+    claim = claims.Claim("g", "b is better than w", ("regression2d",), "b", "w", equal)
+    about = {"title": "T", "about": "", "reference": "b", "paper": ""}
+    study = Study("laptop", (StudyTable("regression2d", about, (better, worse)),))
+    (verdict,) = claims.judge(study, [claim])
+    return verdict.verdict, verdict.why
+
+
+def test_verdicts():
+    low, high = row("b", [0.20, 0.21, 0.19]), row("w", [0.50, 0.51, 0.49])
+    assert judged(low, high) == ("holds", "")
+    assert judged(row("b", [0.50, 0.51, 0.49]), row("w", [0.20, 0.21, 0.19])) == (
+        "does not hold",
+        "",
+    )
+    assert judged(low, row("w", [0.2, 0.21, 0.2])) == ("cannot tell", claims.CHANCE)
+    assert judged(row("b", [0.2]), row("w", [0.5])) == ("cannot tell", claims.INDICATION)
+    assert judged(low, row("w", [0.5, 0.5, 0.5], failures=1)) == ("cannot tell", claims.FAILED)
+    # More is no better: tested against the smallest gain that matters.
+    assert judged(low, high, equal=True) == ("holds", "")
+    assert judged(row("b", [0.5, 0.51, 0.49]), row("w", [0.2, 0.21, 0.19]), equal=True) == (
+        "does not hold",
+        "",
+    )
+
+
+SMOKE = ["ablations-regression2d", "--scale", "smoke", "--seeds", "1", "--workers", "2"]
+
+
+def study(*words):
+    command = [sys.executable, "-m", "study", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_the_smallest_table_is_carried_out_and_collected(tmp_path):
+    out = tmp_path / "smoke"
+    done = study(*SMOKE, "--out", str(out), "--collect", str(tmp_path / "kept"))
+    assert done.returncode == 0, done.stderr + done.stdout
+    again = study(*SMOKE, "--out", str(out))
+    assert "2 of 2 runs are done" in again.stdout
+    live, kept = load(out), load(tmp_path / "kept")
+    (made,) = live.tables
+    assert [len(row.scores) for row in made.rows] == [1, 1]
+    assert page(live) == page(kept)
+    assert "twenty steps of tiny networks" in (out / "tables.md").read_text()
+    collect(out, tmp_path / "twice")
+    assert (tmp_path / "twice.json").read_text() == (tmp_path / "kept.json").read_text()
+    wrong = study(*SMOKE[:2], "laptop", "--out", str(out))
+    assert wrong.returncode == 2
+    assert "holds a study of scale smoke, not laptop" in wrong.stderr
+
+
+def test_mistakes_are_one_line():
+    for words, said in (
+        (("nothing",), "unknown table 'nothing' of scale laptop: expected one of regression2d"),
+        (("regression2d", "--rows", "X"), "no row begins with X: expected one of VERSA"),
+        (("plain-multi-1shot", "--scale", "paper"), "are not prepared: arml data prepare"),
+    ):
+        done = study(*words, "--out", "nowhere")
+        assert done.returncode == 2
+        assert said in done.stderr
+    listed = study("regression2d", "--scale", "paper", "--list").stdout
+    assert "an estimate from counted operations, not measured" in listed
