@@ -9,6 +9,7 @@ take the same time. OpenCV resizes.
 
 import contextlib
 import io
+import math
 import struct
 import threading
 import warnings
@@ -62,7 +63,12 @@ _FILTERS = threading.Lock()
 
 
 def decode(
-    data: bytes, *, size: int, where: str, box: tuple[int, int, int, int] | None = None
+    data: bytes,
+    *,
+    size: int,
+    where: str,
+    box: tuple[int, int, int, int] | None = None,
+    crop: bool = False,
 ) -> UInt8[np.ndarray, "size size 3"]:
     """Decode a picture and resize it to `size x size` pixels.
 
@@ -71,15 +77,15 @@ def decode(
     A grey picture gets three equal channels and 16 bits become 8. Transparent pixels are laid on
     white, or on black if the rest is nearly white. A picture is turned as its camera's orientation
     says, but a box counts pixels before it is turned. Of an animation the first picture is read. A
-    picture that is not square is stretched, not cropped: no part of it is lost. Shrinking averages
-    over areas; enlarging is bilinear.
+    picture that is not square is stretched: no part of it is lost, unless `crop` first cuts off the
+    ends of its longer side. Shrinking averages over areas; enlarging is bilinear.
 
     **Raises** `ValueError`, which names `where`, for data that are not a complete picture.
     """
     picture = _opened(data, where)
     if box is None:
         picture.draft(None, (2 * size, 2 * size))
-    pixels = _rgb(_loaded(picture, data, where, upright=box is None), where)
+    pixels = rgb(_loaded(picture, data, where, upright=box is None), where)
     if box is not None:
         left, top, right, bottom = box
         pixels = pixels[top:bottom, left:right]
@@ -87,7 +93,17 @@ def decode(
             raise ValueError(
                 f"{where}: expected a box within the image, got {box}; fetch the archive again"
             )
-    return resize(pixels, size)
+    return resize(cropped(pixels) if crop else pixels, size)
+
+
+def cropped(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "h2 w2 3"]:
+    """A picture without both ends of its longer side, which becomes the geometric mean of both
+    sides: half-way between stretching and cropping a square, which loses or distorts less than
+    either."""
+    height, width = pixels.shape[:2]
+    kept = math.isqrt(height * width)
+    top, left = max(height - kept, 0) // 2, max(width - kept, 0) // 2
+    return pixels[top : top + min(height, kept), left : left + min(width, kept)]
 
 
 class Encoded(NamedTuple):
@@ -202,8 +218,8 @@ def _has_end(data: bytes) -> bool:
     return False
 
 
-def _rgb(picture: Image.Image, where: str) -> UInt8[np.ndarray, "h w 3"]:
-    """Pixels of any mode as 8-bit RGB."""
+def rgb(picture: Image.Image, where: str) -> UInt8[np.ndarray, "h w 3"]:
+    """The pixels of a loaded picture of any mode as 8-bit RGB; transparent ones as in `decode`."""
     if picture.mode.startswith("I"):
         deep = np.asarray(picture).astype(np.int64)
         if deep.min() < 0 or deep.max() > 65535:

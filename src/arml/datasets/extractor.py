@@ -18,8 +18,10 @@ from jaxtyping import Float32, UInt8
 
 from arml.results.files import Json, JsonView, digest_of
 
+PHOTOS = Path(str(files("arml") / "data" / "photos" / "efficientnet-lite0.onnx"))
+"""The model of photographs that the package carries: see its licence beside it."""
 DEFAULT = Path(str(files("arml") / "data" / "extractors" / "starter-protonet.onnx"))
-"""The small model that the package carries."""
+"""The small model of drawings that the package carries."""
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and deviation of ImageNet's channels, for pixels in [0, 1]."""
 SAW = "arml.saw"
@@ -49,6 +51,8 @@ class Preparation:
     unit: bool = True
     """Scale every vector to the same length, the root of its dimension, so that entries are about
     1."""
+    crop: bool = False
+    """Cut off a part of a picture's longer side: see `arml.datasets.decode.cropped`."""
 
 
 class PictureInput(NamedTuple):
@@ -69,10 +73,16 @@ class Extractor:
     """A model, ready to run. `about` says everything on which its vectors depend, as plain data."""
 
     def __init__(
-        self, model: Path | str, prepare: Preparation | None = None, *, saw: str | None = None
+        self,
+        model: Path | str,
+        prepare: Preparation | None = None,
+        *,
+        saw: str | None = None,
+        threads: int = 0,
     ) -> None:
-        """**Raises** `ValueError` in one line for a file that is not such a model, and without
-        onnxruntime."""
+        """`threads` are those that compute one batch; 0 for all cores.
+
+        **Raises** `ValueError` in one line for a file that is not such a model."""
         prepare = prepare or Preparation()
         path = Path(model)
         try:
@@ -83,7 +93,7 @@ class Extractor:
             ) from error
         _check_channels(prepare)
         self.path = path
-        self._session = _session(path, data)
+        self._session = _session(path, data, threads)
         self.input = _picture_input(path, self._session.get_inputs(), prepare.size)
         self.size = self.input.size
         """Pixels a side of the pictures that it reads."""
@@ -165,8 +175,9 @@ def remade(about: JsonView, model: Path | str | None = None) -> Extractor:
 
     **Raises** `ValueError` in one line if that file is another model.
     """
-    path = Path(model) if model is not None else DEFAULT
+    path = Path(model) if model is not None else _shipped(about["sha256"])
     options = {name: about[name] for name in ("output", "unit")}
+    options["crop"] = about.get("crop", False)  # older files lack it
     if about["mean"] is not None:
         options |= {"mean": tuple(about["mean"]), "std": tuple(about["std"])}
     digest = _digest(path, path.read_bytes()) if path.is_file() else "none"
@@ -178,6 +189,12 @@ def remade(about: JsonView, model: Path | str | None = None) -> Extractor:
         )
     # A model that states its size accepts that size.
     return Extractor(path, Preparation(size=about["size"], **options), saw=about["saw"])
+
+
+def _shipped(sha256: str) -> Path:
+    """The model of the package with this digest; the default if there is none."""
+    made = (path for path in (PHOTOS, DEFAULT) if digest_of(path).hexdigest() == sha256)
+    return next(made, DEFAULT)
 
 
 def _check_channels(prepare: Preparation) -> None:
@@ -208,11 +225,12 @@ def _digest(path: Path, data: bytes) -> str:
     return digest.hexdigest()
 
 
-def _session(path: Path, data: bytes) -> Any:
+def _session(path: Path, data: bytes, threads: int) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    options.intra_op_num_threads = threads
     try:
         # By its path: the weights of a large model may be in a file beside it.
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

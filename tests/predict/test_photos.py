@@ -1,0 +1,205 @@
+"""The learner of photographs: its head against the formulas, its pictures, its files."""
+
+import io
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from arml.datasets.extractor import PHOTOS
+from arml.predict import photos
+from arml.predict.photos import (
+    NU,
+    SHRINKAGE,
+    TEMPERATURE,
+    PhotoLearner,
+    fit_head,
+    load_photo_predictor,
+    mostly_grey,
+    unit_roots,
+)
+from arml.results.files import RunError
+
+
+def vectors(rng, n=12, d=20, ways=3):
+    y = np.arange(n) % ways
+    centres = 2 * rng.random((ways, d))
+    return (centres[y] + rng.random((n, d))).astype(np.float32), y
+
+
+def blob(colour, seed=0, size=(40, 60)):
+    """A picture of one colour with some noise."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(0, 12, (*size, 3))
+    return np.clip(np.asarray(colour) + noise, 0, 255).astype(np.uint8)
+
+
+def encoded(pixels, kind="PNG", **options):
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def learner():
+    return PhotoLearner()
+
+
+@pytest.fixture
+def predictor(learner):
+    pictures = [blob(c, i) for i, c in enumerate([(220, 30, 30), (30, 30, 220)] * 3)]
+    return learner.adapt(pictures, ["red", "blue"] * 3)
+
+
+def test_the_model_is_small_and_its_licence_lies_beside_it():
+    assert PHOTOS.stat().st_size < 4e6
+    assert "Apache License" in (PHOTOS.parent / "LICENCE.md").read_text()
+
+
+def test_head_is_a_cosine_in_the_regularised_metric(rng):
+    x, y = vectors(rng)
+    head, z = fit_head(x, y, 3), unit_roots(x)
+    u = z - z.mean(axis=0)
+    means = np.stack([u[y == k].mean(axis=0) for k in range(3)])
+    rows = u - means[y]
+    metric = np.linalg.inv(np.eye(20) + rows.T @ rows / (len(x) - 3 + NU) / SHRINKAGE)
+    length = np.sqrt(np.einsum("kd,de,ke->k", means, metric, means))
+    wanted = u @ metric @ means.T / length / np.linalg.norm(u, axis=1, keepdims=True)
+    np.testing.assert_allclose(head.logits(x) * head.temperature, wanted, atol=2e-5)
+
+
+def test_one_example_of_each_class_gives_the_cosine_of_centred_vectors(rng):
+    x, y = vectors(rng, n=3)
+    head, z = fit_head(x, y, 3), unit_roots(x)
+    u = z - z.mean(axis=0)
+    unit = u / np.linalg.norm(u, axis=1, keepdims=True)
+    assert head.temperature == TEMPERATURE
+    np.testing.assert_allclose(head.logits(x) * TEMPERATURE, unit @ unit.T, atol=2e-5)
+
+
+def test_a_class_with_many_examples_is_not_preferred(rng):
+    d = 200
+    centres = 1 + rng.random((2, d))
+    many = centres[0] + rng.normal(0, 0.3, (30, d))
+    one = centres[1] + rng.normal(0, 0.3, (1, d))
+    new = centres[1] + rng.normal(0, 0.3, (50, d))
+    head = fit_head(np.abs(np.concatenate([many, one])), np.array([0] * 30 + [1]), 2)
+    assert np.mean(head.logits(np.abs(new)).argmax(axis=1) == 1) > 0.95
+
+
+def test_temperature_follows_the_examples(rng):
+    x, y = vectors(rng, n=60)
+    clear = fit_head(x, y, 3).temperature
+    mixed = fit_head(x, rng.permutation(y), 3).temperature
+    assert clear < TEMPERATURE < mixed
+
+
+def test_all_kinds_of_pictures_have_the_same_vector(learner, tmp_path):
+    pixels = blob((200, 120, 40))
+    (tmp_path / "a.png").write_bytes(encoded(pixels))
+    kinds = [tmp_path / "a.png", str(tmp_path / "a.png"), encoded(pixels), pixels, pixels / 255]
+    kinds.append(Image.fromarray(pixels))
+    found = learner.embed(kinds)
+    assert found.shape == (6, 1280)
+    assert np.all(found == found[0])
+    # A picture's vector does not depend on the others of its batch.
+    np.testing.assert_array_equal(learner.embed([blob((0, 90, 0)), pixels])[1], found[0])
+    np.testing.assert_array_equal(learner.embed(found), found)
+
+
+def test_grey_transparent_turned_and_large_pictures(learner):
+    grey = blob((90, 90, 90))[..., 0]
+    assert np.all(learner.embed([grey, np.repeat(grey[..., None], 3, axis=2)])[0] >= 0)
+    clear = np.zeros((30, 30, 4), np.uint8)
+    clear[8:20, 8:20] = (200, 30, 30, 255)
+    white = np.full((30, 30, 3), 255, np.uint8)
+    white[8:20, 8:20] = (200, 30, 30)
+    a, b = learner.embed([Image.fromarray(clear), white])
+    np.testing.assert_array_equal(a, b)
+    # A photograph that its camera stored on its side.
+    pixels = np.asarray(Image.fromarray(blob((200, 60, 60), size=(4, 6))).resize((90, 60)))
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    side = encoded(np.rot90(pixels).copy(), exif=turned)
+    a, b = learner.embed([encoded(pixels), side])
+    np.testing.assert_allclose(a, b, atol=1e-6)
+    large, tiny = np.zeros((3000, 4000, 3), np.uint8), np.zeros((1, 1, 3), np.uint8)
+    assert np.all(np.isfinite(learner.embed([encoded(large, "JPEG"), tiny])))
+
+
+def test_vectors_of_files_are_kept_by_content(learner, tmp_path, monkeypatch):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    own = PhotoLearner()
+    data = encoded(blob((10, 200, 30)))
+    first = own.embed([data])
+    (kept,) = (tmp_path / "cache").rglob("*.npy")
+    np.save(kept, first[0] + 1)
+    np.testing.assert_array_equal(own.embed([data]), first + 1)
+    kept.write_bytes(b"damaged")
+    np.testing.assert_array_equal(own.embed([data]), first)
+    monkeypatch.setenv("ARML_CACHE", "/proc/none")  # cannot be written
+    np.testing.assert_array_equal(PhotoLearner().embed([data]), first)
+
+
+def test_predicts_adds_and_checks(predictor):
+    new = [blob((210, 40, 20), 50), blob((20, 20, 200), 51)]
+    assert predictor.predict(new).tolist() == ["red", "blue"]
+    chances = predictor.predict_proba(new)
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert predictor.evaluate(new, ["red", "blue"]).accuracy == 1
+    assert predictor.reliability().accuracy > 0.9
+    more = predictor.add([blob((20, 200, 20), 60), blob((30, 210, 30), 61)], ["green"] * 2)
+    assert more.classes.tolist() == ["blue", "green", "red"]
+    assert more.predict([blob((25, 190, 25), 62)]).tolist() == ["green"]
+    assert predictor.classes.tolist() == ["blue", "red"]
+
+
+def test_strange_pictures_are_novel(predictor):
+    rng = np.random.default_rng(0)
+    strange = rng.integers(0, 255, (6, 6, 3), np.uint8).repeat(20, 0).repeat(20, 1)
+    known = blob((220, 30, 30), 70)
+    novelty = predictor.novelty([known, strange])
+    assert novelty[1] > max(1, novelty[0])
+    assert predictor.predict([strange], none="unknown").tolist() == ["unknown"]
+
+
+def test_saved_and_pickled_predictors_are_the_same(predictor, tmp_path):
+    new = [blob((210, 40, 20), 50)]
+    predictor.save(tmp_path / "p")
+    assert photos.is_photo_predictor(tmp_path / "p")
+    for other in (load_photo_predictor(tmp_path / "p"), pickle.loads(pickle.dumps(predictor))):
+        np.testing.assert_array_equal(other.predict_proba(new), predictor.predict_proba(new))
+    file = tmp_path / "p" / "config.json"
+    file.write_text(file.read_text().replace('"red"', '"rod"'))
+    with pytest.raises(RunError, match="altered"):
+        load_photo_predictor(tmp_path / "p")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["nowhere.jpg"], "nowhere.jpg: expected a picture"),
+        ([b"no picture"], "picture 1: expected an image"),
+        ("one.jpg", "put it in a list"),
+        (np.zeros((2, 5)), "or their vectors"),
+        (np.full((1, 4, 4, 3), 7.0), "bytes, or floats from 0 to 1"),
+        ([np.zeros((4, 4, 5), np.uint8)], "expected pixels"),
+        ([], "got none"),
+    ],
+)
+def test_bad_pictures_are_refused_in_one_line(learner, given, said):
+    with pytest.raises(ValueError, match=said) as error:
+        learner.adapt(given, ["a", "b"])
+    assert "\n" not in str(error.value)
+
+
+def test_grey_pictures_are_told_from_coloured_ones():
+    grey = blob((90, 90, 90))[..., :1].repeat(3, axis=2)
+    assert mostly_grey([grey, grey, blob((200, 30, 30))])
+    assert not mostly_grey([blob((200, 30, 30)), blob((30, 200, 30))])
