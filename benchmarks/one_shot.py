@@ -11,8 +11,7 @@ class can tell, however good the features are.
 from math import prod
 from pathlib import Path
 
-from arml.tasks.conflict import QUESTIONS, ConflictOptions
-from arml.tasks.questions import QuestionEpisodes
+from arml.tasks.conflict import QUESTIONS, ConflictOptions, QuestionEpisodes
 from common import machine, write
 
 WAYS = 5

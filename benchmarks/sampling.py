@@ -52,7 +52,7 @@ def pictures(number: int) -> Iterator[bytes]:
 
 def archive(folder: Path, images: int) -> tuple[Path, Path]:
     """An archive in the layout of ILSVRC 2012, and a split of it: 600 images a class, or fewer."""
-    from arml.datasets.published import published
+    from arml.datasets.splits import published
     from arml.results.files import checksum, write_json
 
     classes = max(images // 600, 32)

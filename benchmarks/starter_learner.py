@@ -10,8 +10,7 @@ import arml
 from arml.experiment.building import build
 from arml.experiment.recipes import recipe
 from arml.predict.inference import inductive
-from arml.tasks.options import StarterOptions
-from arml.tasks.vectors import VectorsOptions
+from arml.tasks.options import StarterOptions, VectorsOptions
 from arml.training.evaluate import evaluate
 from common import HERE, machine, write
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from arml.datasets.published import published
+from arml.datasets.splits import published
 from arml.results.files import checksum
 
 HEIGHT, WIDTH = 24, 32
@@ -241,6 +241,19 @@ def omniglot(images: int = 3) -> tuple[dict[str, bytes], dict[str, bytes]]:
             }
         )
     return found[0], found[1]
+
+
+def cifar_fs() -> dict[str, bytes]:
+    top, parts = "cifar100", {"train": "apple bear crab", "val": "dog", "test": "elm"}
+    names = " ".join(parts.values()).split()
+    return {
+        f"{top}/splits/bertinetto/{part}.txt": "\n".join(some.split()).encode()
+        for part, some in parts.items()
+    } | {
+        f"{top}/data/{name}/{name}_s_{i:06}.png": picture(shade(10 * c), kind=".png")
+        for c, name in enumerate(names)
+        for i in range(3)
+    }
 
 
 def authors(top: str, *, filters: Sequence[str], classes: int = 2) -> dict[str, bytes]:

@@ -1,5 +1,6 @@
 """The whole of `arml data prepare` on small archives in the layouts of the published ones."""
 
+import json
 from itertools import chain
 from pathlib import Path
 
@@ -10,11 +11,8 @@ import archives
 from archives import pack, picture, shade, tar, unpack
 from arml.cli import main
 from arml.datasets.catalogue import PLAIN
-from arml.datasets.layouts.authors import METHOD
-from arml.datasets.layouts.fungi import _names
-from arml.datasets.layouts.reading import Picture
-from arml.datasets.published import published, select
-from arml.datasets.splits import PARTS, drawn
+from arml.datasets.layouts import Picture, Survey, coco_labels
+from arml.datasets.splits import PARTS, drawn, published, select
 from arml.datasets.store import Store, open_store, verify
 
 
@@ -193,6 +191,20 @@ def test_omniglot(tmp_path):
     )
 
 
+@pytest.mark.parametrize("form", ["zip", "folder"])
+def test_cifar_fs_brings_its_own_split(tmp_path, form, capsys):
+    files = archives.cifar_fs()
+    make = pack if form == "zip" else unpack
+    store = prepare("cifar-fs", make(tmp_path / "cifar-fs.zip", files))
+    split = classes(store, "cifar-fs")
+    assert split == {"train": ["apple", "bear", "crab"], "validation": ["dog"], "test": ["elm"]}
+    assert pixels(store, "cifar-fs").keys() == {"apple", "bear", "crab", "dog", "elm"}
+    files.pop("cifar100/splits/bertinetto/val.txt")
+    words = ["data", "prepare", "cifar-fs", "--out", str(tmp_path / "other"), "--from"]
+    assert main([*words, str(make(tmp_path / "less.zip", files))]) == 2
+    assert "bertinetto/val.txt, found none" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["plain-multi", "art-multi"])
 @pytest.mark.parametrize("form", ["zip", "tgz", "folder", "inner folder"])
 def test_the_authors_archive_brings_its_own_split(tmp_path, name, form):
@@ -209,7 +221,7 @@ def test_the_authors_archive_brings_its_own_split(tmp_path, name, form):
     assert store.families[:4] == tuple(PLAIN)
     assert len(store.families) == 4 * len(filters)
     for about in store.index["families"].values():
-        assert about["split"] == {"method": METHOD}
+        assert about["split"]["method"] == "the folders of the authors' archive"
         assert [len(about["parts"][part]["classes"]) for part in PARTS] == [2, 2, 2]
     if name == "art-multi":
         assert store.families[4:6] == ("bird-blur", "texture-blur")
@@ -289,13 +301,13 @@ def test_the_rules_of_the_package_draw_a_hundred_classes(origin, images):
         select(rules, few, "the archive")
 
 
-def test_a_split_that_was_edited_is_refused(tmp_path):
+def test_another_split_is_told_by_its_checksum(tmp_path):
     path = tmp_path / "split.json"
     archives.write_published(path, {"origin": "dtd", "method": "mine", "parts": archives.wnids()})
     assert published("", path).method == "mine"
+    before = published("", path).sha256
     path.write_text(path.read_text().replace("mine", "ours"))
-    with pytest.raises(ValueError, match="SHA-256 is not that"):
-        published("", path)
+    assert published("", path).sha256 != before
     archives.write_published(path, {"origin": "dtd", "method": "mine"})
     with pytest.raises(ValueError, match="a rule, or the parts"):
         published("", path)
@@ -303,4 +315,10 @@ def test_a_split_that_was_edited_is_refused(tmp_path):
 
 def test_species_of_one_name_stay_apart():
     entries = [{"id": 3, "name": "a b"}, {"id": 1, "name": "a b "}, {"id": 2, "name": "c d"}]
-    assert _names(entries) == {1: "a b", 2: "c d", 3: "a b (3)"}
+    content = {
+        "images": [{"id": 0, "file_name": "0.jpg"}],
+        "categories": entries,
+        "annotations": [{"image_id": 0, "category_id": i} for i in (1, 2, 3)],
+    }
+    one = Survey(Path("x"), [], {"train.json": json.dumps(content).encode()})
+    assert [name for _, name in coco_labels(one, "train.json")] == ["a b", "c d", "a b (3)"]

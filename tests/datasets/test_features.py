@@ -1,7 +1,6 @@
 """Frozen features: any ONNX model, work that goes on where it stopped, and the same test tasks."""
 
 import csv
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +22,7 @@ from arml.experiment.scoring import evaluate_run
 from arml.report.rows import make_rows
 from arml.results.folder import read_result
 from arml.results.scores import pairing
-from arml.tasks.options import FoldersOptions, StarterOptions
-from arml.tasks.vectors import VectorsOptions
+from arml.tasks.options import FoldersOptions, StarterOptions, VectorsOptions
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 
@@ -140,45 +138,28 @@ def test_the_digest_is_of_weights_in_other_files_too(tmp_path):
     assert Extractor(path, RAW).about["sha256"] != digest
 
 
-def test_work_goes_on_where_it_stopped(pictures, tiny, tmp_path, monkeypatch):
+def test_features_are_made_once_and_altered_ones_are_refused(pictures, tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(vectors, "CHUNK", 16)
     extractor = Extractor(tiny, RAW)
     with vectors.opened(str(pictures[0])) as (family,):
-        vectors.write_features(extractor, family, tmp_path / "whole")
 
         def stopped(what: str, done: int, total: int) -> None:
             if done == 32:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            vectors.write_features(extractor, family, tmp_path / "twice", progress=stopped)
-        with pytest.raises(ValueError, match="one that is not finished"):
-            vectors.load_features([tmp_path / "twice"])
-        seen: list[int] = []
-        noted = family._replace(read=lambda *at: seen.append(at[0]) or family.read(*at))
-        shutil.copytree(tmp_path / "twice", tmp_path / "flipped")
-        assert vectors.write_features(extractor, noted, tmp_path / "twice")
-        assert seen == [32, 48]
-        # Vectors with a bit that is another are made again.
-        partial = tmp_path / "flipped" / "vectors.npy.part"
-        content = bytearray(partial.read_bytes())
-        content[200] ^= 1
-        partial.write_bytes(content)
-        assert vectors.write_features(extractor, noted, tmp_path / "flipped")
-        assert seen == [32, 48, 0, 16, 32, 48]
-        assert not vectors.write_features(extractor, noted, tmp_path / "twice")
-        for folder in ("twice", "flipped"):
-            for name in ("vectors.npy", "features.json"):
-                assert (tmp_path / folder / name).read_bytes() == (
-                    tmp_path / "whole" / name
-                ).read_bytes()
+            vectors.write_features(extractor, family, tmp_path / "made", progress=stopped)
+        with pytest.raises(ValueError, match="expected a folder that `arml features` made"):
+            vectors.load_features([tmp_path / "made"])
+        assert vectors.write_features(extractor, family, tmp_path / "made")
+        assert not vectors.write_features(extractor, family, tmp_path / "made")
         other = Extractor(tiny, Preparation(size=16))
         with pytest.raises(ValueError, match="got features of others"):
-            vectors.write_features(other, family, tmp_path / "twice")
-    path = tmp_path / "twice" / "vectors.npy"
+            vectors.write_features(other, family, tmp_path / "made")
+    path = tmp_path / "made" / "vectors.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     with pytest.raises(ValueError, match="altered or cut short"):
-        vectors.load_features([tmp_path / "twice"])
+        vectors.load_features([tmp_path / "made"])
 
 
 def made(pictures: list[Path], tiny: Path, out: Path) -> list[str]:

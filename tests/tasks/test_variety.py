@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from arml.core.episodes import Examples, Problem
-from arml.tasks.options import StarterOptions
-from arml.tasks.variety import (
+from arml.tasks.images import (
     Frame,
     Varied,
     fewer,
@@ -21,6 +20,7 @@ from arml.tasks.variety import (
     varied,
     with_variety,
 )
+from arml.tasks.options import StarterOptions
 
 KEY = jax.random.key(0)
 PICTURE = jnp.asarray(np.random.default_rng(0).uniform(size=(9, 9, 3)), jnp.float32)

@@ -80,14 +80,13 @@ def entries() -> list[Json]:
     for name, data in CATALOGUE.items():
         folder = place(name)
         here = (folder / INDEX).exists()
-        began = folder.is_dir() and any(folder.iterdir())
         known = origins(data)
         archives = [archive for origin in known for archive in origin.archives]
         found.append(
             {
                 "name": name,
                 "about": f"{data.about}.",
-                "here": "yes" if here else "unfinished" if began else "no",
+                "here": "yes" if here else "no",
                 "folder": folder,
                 "size": data.size,
                 "pictures": data.pictures,
@@ -105,7 +104,7 @@ def entries() -> list[Json]:
 
 @dataclass(frozen=True)
 class PrepareOptions:
-    """Make a data set from its publisher's archives; the same command again continues.
+    """Make a data set from its publisher's archives; downloads are kept.
 
     Archives that may be redistributed are downloaded, and their checksums compared. For the others,
     and without a network, give your own copy of the published archives.
@@ -129,7 +128,7 @@ def prepare_action(arguments: Sequence[str]) -> int:
     """Make a data set from the archives of its publisher"""
     options = parse(PrepareOptions, arguments, prog="arml data prepare")
     from arml.datasets.prepare import prepare
-    from arml.datasets.store import counts, open_store
+    from arml.datasets.store import open_store
 
     console = Console()
     with shown() as progress:
@@ -145,7 +144,7 @@ def prepare_action(arguments: Sequence[str]) -> int:
     store = open_store(folder)
     parts = ", ".join(
         f"{pictures:,} pictures of {classes:,} classes for {part}"
-        for part, (classes, pictures) in counts(store.index).items()
+        for part, (classes, pictures) in store.counts().items()
     )
     say(console, f"{options.name}: {len(store.families)} families, {store.size} px; {parts}")
     for about in {entry["origin"]: entry for entry in store.index["families"].values()}.values():

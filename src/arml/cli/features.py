@@ -17,7 +17,7 @@ from arml.cli.stopping import INTERRUPTED
 
 @dataclass(frozen=True)
 class FeaturesOptions:
-    """Turn pictures into the vectors of a frozen ONNX model; the same command again continues.
+    """Turn pictures into the vectors of a frozen ONNX model; families that are there stay.
 
     Then `arml train --data DIR` and `arml train features/METHOD --data DIR` learn from the vectors.
     """

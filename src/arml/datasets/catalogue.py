@@ -22,6 +22,8 @@ class Archive:
     """Its address; None if the user must accept terms before a download."""
     instructions: str = ""
     """How a user gets it; empty if the address says it."""
+    is_list: bool = False
+    """It names pictures, and has none."""
 
     @property
     def get(self) -> str:
@@ -73,12 +75,16 @@ def _list(name: str) -> Archive:
         "https://raw.githubusercontent.com/twitter-research/meta-learning-lstm/master/data/"
         f"miniImagenet/{name}"
     )
-    return Archive(name, 0, None, url)
+    return Archive(name, 0, None, url, is_list=True)
 
 
 _FUNGI = (
     "the address at https://github.com/visipedia/fgvcx_fungi_comp has refused downloads since "
     "December 2024: use a copy that somebody fetched before, whose checksum is verified"
+)
+_CIFAR_FS = (
+    "fetch the zip that its authors link at https://github.com/bertinetto/r2d2 (no checksum is "
+    "published: its folders and its split are checked)"
 )
 _ILSVRC = Archive(
     "ILSVRC2012_img_train.tar",
@@ -189,6 +195,16 @@ ORIGINS: dict[str, Origin] = {
     ),
 }
 
+ORIGINS["cifar-fs"] = Origin(
+    "cifar-fs",
+    (Archive("cifar-fs.zip", 0, None, None, _CIFAR_FS),),
+    "not stated; the pictures are those of CIFAR-100, drawn from the web",
+    "https://www.robots.ox.ac.uk/~luca/r2d2.html",
+    "Bertinetto, Henriques, Torr, Vedaldi: Meta-Learning with Differentiable Closed-Form Solvers. "
+    "ICLR 2019; pictures: Krizhevsky: Learning Multiple Layers of Features from Tiny Images. 2009",
+    "600 pictures of 32 px of each of 100 classes of CIFAR-100",
+)
+
 PLAIN = {"bird": "cub", "texture": "dtd", "aircraft": "aircraft", "fungi": "fungi"}
 """The families of Plain-Multi by their names in the paper, with their origins."""
 
@@ -207,6 +223,7 @@ CATALOGUE: dict[str, DataSet] = {
         ORIGINS["tiered-imagenet"].about, {"tiered-imagenet": "tiered-imagenet"}, 779_165
     ),
     "omniglot": DataSet(ORIGINS["omniglot"].about, {"omniglot": "omniglot"}, 32_460, size=28),
+    "cifar-fs": DataSet(ORIGINS["cifar-fs"].about, {"cifar-fs": "cifar-fs"}, 60_000, size=32),
     "bird": DataSet(ORIGINS["cub"].about, {"bird": "cub"}, 6_000),
     "texture": DataSet(ORIGINS["dtd"].about, {"texture": "dtd"}, 5_640),
     "aircraft": DataSet(ORIGINS["aircraft"].about, {"aircraft": "aircraft"}, 10_000),

@@ -5,30 +5,48 @@ states the classes, the split, the checksums and the source of every sample. `st
 the repository makes these files; `LICENCES.md` beside them names the authors.
 """
 
-import hashlib
 import io
 from importlib.resources import files
 from pathlib import Path
+from typing import Annotated, TypedDict
 
 import numpy as np
 from jaxtyping import UInt8
+from msgspec import Meta
 from PIL import Image
 
 from arml.datasets.filters import FILTERS
-from arml.datasets.folders import ImageFamily
-from arml.datasets.forms import StarterIndex
-from arml.datasets.splits import PARTS, Split
-from arml.results.files import Json, checksum
+from arml.datasets.folders import PARTS, ImageFamily, Parts
+from arml.results.files import Json, checksum, read_bytes
+from arml.results.forms import Digest, FileName, Text
 from arml.results.schema import read_stated
 
 SIZE = 32
 """Pixels a side of a picture."""
 FORMAT = 1
 FOLDER = Path(str(files("arml") / "data" / "starter"))
-ADVICE = "install arml again"
 
 
-def load_starter(*, art: bool = False, folder: Path = FOLDER) -> tuple[list[ImageFamily], Split]:
+class StarterFamily(TypedDict):
+    """One family in the index."""
+
+    file: FileName
+    sha256: Digest
+    each: Annotated[int, Meta(ge=1, le=10_000)]
+    samples: dict[Text, list[Text]]
+    split: Parts
+
+
+class StarterIndex(TypedDict):
+    """`index.json`."""
+
+    format: int
+    families: dict[Text, StarterFamily]
+
+
+def load_starter(
+    *, art: bool = False, folder: Path = FOLDER
+) -> tuple[list[ImageFamily], dict[str, Parts]]:
     """The families and the published split of their classes.
 
     **Arguments**
@@ -39,24 +57,26 @@ def load_starter(*, art: bool = False, folder: Path = FOLDER) -> tuple[list[Imag
     **Raises** `ValueError` in one line if a file is missing or was altered.
     """
     families: list[ImageFamily] = []
-    split: Split = {}
     for name, about in read_index(folder)["families"].items():
         pictures = _pictures(folder, about)
-        for filtered in ("", *FILTERS) if art else ("",):
-            shown = f"{name}-{filtered}" if filtered else name
-            images = FILTERS[filtered](pictures) if filtered else pictures
+        classes, split = class_names(about), about["split"]
+        for through in ("", *FILTERS) if art else ("",):
+            images = FILTERS[through](pictures) if through else pictures
             images.flags.writeable = False
-            families.append(_family(shown, about, images, filtered))
-            split[shown] = about["split"]
-    return families, split
+            counts = np.full(len(classes), about["each"])
+            # The digest of the pictures, classes and split, but not of the texts about them.
+            digest = checksum([about["sha256"], classes, [split[p] for p in PARTS], through])
+            shown = f"{name}-{through}" if through else name
+            families.append(ImageFamily(shown, classes, images, counts, digest, split))
+    return families, {family.name: family.split or {} for family in families}
 
 
 def read_index(folder: Path = FOLDER) -> Json:
-    """The content of `index.json`, checked against its own checksum.
+    """The content of `index.json`.
 
     **Raises** `ValueError` in one line if it is missing, altered or of another format.
     """
-    return read_stated(folder / "index.json", StarterIndex, ADVICE, version=FORMAT)
+    return read_stated(folder / "index.json", StarterIndex, "install arml again", version=FORMAT)
 
 
 def class_names(about: Json) -> tuple[str, ...]:
@@ -64,22 +84,11 @@ def class_names(about: Json) -> tuple[str, ...]:
     return tuple(about["samples"])
 
 
-def _family(
-    name: str, about: Json, images: UInt8[np.ndarray, "n size size 3"], filtered: str
-) -> ImageFamily:
-    classes = class_names(about)
-    counts = np.full(len(classes), about["each"])
-    # The digest of the pictures, classes and split, but not of the texts about them.
-    digest = checksum([about["sha256"], classes, [about["split"][p] for p in PARTS], filtered])
-    return ImageFamily(name, classes, images, counts, digest)
-
-
 def _pictures(folder: Path, about: Json) -> UInt8[np.ndarray, "n size size 3"]:
-    path = folder / about["file"]
-    content = path.read_bytes() if path.is_file() else b""
-    if hashlib.sha256(content).hexdigest() != about["sha256"]:
-        raise ValueError(f"{path}: it is gone, or was altered or cut short: {ADVICE}")
-    sheet = np.asarray(Image.open(io.BytesIO(content)).convert("L"))
-    rows, each = len(class_names(about)), about["each"]
-    grey = sheet.reshape(rows, SIZE, each, SIZE).swapaxes(1, 2).reshape(-1, SIZE, SIZE)
+    path, rows, each = folder / about["file"], len(class_names(about)), about["each"]
+    try:
+        sheet = np.asarray(Image.open(io.BytesIO(read_bytes(path))).convert("L"))
+        grey = sheet.reshape(rows, SIZE, each, SIZE).swapaxes(1, 2).reshape(-1, SIZE, SIZE)
+    except Exception as error:  # damaged data raise errors of many kinds
+        raise ValueError(f"{path}: it is gone, or was cut short: install arml again") from error
     return np.repeat(grey[..., None], 3, axis=-1)

@@ -1,55 +1,105 @@
 """Frozen features on disk: a folder a family, with `vectors.npy` and `features.json`.
 
 The vectors are float32 `[n, d]`, in order of class and then of picture. The index is written last.
-It has the classes, the counts, the source and the model of the vectors, a SHA-256 of the vectors
-and one of itself. Unfinished vectors are in `vectors.npy.part`, and the next call continues there.
+It has the classes, the counts, the source and the model of the vectors, and a SHA-256 of them.
 """
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, BinaryIO, NamedTuple, Protocol, TypedDict, runtime_checkable
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float32, UInt8
+from msgspec import Meta
 
 from arml.datasets.decode import decoded, resize
-from arml.datasets.extractor import Extractor
 from arml.datasets.folders import (
     ImageFamily,
+    Parts,
     Progress,
+    default_folder,
     encoded,
     family_name,
     npy_header,
     open_source,
 )
-from arml.datasets.forms import FeaturesIndex, Note
-from arml.datasets.splits import Split
 from arml.datasets.starter import load_starter
-from arml.results.files import Json, RunError, checksum, digest_of, write_json
-from arml.results.lock import alone
-from arml.results.schema import read_noted, read_stated, write_stated
+from arml.results.files import (
+    Json,
+    RunError,
+    atomically,
+    checksum,
+    digest_of,
+    read_json,
+    write_json,
+)
+from arml.results.forms import Count, Digest, Text
+from arml.results.schema import read_as
 
 FORMAT = 1
-INDEX, VECTORS, NOTE = "features.json", "vectors.npy", "part.json"
+INDEX, VECTORS = "features.json", "vectors.npy"
 CHUNK = 128
-"""Pictures between two notes of how many are done."""
+"""Pictures that the model sees at once."""
 STARTER = "starter"
 
 
+@runtime_checkable
+class Extractor(Protocol):
+    """A frozen model that makes vectors of pictures."""
+
+    size: int
+    dimension: int
+    about: Json
+
+    def __call__(
+        self, pictures: UInt8[np.ndarray, "n size size 3"]
+    ) -> Float32[np.ndarray, "n dimension"]: ...
+
+
+class Maker(TypedDict):
+    """The model that made features, and its options: `Extractor.about`."""
+
+    model: Text
+    sha256: Digest
+    size: Annotated[int, Meta(ge=1, le=4096)]
+    mean: tuple[float, float, float] | None
+    std: tuple[float, float, float] | None
+    output: Text
+    unit: bool
+    dimension: Annotated[int, Meta(ge=1, le=2**20)]
+    saw: Text
+
+
+class FeaturesIndex(TypedDict):
+    """`features.json`."""
+
+    family: Text
+    place: Count
+    classes: list[Text]
+    counts: list[Count]
+    source: Text
+    split: dict[Text, list[Text]] | None
+    extractor: Maker
+    key: Digest
+    vectors: Digest
+
+
 class Pictures(NamedTuple):
-    """A family of pictures, and a function that reads some of them."""
+    """A family of pictures that are not yet decoded."""
 
     name: str
     classes: tuple[str, ...]
     counts: list[int]
     digest: str
-    read: Callable[[int, int, int], UInt8[np.ndarray, "n size size 3"]]
-    """`read(first, last, size)`: the pictures from `first` to before `last`, of `size` pixels."""
-    parts: dict[str, list[str]] | None = None
-    """The published split of its classes, if there is one."""
+    decoded: Callable[[int], Iterator[UInt8[np.ndarray, "size size 3"]]]
+    """The pictures in order, of a given size."""
+    split: Parts | None = None
+    """The published or stated split of its classes, if there is one."""
 
 
 @contextmanager
@@ -60,26 +110,31 @@ def opened(source: str) -> Iterator[list[Pictures]]:
     **Raises** `ValueError` in one line for any other folder.
     """
     if source == STARTER:
-        families, split = load_starter()
-        yield [_of_family(family, split) for family in families]
+        yield [
+            Pictures(
+                f.name,
+                f.classes,
+                [int(count) for count in f.counts],
+                f.digest,
+                lambda size, f=f: (resize(picture, size) for picture in f.images),  # type: ignore[misc]
+                f.split,
+            )
+            for f in load_starter()[0]
+        ]
         return
     path = Path(source).expanduser().absolute()
-    with open_source(path) as listed:
-        members = listed.pictures
-
-        def read(first: int, last: int, size: int) -> np.ndarray:
-            return np.stack(list(decoded(map(encoded, members[first:last]), size=size)))
-
-        counts = [len(images) for images in listed.classes.values()]
-        yield [Pictures(family_name(path), tuple(listed.classes), counts, listed.digest(), read)]
-
-
-def _of_family(family: ImageFamily, split: Split) -> Pictures:
-    def read(first: int, last: int, size: int) -> np.ndarray:
-        return np.stack([resize(picture, size) for picture in family.images[first:last]])
-
-    counts = [int(count) for count in family.counts]
-    return Pictures(family.name, family.classes, counts, family.digest, read, split[family.name])
+    with open_source(path) as found:
+        counts = [len(members) for members in found.classes.values()]
+        yield [
+            Pictures(
+                family_name(path),
+                tuple(found.classes),
+                counts,
+                found.digest(),
+                lambda size: decoded(map(encoded, found.pictures), size=size),
+                found.split,
+            )
+        ]
 
 
 def write_features(
@@ -90,7 +145,7 @@ def write_features(
     place: int = 0,
     progress: Progress = lambda what, done, total: None,
 ) -> bool:
-    """Write a family's features in `folder`, or continue what an earlier call left unfinished.
+    """Write a family's features in `folder`, unless they are there.
 
     `place` is the place of the family among those that are used together: tasks draw families by
     place.
@@ -102,78 +157,46 @@ def write_features(
     """
     content: Json = {
         "format": FORMAT,
-        "what": "arml features",
         "family": pictures.name,
         "place": place,
         "classes": list(pictures.classes),
         "counts": pictures.counts,
         "source": pictures.digest,
-        "split": pictures.parts,
+        "split": pictures.split,
         "extractor": extractor.about,
     }
     key = checksum(content)
     if (folder / INDEX).exists():
-        index = _index(folder)
-        if index["key"] == key:
+        if _index(folder)["key"] == key:
             return False
         raise ValueError(
             f"{folder}: expected a new folder, or the same pictures, model and options as before, "
             "got features of others: name another --out, or remove it"
         )
-    with alone(folder):
-        _write(extractor, pictures, folder, content | {"key": key}, progress)
-    return True
+    total, digest = sum(pictures.counts), hashlib.sha256()
 
+    def write(file: BinaryIO) -> None:
+        left, done = pictures.decoded(extractor.size), 0
+        parts = [npy_header("<f4", (total, extractor.dimension))]
+        while some := list(islice(left, CHUNK)):
+            parts.append(np.asarray(extractor(np.stack(some)), "<f4").tobytes())
+            for part in parts:
+                file.write(part)
+                digest.update(part)
+            parts.clear()
+            done += len(some)
+            progress(pictures.name, done, total)
 
-def _write(
-    extractor: Extractor,
-    pictures: Pictures,
-    folder: Path,
-    content: Json,
-    progress: Progress,
-) -> None:
-    key, total = content["key"], sum(pictures.counts)
-    partial = folder / f"{VECTORS}.part"
-    header = npy_header("<f4", (total, extractor.dimension))
-    done, digest = _kept(folder, key, header, 4 * extractor.dimension)
     try:
-        with partial.open("r+b" if done else "wb") as file:
-            file.write(header)
-            file.seek(len(header) + done * 4 * extractor.dimension)
-            file.truncate()
-            while done < total:
-                last = min(done + CHUNK, total)
-                some = extractor(pictures.read(done, last, extractor.size)).tobytes()
-                file.write(some)
-                digest.update(some)
-                file.flush()
-                os.fsync(file.fileno())
-                done = last
-                # Only once the vectors are on the disk, so that the note is true.
-                note = {"key": key, "rows": done, "sha256": digest.hexdigest()}
-                write_json(folder / NOTE, note)
-                progress(pictures.name, done, total)
-        os.replace(partial, folder / VECTORS)
+        folder.mkdir(parents=True, exist_ok=True)
+        atomically(folder / VECTORS, write)
     except OSError as error:
         raise RunError(
             f"could not write {folder}: {error.strerror or error}; free some space or check its "
-            "permissions, and run the same command again to go on"
+            "permissions, and run the same command again"
         ) from error
-    write_stated(folder / INDEX, {**content, "vectors": digest.hexdigest()})
-    (folder / NOTE).unlink(missing_ok=True)
-
-
-def _kept(folder: Path, key: str, header: bytes, each: int) -> tuple[int, "hashlib._Hash"]:
-    """How many vectors of `each` bytes an unfinished family has on the disk, and the SHA-256 of the
-    file up to there. Zero if they were altered: then all are made again."""
-    partial, none = folder / f"{VECTORS}.part", (0, hashlib.sha256(header))
-    if not partial.is_file():
-        return none
-    note = read_noted(folder / NOTE, Note, key=key)
-    if note is None:
-        return none
-    digest = digest_of(partial, len(header) + note["rows"] * each)
-    return (note["rows"], digest) if digest.hexdigest() == note["sha256"] else none
+    write_json(folder / INDEX, {**content, "key": key, "vectors": digest.hexdigest()})
+    return True
 
 
 def feature_folders(paths: Sequence[str | Path]) -> list[Path]:
@@ -190,8 +213,6 @@ class Features(NamedTuple):
     """Families of vectors."""
 
     families: list[ImageFamily]
-    split: Split
-    """The published split of those that have one."""
     maker: Json
     """The model that made them."""
     pictures: dict[str, str]
@@ -206,47 +227,41 @@ def load_features(paths: Sequence[str | Path]) -> Features:
     """
     for path in paths:
         if not feature_folders([path]):
-            began = any(Path(path).glob(f"**/{VECTORS}.part"))
             raise ValueError(
-                f"{path}: expected a folder that `arml features` made, found "
-                f"{'one that is not finished: run it again' if began else 'none: run it first'}"
+                f"{path}: expected a folder that `arml features` made, found none: run it first"
             )
     families: list[ImageFamily] = []
-    split: Split = {}
     makers: dict[str, Json] = {}
     pictures: dict[str, str] = {}
     for folder in feature_folders(paths):
         index = _index(folder)
-        path = folder / VECTORS
+        path, name, split = folder / VECTORS, index["family"], index["split"]
         if not path.is_file() or digest_of(path).hexdigest() != index["vectors"]:
             raise _altered(path)
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
         if vectors.shape != (sum(index["counts"]), index["extractor"]["dimension"]):
             raise _altered(path)
-        made = checksum([index["vectors"], index["classes"], index["counts"], index["split"]])
-        name = index["family"]
-        if name in {family.name for family in families}:
+        if name in pictures:
             raise ValueError(f"{folder}: expected one family {name!r}, got two: leave one out")
+        made = checksum([index["vectors"], index["classes"], index["counts"], split])
         counts = np.asarray(index["counts"])
-        families.append(ImageFamily(name, tuple(index["classes"]), vectors, counts, made))
+        families.append(ImageFamily(name, tuple(index["classes"]), vectors, counts, made, split))
         makers[checksum(index["extractor"])] = index["extractor"]
         pictures[name] = index["source"]
-        if index["split"] is not None:
-            split[name] = index["split"]
     if len(makers) > 1:
         raise ValueError(
             "expected features of one model with one set of options, got "
             f"{' and '.join(str(maker['model']) for maker in makers.values())}: make them alike"
         )
     (maker,) = makers.values()
-    return Features(families, split, maker, pictures)
+    return Features(families, maker, pictures)
 
 
 def _index(folder: Path) -> Json:
     path = folder / INDEX
-    advice = "run `arml features` again in a new folder"
-    index = read_stated(path, FeaturesIndex, advice, version=FORMAT)
-    if len(index["classes"]) != len(index["counts"]):
+    index = read_json(path)
+    read_as(FeaturesIndex, index, str(path), "run `arml features` again in a new folder")
+    if index.get("format") != FORMAT or len(index["classes"]) != len(index["counts"]):
         raise _altered(path)
     return index
 
@@ -256,3 +271,41 @@ def _altered(path: Path) -> ValueError:
         f"{path}: it was altered or cut short: remove the folder {path.parent}, and run `arml "
         "features` again"
     )
+
+
+def starter_features(progress: Progress = lambda what, done, total: None) -> Path:
+    """The features of the package's pictures by the package's model, made once:
+    `$ARML_CACHE/features/starter-KEY`.
+
+    The key is a digest of the model and of the pictures, so another version has another folder.
+    Several processes may call it at once.
+
+    **Raises** `ValueError` in one line if the folder cannot be written.
+    """
+    from arml.datasets.extractor import DEFAULT, Extractor
+
+    with opened(STARTER) as families:
+        model = hashlib.sha256(DEFAULT.read_bytes()).hexdigest()
+        key = checksum([model, *(family.digest for family in families)])
+        folder = default_folder() / "features" / f"{STARTER}-{key[:16]}"
+        if folder.is_dir():
+            return folder
+        extractor: Any = Extractor(DEFAULT)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as making:
+                made = Path(making) / "made"
+                for place, family in enumerate(families):
+                    new = made / family.name
+                    write_features(extractor, family, new, place=place, progress=progress)
+                try:
+                    os.replace(made, folder)
+                except OSError:
+                    if not folder.is_dir():  # no other process was faster
+                        raise
+        except (OSError, RunError) as error:
+            raise ValueError(
+                f"{folder}: expected a cache that can be written, got: {error}; free some space, "
+                "or set ARML_CACHE to another folder"
+            ) from error
+    return folder

@@ -24,8 +24,7 @@ from arml.experiment.building import started
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.nn.networks import Conv4Options
-from arml.tasks.options import FoldersOptions, Splits, splits_of
-from arml.tasks.vectors import VectorsOptions
+from arml.tasks.options import FoldersOptions, Splits, VectorsOptions, splits_of
 from arml.training.devices import mesh_of
 from arml.training.fit import intervals
 from arml.training.options import FitOptions, training_key

@@ -18,11 +18,11 @@ from arml.tasks.options import (
     StarterOptions,
     StoreOptions,
     TasksOptions,
+    VectorsOptions,
     splits_of,
 )
 from arml.tasks.own import OwnOptions
 from arml.tasks.tables import TablesOptions
-from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)

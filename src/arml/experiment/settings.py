@@ -19,10 +19,10 @@ from arml.tasks.options import (
     StarterOptions,
     StoreOptions,
     TasksOptions,
+    VectorsOptions,
 )
 from arml.tasks.own import OwnOptions
 from arml.tasks.tables import TablesOptions
-from arml.tasks.vectors import VectorsOptions
 from arml.training.step import OuterOptions
 
 UNNAMED = OwnOptions()

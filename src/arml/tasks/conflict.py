@@ -1,19 +1,176 @@
-"""`starter-conflict`: the package's pictures under two questions each, in six families."""
+"""The same pictures under two questions: families of tasks that conflict.
+
+One family asks for the content of a picture (a character, a concept, a material), the other for its
+style: an angle, an ink and a scale, or for textures a light, a tone and a scale. Both families
+draw their pictures from the same distribution, so a picture alone does not show which question is
+asked: only the labels of the support set do. The feature that distinguishes the classes of one
+family varies within each class of the other. `starter-conflict` asks so about the package's
+pictures, in six families.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
-from arml.core.episodes import Problem
-from arml.datasets.folders import ImageFamily, Progress
-from arml.datasets.splits import PARTS, Split
+from arml.core.episodes import Problem, Task
+from arml.datasets.folders import PARTS, ImageFamily, Progress
+from arml.datasets.splits import Split
 from arml.datasets.starter import SIZE, load_starter
-from arml.tasks.options import Splits
-from arml.tasks.questions import QuestionEpisodes, Source, styles_of
-from arml.tasks.shape import EpisodeOptions
+from arml.tasks.images import Episodes, distinct, examples
+from arml.tasks.options import EpisodeOptions, Splits
+
+DIRECTIONS, TONES, SCALES = 8, 2, 5
+"""A style has one of each: there are 80 styles."""
+STYLES = DIRECTIONS * TONES * SCALES
+DRAWN_SCALES = 0.7, 1.25
+"""The smallest and the largest magnification of drawings; the others are spaced between them in
+equal ratios."""
+WINDOW_SCALES = 1.0, 2.0
+"""The same for a window of a texture, which has to stay within the picture."""
+LIGHT = 0.25
+"""The brightness that a light adds on its own side and removes on the other."""
+TONE = 0.4
+"""The share of white or black in a texture of a bright or dark tone."""
+
+
+class Style(NamedTuple):
+    """A style by its three numbers."""
+
+    direction: Int[Array, ""]
+    tone: Int[Array, ""]
+    scale: Int[Array, ""]
+
+
+def style_of(number: Any) -> Style:
+    """The style of that number, `0 <= number < STYLES`."""
+    rest, scale = number // SCALES, number % SCALES
+    return Style(rest // TONES, rest % TONES, scale)
+
+
+def styles_of(part: str) -> Int[np.ndarray, " styles"]:
+    """The numbers of the styles in a part of the split: 48 for training, 16 for validation, 16 for
+    test. Each part has every direction, tone and scale, but in other combinations."""
+    numbers = np.arange(STYLES)
+    fifth = sum(np.array([1, 3, 2])[:, None] * np.stack(style_of(numbers))) % 5
+    parts = {"train": fifth > 1, "validation": fifth == 1, "test": fifth == 0}
+    return numbers[parts[part]].astype(np.int32)
+
+
+def styled(
+    picture: UInt8[Array, "size size"], style: Style, texture: Bool[Array, ""]
+) -> Float[Array, "size size"]:
+    """A picture in a style, in [0, 1].
+
+    A drawing is turned by an eighth of a circle for each direction, inverted for tone 1, and
+    magnified. The middle of a texture is magnified, made darker or brighter, and lit from the
+    direction.
+    """
+    size = picture.shape[0]
+    direction, tone, scale = (number.astype(jnp.float32) for number in style)
+    angle = 2 * jnp.pi * direction / DIRECTIONS
+    least, most = (
+        jnp.where(texture, a, b) for a, b in zip(WINDOW_SCALES, DRAWN_SCALES, strict=True)
+    )
+    zoom = least * (most / least) ** (scale / (SCALES - 1))
+    across = jnp.linspace(-1, 1, size, dtype=jnp.float32)
+    down, right = jnp.meshgrid(across, across, indexing="ij")
+    turn = jnp.where(texture, 0.0, angle)
+    cosine, sine = jnp.cos(turn) / zoom, jnp.sin(turn) / zoom
+    at = jnp.stack([cosine * down - sine * right, sine * down + cosine * right])
+    grey = _bilinear(picture.astype(jnp.float32) / 255, (at + 1) * (size - 1) / 2)
+    inked = jnp.where(tone == 1, 1 - grey, grey)
+    light = LIGHT * (jnp.cos(angle) * down + jnp.sin(angle) * right)
+    toned = (1 - TONE) * grey + TONE * tone
+    return jnp.where(texture, jnp.clip(toned + light, 0, 1), inked)
+
+
+def _bilinear(
+    picture: Float[Array, "size size"], at: Float[Array, "2 size size"]
+) -> Float[Array, "size size"]:
+    """The picture at places between its pixels; outside it, the nearest pixel of the border."""
+    return jax.scipy.ndimage.map_coordinates(picture, list(at), order=1, mode="nearest")
+
+
+class Source(NamedTuple):
+    """The pictures of one kind, in order of class."""
+
+    first: Int[Array, ""]
+    """The index of the first picture."""
+    classes: Int[Array, ""]
+    texture: Bool[Array, ""]
+
+
+class QuestionEpisodes(Episodes):
+    """`ways`-way tasks over families that ask for the content or for the style of the same
+    pictures. In a task of contents the styles are drawn at random, in a task of styles the
+    contents.
+
+    `x` is float32 `[n, size, size, 3]` in [0, 1], `y` int32 `[n]`, ordered by class.
+    """
+
+    families: tuple[str, ...] = eqx.field(static=True)
+    problem: Problem = eqx.field(static=True)
+    stated: str = eqx.field(static=True)
+    each: int = eqx.field(static=True)
+    """Pictures of a class of contents."""
+    pixels: UInt8[Array, "n size size"]
+    sources: Source
+    """The pictures of each family, with an axis of families."""
+    asks_style: Bool[Array, " families"]
+    first_class: Int[Array, " families"]
+    """The number of each family's first class in the list of all classes."""
+    styles: Int[Array, " styles"]
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        family_key, content_key, style_key = jax.random.split(key, 3)
+        family = jax.random.randint(family_key, (), 0, len(self.families))
+        source = jax.tree.map(lambda a: a[family], self.sources)
+        ways, shots = self.problem.outputs, self.problem.shots
+        by_content, by_style = self._contents(source, content_key), self._styles(source, style_key)
+        places, styles, classes = jax.tree.map(
+            lambda a, b: jnp.where(self.asks_style[family], b, a), by_content, by_style
+        )
+        draw = jax.vmap(lambda place, style: styled(self.pixels[place], style, source.texture))
+        grey = draw(places.reshape(-1), style_of(styles.reshape(-1)))
+        x = jnp.repeat(grey.reshape(ways, -1, *grey.shape[1:])[..., None], 3, axis=-1)
+        support, query = (
+            examples(part.reshape(-1, *self.problem.features), ways)
+            for part in (x[:, :shots], x[:, shots:])
+        )
+        return Task(support, query, family, self.first_class[family] + classes)
+
+    def _contents(self, source: Source, key: PRNGKeyArray) -> tuple[Array, Array, Array]:
+        """The indices of the pictures, their styles and their classes, for a task of contents."""
+        ways, drawn = self._shape()
+        class_key, picture_key, style_key = jax.random.split(key, 3)
+        classes = distinct(source.classes, ways, key=class_key)
+        pictures = jax.vmap(lambda key: distinct(self.each, drawn, key=key))(
+            jax.random.split(picture_key, ways)
+        )
+        places = source.first + classes[:, None] * self.each + pictures
+        styles = jax.random.randint(style_key, places.shape, 0, len(self.styles))
+        return places, self.styles[styles], classes
+
+    def _styles(self, source: Source, key: PRNGKeyArray) -> tuple[Array, Array, Array]:
+        """The same for a task of styles."""
+        ways, drawn = self._shape()
+        class_key, picture_key = jax.random.split(key)
+        classes = distinct(len(self.styles), ways, key=class_key)
+        pictures = distinct(source.classes * self.each, ways * drawn, key=picture_key)
+        places = source.first + pictures.reshape(ways, drawn)
+        return places, jnp.broadcast_to(self.styles[classes][:, None], places.shape), classes
+
+    def _shape(self) -> tuple[int, int]:
+        return self.problem.outputs, self.problem.shots + self.problem.queries
+
+
+# --- the package's pictures
 
 QUESTIONS: dict[str, tuple[str, bool, bool]] = {
     f"{name}-{question}": (name, texture, style)

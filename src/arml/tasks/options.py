@@ -1,21 +1,32 @@
 """Task distributions as data: options that a configuration file holds, and that build tasks."""
 
+import dataclasses
+import json
+import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from arml.core.adopted import Tasks, as_tasks
+from arml.core.checks import at_least
 from arml.core.episodes import TaskDistribution
-from arml.datasets.folders import ImageFamily, Progress, load_families
-from arml.datasets.splits import PARTS, Split, read_split, split_classes, write_split
+from arml.datasets.folders import (
+    PARTS,
+    ImageFamily,
+    Parts,
+    Progress,
+    TooFewError,
+    load_families,
+)
+from arml.datasets.splits import Split, part_sizes, read_split, split_classes, write_split
 from arml.datasets.starter import SIZE, load_starter
-from arml.datasets.store import Store, open_store, place, verify
-from arml.results.files import Json, read_json
+from arml.datasets.store import Store, open_store, place
+from arml.datasets.vectors import STARTER, load_features, starter_features
+from arml.results.files import Json, JsonView, read_json
 from arml.tasks.functions import functions_2d
-from arml.tasks.images import device_room
-from arml.tasks.shape import DataOptions, EpisodeOptions, PictureOptions
+from arml.tasks.images import Listed, device_room, listed, with_variety
 from arml.tasks.stream import streamed_episodes
 
 
@@ -106,6 +117,117 @@ class FunctionsOptions:
         return functions_2d(**{f.name: getattr(self, f.name) for f in fields(FunctionsOptions)})
 
 
+NOT_OF_TESTS = ("train_ways", "mixed_shots", "augment", "data", "split_seed")
+"""Options that change no test task, or whose effect is in the digests of the data."""
+
+
+@dataclass(frozen=True)
+class EpisodeOptions:
+    """The shape of a classification task."""
+
+    shots: int = 1
+    """Support examples of each class."""
+    ways: int = 5
+    """Classes of a task."""
+    train_ways: int = 0
+    """Classes of a training task, if it has more than a test task (ProtoNet); 0 for `ways`."""
+    queries: int = 15
+    """Query examples of each class."""
+    mixed_shots: bool = False
+    """Train on tasks of fewer shots too: each divisor of `shots`, in equal shares."""
+
+    def ways_of(self, part: str) -> int:
+        """Classes of a task of that part: `train`, `validation` or `test`."""
+        return (part == "train" and self.train_ways) or self.ways
+
+    def listed(self, families: Sequence[ImageFamily], parts: Split, part: str) -> Listed:
+        """The images of one part of the families' classes."""
+        return listed(
+            families,
+            parts,
+            part=part,
+            ways=self.ways_of(part),
+            shots=self.shots,
+            queries=self.queries,
+        )
+
+    def check_classes(self, family: str, classes: int, split: Parts | None = None) -> None:
+        """Raise `ValueError` for a family with too few classes, before its images are decoded.
+        `split` is the split of the classes, if its folders state it."""
+        drawn = part_sizes(classes, least=self.ways)
+        sizes = drawn if split is None else [len(split[part]) for part in PARTS]
+        for part, size in zip(PARTS, sizes, strict=True):
+            ways = self.ways_of(part)
+            if size < ways:
+                more = ways > self.ways
+                raise TooFewError(
+                    f"{family}: expected at least {ways} {part} classes for {ways}-way tasks, got "
+                    f"{size} of its {classes}; lower {'train_ways' if more else 'the ways'}, or "
+                    "add classes"
+                )
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid, before any data is read."""
+        at_least(self, ("ways",), 2)
+        at_least(self, ("shots", "queries"), 1)
+        if self.train_ways and self.train_ways < self.ways:
+            raise ValueError(
+                f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}: "
+                "raise it"
+            )
+        if self.mixed_shots and self.shots < 2:
+            raise ValueError(
+                "mixed_shots needs at least 2 shots, of which training tasks may have fewer, got "
+                f"{self.shots}: raise --shots"
+            )
+
+    def varied(self, train: TaskDistribution) -> TaskDistribution:
+        """The training tasks, varied as these options say."""
+        return with_variety(train, shots=self.mixed_shots)
+
+    def stated(
+        self, data: Mapping[str, str], parts: JsonView | None = None, **other: object
+    ) -> str:
+        """The identity of the test tasks: these options (`other` in place of some), the digests of
+        the data, and the split of the classes if it is in a file.
+
+        The options of training are not part of it, nor are the places of the data and the seed of
+        the split, because the digests and the file state their effect. The order of the families
+        is, because a task draws its family by number.
+        """
+        drawn = {"kind": type(self).__name__, **dataclasses.asdict(self), **other}
+        kept = {k: v for k, v in drawn.items() if k not in NOT_OF_TESTS}
+        return json.dumps([kept, list(data.items()), parts], sort_keys=True)
+
+
+@dataclass(frozen=True)
+class PictureOptions(EpisodeOptions):
+    """The shape of a task of pictures."""
+
+    augment: bool = False
+    """Vary the pictures of training tasks: turn, mirror, invert and colour whole classes; turn,
+    magnify, move and light each picture a little."""
+
+    def varied(self, train: TaskDistribution) -> TaskDistribution:
+        return with_variety(train, pictures=self.augment, shots=self.mixed_shots)
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Tasks that are made of files. `data` comes first among the options."""
+
+    data: tuple[str, ...] = ()
+
+    def absolute(self) -> "DataOptions":
+        """The same options with absolute paths, so that a run can be used from any folder."""
+        return dataclasses.replace(self, data=tuple(map(absolute_path, self.data)))
+
+
+def absolute_path(path: str) -> str:
+    """The absolute path of one that may begin with ~."""
+    return os.path.abspath(os.path.expanduser(path))
+
+
 @dataclass(frozen=True)
 class FoldersOptions(PictureOptions, DataOptions):
     """Image episodes from folders or zips with a folder for each class; each source is a family."""
@@ -172,9 +294,6 @@ class StoreOptions(PictureOptions, _Stored):
                 f"--size {store.size}, or prepare the data set again"
             )
         on_device = store.bytes <= device_room()
-        if on_device:
-            # All pictures are read in any case.
-            verify(store, progress)
         digests = store.digests()
         stated = self.stated(digests)
         train, validation, test = (self._episodes(store, p, on_device, stated) for p in PARTS)
@@ -215,14 +334,65 @@ class StarterOptions(PictureOptions, DataOptions):
         """The tasks of the published split. A user's own pictures are split as in `FoldersOptions`,
         and `split` is written for them only."""
         self.check()
-        families, parts = load_starter(art=self.art)
+        families, published = load_starter(art=self.art)
         own: list[ImageFamily] = []
         if self.data:
             check, least = self.check_classes, self.shots + self.queries
             own = load_families(self.data, size=SIZE, least=least, check=check, progress=progress)
         # A user's own family of the name glyphs is not the package's.
-        own = [replace(f, name=f"{f.name} (own)") if f.name in parts else f for f in own]
-        return divided(self, [*families, *own], split, published=parts)
+        own = [replace(f, name=f"{f.name} (own)") if f.name in published else f for f in own]
+        return divided(self, [*families, *own], split)
+
+
+@dataclass(frozen=True)
+class VectorsOptions(EpisodeOptions, DataOptions):
+    """Episodes of frozen features that `arml features` made of pictures."""
+
+    needs: ClassVar[str] = "--data FEATURES..."
+
+    data: tuple[str, ...] = ()
+    """Folders that `arml features` made; or the word starter for features of the pictures in the
+    package by the package's model (./starter for a folder of that name)."""
+    split_seed: int = 0
+    """Seeds the split of each family's classes, if no split is published with them."""
+
+    def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
+        """Load the features and split their classes: as published, or as the classes of their
+        pictures are split.
+
+        Test task number i has the same pictures as for a method on the pictures themselves.
+        """
+        self.check()
+        told = {} if progress is None else {"progress": progress}
+        places = [starter_features(**told) if d == STARTER else d for d in self.data]
+        families, maker, pictures = load_features(places)
+        for family in families:
+            if family.split is None and not split.exists():
+                self.check_classes(family.name, len(family.classes))
+        # Pictures whose split is published are the package's own: the same tasks as on pixels.
+        pixels = StarterOptions(shots=self.shots, ways=self.ways, queries=self.queries)
+        splits = divided(
+            self,
+            families,
+            split,
+            seed=self.split_seed,
+            stated=pixels.stated(pictures),
+            size=maker["size"],
+        )
+        return splits._replace(inputs=maker, pictures=pictures)
+
+    def absolute(self) -> "VectorsOptions":
+        # The word for the package's own pictures is no path.
+        return replace(self, data=tuple(d if d == STARTER else absolute_path(d) for d in self.data))
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid, before any data is read."""
+        if not self.data:
+            raise ValueError(
+                "expected at least one folder of features, got none: make one with `arml features` "
+                "and give --data FOLDER..."
+            )
+        super().check()
 
 
 def divided(
@@ -231,18 +401,18 @@ def divided(
     file: Path,
     *,
     seed: int = 0,
-    published: Split | None = None,
     stated: str | None = None,
     size: int | None = None,
 ) -> Splits:
-    """The tasks of families whose classes are split as `published`. The split of other families is
-    read from `file`; if there is no such file, their classes are split and the file is written.
+    """The tasks of families, some of which have a published or stated split. The split of the
+    others is read from `file`; if there is no such file, their classes are split and the file is
+    written.
 
-    `stated` is the identity of the tasks if all splits are published; that of the options if None.
+    `stated` is the identity of the tasks if all families have a split; that of the options if None.
     `size` is that of `ImageEpisodes`.
     """
-    parts = {f.name: f.split for f in families if f.split is not None} | (published or {})
-    own = [family for family in families if family.name not in parts]
+    parts = {f.name: f.split for f in families if f.split is not None}
+    own = [family for family in families if family.split is None]
     known = file.exists()
     if own and known:
         parts |= read_split(file, seed=seed)

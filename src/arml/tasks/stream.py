@@ -19,8 +19,7 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, UInt8
 
 from arml.core.episodes import Problem, Task, TaskDistribution
-from arml.tasks.images import Episodes, Listed, Table, draw, examples
-from arml.tasks.variety import Varied
+from arml.tasks.images import Episodes, Listed, Table, Varied, draw, examples
 
 AHEAD = 3
 """The most batches that are gathered ahead."""

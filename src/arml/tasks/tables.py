@@ -24,9 +24,8 @@ from arml.datasets.splits import PARTS
 from arml.datasets.tables import TableSet, load_tables
 from arml.results.files import Json
 from arml.tasks.draws import of_classes, of_numbers
-from arml.tasks.options import Splits, splits_of
+from arml.tasks.options import DataOptions, Splits, splits_of
 from arml.tasks.prior import MECHANISMS, draw_rows
-from arml.tasks.shape import DataOptions
 
 VERSION = 2
 """The version of the prior: another version draws other tasks from the same key."""
