@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypedDict
 import arml
 from arml.experiment.options import fingerprint, to_json
 from arml.experiment.recipes import reshaped, shape_of
-from arml.tasks.vectors import VectorsOptions
+from arml.tasks.options import VectorsOptions
 from study.paper import names
 
 SUBJECT = "arml-paper"
