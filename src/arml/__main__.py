@@ -1,8 +1,18 @@
 """The program `arml`, also as `python -m arml`."""
 
 import gc
+import io
 import signal
 import sys
+
+
+def write_everything() -> None:
+    """Make the output streams take any text, so that no answer fails after all the work: UTF-8 in
+    files and pipes, and on a terminal of another encoding `?` for letters that it lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            encoding = stream.encoding if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="replace")
 
 
 def program() -> int:
@@ -10,6 +20,7 @@ def program() -> int:
     # Imports and tracing make many objects that live on: to look for garbage less often saves a
     # twentieth of the start.
     gc.set_threshold(50_000, 20, 100)
+    write_everything()
     try:
         from arml.cli import main
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """The command line, from outside: what it prints, what it writes, what it refuses."""
 
+import io
 import json
 import re
 import shutil
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import arml
+from arml.__main__ import write_everything
 from arml.cli import main
 from arml.cli.show import _rows
 from arml.experiment.recipes import RECIPES
@@ -409,3 +411,13 @@ def test_a_table_that_cannot_be_read_is_refused_in_plain_words(content, says, tm
     (tmp_path / "table.csv").write_bytes(content)
     given = ["--support", tmp_path / "table.csv", "--query", tmp_path / "table.csv"]
     assert says in refused(capsys, "adapt", "tables", *given, "--target", "class")
+
+
+@pytest.mark.parametrize(("terminal", "written"), [(False, "猫\n".encode()), (True, b"?\n")])
+def test_any_class_can_be_written_whatever_the_terminals_encoding(monkeypatch, terminal, written):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(stream, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(sys, "stdout", stream)
+    write_everything()
+    print("猫", flush=True)
+    assert stream.buffer.getvalue() == written

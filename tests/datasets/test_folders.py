@@ -1,5 +1,6 @@
 """Folders and zips of images: what is read, what is refused, and that the cache never lies."""
 
+import os
 import stat
 import zipfile
 import zlib
@@ -405,3 +406,12 @@ def test_identical_pictures_are_refused(tmp_path):
     with pytest.raises(ValueError, match="all 6 pictures are identical"):
         labelled_images(unpack(tmp_path / "a", same), size=8)
     assert len(labelled_images(unpack(tmp_path / "a", {"c0/0.png": png(8)}), size=8)[0]) == 6
+
+
+def test_a_name_in_another_encoding_is_refused_before_any_work(tmp_path):
+    path = Path(os.fsdecode(os.fsencode(tmp_path / "caf") + b"\xe9.png"))
+    path.write_bytes(png())
+    for asked in (path, tmp_path):
+        with pytest.raises(ValueError, match=r"caf\\udce9\.png' is not plain text") as caught:
+            image_files([asked])
+        str(caught.value).encode()

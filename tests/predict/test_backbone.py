@@ -18,7 +18,7 @@ from arml.app.uploads import Limits
 from arml.cli import app as command
 from arml.cli import main
 from arml.datasets.extractor import Extractor
-from arml.datasets.own import decoded
+from arml.datasets.folders import decoded
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
 SIZE, WIDTH = 32, 4

@@ -149,13 +149,15 @@ def _safe(path: Path, name: str, problem: str | None = None) -> str:
         problem = "its name leads outside"
     if problem:
         raise _refused(path, name, problem)
-    return _plain(path, "/".join(parts))
+    return check_plain(path, "/".join(parts))
 
 
-def _plain(path: Path, name: str) -> str:
-    """A name in NFC. **Raises** `ValueError` for one that is not plain text, unless it is junk."""
+def check_plain(path: Path, name: str) -> str:
+    """A name in NFC. **Raises** `ValueError` for one that is not plain text, unless it is junk: no
+    table or message could have it."""
     if not is_junk(name) and any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
-        raise ValueError(f"{path}: the name {name!a} is not plain text; rename the file")
+        where = str(path).encode(errors="backslashreplace").decode()
+        raise ValueError(f"{where}: the name {name!a} is not plain text; rename the file")
     return unicodedata.normalize("NFC", name)
 
 
@@ -182,7 +184,7 @@ def _listed_folder(path: Path) -> Listing:
             # A backslash is a letter here, and no separator.
             full = os.path.join(here, file)
             members.append(
-                Member(_plain(path, "/".join((*parts, file))), full, partial(_read, full))
+                Member(check_plain(path, "/".join((*parts, file))), full, partial(_read, full))
             )
     return Listing(path, _distinct(path, members), empty)
 

@@ -23,7 +23,7 @@ from typing import BinaryIO
 import numpy as np
 from jaxtyping import Float32, Int, UInt8
 
-from arml.datasets.archives import Listing, Member, open_listing
+from arml.datasets.archives import Listing, Member, check_plain, open_listing
 from arml.datasets.decode import SUFFIXES, Encoded
 from arml.datasets.decode import decoded as each_decoded
 from arml.results.files import RunError, atomically
@@ -264,6 +264,7 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
         if path.is_dir():
             found += [file for file in _files(path) if is_picture(file.name)]
         elif path.is_file():
+            check_plain(path, path.name)
             found.append(path)
         else:
             raise ValueError(

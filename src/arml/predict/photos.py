@@ -41,9 +41,9 @@ from PIL import Image
 
 from arml.core.problem import Problem
 from arml.core.threads import one_blas_thread
-from arml.datasets.cache import default_folder
 from arml.datasets.decode import cropped, decode, resize, rgb
 from arml.datasets.extractor import PHOTOS, Extractor, Preparation
+from arml.datasets.folders import default_folder
 from arml.predict.inputs import checked_labels, joined_labels
 from arml.predict.reliability import (
     Evaluation,

@@ -41,8 +41,9 @@ def confusion(marked: Marked) -> Table:
             Cell(str(n), kind="better" if j == k else "worse") if n else Cell()
             for j, n in enumerate(row)
         ]
-        lines.append(Line(name, tuple(cells)))
-    columns = (Column("Labelled"), *(Column(f"as {name}") for name in marked.classes))
+        lines.append(Line(f"{k + 1} {name}", tuple(cells)))
+    # Names as headings would not fit a terminal or a phone.
+    columns = (Column("Labelled"), *(Column(f"as {k + 1}") for k in range(len(marked.classes))))
     return Table("How each class was predicted", columns, tuple(lines))
 
 
