@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tasks", type=int, default=400, help="test tasks of a family")
-    parser.add_argument("--page", type=Path, help="redraw the tables of docs/results.md and end")
+    parser.add_argument("--page", type=Path, help="redraw the tables of study/searched.md and end")
     parser.add_argument("--table", action="store_true", help="print the tables and end")
     given = parser.parse_args()
     if given.data:

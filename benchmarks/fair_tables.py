@@ -56,7 +56,7 @@ PAGE: dict[str, dict[str, Setting]] = {
     "all": {"": Setting("all", 5, 1_200)},
     "one-shot": {name: Setting(name, 1, 400) for name in ("glyphs", "icons", "textures")},
 }
-"""The tables of docs/results.md: one setting, or several side by side under their titles."""
+"""The tables of study/searched.md: one setting, or several side by side under their titles."""
 
 
 def whole(entries: Sequence[dict[str, Any]]) -> Scores:

@@ -1,12 +1,19 @@
 """What a user waits for: `import arml`, `arml --help`, and a run from the start of its process to
 the end of its first steps, with nothing compiled before (cold) and with what the program kept of an
-earlier run (warm)."""
+earlier run (warm).
 
+`python startup.py first-step RECIPE` is such a run, as `arml train` makes it: it says when its
+first steps are done, how many seconds its imports took and what XLA took, and goes on until it is
+killed.
+"""
+
+import gc
 import json
 import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from tempfile import TemporaryDirectory
 
 from common import HERE, arguments, machine, spread, write
@@ -18,7 +25,7 @@ COMMANDS = {
     "import jax": ["-c", "import jax"],
     "arml --help": ["-m", "arml", "--help"],
 }
-RECIPES = ("regression2d/maml", "regression2d/arml", "starter/maml", "starter/arml")
+RECIPES = ("regression2d/maml", "regression2d/arml-film", "starter/maml", "starter/arml-film")
 
 
 def seconds(command: list[str]) -> float:
@@ -32,7 +39,7 @@ def first_step(recipe: str, cache: str) -> dict[str, float]:
     imports and XLA."""
     begun = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, str(HERE / "first_step.py"), recipe],
+        [sys.executable, str(HERE / "startup.py"), "first-step", recipe],
         env={**os.environ, "ARML_CACHE": cache},
         stdout=subprocess.PIPE,
     )
@@ -46,7 +53,44 @@ def first_step(recipe: str, cache: str) -> dict[str, float]:
     return {"all": taken, **json.loads(said)}
 
 
+def run_until_killed(name: str) -> None:
+    """The run itself."""
+    begun = time.perf_counter()
+    gc.set_threshold(50_000, 20, 100)  # as `arml` does
+    from arml.cli.environment import cores_as_devices, keep_compiled
+
+    keep_compiled()
+    cores_as_devices()
+    import jax
+
+    from arml.experiment.recipes import recipe
+    from arml.experiment.running import run
+    from arml.training.devices import own_cores, sharing
+
+    taken = {"imports": time.perf_counter() - begun, "XLA": 0.0}
+
+    def heard(event: str, seconds: float, **facts: object) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            taken["XLA"] += seconds
+
+    jax.monitoring.register_event_duration_secs_listener(heard)
+    experiment, devices = recipe(name), 1
+    if not experiment.scan:  # one dispatch is one step
+        experiment = replace(experiment, interval=1)
+        devices = sharing(experiment.batch, experiment.chunk, own_cores())
+
+    def watch(step: int, record: object) -> None:
+        if step:
+            print(json.dumps(taken), flush=True)
+
+    with TemporaryDirectory() as folder:
+        run(experiment, folder, watch=watch, devices=devices)
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["first-step"]:
+        run_until_killed(sys.argv[2])
+        return
     options = arguments(__doc__ or "").parse_args()
     before = machine()
     rounds = 3 if options.quick else 9

@@ -6,15 +6,78 @@ whether they are up to date.
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from arml.report.tables import replace_block
 from arml.results.files import RunError, write_text
-from cells import caption, digits, duration, ratio, rows, timed, title
 from common import HERE, OPPONENTS
 
 README = HERE / "README.md"
+METHODS = {
+    "maml": "MAML",
+    "arml": "ARML, FiLM",
+    "arml-film": "ARML, FiLM",
+    "arml-official": "ARML `official`",
+    "arml-paper": "ARML `paper`",
+    "protonet": "ProtoNet",
+}
+Spread = dict[str, float]
+
+
+def digits(value: float) -> str:
+    """Three significant ones, and no exponent."""
+    places = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{places}f}" if value >= 0.1 or not value else f"{value:.2g}"
+
+
+def duration(seconds: float) -> str:
+    """In the unit that suits."""
+    size, unit = next(
+        (k, u) for k, u in ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")) if seconds >= k
+    )
+    return f"{digits(seconds / size)} {unit}"
+
+
+def ratio(value: Spread) -> str:
+    """The median with its extremes."""
+    return f"{digits(value['median'])} ({digits(value['min'])} to {digits(value['max'])})"
+
+
+def timed(value: Spread) -> str:
+    """The same in seconds."""
+    return f"{duration(value['median'])} ({duration(value['min'])} to {duration(value['max'])})"
+
+
+def rows(head: Sequence[str], body: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A table whose columns but the first `left` are numbers."""
+    rule = [*(left * ["---"]), *((len(head) - left) * ["---:"])]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *body))
+
+
+def caption(value: dict[str, Any]) -> str:
+    """When, where, and with what."""
+    machine = value["machine"]
+    versions = {"Python": machine["python"], **machine["versions"]}
+    for result in value["results"] if isinstance(value["results"], list) else ():
+        for side in ("ours", "theirs"):
+            if "torch" in result.get(side, {}):
+                versions["torch"] = result[side]["torch"]
+    fast = value.get("quick") or value["benchmark"].endswith("-quick")
+    quick = " By a quick run." if fast else ""
+    cores = "1 core" if machine["cores"] == 1 else f"{machine['cores']} cores"
+    return (
+        f"Measured {value['when'][:10]} on {machine['processor']}, {cores}, with "
+        f"a load of {machine['load_before']:.1f} before it.{quick} "
+        f"{', '.join(f'{name} {number}' for name, number in versions.items())}."
+        + (f" {value['note'][0].upper()}{value['note'][1:]}." if "note" in value else "")
+    )
+
+
+def title(recipe: str) -> str:
+    """A recipe's method, as the tables name it."""
+    name = recipe.partition("/")[2]
+    return METHODS.get(name, f"`{name}`")
 
 
 def of_regression(results: list[dict[str, Any]]) -> list[list[str]]:
@@ -90,21 +153,6 @@ def starting(value: dict[str, Any]) -> str:
     return f"{rows(head, body)}\n\n{caption(value)}"
 
 
-def sampling(value: dict[str, Any]) -> str:
-    """Episodes a second."""
-    found = value["results"]["episodes_a_second"]
-    one = found["files, one process"]["median"]
-    body = [
-        [name, digits(spread["median"]), digits(spread["median"] / one)]
-        for name, spread in found.items()
-    ]
-    ways, shots, queries, side = value["results"]["episode"]
-    what = f"{ways}-way {shots}-shot episodes of {side} px, {queries} queries"
-    images = value["results"]["preparation"]["images"]
-    head = [f"{what}; {images:,} images", "a second", "times the loader in one process"]
-    return f"{rows(head, body)}\n\n{caption(value)}"
-
-
 PREDICTIONS = {
     "new process to the first prediction": "new process: load, adapt, compile, predict one input",
     "one input": "warm: one input",
@@ -129,126 +177,11 @@ def predictions(value: dict[str, Any]) -> str:
     return f"{rows(['prediction', *(f'`{name}`' for name in found)], body)}\n\n{caption(value)}"
 
 
-def roofline(value: dict[str, Any]) -> str:
-    """Where the time goes."""
-    limits = value["results"]["limits"]
-    body = [
-        [
-            f"{title(r['recipe'])}, {r['tasks']}",
-            r["path"],
-            digits(r["gflop"]),
-            digits(r["xla_gflop"]),
-            digits(r["megabytes"]),
-            digits(r["xla_megabytes"]),
-            f"{r['operations']:,.0f}",
-            duration(r["seconds"]["median"]),
-            duration(r["limit_seconds"][r["limit"]]),
-            r["limit"],
-            digits(r["times_the_limit"]),
-        ]
-        for r in value["results"]["paths"]
-    ]
-    head = ["learner, tasks", "path", "GFLOP", "XLA's", "MB", "XLA's", "operations"]
-    head += ["time", "least time", "by", "ratio"]
-    said = (
-        f"The machine's limits: a matrix product {digits(limits['flops'] / 1e9)} GFLOP/s, a copy "
-        f"{digits(limits['bytes'] / 1e9)} GB/s, {digits(limits['cache'] / 1e9)} GB/s in the "
-        f"cache, an empty dispatch {duration(limits['dispatch'])}, "
-        f"an operation in a loop {duration(limits['operation'])}."
-    )
-    return f"{rows(head, body, 2)}\n\n{said} {caption(value)}"
-
-
-def before(value: dict[str, Any]) -> str:
-    """The same now and at an earlier commit."""
-    body = [
-        [
-            r["case"],
-            *(_waited(r, side) for side in ("ours", "theirs")),
-            f"{r['now']}, {r['before']}",
-            f"{ratio(r['times_as_fast'])} times as fast",
-        ]
-        for r in value["results"]
-    ]
-    head = ["one outer step, or the named command", "now (of a processor)", "before", "commits"]
-    head += ["ratio (extremes)"]
-    return f"{rows(head, body)}\n\n{caption(value)}"
-
-
-def _waited(result: dict[str, Any], side: str) -> str:
-    """Seconds, and those of a processor where they were counted."""
-    spent = result.get(f"{side}_processor_seconds")
-    shown = duration(result[f"{side}_seconds"]["median"])
-    return f"{shown} ({duration(spent['median'])})" if spent else shown
-
-
-def choices(value: dict[str, Any]) -> str:
-    """What each choice is worth."""
-    body = [
-        [
-            r["done"],
-            r["otherwise"],
-            "MAML, 28 px" if r["case"][0] == "conv4" else f"{title(r['case'][1])}, 2-D",
-            duration(r["ours_seconds"]["median"]),
-            ratio(r["times_as_fast"]),
-            *(duration(r[side]["compile_and_first_step_seconds"]) for side in ("ours", "theirs")),
-        ]
-        for r in value["results"]
-    ]
-    head = ["choice", "alternative", "step of", "an outer step", "times as fast (extremes)"]
-    head += ["first dispatch", "the alternative's"]
-    return f"{rows(head, body, 3)}\n\n{caption(value)}"
-
-
-def devices(value: dict[str, Any]) -> str:
-    """Tasks a second in two processes against one."""
-    body = [
-        [
-            f"{title(r['recipe'])}, {'2-D' if r['recipe'].startswith('regression2d') else '28 px'}",
-            str(r["batch"]),
-            digits(r["tasks_a_second_of_one"]["median"]),
-            ratio(r["times_as_many"]),
-            ratio(r["times_as_many_free"]),
-            f"{r['bytes_a_step'] / 1e3:,.0f} kB",
-            duration(r["seconds_a_message"]),
-            duration(r["seconds_a_message_free"]),
-        ]
-        for r in value["results"]
-    ]
-    head = ["learner", "tasks a step", "tasks a second of one process on one core"]
-    head += ["times as many in two, a core each", "in two on both cores", "message"]
-    head += ["it takes", "on both cores"]
-    return f"{rows(head, body)}\n\n{caption(value)}"
-
-
-def divergence(value: dict[str, Any]) -> str:
-    """How many trainings of each recipe kept a finite loss."""
-    body = []
-    for name in dict.fromkeys(row["recipe"] for row in value["results"]):
-        found = [row for row in value["results"] if row["recipe"] == name]
-        bad = [row for row in found if row["first_bad_step"] is not None]
-        ends = ", ".join(
-            f"seed {row['seed']} at step {row['first_bad_step']}"
-            + (f" ({row['family']})" if row["family"] else "")
-            for row in bad
-        )
-        steps = min(row["steps"] for row in found)
-        body.append([f"`{name}`", str(len(found)), f"{steps:,}", str(len(bad)), ends])
-    head = ["recipe", "seeds", "steps", "diverged", "first step that is not finite"]
-    return f"{rows(head, body)}\n\n{caption(value)}"
-
-
 BLOCKS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "ratios": (("regression2d", "conv4"), ratios),
-    "before": (("before",), before),
-    "choices": (("choices",), choices),
     "methods": (("methods",), methods),
     "start": (("startup",), starting),
-    "devices": (("devices",), devices),
-    "sampling": (("sampling-quick",), sampling),
     "predictions": (("predict",), predictions),
-    "roofline": (("roofline",), roofline),
-    "divergence": (("divergence",), divergence),
 }
 """Each block of the README, the results that it is of, and how they are drawn."""
 
@@ -256,8 +189,7 @@ BLOCKS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
 def block(name: str) -> str:
     """One of them."""
     files, draw = BLOCKS[name]
-    folder = HERE.parent / "results" if name == "divergence" else HERE / "results"
-    paths = [folder / f"{file}.json" for file in files]
+    paths = [HERE / "results" / f"{file}.json" for file in files]
     if not all(path.exists() for path in paths):
         return f"*Not measured yet: {', '.join(f'`{file}.py`' for file in files)}.*"
     return draw(*(json.loads(path.read_text(encoding="utf-8")) for path in paths))

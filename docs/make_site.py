@@ -26,6 +26,7 @@ ELSEWHERE = {
     "starter/README.md": "starter-set.md",
     "study/README.md": "study.md",
     "study/tables.md": "study-tables.md",
+    "study/searched.md": "study-searched.md",
 }
 """Pages that lie outside docs/, and what they are in the site."""
 PARTS = {
@@ -35,7 +36,7 @@ PARTS = {
         *("growing", "write-your-own-method"),
     ),
     "Reference": ("api",),
-    "Results": ("protocol", "study", "study-tables", "results", "benchmarks", "records"),
+    "Results": ("protocol", "study", "study-tables", "study-searched", "benchmarks"),
     "Methods": ("methods/README",),
     "Project": ("changelog", "contributing", "starter-set"),
 }

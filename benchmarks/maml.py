@@ -1,0 +1,72 @@
+"""One outer step of second-order MAML against PyTorch: an eager loop over tasks, `torch.func`, and
+`higher` and `learn2learn` where they are installed; and on 2-D regression ARML against MAML.
+
+Regression: 25 tasks, 10 support and 10 query points, 2-40-40-1. Images: Conv-4, 32 filters, batch
+statistics, 3 channels, 5-way, 15 queries a class, 4 tasks. 5 inner steps, Adam, float32. On
+regression ours draws its tasks inside the step; PyTorch's are ready in memory.
+"""
+
+import sys
+from argparse import Namespace
+from typing import Any
+
+from common import OPPONENTS, Worker, arguments, contest, machine, opponents, write
+
+DISPATCH = 50
+
+
+def regression(options: Namespace, found: list[str], before: dict[str, Any]) -> None:
+    """2-D regression, and ARML's step against MAML's."""
+    rounds, seconds = (3, 0.5) if options.quick else (9, 1.0)
+
+    def ours(name: str) -> Worker:
+        return Worker(sys.executable, "arml_steps.py", "regression2d", name, DISPATCH)
+
+    maml = ours("regression2d/maml")
+    names = [*found, *(f"regression2d/{name}" for name in options.arml)]
+    theirs = [Worker(options.torch_python, "torch_maml.py", name, "regression") for name in found]
+    theirs += [ours(name) for name in names[len(found) :]]
+    results = [
+        {"pair": ["regression2d/maml", name], **result}
+        for name, result in zip(
+            names, contest(maml, theirs, rounds=rounds, seconds=seconds), strict=True
+        )
+    ]
+    for worker in (maml, *theirs):
+        worker.close()
+    write("regression2d", results, before, quick=options.quick)
+
+
+def images(options: Namespace, found: list[str], before: dict[str, Any]) -> None:
+    """Conv-4 on pictures of some sizes."""
+    results: list[dict[str, Any]] = []
+    rounds, seconds = (3, 1.0) if options.quick else (5, 2.0)
+    for size in options.sizes:
+        for shots in options.shots:
+            what = ("conv4", size, shots)
+            ours = Worker(sys.executable, "arml_steps.py", *what)
+            theirs = [Worker(options.torch_python, "torch_maml.py", n, *what) for n in found]
+            duels = contest(ours, theirs, rounds=rounds, seconds=seconds)
+            for worker in (ours, *theirs):
+                worker.close()
+            for name, result in zip(found, duels, strict=True):
+                results.append({"pixels": size, "shots": shots, "opponent": name, **result})
+            # After each: a setting may take minutes.
+            write("conv4", results, before, quick=options.quick)
+
+
+def main() -> None:
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--problems", nargs="+", default=["regression", "images"])
+    parser.add_argument("--arml", nargs="*", default=["arml-official", "arml-paper", "arml-film"])
+    parser.add_argument("--opponents", nargs="+", choices=OPPONENTS, help="these only")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[28, 84], help="pixels")
+    parser.add_argument("--shots", type=int, nargs="+", default=[1, 5])
+    options = parser.parse_args()
+    before, found = machine(), options.opponents or opponents(options.torch_python)
+    for problem in options.problems:
+        {"regression": regression, "images": images}[problem](options, found, before)
+
+
+if __name__ == "__main__":
+    main()
