@@ -15,8 +15,8 @@ and (mean difference) / sqrt(V) has a t distribution with Satterthwaite's degree
 Welch's test over the means of the runs, with the sampling of tasks as a third component. It counts
 (run x task) twice, so V is a little too large, never too small. Two other ways were simulated
 (`study/results/false-positives.json`): Welch's test alone ignores that other tasks would give
-another difference, and a hierarchical bootstrap is far too certain with three runs, because the variance of
-its draws is (S - 1) / S of the runs' variance.
+another difference, and a hierarchical bootstrap is far too certain with three runs, because the
+variance of its draws is (S - 1) / S of the runs' variance.
 
 The variance of runs cannot be estimated from one run. A comparison with fewer than `SEEDS` runs of
 a method has an interval over tasks, which is about these trained learners, and no p-value [1].
