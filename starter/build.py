@@ -28,10 +28,10 @@ import icons
 import licences
 import textures
 from arml.datasets.folders import ImageFamily
-from arml.datasets.sheet import contact_sheet
 from arml.datasets.splits import split_classes
 from arml.datasets.starter import FORMAT, load_starter
 from arml.results.files import checksum, write_bytes
+from sheet import contact_sheet
 from vary import SIDE
 
 HERE = Path(__file__).parent

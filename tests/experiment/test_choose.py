@@ -172,7 +172,9 @@ def test_folders_that_state_the_split_are_trained_and_tested_on_so(tmp_path, mon
         draw(tmp_path / "data" / part, counts)
         for number, folder in enumerate(sorted((tmp_path / "data" / part).iterdir())):
             folder.rename(folder.with_name(f"{part} {number}"))
-    experiment, _ = choose([str(tmp_path / "data")])
+    (tmp_path / "data" / "train" / "train 0" / "0.xml").write_text("<annotation/>")
+    experiment, why = choose([str(tmp_path / "data")])
+    assert "; left out: 1 files that are no pictures" in why[0]
     assert experiment.tasks.ways == 2
     splits = experiment.tasks.build(tmp_path / "split.json")
     assert [part.problem.classes for part in splits[:3]] == [4, 3, 2]

@@ -33,7 +33,6 @@ BASES = (
     ("data", "list"),
     ("data", "prepare", "omniglot"),
     ("data", "verify", "starter"),
-    ("data", "show", "starter", "--out", "sheet.png"),
 )
 """Command lines that would be carried out as they are, each of which is then changed."""
 WORDS = (

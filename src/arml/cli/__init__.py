@@ -17,7 +17,7 @@ from arml.core.plugins import announce, place_in_plugin
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("listing", "List settings, methods and data sets; `arml list starter` shows one"),
     "check": ("check", "Check a plug-in's methods, networks and tasks against the contract"),
-    "data": ("data", "List, prepare, verify or show benchmark data sets"),
+    "data": ("data", "List, prepare or verify benchmark data sets"),
     "features": ("features", "Turn pictures into the vectors of a frozen ONNX model"),
     "train": ("train", "Meta-train a recipe in a folder; the same command again resumes"),
     "tune": ("tune", "Search a recipe's options on meta-validation tasks, resumably"),

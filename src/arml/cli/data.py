@@ -13,12 +13,12 @@ from rich.text import Text
 from tyro.conf import Positional, arg
 
 from arml.cli.console import parse, print_json, say
-from arml.cli.errors import UsageError, named
+from arml.cli.errors import named
 from arml.results.files import Json
 
 
 def data_command(arguments: Sequence[str]) -> int:
-    """List, prepare, verify or show the benchmarks' data sets"""
+    """List, prepare or verify the benchmarks' data sets"""
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
         print(_help(), end="")
@@ -173,36 +173,10 @@ def verify_action(arguments: Sequence[str]) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class ShowOptions:
-    """Draw a contact sheet: a row for each family and split, a picture for each class."""
-
-    name: Positional[str]
-    """Data set, or folder of one."""
-    out: Path
-    """The PNG file."""
-    columns: int = 12
-    """Pictures in a row."""
-
-
-def show_action(arguments: Sequence[str]) -> int:
-    """Draw a contact sheet, by family and split"""
-    options = parse(ShowOptions, arguments, prog="arml data show")
-    from arml.datasets.sheet import write_sheet
-    from arml.datasets.store import open_store, place
-
-    if options.columns < 1:
-        raise UsageError(f"columns must be at least 1, got {options.columns}: raise it")
-    write_sheet(open_store(place(options.name)), options.out, columns=options.columns)
-    say(Console(), f"written to {options.out}")
-    return 0
-
-
 ACTIONS: dict[str, Callable[[Sequence[str]], int]] = {
     "list": list_action,
     "prepare": prepare_action,
     "verify": verify_action,
-    "show": show_action,
 }
 
 

@@ -85,7 +85,6 @@ class FeaturesIndex(TypedDict):
     source: Text
     split: dict[Text, list[Text]] | None
     extractor: Maker
-    key: Digest
     vectors: Digest
 
 
@@ -165,9 +164,8 @@ def write_features(
         "split": pictures.split,
         "extractor": extractor.about,
     }
-    key = checksum(content)
     if (folder / INDEX).exists():
-        if _index(folder)["key"] == key:
+        if checksum({**_index(folder), "vectors": ""}) == checksum({**content, "vectors": ""}):
             return False
         raise ValueError(
             f"{folder}: expected a new folder, or the same pictures, model and options as before, "
@@ -195,7 +193,7 @@ def write_features(
             f"could not write {folder}: {error.strerror or error}; free some space or check its "
             "permissions, and run the same command again"
         ) from error
-    write_json(folder / INDEX, {**content, "key": key, "vectors": digest.hexdigest()})
+    write_json(folder / INDEX, {**content, "vectors": digest.hexdigest()})
     return True
 
 

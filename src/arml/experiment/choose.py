@@ -62,6 +62,8 @@ class Family(NamedTuple):
     """The shorter sides of some of its pictures in pixels; empty for vectors."""
     split: Parts | None = None
     """The split that its folders state."""
+    left_out: int = 0
+    """Its files that are no pictures."""
 
 
 def choose(
@@ -192,7 +194,7 @@ def _survey(path: str) -> Family:
         picked = [members[i] for i in np.linspace(0, len(members) - 1, SAMPLED).astype(int)]
         sides = [shortest_side(m.read(), where=m.where) for m in picked]
         counts = {name: len(images) for name, images in source.classes.items()}
-    return Family(family_name(place), counts, sides, source.split)
+    return Family(family_name(place), counts, sides, source.split, len(source.left_out))
 
 
 def _of_features(data: Sequence[str]) -> list[Family]:
@@ -213,7 +215,9 @@ def _about(families: Sequence[Family], what: str) -> str:
     totals = (sum(len(f.counts) for f in families), sum(sum(f.counts.values()) for f in families))
     one = "; ARML may help more with several families" if len(families) == 1 else ""
     plural = "family" if len(families) == 1 else "families"
-    return f"data: {len(families)} {plural}, {totals[0]:,} classes, {totals[1]:,} {what}{one}"
+    others = sum(family.left_out for family in families)
+    left = f"; left out: {others} files that are no {what}" if others else ""
+    return f"data: {len(families)} {plural}, {totals[0]:,} classes, {totals[1]:,} {what}{left}{one}"
 
 
 def _tasks(families: Sequence[Family], given: Mapping[str, int]) -> tuple[int, int, int, list[str]]:

@@ -1,16 +1,10 @@
 """A contact sheet: rows of pictures, each with a label."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import cv2
 import numpy as np
 from jaxtyping import UInt8
-
-from arml.datasets.folders import ImageFamily
-from arml.datasets.splits import PARTS
-from arml.datasets.store import Store
-from arml.results.files import write_bytes
 
 GAP = 4
 LABEL = 170
@@ -36,24 +30,3 @@ def contact_sheet(
             large = picture.repeat(scale, axis=0).repeat(scale, axis=1)
             sheet[top : top + large.shape[0], left : left + large.shape[1]] = large
     return sheet
-
-
-def some(family: ImageFamily, number: int) -> UInt8[np.ndarray, "number size size 3"]:
-    """Pictures that are spread over the classes, and over the pictures of each class."""
-    chosen = [i * len(family.classes) // number for i in range(number)]
-    return family.images[[family.first[c] + i % family.counts[c] for i, c in enumerate(chosen)]]
-
-
-def write_sheet(store: Store, path: Path, *, columns: int) -> None:
-    """Write a PNG with a row for each family and part.
-
-    **Raises** `RunError` if it cannot be written.
-    """
-    parts = {part: {f.name: f for f in store.part(part)} for part in PARTS}
-    rows = [
-        (f"{name}, {part}", some(parts[part][name], columns))
-        for name in store.families
-        for part in PARTS
-    ]
-    sheet = contact_sheet(rows)
-    write_bytes(path, cv2.imencode(".png", sheet[..., ::-1])[1].tobytes())
