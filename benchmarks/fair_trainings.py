@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from arml.core.learner import Conditioned
+from arml.algorithms.conditioned import Conditioned
 from arml.datasets.filters import FILTERS
 from arml.experiment.choose import AVERAGE, choose
 from arml.experiment.loaded import Run

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from arml.algorithms import ALGORITHMS as ALGORITHMS
+    from arml.algorithms.arml import ARML as ARML
+    from arml.algorithms.maml import MAML as MAML
+    from arml.algorithms.protonet import ProtoNet as ProtoNet
     from arml.core.checks import Options as Options
     from arml.core.compilation import unbatched as unbatched
     from arml.core.episodes import Examples as Examples
@@ -15,7 +18,6 @@ if TYPE_CHECKING:
     from arml.core.inner import InnerOptions as InnerOptions
     from arml.core.inner import with_steps as with_steps
     from arml.core.learner import Adapted as Adapted
-    from arml.core.learner import Conditioned as Conditioned
     from arml.core.learner import Loss as Loss
     from arml.core.learner import MetaLearner as MetaLearner
     from arml.core.losses import loss_of as loss_of
@@ -54,6 +56,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "arml.algorithms": ("ALGORITHMS",),
+    "arml.algorithms.arml": ("ARML",),
+    "arml.algorithms.maml": ("MAML",),
+    "arml.algorithms.protonet": ("ProtoNet",),
     "arml.core.episodes": ("Examples", "Problem", "Task", "TaskDistribution"),
     "arml.predict.estimators": ("FewShotClassifier", "FewShotRegressor"),
     "arml.report.statistics": ("Comparison", "compare_runs"),
@@ -71,7 +76,7 @@ _HOMES = {
     "arml.core.compilation": ("unbatched",),
     "arml.core.losses": ("loss_of",),
     "arml.core.inner": ("GradientDescent", "InnerOptions", "with_steps"),
-    "arml.core.learner": ("Adapted", "Conditioned", "Loss", "MetaLearner"),
+    "arml.core.learner": ("Adapted", "Loss", "MetaLearner"),
     "arml.core.tracing": ("trace",),
     "arml.predict.learner": ("FewShotLearner", "load", "load_predictor"),
     "arml.predict.predictor": ("Predictor",),

@@ -11,9 +11,9 @@ import pytest
 
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.arml import ARMLOptions
+from arml.algorithms.conditioned import Conditioned
 from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.learner import Conditioned
 from arml.nn.modulation import FiLM, Gate
 from arml.nn.networks import Linear, MLPOptions
 from small import KEY, REGRESSION, VECTORS, meta, predictions, task
@@ -63,7 +63,7 @@ def test_with_a_neutral_modulation_it_is_maml(gate):
 
 def test_without_a_code_film_on_units_is_maml():
     arml = learner(gate="film", granularity="unit")
-    assert repr(arml) == "Conditioned(Relational, UnitModulation, 2,093 parameters)"
+    assert repr(arml) == "ARML(Relational, UnitModulation, 2,093 parameters)"
     layers = tuple(constant(layer, 0.0) for layer in arml.modulate.layers)
     arml = eqx.tree_at(lambda x: x.modulate.layers, arml, layers)
     maml = MAMLOptions(inner_steps=1, inner_rate=0.05).build(arml.net, REGRESSION, key=KEY)
@@ -168,7 +168,8 @@ def test_ablations_are_what_they_say():
 
 def test_the_penalty_weighs_both_reconstructions():
     support, arml = task().support, learner(mu_1=2.0, mu_2=3.0)
-    loss_q, loss_t = arml.encode.trace(support).penalties
+    trace = arml.encode.trace(support)
+    loss_q, loss_t = trace.loss_q, trace.loss_t
     np.testing.assert_allclose(encode(arml, support)[1], 2 * loss_t + 3 * loss_q, rtol=1e-5)
     assert encode(learner(mu_1=0.0, mu_2=0.0), support)[1] == 0
 

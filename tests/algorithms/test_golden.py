@@ -19,13 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from arml.algorithms.arml import SoftClusters, Trace
 from arml.algorithms.arml_presets import official
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared, with_steps
 from arml.nn.autoencoders import GRUCell
 from arml.nn.networks import Conv4Options, Linear, MLPOptions
-from arml.nn.prototypes import SoftClusters
-from arml.nn.relational import Trace
 
 FOLDER = Path(__file__).parent / "golden"
 PAIRED = "model/task_specific_mapping/eta_"
@@ -211,7 +210,7 @@ class Run(NamedTuple):
 def one_run(learner, task) -> Run:
     encode, inner = learner.encode, with_steps(learner.inner, 1)
     trace = encode.trace(task.support)
-    code = jnp.concatenate([trace.raw, trace.enriched])
+    code = jnp.concatenate([trace.q, trace.t])
     net = learner.modulate(learner.net, code)
     before = net(task.support.x)
     after = []
@@ -265,8 +264,8 @@ def test_intermediate_values(case, followed):
         "vertex_adjacency": reading.adjacency[k:, k:],
         "graph_nodes": jnp.concatenate([trace.prototypes, case.learner.encode.graph.vertices]),
         "gcn_output": reading.prototypes,
-        "code": trace.raw,
-        "code_graph": trace.enriched,
+        "code": trace.q,
+        "code_graph": trace.t,
     }
     if first.assignment is not None:
         ours["assignment"] = first.assignment
@@ -279,7 +278,7 @@ def test_intermediate_values(case, followed):
 
 
 def test_reconstruction_losses(case, followed):
-    raw, enriched = followed.trace.penalties
+    raw, enriched = followed.trace.loss_q, followed.trace.loss_t
     close(raw, case.z["embed_loss"], 1e-5)
     close(enriched, case.z["embed_loss_graph"], 1e-5)
 

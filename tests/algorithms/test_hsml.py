@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from arml.algorithms.conditioned import Conditioned
 from arml.algorithms.hsml import ClusterTree, Distances, HSMLOptions, Scores, cluster_tree, hsml
 from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Examples, Problem
-from arml.core.learner import Conditioned
 from arml.nn.modulation import Gate
 from arml.nn.networks import Linear, MLPOptions
 from small import KEY, REGRESSION, VECTORS, meta, predictions, task

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from arml.algorithms.conditioned import Conditioned
 from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.mumomaml import (
     BidirectionalLSTM,
@@ -18,7 +19,6 @@ from arml.algorithms.mumomaml import (
 )
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import adaptable
-from arml.core.learner import Conditioned
 from arml.nn.networks import Conv4Options, Linear, MLPOptions
 from small import KEY, REGRESSION, VECTORS, meta, predictions, task
 

@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from arml.algorithms.arml import ClassMeans
 from arml.algorithms.protonet import ProtoNet, ProtoNetOptions
 from arml.core.episodes import Examples, Problem, Task
 from arml.experiment.contract import Blobs
 from arml.nn.networks import MLPOptions
-from arml.nn.prototypes import ABSENT, ClassMeans
+from arml.nn.prototypes import ABSENT
 
 KEY = jax.random.key(0)
 

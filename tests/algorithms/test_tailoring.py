@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from arml.algorithms.arml import ARMLOptions
+from arml.algorithms.arml_extensions import ExtendedARMLOptions
+from arml.algorithms.conditioned import Conditioned
 from arml.algorithms.hsml import HSMLOptions
 from arml.algorithms.mumomaml import MUMOMAMLOptions
 from arml.algorithms.protonet import ProtoNetOptions
 from arml.core.episodes import Problem
 from arml.core.inner import with_steps
-from arml.core.learner import Conditioned
 from arml.experiment.contract import Blobs, Case
+from arml.explain.explaining import graph
 from arml.explain.interventions import interventions
-from arml.explain.looks import graph
 from arml.nn.networks import MLPOptions
 from contract_suite import *  # noqa: F403
 
@@ -35,10 +36,8 @@ SHARED: dict[str, Any] = {
     "inner_steps": 0,
 }
 VARIANTS = {
-    "spread": ARMLOptions(
-        **SHARED, structure="spread", layers=0, gamma_s=0.5, vertex_init="middle", mu_2=0.1
-    ),
-    "classes": ARMLOptions(**SHARED, structure="classes"),
+    "spread": ExtendedARMLOptions(**SHARED, structure="spread", gamma_s=0.5, vertex_init="middle"),
+    "classes": ExtendedARMLOptions(**SHARED, structure="classes"),
     "rates": ARMLOptions(head="prototypes", learn_rates=True, structure="classes", width=8),
     "hsml": HSMLOptions(head="prototypes", width=8),
     "mumomaml": MUMOMAMLOptions(head="prototypes", width=8),
@@ -60,10 +59,7 @@ def case(request) -> Case:
         net = MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=net_key)
         return with_steps(VARIANTS[request.param].build(net, PROBLEM, key=key), 2)
 
-    # No gradient reaches what decides the reading while the templates are empty, at the first step;
-    # vertices have their own.
-    graph = (".encode.graph.relate", ".encode.graph.connect", ".encode.graph.propagate")
-    return Case(build, TASKS, graph if request.param == "classes" else ())
+    return Case(build, TASKS)
 
 
 @eqx.filter_jit
@@ -160,8 +156,8 @@ def test_a_vertex_that_none_reads_can_be_taken_out():
     ("options", "words"),
     [
         (ARMLOptions(head="prototypes"), "needs classification"),
-        (ARMLOptions(reads="features"), "needs classification"),
-        (ARMLOptions(structure="spread"), "class prototypes need classification"),
+        (ExtendedARMLOptions(reads="features"), "needs classification"),
+        (ExtendedARMLOptions(structure="spread"), "class prototypes need classification"),
     ],
 )
 def test_it_refuses_regression(options, words):
@@ -171,7 +167,4 @@ def test_it_refuses_regression(options, words):
 
 def test_templates_need_vertices():
     with pytest.raises(ValueError, match="vertices must be at least 1"):
-        ARMLOptions(gate="templates", vertices=0).check()
-    with pytest.raises(ValueError, match="layers must be at least 1"):
-        ARMLOptions(layers=0).check()
-    ARMLOptions(gate="templates", layers=0).check()
+        ExtendedARMLOptions(vertices=0).check()

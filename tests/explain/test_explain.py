@@ -15,6 +15,7 @@ import pytest
 from scipy.stats import binomtest
 
 from arml.algorithms.arml import ARMLOptions
+from arml.algorithms.arml_extensions import ExtendedARMLOptions
 from arml.algorithms.hsml import HSMLOptions
 from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.mt_net import MTNetOptions
@@ -25,7 +26,7 @@ from arml.core.losses import mse
 from arml.experiment import building, loaded, running
 from arml.experiment.options import to_json
 from arml.experiment.recipes import recipe
-from arml.explain.explaining import explain, looked
+from arml.explain.explaining import explain, graph, looked
 from arml.explain.graph import default_threshold, read, read_tasks
 from arml.explain.interventions import (
     CODES,
@@ -34,10 +35,10 @@ from arml.explain.interventions import (
     equal,
     other_codes,
     sign_test,
+    silenced,
     without,
 )
-from arml.explain.looks import graph
-from arml.explain.tasks import by_family
+from arml.explain.looks import by_family
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.report.explained import captioned
 from arml.report.page import write_page
@@ -175,11 +176,9 @@ def test_another_code_costs_what_it_costs(trained, files):
 
 def test_a_reading_is_replaced_and_what_is_the_tasks_own_is_kept():
     """By another route: a learner that replaces the reading of each task by the mean reading."""
-    options = ARMLOptions(
-        structure="mean",
+    options = ExtendedARMLOptions(
         gate="weights",
         vertices=3,
-        layers=0,
         width=4,
         head="ridge",
         inner_steps=0,
@@ -223,7 +222,7 @@ def test_the_sign_test_is_the_binomial_one() -> None:
 def test_all_vertices_kept_is_the_graph_itself(trained):
     graph = trained.learner.encode.graph
     np.testing.assert_array_equal(without(graph, jnp.arange(VERTICES)).vertices, graph.vertices)
-    assert np.max(graph.silenced().connect(graph.vertices)) == 0
+    assert np.max(silenced(graph).connect(graph.vertices)) == 0
     # Equal vertices are read alike.
     links = equal(graph).links(graph.vertices)
     np.testing.assert_allclose(links, 1 / VERTICES, rtol=1e-5)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import arml
+from arml.algorithms.arml_extensions import own_layers
 from arml.algorithms.arml_presets import with_layers
 from arml.explain.interventions import interventions
 from arml.grow.streams import mixture
@@ -24,7 +25,6 @@ from arml.grow.vertices import (
 )
 from arml.nn.modulation import film, unit_modulation
 from arml.nn.networks import MLPOptions
-from arml.nn.templates import own_layers
 from arml.tasks.functions import functions_2d
 
 TASKS = functions_2d(shots=4, queries=4)

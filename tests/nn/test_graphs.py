@@ -4,16 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.nn.graphs import (
-    GAT,
-    GCN,
-    GraphSAGE,
-    MetaKnowledgeGraph,
-    Relations,
-    by_row,
-    symmetric,
-    unlinked,
-)
+from arml.algorithms.arml import MetaKnowledgeGraph, Relations, unlinked
+from arml.nn.graphs import GAT, GCN, GraphSAGE, by_row, symmetric
 from arml.nn.networks import Linear
 
 N, D = 4, 3

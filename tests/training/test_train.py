@@ -11,11 +11,9 @@ import optax
 import pytest
 
 from arml.algorithms.maml import MAMLOptions
+from arml.algorithms.mumomaml import MUMOMAMLOptions
 from arml.core.episodes import Problem, TaskDistribution
-from arml.core.inner import GradientDescent
-from arml.core.learner import Conditioned
-from arml.core.losses import mse
-from arml.nn.networks import MLPOptions, linear
+from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
 from arml.training.step import OuterOptions, TrainState, make_interval, make_step, start
 
@@ -208,13 +206,8 @@ def test_learned_inner_rates_may_have_an_outer_step_of_their_own():
 
 
 def test_task_encoders_may_have_an_outer_step_of_their_own():
-    conditioned = Conditioned(
-        net=MLPOptions(hidden=(4,)).build(TASKS.problem, key=KEY),
-        encode=linear(2, 3, key=KEY),
-        modulate=lambda net, code: net,
-        inner=GradientDescent(jnp.ones(())),
-        loss=mse,
-    )
+    net = MLPOptions(hidden=(4,)).build(TASKS.problem, key=KEY)
+    conditioned = MUMOMAMLOptions(width=2).build(net, TASKS.problem, key=KEY)
     for outer, slow in (
         (OuterOptions(encoder_factor=0.5), conditioned),
         (OuterOptions(), learner()),

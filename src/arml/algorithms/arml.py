@@ -1,6 +1,9 @@
 """ARML: a task becomes a graph of prototypes, which reads a learned graph of meta-knowledge. The
 reading tailors the shared initialisation.
 
+This file is the paper's method, Eq. (2) to (11) in the paper's order, with its ablations. Our
+extensions are in `arml_extensions.py`, the presets in `arml_presets.py`.
+
 [1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020. Equation
     numbers are this paper's.
 [2] The authors' code, huaxiuyao/ARML (TensorFlow 1). The preset `official` behaves like it.
@@ -16,33 +19,40 @@ Differences
   authors' code normalises by row, so that the edges between vertices have no effect.
 - `paper`: E and F are two layers "with 40 neurons". They have ReLU, as the base network has, which
   the paper describes in the same words. The authors' code has one linear layer for both.
+- `paper`: Eq. (4) and (5) give a vertex an edge to itself, sigma(b). Here the diagonals of both
+  relations are zero, as in the authors' code; message passing adds its own self-loops.
+- `paper`: in regression E and F read the pairs (x, y), as in the authors' code. Eq. (3) has x
+  alone, which says nothing of the function.
+- `paper`: Eq. (8) and (9) sum over the K prototypes and divide by the number of samples. Here the
+  codes are means over the prototypes.
 - Ablation IV (`vertices=0`) also loses the links of ablation III: links only direct the messages of
   the super-graph, and the first code q is made from the prototypes alone.
 - The text does not give the number of soft clusters; there are two, as in its figure and the code.
-- We add heads made from the task's prototypes (`arml.nn.heads`), vertices that own templates
-  (`arml.nn.templates`), and an encoder that reads the spread of the network's own features.
-  The preset `arml` has all three for classification, with squared distances. Its vertices start
-  close together and follow the prototypes by soft k-means, so that they separate where tasks
-  differ.
-- We add for regression a head that ridge regression finds (`arml.nn.heads`), and a reading by
-  evidence: a task reads the vertices by how well the network of each explains its support set
-  (`arml.nn.evidence`). The preset `arml` has both for regression, and takes no gradient step.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, DTypeLike, Float, Int, PRNGKeyArray
 
-from arml.algorithms.conditioned import ConditionedOptions
-from arml.core.checks import at_least, classes_only, regression_only
-from arml.core.episodes import Problem
-from arml.core.learner import Conditioned, Modulate, Network, the_inputs
-from arml.nn import embeddings, graphs, modulation, prototypes
+from arml.algorithms.conditioned import (
+    Conditioned,
+    ConditionedOptions,
+    Encoder,
+    Head,
+    Modulate,
+    the_learned_head,
+)
+from arml.core.checks import at_least
+from arml.core.episodes import Examples, Problem
+from arml.core.inner import GradientDescent
+from arml.core.learner import Adapted, Code, Embedding, Loss, Network, Penalty
+from arml.nn import modulation
 from arml.nn.autoencoders import (
     Summary,
     gru_autoencoder,
@@ -50,42 +60,286 @@ from arml.nn.autoencoders import (
     mlp_autoencoder,
     squared_frobenius,
 )
-from arml.nn.evidence import evidence
-from arml.nn.networks import glorot, linear, truncated_normal, with_body
-from arml.nn.relational import SEQUENCES, Relational
-from arml.nn.templates import best_fit, own_layers, templates
+from arml.nn.embeddings import Embed, embedding_of, linear_units
+from arml.nn.graphs import MessagePassing, by_row, message_passing, symmetric
+from arml.nn.networks import Linear, glorot, linear, truncated_normal
+from arml.nn.prototypes import Labels, Samples, class_means
+
+Prototypes = Float[Array, "prototypes d"]
+Nodes = Float[Array, "n d"]
+Edges = Float[Array, "n n"]
+Structure = Callable[[Samples, Samples, Labels], Prototypes]
+"""Makes the prototypes of a task from two embeddings of its samples, E and F, and their labels."""
+
+
+# The task's own graph: its vertices are prototypes.
+
+
+class ClassMeans(eqx.Module):
+    """c_k = mean of E(x) over class k, in class order. Eq. (2)."""
+
+    ways: int = eqx.field(static=True)
+
+    def __call__(self, e: Samples, f: Samples, y: Int[Array, " n"]) -> Float[Array, "ways d"]:
+        return class_means(e, y, self.ways)[0]  # Eq. (2)
+
+
+class SoftClusters(eqx.Module):
+    """P = softmax(W_p E(X) + b_p), c_k = P[k] F(X): an assignment that is learned. Eq. (3).
+
+    The prototypes are weighted sums, not means: they grow with the number of shots, as in the
+    paper's formula and in the authors' code. With more examples than in its training, a learner
+    gets larger prototypes than it ever saw, and diverges; `most` bounds them.
+    """
+
+    assign: Linear
+    most: int | None = eqx.field(static=True, default=None)
+    """If there are more samples than this, the sums are scaled down as if there were this many."""
+
+    def assignment(self, e: Samples) -> Float[Array, "n prototypes"]:
+        """Each sample's weights over the clusters; rows sum to one."""
+        return jax.nn.softmax(self.assign(e), axis=-1)  # Eq. (3): P, transposed
+
+    def __call__(self, e: Samples, f: Samples, y: Labels) -> Prototypes:
+        sums = self.assignment(e).T @ f  # Eq. (3)
+        return sums if self.most is None or len(e) <= self.most else sums * (self.most / len(e))
+
+
+def sample_mean(e: Samples, f: Samples, y: Labels) -> Float[Array, "1 d"]:
+    """One prototype, the mean of all samples (ablation I)."""
+    return jnp.mean(f, axis=0, keepdims=True)
+
+
+def each_sample(e: Samples, f: Samples, y: Labels) -> Samples:
+    """Every sample is a vertex of the task's graph (ablation II)."""
+    return f
+
+
+class Relations(eqx.Module):
+    """Edge weights sigma(W |h_j - h_m| / gamma + b), zero on the diagonal. Eq. (4), (5)."""
+
+    dense: Linear
+    gamma: float = 1.0
+
+    def __call__(self, nodes: Nodes) -> Edges:
+        distance = jnp.abs(nodes[:, None] - nodes[None]) / self.gamma
+        weights = jax.nn.sigmoid(self.dense(distance)[..., 0])  # Eq. (4), (5)
+        return weights * (1 - jnp.eye(len(nodes), dtype=nodes.dtype))
+
+
+def unlinked(nodes: Nodes) -> Edges:
+    """No edges at all (ablation III)."""
+    return jnp.zeros((len(nodes), len(nodes)), nodes.dtype)
+
+
+# The graph of meta-knowledge, and how a task reads it.
+
+
+class Reading(NamedTuple):
+    """The result of reading the meta-knowledge graph, and the edges."""
+
+    prototypes: Prototypes
+    """The prototypes after propagation, C-hat."""
+    links: Float[Array, "prototypes vertices"]
+    """Prototype to vertex, A_S; rows sum to one."""
+    adjacency: Float[Array, "nodes nodes"]
+    """The super-graph's, prototypes first, before self-loops."""
+
+
+class MetaKnowledgeGraph(eqx.Module):
+    """Learned vertices, their relations, and how a task's prototypes read them. One super-graph
+    joins the prototypes to the vertices; messages travel along its weighted edges."""
+
+    vertices: Float[Array, "vertices d"]
+    """H_G."""
+    relate: Callable[[Nodes], Edges]
+    """The edges between prototypes. Eq. (4)."""
+    connect: Callable[[Nodes], Edges]
+    """The edges between vertices. Eq. (5)."""
+    propagate: tuple[MessagePassing, ...]
+    """Layers of message passing. Eq. (7)."""
+    gamma_s: float
+    """Scale of the distances between prototypes and vertices. Eq. (6)."""
+
+    def links(self, prototypes: Prototypes) -> Float[Array, "prototypes vertices"]:
+        """A_S = softmax_v(-|(c - h_v) / gamma_s|^2 / 2). Eq. (6)."""
+        return jax.nn.softmax(self.exponents(prototypes), axis=1)  # Eq. (6)
+
+    def exponents(self, prototypes: Prototypes) -> Float[Array, "prototypes vertices"]:
+        """-|(c - h_v) / gamma_s|^2 / 2."""
+        difference = (prototypes[:, None] - self.vertices[None]) / self.gamma_s
+        return -jnp.sum(jnp.square(difference), axis=-1) / 2
+
+    def __call__(self, prototypes: Prototypes) -> Reading:
+        within_task = self.relate(prototypes)  # Eq. (4)
+        within_graph = self.connect(self.vertices)  # Eq. (5)
+        links = self.links(prototypes)  # Eq. (6)
+        adjacency = jnp.block([[within_task, links], [links.T, within_graph]])
+        nodes = jnp.concatenate([prototypes, self.vertices])
+        for layer in self.propagate:
+            nodes = layer(adjacency, nodes)  # Eq. (7)
+        return Reading(nodes[: len(prototypes)], links, adjacency)
+
+
+class Trace(NamedTuple):
+    """Each step of a task's encoding, for figures and tests."""
+
+    embeddings: Float[Array, "n d"]
+    prototypes: Prototypes
+    """C."""
+    reading: Reading | None
+    """None without a graph (ablation IV)."""
+    q: Float[Array, " code"]
+    """The code of the prototypes."""
+    t: Float[Array, " code"] | None
+    """The code of the reading; None without a graph."""
+    loss_q: Float[Array, ""]
+    loss_t: Float[Array, ""] | float
+
+
+class Relational(Encoder):
+    """The task encoder: embed, make prototypes, read the graph, summarise. Eq. (2) to (9)."""
+
+    embed: Embed
+    """E."""
+    embed_values: Embed | None
+    """F of Eq. (3); None where it is E."""
+    structure: Structure
+    sequence: Callable[[Array, Array], Float[Array, "m features"]] = eqx.field(static=True)
+    """The input of the first autoencoder, from the embeddings and the prototypes."""
+    summarise: Summary
+    """AG^q and its decoder."""
+    graph: MetaKnowledgeGraph | None
+    summarise_reading: Summary | None
+    """AG^t and its decoder."""
+    mu_1: float
+    mu_2: float
+
+    def trace(self, support: Examples) -> Trace:
+        """The encoding of one support set, step by step."""
+        embeddings = self.embed(support)
+        values = embeddings if self.embed_values is None else self.embed_values(support)
+        prototypes = self.structure(embeddings, values, support.y)  # Eq. (2), (3)
+        q, loss_q = self.summarise(self.sequence(embeddings, prototypes))  # Eq. (8)
+        if self.graph is None or self.summarise_reading is None:
+            return Trace(embeddings, prototypes, None, q, None, loss_q, 0.0)
+        reading = self.graph(prototypes)  # Eq. (4) to (7)
+        t, loss_t = self.summarise_reading(reading.prototypes)  # Eq. (9)
+        return Trace(embeddings, prototypes, reading, q, t, loss_q, loss_t)
+
+    def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""]]:
+        found = self.trace(support)
+        code = found.q if found.t is None else jnp.concatenate([found.q, found.t])
+        return code, self.mu_1 * found.loss_t + self.mu_2 * found.loss_q  # Eq. (11)
+
+    def embedding(self) -> Embedding:
+        """In classification E reads x alone, so any labels serve."""
+        return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
+
+
+class ARML(Conditioned):
+    """Encode the task, tailor the shared initialisation to its code, descend.
+
+    isinstance(arml.build("arml-paper", tasks), arml.ARML)
+    """
+
+    net: Network
+    """theta_0, the shared initialisation."""
+    encode: Relational
+    """Eq. (2) to (9)."""
+    modulate: Modulate
+    """The gate, Eq. (10), or the modulation of an ablation."""
+    inner: GradientDescent
+    loss: Loss = eqx.field(static=True)
+    head: Head = the_learned_head
+
+    def coded(self, support: Examples) -> tuple[Code, Penalty]:
+        """[q; t], and mu_1 L_t + mu_2 L_q."""
+        return self.encode(support)
+
+    def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:
+        start = self.head(self.modulate(self.net, code), support)  # Eq. (10)
+        adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)  # Eq. (1)
+        return Adapted(adapted.given(support.x), penalty, adapted)  # Eq. (11), with the query loss
+
+    def reading(self) -> Callable[[Examples], Trace]:
+        return self.encode.trace
+
+
+# Options, and the parts that they name.
+
+
+def of_prototypes(embeddings: Array, prototypes: Array) -> Array:
+    """The first autoencoder reads the prototypes, as in the paper's text."""
+    return prototypes
+
+
+def of_samples(embeddings: Array, prototypes: Array) -> Array:
+    """The first autoencoder reads the samples' embeddings, as in the authors' code for
+    regression."""
+    return embeddings
+
+
+def of_labelled_prototypes(embeddings: Array, prototypes: Array) -> Array:
+    """The first autoencoder reads each prototype together with its class as a one-hot vector, as in
+    the authors' code for images."""
+    return jnp.concatenate([prototypes, jnp.eye(len(prototypes), dtype=prototypes.dtype)], axis=1)
+
+
+def standard_normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """As large as the embeddings of `PooledEmbedding`."""
+    return jax.random.normal(key, shape, dtype)
+
+
+SEQUENCES = {
+    "prototypes": of_prototypes,
+    "samples": of_samples,
+    "labelled prototypes": of_labelled_prototypes,
+}
+SUMMARIES: dict[str, Callable[..., Summary]] = {"gru": gru_autoencoder, "mlp": mlp_autoencoder}
+ERRORS = {"mean": mean_square, "frobenius": squared_frobenius}
+NORMALISATIONS = {"row": by_row, "symmetric": symmetric}
+MESSAGES = {"authors": truncated_normal(1.0), "glorot": glorot}
+VERTICES = {"glorot": glorot, "normal": standard_normal}
+KEYS = (
+    *("embed", "clusters", "summary", "reading", "vertices"),
+    *("relate", "connect", "propagate", "gate", "shift"),
+)
+"""The parts that draw weights."""
+
+
+def keys_of(key: PRNGKeyArray) -> dict[str, PRNGKeyArray]:
+    """A key for each part."""
+    return dict(zip(KEYS, jax.random.split(key, len(KEYS)), strict=True))
+
+
+def drawn_vertices(
+    init: Callable[..., Array], count: int, width: int, *, key: PRNGKeyArray
+) -> Float[Array, "vertices d"]:
+    """`count` vertices of `width` numbers, each drawn as a single row, as in the authors' code."""
+    rows = jax.random.split(key, count)
+    return jnp.concatenate([init(k, (1, width), jnp.float32) for k in rows])
 
 
 @dataclass(frozen=True, kw_only=True)
 class ARMLOptions(ConditionedOptions):
     """ARML's parts. `official` and `paper` both have these defaults on 2-D regression."""
 
-    reads: Literal["inputs", "features"] = "inputs"
-    """The encoder's input: the inputs, by an embedding of its own, or the base network's
-    features."""
-    structure: Literal["classes", "clusters", "mean", "samples", "spread"] = "clusters"
+    structure: Literal["classes", "clusters", "mean", "samples"] = "clusters"
     """The kind of prototypes: one for each class, soft cluster, or sample (II); or a single one for
-    the task: the mean of all samples (I), or the share of each feature's variance that lies between
-    classes (spread)."""
+    the task, the mean of all samples (I)."""
     clusters: int = 2
     """Number of soft clusters."""
     links: Literal["relations", "none"] = "relations"
     """Edges between prototypes: learned relations, or none (III)."""
     vertices: int = 6
     """Vertices of the meta-knowledge graph; 0 removes the graph, and with it the links (IV)."""
-    grown: int = 0
-    """How many of the vertices were grown later; a task reads these by how well they fit
-    (`arml.nn.templates`)."""
-    read_by: Literal["place", "evidence"] = "place"
-    """How a task reads the vertices: by the places of its prototypes, Eq. (6); or also by how well
-    the network of each vertex explains its support set (`arml.nn.evidence`). The latter is for
-    vertices that own layers, and for the head ridge."""
     propagation: Literal["gcn", "sage", "gat"] = "gcn"
     """Message passing on the super-graph."""
     normalise: Literal["row", "symmetric"] = "symmetric"
     """Normalisation of the GCN's adjacency."""
     layers: int = 1
-    """Layers of message passing; with templates it may be 0: the task reads without messages."""
+    """Layers of message passing."""
     summary: Literal["gru", "mlp"] = "gru"
     """Autoencoders of the prototypes: recurrent, or element by element (VI)."""
     sequence: Literal["prototypes", "samples", "labelled prototypes"] = "prototypes"
@@ -95,12 +349,9 @@ class ARMLOptions(ConditionedOptions):
     mu_1: float = 0.01
     """Weight of the second reconstruction, L_t; 0 for ablation V."""
     mu_2: float = 0.01
-    """Weight of the first reconstruction, L_q; 0 for ablation V. With templates, weight of the
-    negative log-likelihood of the prototypes given the vertices."""
-    gate: Literal["sigmoid", "tanh", "film", "templates", "layers", "weights"] = "sigmoid"
-    """Modulation of the initialisation; tanh is VIII, film is IX. With templates each vertex owns a
-    FiLM of all units; with layers, a layer that makes a FiLM from the mean prototype; with weights,
-    also an offset of every weight. These three have no autoencoder."""
+    """Weight of the first reconstruction, L_q; 0 for ablation V."""
+    gate: Literal["sigmoid", "tanh", "film"] = "sigmoid"
+    """Modulation of the initialisation; tanh is VIII, film is IX."""
     granularity: Literal["parameter", "filter", "unit"] = "parameter"
     """One gate for each parameter, for each filter (VII), or for each hidden unit. The last acts
     before the activation and not on weights: batch normalisation cancels the scale of a filter."""
@@ -122,86 +373,23 @@ class ARMLOptions(ConditionedOptions):
     """Embedding of images: the authors' network, or filters pooled over the picture."""
     window: int = 3
     """Window of the convolutions in the authors' image embedding."""
-    vertex_init: Literal["glorot", "normal", "middle"] = "glorot"
-    """Initial vertices: the authors' (Glorot-uniform, as single rows); standard normal, as large as
-    pooled embeddings; or close together around one half, in the middle of the range of shares."""
+    vertex_init: Literal["glorot", "normal"] = "glorot"
+    """Initial vertices: the authors' (Glorot-uniform, as single rows), or standard normal, as large
+    as pooled embeddings."""
     message_init: Literal["authors", "glorot"] = "glorot"
     """Weights of the message passing: the authors' truncated normal of 1, or Glorot's."""
-
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:
-        """The learner, with freshly drawn weights, for the base network `net`."""
-        self.check_problem(problem)
-        keys = dict(zip(KEYS, jax.random.split(key, len(KEYS)), strict=True))
-        code = self.vertices if self.owns else self.width * (2 if self.vertices else 1)
-        return self.conditioned(
-            net,
-            problem,
-            encode=self.encoder(net, problem, keys),
-            modulate=lambda learned: self.modulation(learned, code, problem, keys),
-            code=code + (self.width if self.gate in LAYERS else 0),
-            look=the_inputs if self.reads == "inputs" else embeddings.BodyFeatures(),
-            choose=evidence() if self.read_by == "evidence" else best_fit(self.grown),
-        )
-
-    def modulation(
-        self, net: Network, code: int, problem: Problem, keys: dict[str, PRNGKeyArray]
-    ) -> Modulate:
-        """The modulation of the initialisation `net` by a code of `code` numbers."""
-        if self.gate == "templates":
-            return templates(net, code, features=problem.features)
-        if self.gate in LAYERS:
-            sizes, weights, key = (code, self.width), self.gate == "weights", keys["gate"]
-            return own_layers(net, *sizes, features=problem.features, offsets=weights, key=key)
-        if self.granularity == "unit":
-            act, scale, key = modulation.UNITS[self.gate], code**-0.5, keys["gate"]
-            return modulation.unit_modulation(
-                net, code, act, features=problem.features, scale=scale, key=key
-            )
-        granularity = modulation.GRANULARITIES[self.granularity]
-        dense = modulation.stacked(net, code, granularity=granularity, key=keys["gate"])
-        if self.gate == "film":
-            shift = modulation.stacked(net, code, granularity=granularity, key=keys["shift"])
-            return modulation.FiLM(modulation.shrunk(dense), modulation.shrunk(shift), granularity)
-        activation = {"sigmoid": jax.nn.sigmoid, "tanh": jnp.tanh}[self.gate]
-        return modulation.Gate(dense, activation, granularity)
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
         super().check()
         at_least(self, ("clusters", "width", "window", "hidden"), 1)
-        at_least(self, ("vertices", "layers", "mu_1", "mu_2"), 0, most=1_000)
-        at_least(self, ("vertices" if self.owns else "layers",), 1)
+        at_least(self, ("layers",), 1, most=1_000)
+        at_least(self, ("vertices", "mu_1", "mu_2"), 0, most=1_000)
         at_least(self, ("gamma_r", "gamma_o", "gamma_s"), 0, strict=True)
-        at_least(self, ("grown",), 0, most=max(0, self.vertices - 1) if self.owns else 0)
-        if self.gate in LAYERS and self.reads == "features":
-            raise ValueError(
-                f"the gate {self.gate} needs reads inputs, got features: use the gate templates"
-            )
-        if self.read_by == "evidence":
-            for name, wanted in (("gate", LAYERS), ("head", ("ridge",)), ("grown", (0,))):
-                if (value := getattr(self, name)) not in wanted:
-                    raise ValueError(
-                        f"read_by evidence needs {name} {' or '.join(map(str, wanted))}, got "
-                        f"{value}: give --{name} {wanted[0]}, or --read-by place"
-                    )
-
-    @property
-    def owns(self) -> bool:
-        """Whether each vertex owns a modulation of the network."""
-        return self.gate in ("templates", *LAYERS)
-
-    @property
-    def grows(self) -> bool:
-        """Whether its graph can get more vertices after training."""
-        return self.owns and self.read_by == "place"
 
     def check_problem(self, problem: Problem) -> None:
         """Raise `ValueError` in one line if an option does not suit `problem`."""
-        if self.read_by == "evidence":
-            regression_only("reading by evidence", problem, instead="read by place")
-        if self.reads == "features":
-            classes_only("reading the network's features", problem)
-        if self.structure in ("classes", "spread") and problem.kind != "classification":
+        if self.structure == "classes" and problem.kind != "classification":
             raise ValueError(
                 "class prototypes need classification tasks, and these are regression: "
                 "use the structure clusters, mean or samples"
@@ -217,68 +405,66 @@ class ARMLOptions(ConditionedOptions):
                 "leave own_values out"
             )
 
-    def encoder(self, net: Network, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
-        """The task encoder."""
-        body = with_body(net, "reading features").body if self.reads == "features" else None
-        width = self.width if body is None else prototypes.units(body, problem.features)
-        error = {"mean": mean_square, "frobenius": squared_frobenius}[self.error]
-        summarise = partial(SUMMARIES[self.summary], code=self.width, error=error)
-        labels = problem.outputs if self.sequence == "labelled prototypes" else 0
-        structures: dict[str, prototypes.Structure] = {
-            "classes": prototypes.ClassMeans(problem.outputs),
-            "spread": prototypes.Spread(problem.outputs),
-            "clusters": prototypes.SoftClusters(linear(width, self.clusters, key=keys["clusters"])),
-            "mean": prototypes.sample_mean,
-            "samples": prototypes.each_sample,
-        }
-        has_graph, key = self.vertices > 0, keys["embed"]
-        embed = embeddings.the_inputs_themselves if body else self.embedding(problem, key=key)
-        other = jax.random.fold_in(key, 1)
-        return Relational(
-            embed=embed,
-            embed_values=self.embedding(problem, key=other) if self.own_values else None,
-            structure=structures[self.structure],
-            sequence=SEQUENCES[self.sequence],
-            summarise=None if self.owns else summarise(width + labels, key=keys["summary"]),
-            graph=self.graph(width, keys) if has_graph else None,
-            summarise_reading=(
-                summarise(width, key=keys["reading"]) if has_graph and not self.owns else None
-            ),
-            mu_1=self.mu_1,
-            mu_2=self.mu_2,
-            own=self.gate in LAYERS,
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ARML:
+        """The learner, with freshly drawn weights, for the base network `net`."""
+        self.check_problem(problem)
+        keys = keys_of(key)
+        code = self.width * (2 if self.vertices else 1)
+        return self.conditioned(
+            ARML,
+            net,
+            problem,
+            encode=self.encoder(problem, keys),
+            modulate=lambda learned: self.modulation(learned, code, problem, keys),
+            code=code,
         )
 
-    def embedding(self, problem: Problem, *, key: PRNGKeyArray) -> embeddings.Embed:
-        """The embedding E of samples: of images, of vectors, or of pairs (x, y)."""
-        return embeddings.embedding_of(
+    def encoder(self, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
+        """The task encoder."""
+        summary = partial(SUMMARIES[self.summary], code=self.width, error=ERRORS[self.error])
+        labels = problem.outputs if self.sequence == "labelled prototypes" else 0
+        structures: dict[str, Structure] = {
+            "classes": ClassMeans(problem.outputs),
+            "clusters": SoftClusters(linear(self.width, self.clusters, key=keys["clusters"])),
+            "mean": sample_mean,
+            "samples": each_sample,
+        }
+        embed = partial(
+            embedding_of,
             problem,
             self.width,
             window=self.window,
             pooled=self.pictures == "pooled",
             hidden=self.hidden,
-            activation=jax.nn.relu if self.activation == "relu" else embeddings.linear_units,
-            key=key,
+            activation=jax.nn.relu if self.activation == "relu" else linear_units,
+        )
+        other = jax.random.fold_in(keys["embed"], 1)
+        return Relational(
+            embed=embed(key=keys["embed"]),
+            embed_values=embed(key=other) if self.own_values else None,
+            structure=structures[self.structure],
+            sequence=SEQUENCES[self.sequence],
+            summarise=summary(self.width + labels, key=keys["summary"]),
+            graph=self.graph(keys) if self.vertices else None,
+            summarise_reading=summary(self.width, key=keys["reading"]) if self.vertices else None,
+            mu_1=self.mu_1,
+            mu_2=self.mu_2,
         )
 
-    def graph(self, width: int, keys: dict[str, PRNGKeyArray]) -> graphs.MetaKnowledgeGraph:
-        """The meta-knowledge graph, whose vertices have `width` numbers."""
-        init = graphs.STARTS[self.vertex_init]
-        rows = jax.random.split(keys["vertices"], self.vertices)
-        relate: graphs.Links = graphs.unlinked
-        connect: graphs.Links = graphs.unlinked
-        if self.layers:  # messages travel along links
-            connect = graphs.Relations(linear(width, 1, key=keys["connect"]), self.gamma_o)
-        if self.layers and self.links == "relations":
-            relate = graphs.Relations(linear(width, 1, key=keys["relate"]), self.gamma_r)
-        return graphs.MetaKnowledgeGraph(
-            vertices=jnp.concatenate([init(k, (1, width), jnp.float32) for k in rows]),
+    def graph(self, keys: dict[str, PRNGKeyArray]) -> MetaKnowledgeGraph:
+        """The meta-knowledge graph."""
+        relate: Callable[[Nodes], Edges] = unlinked
+        if self.links == "relations":
+            relate = Relations(linear(self.width, 1, key=keys["relate"]), self.gamma_r)
+        init, key = VERTICES[self.vertex_init], keys["vertices"]
+        return MetaKnowledgeGraph(
+            vertices=drawn_vertices(init, self.vertices, self.width, key=key),
             relate=relate,
-            connect=connect,
+            connect=Relations(linear(self.width, 1, key=keys["connect"]), self.gamma_o),
             propagate=tuple(
-                graphs.message_passing(
+                message_passing(
                     self.propagation,
-                    width,
+                    self.width,
                     init=MESSAGES[self.message_init],
                     normalise=NORMALISATIONS[self.normalise],
                     key=k,
@@ -288,12 +474,19 @@ class ARMLOptions(ConditionedOptions):
             gamma_s=self.gamma_s,
         )
 
-
-LAYERS = ("layers", "weights")  # gates that read the task's own code
-MESSAGES = {"authors": truncated_normal(1.0), "glorot": glorot}
-NORMALISATIONS = {"row": graphs.by_row, "symmetric": graphs.symmetric}
-SUMMARIES: dict[str, Callable[..., Summary]] = {"gru": gru_autoencoder, "mlp": mlp_autoencoder}
-KEYS = (
-    *("embed", "clusters", "summary", "reading", "vertices"),
-    *("relate", "connect", "propagate", "gate", "shift"),
-)
+    def modulation(
+        self, net: Network, code: int, problem: Problem, keys: dict[str, PRNGKeyArray]
+    ) -> Modulate:
+        """The modulation of the initialisation `net` by a code of `code` numbers. Eq. (10)."""
+        if self.granularity == "unit":
+            act, scale, key = modulation.UNITS[self.gate], code**-0.5, keys["gate"]
+            return modulation.unit_modulation(
+                net, code, act, features=problem.features, scale=scale, key=key
+            )
+        granularity = modulation.GRANULARITIES[self.granularity]
+        dense = modulation.stacked(net, code, granularity=granularity, key=keys["gate"])
+        if self.gate == "film":
+            shift = modulation.stacked(net, code, granularity=granularity, key=keys["shift"])
+            return modulation.FiLM(modulation.shrunk(dense), modulation.shrunk(shift), granularity)
+        activation: Any = {"sigmoid": jax.nn.sigmoid, "tanh": jnp.tanh}[self.gate]
+        return modulation.Gate(dense, activation, granularity)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from arml.algorithms.arml import ARMLOptions
+from arml.algorithms.arml_extensions import ExtendedARMLOptions
 from arml.algorithms.method import Changes, Method, Variant
 from arml.core.episodes import Problem
 from arml.core.inner import usual_rate
@@ -56,17 +57,17 @@ def paper(problem: Problem) -> ARMLOptions:
     return on_vectors(options, problem)
 
 
-def extended(problem: Problem) -> ARMLOptions:
+def extended(problem: Problem) -> ExtendedARMLOptions:
     """Ours, and the best that we have: vertices that are read by evidence for regression, vertices
     that own templates for classification."""
     return with_evidence() if problem.kind == "regression" else with_templates()
 
 
-def with_templates() -> ARMLOptions:
+def with_templates() -> ExtendedARMLOptions:
     """For classification every vertex owns a modulation of the whole network. A task reads the
     vertices by how its features spread within and between classes, and the nearest prototype
     classifies. With one example of each class there is no spread, and all tasks read alike."""
-    return ARMLOptions(
+    return ExtendedARMLOptions(
         inner_rate=0.05,
         inner_steps=0,
         head="prototypes",
@@ -74,46 +75,38 @@ def with_templates() -> ARMLOptions:
         structure="spread",
         gate="templates",
         vertices=4,
-        layers=0,
         gamma_s=0.5,
         vertex_init="middle",
-        mu_2=0.1,
     )
 
 
-def with_layers(problem: Problem) -> ARMLOptions:
+def with_layers(problem: Problem) -> ExtendedARMLOptions:
     """For regression, where a blend of a few templates cannot express a function's coefficients,
     each vertex owns layers: they map the task's mean embedding to a modulation."""
-    return ARMLOptions(
+    return ExtendedARMLOptions(
         inner_bound=100.0,
-        structure="mean",
         hidden=(128, 128),
         width=64,
         gate="layers",
-        layers=0,
         gamma_s=1.0,
         vertex_init="normal",
-        mu_2=0.1,
     )
 
 
-def with_evidence() -> ARMLOptions:
+def with_evidence() -> ExtendedARMLOptions:
     """For regression each vertex owns a network and ridge regression finds its head. A task reads a
     vertex by how well this network explains the examples."""
-    return ARMLOptions(
+    return ExtendedARMLOptions(
         inner_bound=100.0,
         inner_steps=0,
         head="ridge",
-        structure="mean",
         hidden=(128, 128),
         width=64,
         gate="weights",
         read_by="evidence",
         vertices=8,
-        layers=0,
         gamma_s=64**0.5,  # in many dimensions all places are far: less would read one vertex
         vertex_init="normal",
-        mu_2=0.1,
     )
 
 
@@ -163,7 +156,6 @@ PAPER = Method(
     name="arml-paper",
     title="ARML, paper's text",
     options_class=ARMLOptions,
-    kind="arml",
     about="ARML as the paper's text has it.",
     paper="Yao, Wu, Tao, Li, Ding, Li and Li, ICLR 2020",
     preset=paper,
@@ -174,6 +166,8 @@ PAPER = Method(
 ARML = replace(
     PAPER,
     name="arml",
+    kind="arml",
+    options_class=ExtendedARMLOptions,
     title="ARML, extended",
     about="ARML, extended by us: evidence for regression, templates for pictures and vectors.",
     paper=f"ours, after {PAPER.paper}",
@@ -191,7 +185,7 @@ ARML = replace(
             {"algorithm": {"head": "mahalanobis"}},
         ),
     },
-    tune=("gamma_s", "mu_2"),
+    tune=("gamma_s", "mu"),
     exceptions=EXCEPTIONS,
 )
 METHODS = (

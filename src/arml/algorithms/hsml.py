@@ -34,12 +34,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.algorithms.conditioned import ConditionedOptions
+from arml.algorithms.conditioned import (
+    Conditioned,
+    ConditionedOptions,
+    Encoder,
+    Head,
+    Modulate,
+    the_learned_head,
+)
 from arml.algorithms.method import Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import usual_rate
-from arml.core.learner import Conditioned, Embedding, Encoder, Network
+from arml.core.inner import GradientDescent, usual_rate
+from arml.core.learner import Adapted, Code, Embedding, Loss, Network, Penalty
 from arml.nn.autoencoders import Summary, gru_autoencoder
 from arml.nn.embeddings import embedding_of
 from arml.nn.modulation import Gate, stacked
@@ -190,6 +197,25 @@ class TreeEncoder(Encoder):
         return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
 
 
+class HSML(Conditioned):
+    """Encode with the tree, gate every parameter by [g; h], descend."""
+
+    net: Network
+    encode: Encoder
+    modulate: Modulate
+    inner: GradientDescent
+    loss: Loss = eqx.field(static=True)
+    head: Head = the_learned_head
+
+    def coded(self, support: Examples) -> tuple[Code, Penalty]:
+        return self.encode(support)
+
+    def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:
+        start = self.head(self.modulate(self.net, code), support)
+        adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
+        return Adapted(adapted.given(support.x), penalty, adapted)
+
+
 @dataclass(frozen=True, kw_only=True)
 class HSMLOptions(ConditionedOptions):
     """HSML: a tree of task clusters tailors the initialisation, one gate a parameter. The defaults
@@ -217,7 +243,7 @@ class HSMLOptions(ConditionedOptions):
         at_least(self, ("mu",), 0)
         at_least(self, ("spread",), 0, strict=True)
 
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> HSML:
         """The learner, with freshly drawn weights, for the base network `net`."""
         key_embed, key_summary, key_tree, key_gate = jax.random.split(key, 4)
         ways = problem.outputs if problem.kind == "classification" else 0
@@ -230,6 +256,7 @@ class HSMLOptions(ConditionedOptions):
         )
         code = 2 * self.width
         return self.conditioned(
+            HSML,
             net,
             problem,
             encode=encode,

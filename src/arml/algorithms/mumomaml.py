@@ -32,12 +32,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.algorithms.conditioned import ConditionedOptions
+from arml.algorithms.conditioned import (
+    Conditioned,
+    ConditionedOptions,
+    Encoder,
+    Head,
+    Modulate,
+    the_learned_head,
+)
 from arml.algorithms.method import Method
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import usual_rate
-from arml.core.learner import Conditioned, Encoder, Network
+from arml.core.inner import GradientDescent, usual_rate
+from arml.core.learner import Adapted, Code, Loss, Network, Penalty
 from arml.nn.modulation import UNITS, unit_modulation
 from arml.nn.networks import ConvBlock, Linear, conv_block, linear, uniform
 
@@ -149,6 +156,25 @@ def image_encoder(channels: int, filters: int, width: int, *, key: PRNGKeyArray)
     return ImageEncoder(blocks, linear(sizes[-1], width, key=key_dense))
 
 
+class MUMOMAML(Conditioned):
+    """Encode, modulate every hidden unit by the code, descend."""
+
+    net: Network
+    encode: Encoder
+    modulate: Modulate
+    inner: GradientDescent
+    loss: Loss = eqx.field(static=True)
+    head: Head = the_learned_head
+
+    def coded(self, support: Examples) -> tuple[Code, Penalty]:
+        return self.encode(support)
+
+    def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:
+        start = self.head(self.modulate(self.net, code), support)
+        adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
+        return Adapted(adapted.given(support.x), penalty, adapted)
+
+
 @dataclass(frozen=True, kw_only=True)
 class MUMOMAMLOptions(ConditionedOptions):
     """MUMOMAML: a code of the support set modulates each hidden unit of the initialisation."""
@@ -168,12 +194,13 @@ class MUMOMAMLOptions(ConditionedOptions):
         at_least(self, ("width", "filters"), 1)
         at_least(self, ("layers",), 1, most=100)
 
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MUMOMAML:
         """The learner, with freshly drawn weights, for the base network `net`."""
         key_encode, key_modulate = jax.random.split(key)
         code = self.width * (1 if len(problem.features) == 3 else 2)
         act, features = UNITS[self.modulation], problem.features
         return self.conditioned(
+            MUMOMAML,
             net,
             problem,
             encode=self.encoder(problem, key=key_encode),

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
+from arml.algorithms.arml import ARML, ClassMeans
+from arml.algorithms.arml_extensions import ExtendedARML
 from arml.app.uploads import Limits, read_classes, read_labels, read_pictures, read_queries
 from arml.datasets.starter import load_starter
 from arml.experiment.options import to_json
@@ -178,8 +180,9 @@ def _classes(
 ) -> list[Json]:
     """Each class: its pictures as they are `seen`, its prototype, and its reading."""
     assert predictor.classes is not None
-    trace, encoder = predictor.trace(), predictor.portable.learner.encoder()
-    by_class = trace is not None and encoder is not None and encoder.by_class()
+    trace, learner = predictor.trace(), predictor.portable.learner
+    inside = learner.encode if isinstance(learner, ARML | ExtendedARML) else None
+    by_class = inside is not None and isinstance(inside.structure, ClassMeans)
     away = quick.away() if isinstance(quick, QuickPredictor) else None
     if trace is not None and by_class:
         from_means = np.asarray(trace.embeddings) - np.asarray(trace.prototypes)[predictor.y]
@@ -203,11 +206,11 @@ def _classes(
 
 def knowledge_graph(learner: FewShotLearner) -> Json | None:
     """The links between the vertices, and the least that is drawn; None without a graph."""
-    encoder = learner.portable.learner.encoder()
-    found = None if encoder is None else encoder.links()
-    if found is None:
+    inside = learner.portable.learner
+    graph = inside.encode.graph if isinstance(inside, ARML | ExtendedARML) else None
+    if graph is None:
         return None
-    links = np.asarray(found, np.float64)
+    links = np.asarray(graph.connect(graph.vertices), np.float64)
     links = (links + links.T) / 2
     return {"links": links.tolist(), "threshold": default_threshold(links)}
 

@@ -15,7 +15,6 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.inner import GradientDescent
 
 
 @runtime_checkable
@@ -37,11 +36,6 @@ Loss = Callable[[Array, Array], Float[Array, ""]]
 Code = Float[Array, " code"]
 """Represents a task."""
 Penalty = Float[Array, ""] | float
-Modulate = Callable[[PyTree, Code], PyTree]
-"""Tailors a network to a code. The type is PyTree, because some functions need a body and a head,
-which `Network` does not promise."""
-Head = Callable[[PyTree, Examples], PyTree]
-"""Gives a network the head that a task starts from."""
 
 Embedding = Callable[[Float[Array, "n *features"]], Float[Array, "n d"]]
 """Embeds single inputs."""
@@ -105,10 +99,6 @@ class MetaLearner(eqx.Module):
         of regression tasks is measured in it."""
         return None
 
-    def encoder(self) -> "Encoder | None":
-        """The part of this learner that encodes support sets; None for a method without one."""
-        return None
-
     def spread(self, support: Examples) -> Spread | None:
         """A function from inputs to the distribution of their predictions, Student's t with four
         degrees of freedom; None for a learner that predicts no distribution of one number."""
@@ -116,7 +106,7 @@ class MetaLearner(eqx.Module):
 
     def reading(self) -> Callable[[Examples], PyTree] | None:
         """A function from a support set to each step of its encoding by a meta-knowledge graph
-        (`arml.nn.relational.Trace`); None for a method without a graph."""
+        (`arml.algorithms.arml.Trace`); None for a method without a graph."""
         return None
 
 
@@ -170,113 +160,3 @@ class NetworkOptions(Protocol):
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> Network:
         """The network with its initial weights."""
         ...
-
-
-class Encoder(eqx.Module):
-    """Encodes a support set: ``[n] examples -> ([code], penalty)``."""
-
-    @abc.abstractmethod
-    def __call__(self, support: Examples) -> tuple[Code, Penalty]:
-        """The code, and the penalty that is added to the outer loss."""
-
-    def embedding(self) -> Embedding | None:
-        """Its embedding of single inputs in classification; None if it has none."""
-        return None
-
-    def reading(self) -> Callable[[Examples], PyTree] | None:
-        """As `MetaLearner.reading`, of the encoder's own input."""
-        return None
-
-    def chosen(self, found: PyTree, code: Code) -> PyTree:
-        """`found`, of `reading`, with this code in place of the encoder's."""
-        return found
-
-    def by_class(self) -> bool:
-        """Whether its prototypes are those of the task's classes."""
-        return False
-
-    def links(self) -> Float[Array, "vertices vertices"] | None:
-        """How strongly the vertices of its graph are linked; None without a graph."""
-        return None
-
-    def reversed(self) -> "Encoder | None":
-        """An encoder that reads each support set in reverse order; None if it cannot be made."""
-        return None
-
-
-def the_inputs(net: Network, support: Examples) -> Examples:
-    """The encoder reads the support set itself."""
-    return support
-
-
-def the_learned_head(net: Network, support: Examples) -> Network:
-    """The task starts from the network's own head, which all tasks share."""
-    return net
-
-
-class Conditioned(MetaLearner):
-    """Encode the support set, modulate the shared initialisation with the code, descend.
-
-    MUMOMAML, HSML, ARML and every ablation are this class with other components. `look` is the part
-    of the support set that the encoder reads, and `head` makes the head that the task starts from.
-
-        isinstance(arml.build("arml", tasks), arml.Conditioned)
-    """
-
-    net: Network
-    encode: Callable[[Examples], tuple[Code, Penalty]]
-    modulate: Modulate
-    inner: GradientDescent
-    loss: Loss = eqx.field(static=True)
-    look: Callable[[PyTree, Examples], Examples] = the_inputs
-    head: Head = the_learned_head
-    choose: "Choose | None" = None
-    """Chooses another code for a task by how well networks explain its support set."""
-
-    def __repr__(self) -> str:
-        parts = ", ".join(type(part).__name__ for part in (self.encode, self.modulate))
-        return f"Conditioned({parts}, {parameters(self):,} parameters)"
-
-    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        return self.adapt_from(*self.coded(support), support)
-
-    def coded(self, support: Examples) -> tuple[Code, Penalty]:
-        """The code of ONE task, and the penalty of the encoder."""
-        code, penalty = self.encode(self.look(self.net, support))
-        return code if self.choose is None else self.choose(self, support, code), penalty
-
-    def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:
-        """Learn ONE task from its support set, from this code on."""
-        start = self.head(self.modulate(self.net, code), support)
-        adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
-        return Adapted(adapted.given(support.x), penalty, adapted)
-
-    def embedding(self) -> Callable[[Array], Embedding] | None:
-        """The encoder's, which does not depend on the support set."""
-        if self.look is not the_inputs:  # the encoder reads the network's features
-            net: PyTree = self.net
-            return lambda support_x: net.body.given(support_x)
-        encoder = self.encoder()
-        embed = None if encoder is None else encoder.embedding()
-        return None if embed is None else lambda support_x: embed
-
-    def encoder(self) -> Encoder | None:
-        return self.encode if isinstance(self.encode, Encoder) else None
-
-    def reading(self) -> Callable[[Examples], PyTree] | None:
-        encoder = self.encoder()
-        read = None if encoder is None else encoder.reading()
-        if encoder is None or read is None:
-            return None
-
-        def found(support: Examples) -> PyTree:
-            trace = read(self.look(self.net, support))
-            return trace if self.choose is None else encoder.chosen(trace, self.coded(support)[0])
-
-        return found
-
-    def coding(self) -> Callable[[Examples], Code]:
-        return lambda support: self.coded(support)[0]
-
-
-Choose = Callable[[Conditioned, Examples, Code], Code]

@@ -5,18 +5,54 @@ loss of each family changes without a vertex.
 """
 
 from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import PyTree
 
 from arml.algorithms import ALGORITHMS
+from arml.algorithms.arml_extensions import ExtendedARML, the_features
 from arml.core.episodes import TaskDistribution
 from arml.core.learner import MetaLearner, MethodOptions
 from arml.experiment.loaded import Run
-from arml.explain.looks import LOOKS, Found, Look
-from arml.explain.tasks import IMAGES_AT_ONCE
+from arml.explain.graph import found_in, nearest
+from arml.explain.interventions import interventions
+from arml.explain.looks import IMAGES_AT_ONCE, Found, codes, masks, tree
 from arml.report.explained import captioned
 from arml.report.style import save
 from arml.results.files import RunError, plain, write_bytes, write_json
 from arml.results.folder import FORMAT
 from arml.results.manifest import sealed
+
+
+@runtime_checkable
+class Look(Protocol):
+    """A function that looks inside a learner on its first `n` test tasks, `chunk` at once."""
+
+    def __call__(
+        self, learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int
+    ) -> Found: ...
+
+
+def graph(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Found:
+    """ARML's meta-knowledge graph, with interventions on it and, for images, the nearest ones."""
+    encoder = learner.encode
+    if encoder.graph is None:
+        raise RunError(
+            "expected a meta-knowledge graph of one or more vertices, got a run with vertices 0; "
+            "name a run of ARML that was trained with vertices"
+        )
+    found = found_in(learner, tasks, n=n, chunk=chunk)
+    found["interventions"] = interventions(learner, tasks, n=n, chunk=chunk)
+    features = isinstance(learner, ExtendedARML) and learner.look is the_features
+    if features or len(tasks.problem.features) != 3:
+        return found, {}
+    entries, strips = nearest(encoder, tasks, n=n, chunk=chunk)
+    names = [f"nearest-V{i}.png" for i in range(len(strips))]
+    found["nearest"] = {"images": entries, "files": names}
+    return found, dict(zip(names, strips, strict=True))
+
+
+LOOKS: dict[str, Look] = {"graph": graph, "tree": tree, "codes": codes, "masks": masks}
 
 
 def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:

@@ -1,5 +1,5 @@
-"""Inside ARML: which vertices of its meta-knowledge graph the tasks of each family read, and how
-the vertices are linked.
+"""Inside ARML: which vertices of its meta-knowledge graph the tasks of each family read, how the
+vertices are linked, and which images are linked to a vertex most.
 
 [1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020, section 4.2:
     the heat maps between prototypes and vertices (A_S, Eq. 6), and the graph of the vertices
@@ -13,18 +13,28 @@ can change the reading of a task at all: in the authors' wiring they cannot.
 
 from typing import NamedTuple
 
+import cv2
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from arml.algorithms.arml import (
+    ClassMeans,
+    Relational,
+    SoftClusters,
+    Structure,
+    sample_mean,
+)
+from arml.algorithms.arml_extensions import Spread, VertexReader
 from arml.core.episodes import Task, TaskDistribution
-from arml.explain.tasks import by_family, finite
-from arml.nn.prototypes import prototype_names
-from arml.nn.relational import Relational
+from arml.explain.looks import by_family, finite
 from arml.results.files import Json
 from arml.training.evaluate import looks, together
+
+Encoder = Relational | VertexReader
+"""An encoder with a graph."""
 
 
 class Read(NamedTuple):
@@ -64,6 +74,17 @@ def read_tasks(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) 
     return Read(*together(looks(read, learner, tasks, split="test", n=n, chunk=chunk)))
 
 
+def prototype_names(structure: Structure, count: int) -> list[str]:
+    """The name of each prototype. Classes and samples are numbered within their task."""
+    if structure is sample_mean:
+        return ["all samples"]
+    if type(structure) is Spread:
+        return ["spread"]
+    kinds: dict[type, str] = {ClassMeans: "class", SoftClusters: "cluster"}
+    kind = kinds.get(type(structure), "sample")
+    return [f"{kind} {i}" for i in range(count)]
+
+
 def default_threshold(links: np.ndarray) -> float:
     """The median link between two different vertices, so that half of the links are drawn; 0.5 for
     a single vertex. `links` is `[vertices, vertices]`."""
@@ -76,7 +97,7 @@ def found_in(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) ->
 
     **Raises** `RunError` for links that are not finite, or a family without a task.
     """
-    encoder: Relational = learner.encode
+    encoder: Encoder = learner.encode
     graph = encoder.graph
     assert graph is not None
     reads = read_tasks(learner, tasks, n=n, chunk=chunk)
@@ -93,3 +114,74 @@ def found_in(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) ->
         "vertex_links_reach_tasks": bool(np.any(reads.reached)),
         "vertex_links_effect": float(np.mean(reads.effect)),
     }
+
+
+SHOWN = 8
+"""Images of one vertex."""
+LEAST = 64
+"""Pixels a side to which a small image is enlarged."""
+
+
+def nearest(
+    encoder: Encoder, tasks: TaskDistribution, *, n: int, chunk: int
+) -> tuple[list[list[Json]], list[bytes]]:
+    """For each vertex, the images of `n` test tasks' support sets whose own embedding is linked to
+    it most (Eq. 6 of ARML's paper, on one image in place of a prototype), best first.
+
+    **Returns** a record of each (`family`, `task`, `link` and squared `distance`), and a PNG strip
+    of them for each vertex.
+    """
+    graph = encoder.graph
+    assert graph is not None
+
+    def look(encoder: Encoder, task: Task, key: Array) -> tuple[Array, Array, Array, Array]:
+        embeddings = encoder.embed(task.support)
+        assert encoder.graph is not None
+        difference = embeddings[:, None] - encoder.graph.vertices[None]
+        distances = (difference**2).sum(-1)
+        return task.support.x, encoder.graph.links(embeddings), distances, task.family
+
+    best: list[list[tuple[float, float, int, int, np.ndarray]]] = [[] for _ in graph.vertices]
+    first = 0
+    for images, links, distances, families in looks(
+        look, encoder, tasks, split="test", n=n, chunk=chunk
+    ):
+        pixels = np.round(255 * images).astype(np.uint8)
+        for vertex, kept in enumerate(best):
+            order = np.argsort(-links[..., vertex], axis=None)[: 4 * SHOWN]
+            for flat in order:
+                t, i = np.unravel_index(flat, links.shape[:2])
+                found = float(links[t, i, vertex]), float(distances[t, i, vertex])
+                kept.append((*found, first + int(t), int(families[t]), pixels[t, i]))
+            best[vertex] = _distinct(kept)
+        first += len(images)
+    entries = [
+        [
+            {"family": tasks.families[f], "task": t, "link": link, "distance": distance}
+            for link, distance, t, f, _ in kept
+        ]
+        for kept in best
+    ]
+    return entries, [_strip([image for *_, image in kept]) for kept in best]
+
+
+def _distinct(
+    kept: list[tuple[float, float, int, int, np.ndarray]],
+) -> list[tuple[float, float, int, int, np.ndarray]]:
+    """The best images, each once: tasks share images."""
+    found: dict[bytes, tuple[float, float, int, int, np.ndarray]] = {}
+    for one in sorted(kept, key=lambda one: (-one[0], one[1])):
+        found.setdefault(one[4].tobytes(), one)
+    return list(found.values())[:SHOWN]
+
+
+def _strip(images: list[np.ndarray]) -> bytes:
+    """Images side by side, two pixels apart, as PNG."""
+    size = len(images[0])
+    times = max(1, -(-LEAST // size))
+    gap = np.full((size * times, 2, 3), 255, np.uint8)
+    parts = []
+    for image in images:
+        parts += [image.repeat(times, 0).repeat(times, 1), gap]
+    strip = cv2.cvtColor(np.concatenate(parts[:-1], axis=1), cv2.COLOR_RGB2BGR)
+    return bytes(cv2.imencode(".png", strip)[1])

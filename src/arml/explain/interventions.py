@@ -24,11 +24,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 from scipy.special import bdtr
 
+from arml.algorithms.arml import MetaKnowledgeGraph, Relations
+from arml.algorithms.arml_extensions import ExtendedARML, without_vertex
+from arml.algorithms.conditioned import Conditioned
 from arml.core.episodes import Task, TaskDistribution
-from arml.core.learner import Conditioned
 from arml.core.losses import score_of
-from arml.nn.graphs import MetaKnowledgeGraph
-from arml.nn.templates import without_vertex
+from arml.nn.networks import Linear
 from arml.report.statistics import Comparison, difference_of, holm
 from arml.results.files import Json, plain
 from arml.training.evaluate import looks, together
@@ -50,6 +51,16 @@ def equal(graph: MetaKnowledgeGraph) -> MetaKnowledgeGraph:
     """The graph with each vertex replaced by the mean of all."""
     mean = jnp.broadcast_to(graph.vertices.mean(0), graph.vertices.shape)
     return eqx.tree_at(lambda g: g.vertices, graph, mean)
+
+
+def silenced(graph: MetaKnowledgeGraph) -> MetaKnowledgeGraph:
+    """The graph without links between its vertices. It has the same structure, so that one compiled
+    program serves both graphs."""
+    if not isinstance(graph.connect, Relations):
+        return graph
+    dense = graph.connect.dense
+    silent = Linear(jnp.zeros_like(dense.weight), jnp.full_like(dense.bias, -1e9))
+    return eqx.tree_at(lambda graph: graph.connect.dense, graph, silent)
 
 
 def code_of(
@@ -89,15 +100,15 @@ def interventions(
     metric, score = score_of(tasks.problem)
     look = partial(looks, tasks=tasks, n=n, chunk=chunk, split=split)
     scoring = partial(score_with, score=score)
-    encoder: PyTree = learner.encoder()
+    encoder: PyTree = learner.encode
     graph: MetaKnowledgeGraph = encoder.graph
 
     def coded(changed: MetaKnowledgeGraph, removed: int = -1) -> np.ndarray:
         given = eqx.tree_at(lambda m: m.encode.graph, learner, changed)
-        if removed >= 0 and learner.choose is not None:
+        if removed >= 0 and isinstance(learner, ExtendedARML) and learner.choose is not None:
             given = without_vertex(learner, removed)
         found = together(look(code_of, given))[0]
-        if removed >= 0 and encoder.code_is_reading:
+        if removed >= 0 and isinstance(learner, ExtendedARML):
             # The code begins with the weights of the vertices, which weigh their templates.
             found = np.insert(found, removed, 0.0, axis=1)
         return found
@@ -105,11 +116,11 @@ def interventions(
     codes, families = together(look(code_of, learner))
     count = len(graph.vertices)
     removals = [[j for j in range(count) if j != i] for i in range(count if count > 1 else 0)]
-    replaced = {"links": coded(graph.silenced())}
+    replaced = {"links": coded(silenced(graph))}
     replaced |= {f"V{i}": coded(without(graph, jnp.asarray(r)), i) for i, r in enumerate(removals)}
     others = other_codes(codes, families)
     replaced |= {"equal_vertices": coded(equal(graph)), **others}
-    if encoder.own and readings:
+    if isinstance(learner, ExtendedARML) and encoder.own and readings:
         own = codes[:, count:]
         replaced |= {
             f"{name}_reading": np.concatenate([other[:, :count], own], axis=1)

@@ -29,8 +29,9 @@ from typing import Literal, cast
 import jax
 import numpy as np
 
+from arml.algorithms.arml_extensions import ExtendedARML
 from arml.core.episodes import Task
-from arml.core.learner import Conditioned, MetaLearner
+from arml.core.learner import MetaLearner
 from arml.grow.growth import GrowthOptions, begun, grown
 from arml.grow.keeping import Place, keep, taken_up
 from arml.grow.stage import Shown
@@ -189,7 +190,7 @@ def _next(
         place = replace(place, windows=(*place.windows, *latest))
         if rose(place.windows, len(latest)) and index > place.added + 1:
             key = jax.random.fold_in(jax.random.key(options.seed), index)
-            more = with_leaf(cast(Conditioned, growth.learner), key=key)
+            more = with_leaf(cast(ExtendedARML, growth.learner), key=key)
             growth = replace(growth, learner=more)
             place = replace(place, growth=growth, leaves=place.leaves + 1, added=index)
     return place

@@ -22,8 +22,9 @@ on test tasks.
 from pathlib import Path
 from typing import Any, cast
 
+from arml.algorithms.arml_extensions import ExtendedARML
 from arml.core.episodes import Task
-from arml.core.learner import Conditioned, MetaLearner
+from arml.core.learner import MetaLearner
 from arml.grow.judging import signatures, unneeded
 from arml.grow.options import Growth, GrowthOptions, begun
 from arml.grow.stage import Runs, Shown, vertex_stage
@@ -78,7 +79,7 @@ def grown(
     if own_vertices(learner) is not None:
         reads = {
             name: signatures(
-                cast(Conditioned, learner), held.only(name), split="validation", n=options.tasks
+                cast(ExtendedARML, learner), held.only(name), split="validation", n=options.tasks
             )[1].mean(axis=0)
             for name in known
         }
@@ -117,7 +118,7 @@ def _pruned(
 ) -> tuple[MetaLearner, tuple[str, ...]]:
     """The learner without the vertices that no family needs; they are removed one at a time."""
     while own_vertices(learner) is not None:
-        graph = cast(Conditioned, learner)
+        graph = cast(ExtendedARML, learner)
         vertex, effects = unneeded(graph, held, known, n=options.tasks)
         if effects:
             lost = {

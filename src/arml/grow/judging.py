@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from arml.algorithms.arml_extensions import ExtendedARML
 from arml.core.episodes import Task, TaskDistribution
-from arml.core.learner import Conditioned, MetaLearner
+from arml.core.learner import MetaLearner
 from arml.core.novelty import Novelty, threshold
 from arml.explain.interventions import interventions
 from arml.grow.streams import Mixture, uniform
@@ -80,7 +81,7 @@ def safe(lost: Score, bound: float) -> bool:
 HANDICAPS = np.linspace(0, 3, 13)
 
 
-def handicap(learner: Conditioned, tasks: Sequence[TaskDistribution], *, n: int) -> float:
+def handicap(learner: ExtendedARML, tasks: Sequence[TaskDistribution], *, n: int) -> float:
     """The handicap of the newest vertex that lowers the product over families of their mean losses
     most, so that each family's relative change counts the same. `tasks` are training tasks of each
     family. The newest vertex of the learner has no handicap yet."""
@@ -98,7 +99,7 @@ def handicap(learner: Conditioned, tasks: Sequence[TaskDistribution], *, n: int)
 
 
 def signatures(
-    learner: Conditioned, tasks: TaskDistribution, *, split: str, n: int
+    learner: ExtendedARML, tasks: TaskDistribution, *, split: str, n: int
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n vertices"]]:
     """The mean prototype of each task, and how much it reads each vertex."""
     chunk = min(n, at_once_by_default(tasks.problem))
@@ -108,7 +109,7 @@ def signatures(
 
 
 def novelty(
-    learner: Conditioned, known: TaskDistribution, fresh: Float[np.ndarray, "m d"], *, n: int
+    learner: ExtendedARML, known: TaskDistribution, fresh: Float[np.ndarray, "m d"], *, n: int
 ) -> float:
     """The median distance of fresh tasks to known ones, over the distance that 95% of held-out
     known tasks do not exceed: above 1 the support sets are novel."""
@@ -119,7 +120,7 @@ def novelty(
 
 
 def unneeded(
-    learner: Conditioned, tasks: Mixture, known: tuple[str, ...], *, n: int
+    learner: ExtendedARML, tasks: Mixture, known: tuple[str, ...], *, n: int
 ) -> tuple[int | None, list[Json]]:
     """The vertex whose removal hurts no known family (the least read one if there are several), and
     for each vertex the effect of its removal on each family, as `interventions` returns it.

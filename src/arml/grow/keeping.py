@@ -8,10 +8,10 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import numpy as np
 from msgspec import Meta
 
+from arml.algorithms.arml_extensions import best_fit
 from arml.core.learner import MetaLearner
 from arml.grow.growth import Growth
 from arml.grow.vertices import grown_vertices
-from arml.nn.templates import best_fit
 from arml.results.arrays import read_arrays, write_arrays
 from arml.results.files import Json, RunError, write_json
 from arml.results.forms import Count, Digest, Text

@@ -8,8 +8,9 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from arml.algorithms.arml_extensions import ExtendedARML
 from arml.core.episodes import Task, TaskDistribution
-from arml.core.learner import Conditioned, MetaLearner
+from arml.core.learner import MetaLearner
 from arml.grow.judging import (
     band,
     excludes_zero,
@@ -128,7 +129,7 @@ class Runs:
         took = self.options.steps * self.options.batch
         return Done(fitted.learner, fitted.history, took, round(self.share(known) * took))
 
-    def reads(self, family: str, learner: Conditioned) -> np.ndarray:
+    def reads(self, family: str, learner: ExtendedARML) -> np.ndarray:
         """How much held-out tasks of a family read each vertex."""
         held, n = self.held.only(family), self.options.tasks
         return signatures(learner, held, split="validation", n=n)[1].mean(axis=0)
@@ -141,7 +142,7 @@ class Runs:
 
 def vertex_stage(before: Growth, run: Runs, note: Note) -> Done:
     """Propose, train, accept, guard."""
-    learner, fresh = cast(Conditioned, before.learner), run.train.of(run.stage)
+    learner, fresh = cast(ExtendedARML, before.learner), run.train.of(run.stage)
     pieces = parts(learner)
     prototypes, readings = signatures(learner, fresh, split="train", n=run.options.tasks)
     reads = readings.mean(axis=0)
@@ -181,7 +182,7 @@ class _Try:
     """A part of a learner that is trained alone."""
 
     run: Runs
-    learner: Conditioned
+    learner: ExtendedARML
     part: slice
     known: Sequence[str]
     """The families that are replayed."""
@@ -196,7 +197,7 @@ class _Try:
         return replace(self, fitted=self.run.go(name, start, self.known, steps))
 
     @cached_property
-    def whole(self) -> Conditioned:
+    def whole(self) -> ExtendedARML:
         """The whole learner with the trained part."""
         assert self.fitted is not None
         whole = with_owned(self.learner, self.part, self.fitted.learner)
@@ -260,7 +261,7 @@ def _most_read(reads: np.ndarray, pieces: Sequence[slice]) -> int:
 
 def _proposed(before: Growth, run: Runs, prototypes: np.ndarray, note: Note) -> bool:
     """Whether a vertex is proposed."""
-    learner, options = cast(Conditioned, before.learner), run.options
+    learner, options = cast(ExtendedARML, before.learner), run.options
     n, count = options.tasks, own_vertices(learner) or 0
     fresh = band(log_losses(learner, run.train.of(run.stage), split="train", n=n))
     whole = [

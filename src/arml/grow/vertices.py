@@ -4,7 +4,7 @@ tree.
 A new vertex starts with a copy of the modulation that fits fresh tasks best, and is then trained
 alone: the learner is cut down to this part, all tasks read it, and only its modulation learns. So a
 new vertex cannot change the others. A task reads a grown vertex if the adapted network of this
-vertex fits its support set best (`nn.templates.BestFit`).
+vertex fits its support set best (`algorithms.arml_extensions.BestFit`).
 
 The parts of a learner are: the vertices that it began with, which are read by their places, as one
 part; and each vertex that was grown.
@@ -19,11 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from arml.algorithms.arml_extensions import (
+    BestFit,
+    Evidence,
+    ExtendedARML,
+    OwnLayers,
+    Templates,
+    without_vertex,
+)
 from arml.core.episodes import Examples, Task
-from arml.core.learner import Adapted, Conditioned, Loss, MetaLearner
-from arml.nn.evidence import Evidence
-from arml.nn.relational import Relational
-from arml.nn.templates import BestFit, OwnLayers, Templates, without_vertex
+from arml.core.learner import Adapted, Loss, MetaLearner
 
 __all__ = [
     "Alone",
@@ -43,7 +48,7 @@ __all__ = [
 def own_vertices(learner: MetaLearner) -> int | None:
     """How many vertices own a modulation; None for a learner without such vertices, and for one
     that reads by evidence: such a learner does not grow."""
-    if not isinstance(learner, Conditioned) or isinstance(learner.choose, Evidence):
+    if not isinstance(learner, ExtendedARML) or isinstance(learner.choose, Evidence):
         return None
     owned = isinstance(learner.modulate, Templates | OwnLayers)
     return len(_graph(learner).vertices) if owned else None
@@ -51,11 +56,11 @@ def own_vertices(learner: MetaLearner) -> int | None:
 
 def owns_weights(learner: MetaLearner) -> bool:
     """Whether each vertex owns an offset of every weight of the network."""
-    modulate = learner.modulate if isinstance(learner, Conditioned) else None
+    modulate = learner.modulate if isinstance(learner, ExtendedARML) else None
     return isinstance(modulate, OwnLayers) and modulate.offsets is not None
 
 
-def parts(learner: Conditioned) -> list[slice]:
+def parts(learner: ExtendedARML) -> list[slice]:
     """The vertices of each part."""
     count, grown = len(_graph(learner).vertices), grown_vertices(learner)
     old = [slice(0, count - grown)] if count > grown else []
@@ -64,7 +69,7 @@ def parts(learner: Conditioned) -> list[slice]:
 
 def grown_vertices(learner: MetaLearner) -> int:
     """How many of its vertices were grown."""
-    if not isinstance(learner, Conditioned):
+    if not isinstance(learner, ExtendedARML):
         return 0
     return learner.choose.grown if isinstance(learner.choose, BestFit) else 0
 
@@ -74,19 +79,17 @@ def _graph(learner: Any) -> Any:
 
 
 def signature(
-    learner: Conditioned, task: Task, key: PRNGKeyArray
+    learner: ExtendedARML, task: Task, key: PRNGKeyArray
 ) -> tuple[Float[Array, " d"], Float[Array, " vertices"]]:
     """The mean prototype of ONE task, and how much it reads each vertex."""
-    encode: Relational = learner.encode  # type: ignore[assignment]
-    trace = encode.trace(learner.look(learner.net, task.support))
-    assert encode.graph is not None
-    reading = learner.coding()(task.support)[: len(encode.graph.vertices)]
+    trace = learner.encode.trace(learner.look(learner.net, task.support))
+    reading = learner.coding()(task.support)[: len(learner.encode.graph.vertices)]
     return jnp.mean(trace.prototypes, axis=0), reading
 
 
 def with_vertex(
-    learner: Conditioned, place: Float[np.ndarray, " d"], reading: Float[np.ndarray, " vertices"]
-) -> Conditioned:
+    learner: ExtendedARML, place: Float[np.ndarray, " d"], reading: Float[np.ndarray, " vertices"]
+) -> ExtendedARML:
     """The learner with one vertex more, at `place`, which owns the blend by `reading`."""
     weights = jnp.asarray(reading / reading.sum(), jnp.float32)
     vertex = jnp.asarray(place, jnp.float32)[None]
@@ -106,7 +109,7 @@ def with_vertex(
     return replace(more, choose=BestFit(jnp.append(before, 0.0)))
 
 
-def handicapped(learner: Conditioned, handicap: float) -> Conditioned:
+def handicapped(learner: ExtendedARML, handicap: float) -> ExtendedARML:
     """The learner with this handicap for its newest vertex."""
     assert isinstance(learner.choose, BestFit)
     handicaps = learner.choose.handicaps.at[-1].set(handicap)
@@ -114,7 +117,7 @@ def handicapped(learner: Conditioned, handicap: float) -> Conditioned:
 
 
 def choices(
-    learner: Conditioned, task: Task, key: PRNGKeyArray
+    learner: ExtendedARML, task: Task, key: PRNGKeyArray
 ) -> tuple[Float[Array, " choices"], Float[Array, " choices"]]:
     """The misfit of each choice of ONE task, and the query loss after it."""
     assert isinstance(learner.choose, BestFit)
@@ -133,20 +136,20 @@ def choices(
 class Alone(MetaLearner):
     """One part of a learner. Only the modulation that its vertices own is trained."""
 
-    learner: Conditioned
+    learner: ExtendedARML
     loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        still: Conditioned = jax.tree.map(
+        still: ExtendedARML = jax.tree.map(
             lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a, self.learner
         )
         return replace(still, modulate=self.learner.modulate).adapt(support, key=key)
 
 
-def alone(learner: Conditioned, part: slice) -> Alone:
+def alone(learner: ExtendedARML, part: slice) -> Alone:
     """The learner with the vertices of one part only."""
     rows = (_graph(learner).vertices, learner.modulate)
-    cut: Conditioned = eqx.tree_at(
+    cut: ExtendedARML = eqx.tree_at(
         lambda m: (_graph(m).vertices, m.modulate),
         replace(learner, choose=None),
         jax.tree.map(lambda a: a[part], rows),
@@ -154,7 +157,7 @@ def alone(learner: Conditioned, part: slice) -> Alone:
     return Alone(learner=cut, loss=learner.loss)
 
 
-def with_owned(learner: Conditioned, part: slice, trained: MetaLearner) -> Conditioned:
+def with_owned(learner: ExtendedARML, part: slice, trained: MetaLearner) -> ExtendedARML:
     """The learner with the modulation that the vertices of a part have in `trained`."""
     assert isinstance(trained, Alone)
     owned = jax.tree.map(
@@ -163,7 +166,7 @@ def with_owned(learner: Conditioned, part: slice, trained: MetaLearner) -> Condi
     return replace(learner, modulate=owned)
 
 
-def with_leaf(learner: Conditioned, *, key: PRNGKeyArray) -> Conditioned:
+def with_leaf(learner: ExtendedARML, *, key: PRNGKeyArray) -> ExtendedARML:
     """HSML with one more leaf, whose weights are drawn as those of the others (HSML-Dynamic)."""
 
     def arrays(m: Any) -> Any:

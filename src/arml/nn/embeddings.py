@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.core.episodes import Examples, Problem
 from arml.nn.convolution import convolve, max_pool, max_pool_same
-from arml.nn.networks import MLP, BaseNetwork, Linear, he, linear, mlp, truncated_normal
+from arml.nn.networks import MLP, Linear, he, linear, mlp, truncated_normal
 from arml.nn.normalisation import local_response_norm, standardised
 
 Embed = Callable[[Examples], Float[Array, "n d"]]
@@ -20,19 +20,6 @@ Activation = Callable[[Array], Array]
 def linear_units(x: Array) -> Array:
     """No activation."""
     return x
-
-
-class BodyFeatures(eqx.Module):
-    """The base network's own features replace the inputs, so the encoder needs no network of its
-    own. No gradient passes through them."""
-
-    def __call__(self, net: BaseNetwork, support: Examples) -> Examples:
-        return Examples(jax.lax.stop_gradient(net.body(support.x)), support.y)
-
-
-def the_inputs_themselves(support: Examples) -> Float[Array, "n d"]:
-    """No embedding: the inputs are features already."""
-    return support.x
 
 
 class VectorEmbedding(eqx.Module):

@@ -1,41 +1,18 @@
-"""Graphs: relations between vertices, the learned meta-knowledge graph, and message passing.
-
-One super-graph joins a task's prototypes to the meta-knowledge graph. Messages travel along its
-weighted edges. The messages that arrive at the prototypes are the task's reading.
-"""
+"""Message passing on weighted graphs: GCN, GraphSAGE and GAT."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.nn.networks import Initialiser, Linear, glorot, linear
 
 Nodes = Float[Array, "n d"]
 Edges = Float[Array, "n n"]
-Prototypes = Float[Array, "prototypes d"]
-Links = Callable[[Nodes], Edges]
 MessagePassing = Callable[[Edges, Nodes], Nodes]
-
-
-class Relations(eqx.Module):
-    """Edge weights sigma(W |h_j - h_m| / gamma + b), zero on the diagonal. Eq. (4), (5)."""
-
-    dense: Linear
-    gamma: float = 1.0
-
-    def __call__(self, nodes: Nodes) -> Edges:
-        distance = jnp.abs(nodes[:, None] - nodes[None]) / self.gamma
-        weights = jax.nn.sigmoid(self.dense(distance)[..., 0])  # Eq. (4), (5)
-        return weights * (1 - jnp.eye(len(nodes), dtype=nodes.dtype))
-
-
-def unlinked(nodes: Nodes) -> Edges:
-    """No edges at all (ablation III)."""
-    return jnp.zeros((len(nodes), len(nodes)), nodes.dtype)
 
 
 def by_row(adjacency: Edges) -> Edges:
@@ -97,66 +74,6 @@ class GAT(eqx.Module):
         return self.activation(attention @ values + self.dense.bias)  # Eq. (7)
 
 
-class Reading(NamedTuple):
-    """The result of reading the meta-knowledge graph, and the edges."""
-
-    prototypes: Prototypes
-    """The prototypes after propagation, C-hat."""
-    links: Float[Array, "prototypes vertices"]
-    """Prototype to vertex, A_S; rows sum to one. If the learner chooses a reading for the task,
-    each row is this reading, and `adjacency` keeps A_S."""
-    adjacency: Float[Array, "nodes nodes"]
-    """The super-graph's, prototypes first, before self-loops."""
-
-
-class MetaKnowledgeGraph(eqx.Module):
-    """Learned vertices, their relations, and how a task's prototypes read them.
-
-    `gamma_s` is the scale of the distances in Eq. (6), `relate` the edges between prototypes
-    (Eq. 4), `connect` those between vertices (Eq. 5), `propagate` one or more layers (Eq. 7).
-    """
-
-    vertices: Float[Array, "vertices d"]
-    relate: Links
-    connect: Links
-    propagate: tuple[MessagePassing, ...]
-    gamma_s: float
-
-    def links(self, prototypes: Prototypes) -> Float[Array, "prototypes vertices"]:
-        """A_S: how much each prototype attends to each vertex. Eq. (6)."""
-        return jax.nn.softmax(self._exponents(prototypes), axis=1)  # Eq. (6)
-
-    def _exponents(self, prototypes: Prototypes) -> Float[Array, "prototypes vertices"]:
-        difference = (prototypes[:, None] - self.vertices[None]) / self.gamma_s
-        return -jnp.sum(jnp.square(difference), axis=-1) / 2
-
-    def surprise(self, prototypes: Prototypes) -> Float[Array, ""]:
-        """The negative log-likelihood of the prototypes under a mixture of Gaussians of standard
-        deviation gamma_s around the vertices, without its constant; the mean over prototypes. Its
-        gradient is that of soft k-means: a vertex moves towards the prototypes that read it."""
-        mixture = jax.nn.logsumexp(self._exponents(prototypes), axis=1)
-        return -jnp.mean(mixture - jnp.log(len(self.vertices)))
-
-    def silenced(self) -> "MetaKnowledgeGraph":
-        """The graph without links between its vertices. It has the same structure, so that one
-        compiled program serves both graphs."""
-        if not isinstance(self.connect, Relations):
-            return self
-        dense = self.connect.dense
-        silent = Linear(jnp.zeros_like(dense.weight), jnp.full_like(dense.bias, -1e9))
-        return eqx.tree_at(lambda graph: graph.connect.dense, self, silent)
-
-    def __call__(self, prototypes: Prototypes) -> Reading:
-        links = self.links(prototypes)
-        adjacency = jnp.block(
-            [[self.relate(prototypes), links], [links.T, self.connect(self.vertices)]]
-        )
-        nodes = jnp.concatenate([prototypes, self.vertices])
-        for layer in self.propagate:
-            nodes = layer(adjacency, nodes)  # Eq. (7)
-        return Reading(nodes[: len(prototypes)], links, adjacency)
-
-
 def message_passing(
     kind: Literal["gcn", "sage", "gat"],
     width: int,
@@ -174,17 +91,3 @@ def message_passing(
         return GraphSAGE(dense)
     source, target = (glorot(k, (1, width), jnp.float32)[0] for k in keys)
     return GAT(dense, source, target)
-
-
-def near_the_middle(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """Around one half. Vertices that start close together move apart in the directions in which
-    tasks differ. If they start far apart, all tasks read the nearest one."""
-    return 0.5 + 0.05 * jax.random.normal(key, shape, dtype)
-
-
-STARTS: dict[str, Callable[..., Array]] = {
-    "glorot": glorot,
-    "normal": jax.random.normal,
-    "middle": near_the_middle,
-}
-"""Initial vertices."""

@@ -1,11 +1,5 @@
-"""Prototypes: the vertices of a task's own graph, made from the embeddings of its support set.
-
-Each structure maps two embeddings of the samples, E and F, both `[n, d]`, and their labels to
-prototypes `[K, d]`. E and F differ only for the soft clusters.
-
-The functions below the structures serve classifiers by prototypes: class means, where a task may
-lack some of the classes, and logits from distances.
-"""
+"""Classifiers by prototypes: class means, where a task may lack some of the classes, and logits
+from distances."""
 
 from collections.abc import Callable
 
@@ -27,7 +21,6 @@ Samples = Float[Array, "n d"]
 """Embeddings of samples."""
 Labels = Shaped[Array, "n *targets"]
 """Classes or targets."""
-Structure = Callable[[Samples, Samples, Labels], Float[Array, "prototypes d"]]
 
 
 class Embedded(MetaLearner):
@@ -38,62 +31,6 @@ class Embedded(MetaLearner):
     def embedding(self) -> Callable[[Array], Embedding]:
         """The body before a task conditions it."""
         return self.body.given
-
-
-class ClassMeans(eqx.Module):
-    """The mean embedding E of each class, in class order. Eq. (2)."""
-
-    ways: int = eqx.field(static=True)
-
-    def __call__(self, e: Samples, f: Samples, y: Int[Array, " n"]) -> Float[Array, "ways d"]:
-        return class_means(e, y, self.ways)[0]  # Eq. (2)
-
-
-class SoftClusters(eqx.Module):
-    """Sums of the embeddings F, weighted by an assignment that is learned from E. Eq. (3).
-
-    They are weighted sums, not means: the prototypes grow with the number of shots, as in the
-    paper's formula and in the authors' code. With more examples than in its training, a learner
-    gets larger prototypes than it ever saw, and diverges; `most` bounds them.
-    """
-
-    assign: Linear
-    most: int | None = eqx.field(static=True, default=None)
-    """If there are more samples than this, the sums are scaled down as if there were this many."""
-
-    def assignment(self, e: Samples) -> Float[Array, "n prototypes"]:
-        """Each sample's weights over the clusters; rows sum to one."""
-        return jax.nn.softmax(self.assign(e), axis=-1)  # Eq. (3): P, transposed
-
-    def __call__(self, e: Samples, f: Samples, y: Labels) -> Float[Array, "prototypes d"]:
-        sums = self.assignment(e).T @ f  # Eq. (3)
-        return sums if self.most is None or len(e) <= self.most else sums * (self.most / len(e))
-
-
-class Spread(eqx.Module):
-    """One prototype for the task: for each feature, the share of its variance that lies between
-    classes (the correlation ratio, from 0 to 1). It shows which features tell the classes apart.
-    This needs the spread within classes, and so two shots or more: class means do not show it."""
-
-    ways: int = eqx.field(static=True)
-
-    def __call__(self, e: Samples, f: Samples, y: Int[Array, " n"]) -> Float[Array, "1 d"]:
-        means, _ = class_means(e, y, self.ways)
-        within = jnp.mean(jnp.square(e - means[y]), axis=0)
-        total = jnp.var(e, axis=0)
-        # A feature that hardly varies has a share of about zero.
-        least = 0.01 * jnp.mean(total) + 1e-12
-        return ((total - within) / (total + least))[None]
-
-
-def sample_mean(e: Samples, f: Samples, y: Labels) -> Float[Array, "1 d"]:
-    """One prototype, the mean of all samples (ablation I)."""
-    return jnp.mean(f, axis=0, keepdims=True)
-
-
-def each_sample(e: Samples, f: Samples, y: Labels) -> Samples:
-    """Every sample is a vertex of the task's graph (ablation II)."""
-    return f
 
 
 def class_means(
@@ -123,17 +60,6 @@ def units(body: Body, features: tuple[int, ...]) -> int:
     """The number of features that `body` makes from one input of shape `features`."""
     one = jax.ShapeDtypeStruct((1, *features), jnp.float32)
     return jax.eval_shape(lambda x: body(x), one).shape[-1]
-
-
-def prototype_names(structure: Structure, count: int) -> list[str]:
-    """The name of each prototype. Classes and samples are numbered within their task."""
-    if structure is sample_mean:
-        return ["all samples"]
-    if type(structure) is Spread:
-        return ["spread"]
-    kinds: dict[type, str] = {ClassMeans: "class", SoftClusters: "cluster"}
-    kind = kinds.get(type(structure), "sample")
-    return [f"{kind} {i}" for i in range(count)]
 
 
 def auxiliary_loss(body: Body, head: Linear | None, task: Task) -> Float[Array, ""] | float:

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from arml.algorithms.arml import SoftClusters, Trace
+from arml.algorithms.arml_extensions import VertexTrace
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
 from arml.nn.networks import Body
-from arml.nn.prototypes import SoftClusters
-from arml.nn.relational import Trace
 from arml.predict.errors import NotFinite
 from arml.predict.inputs import floats
 
@@ -65,7 +65,7 @@ def adapted_function(
     return closure if n else short(closure)
 
 
-def traced(learner: MetaLearner | None, support: Examples) -> Trace | None:
+def traced(learner: MetaLearner | None, support: Examples) -> Trace | VertexTrace | None:
     """All steps of the encoding of a support set; None for a learner without a graph."""
     if learner is None or learner.reading() is None:
         return None
@@ -73,7 +73,7 @@ def traced(learner: MetaLearner | None, support: Examples) -> Trace | None:
 
 
 @short
-def _trace(learner: MetaLearner, support: Examples) -> Trace:
+def _trace(learner: MetaLearner, support: Examples) -> Trace | VertexTrace:
     read = learner.reading()
     assert read is not None
     return read(support)

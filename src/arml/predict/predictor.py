@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from arml.algorithms.arml import Trace
+from arml.algorithms.arml_extensions import VertexTrace
 from arml.core.episodes import Examples
 from arml.datasets.columns import Reader
 from arml.datasets.extractor import remade
 from arml.experiment.loaded import Portable
-from arml.nn.relational import Trace
 from arml.predict.classes import for_classes, grouped_function
 from arml.predict.errors import intervals, rank_of
 from arml.predict.holder import Holder
@@ -178,7 +179,7 @@ class Predictor(Holder, Means):
         rows = len(self.classes) if self.classes is not None else None
         return None if reading is None else np.asarray(reading.links)[:rows]
 
-    def trace(self) -> Trace | None:
+    def trace(self) -> Trace | VertexTrace | None:
         """All steps of the encoding of the support set; None for a learner without a graph."""
         return traced(self._learner, self._support())
 

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
+from arml.algorithms.conditioned import Conditioned
 from arml.core.checks import at_least
 from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.inner import is_inner
-from arml.core.learner import Conditioned, MetaLearner
+from arml.core.learner import MetaLearner
 from arml.training.averaging import Averaged, averaged
 from arml.training.devices import over_tasks, share
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from arml.algorithms.arml import ClassMeans, SoftClusters, each_sample, sample_mean
 from arml.nn.networks import linear
-from arml.nn.prototypes import ClassMeans, SoftClusters, each_sample, sample_mean
 
 E, F = np.random.default_rng(0).normal(size=(2, 7, 3)).astype(np.float32)
 TARGETS = jnp.zeros((7, 1))

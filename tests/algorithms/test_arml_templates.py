@@ -6,11 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from arml.algorithms.arml import MetaKnowledgeGraph, unlinked
+from arml.algorithms.arml_extensions import Spread, surprise, templates
 from arml.core.episodes import Problem
-from arml.nn.graphs import MetaKnowledgeGraph, unlinked
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.nn.prototypes import Spread
-from arml.nn.templates import templates
 
 KEY = jax.random.key(0)
 SHAPES = {"conv4": (16, 16, 1), "mlp": (4,)}
@@ -74,7 +73,7 @@ def settled(vertices: jax.Array, prototypes: jax.Array, gamma: float) -> np.ndar
 
     @jax.jit
     def step(_, v):
-        return v - 0.2 * gamma**2 * jax.grad(lambda v: graph(v, gamma).surprise(prototypes))(v)
+        return v - 0.2 * gamma**2 * jax.grad(lambda v: surprise(graph(v, gamma), prototypes))(v)
 
     return np.asarray(jax.lax.fori_loop(0, 2_000, step, vertices))
 
@@ -106,7 +105,7 @@ def test_the_surprise_is_the_likelihood_of_a_mixture():
         np.mean([np.exp(-np.sum((c - v) ** 2) / (2 * gamma**2)) for v in np.asarray(vertices)])
         for c in np.asarray(prototypes, np.float64)
     ]
-    ours = graph(vertices, gamma).surprise(prototypes)
+    ours = surprise(graph(vertices, gamma), prototypes)
     np.testing.assert_allclose(ours, -np.mean(np.log(densities)), rtol=1e-4)
 
 

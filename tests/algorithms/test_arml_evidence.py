@@ -11,6 +11,7 @@ from scipy.special import softmax
 from scipy.stats import multivariate_normal
 
 from arml.algorithms.arml import ARMLOptions
+from arml.algorithms.arml_extensions import ExtendedARMLOptions, without_vertex
 from arml.algorithms.arml_presets import with_layers
 from arml.algorithms.hsml import HSMLOptions
 from arml.algorithms.mumomaml import MUMOMAMLOptions
@@ -20,21 +21,19 @@ from arml.experiment.recipes import recipe
 from arml.grow.vertices import own_vertices
 from arml.nn.heads import ROUNDING, ridge_head
 from arml.nn.networks import Linear, MLPOptions
-from arml.nn.templates import without_vertex
 from arml.tasks.functions import functions_2d
 from contract_suite import *  # noqa: F403
 
 KEY = jax.random.key(0)
 TASKS = functions_2d(shots=6, queries=5)
 NETWORK = MLPOptions(hidden=(8, 7), init="he")
-OPTIONS = ARMLOptions(
+OPTIONS = ExtendedARMLOptions(
     head="ridge",
     inner_steps=0,
     structure="mean",
     gate="weights",
     read_by="evidence",
     vertices=3,
-    layers=0,
     width=4,
     hidden=(5,),
 )
@@ -233,7 +232,7 @@ def test_a_ridge_head_is_refused_for_classes():
         OPTIONS.build(net, problem, key=KEY)
 
 
-def test_the_recipe_differs_from_the_templates_where_it_says():
+def test_the_recipe_differs_from_own_layers_where_it_says():
     made = recipe("regression2d/arml").algorithm
     usual = with_layers(functions_2d().problem)
     changed = {name for name, value in vars(made).items() if value != vars(usual)[name]}
