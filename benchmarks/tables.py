@@ -31,10 +31,10 @@ import sklearn.datasets
 import arml
 from arml.core.compilation import short
 from arml.core.episodes import Examples
-from arml.datasets.columns import missing, reader
-from arml.predict.tables import widening
 from arml.predict.trust import folds
 from arml.results.files import write_json
+from arml.tables.columns import missing, reader, schema_of, width_of
+from arml.tables.predictor import widening
 from table_opponents import opponents, regressors
 from table_origins import DIABETES, KEEL, PYDATASET
 
@@ -131,20 +131,26 @@ def tasks(origin: str, sizes: tuple[int, ...], seeds: int, regression: bool) -> 
             if classes is not None:
                 labels = [np.searchsorted(classes, some) for some in labels]
             try:
-                read = reader(part[0], labels[0])
+                schema = schema_of(part[0], classes=classes is not None)
             except ValueError:
                 continue
-            x = [_read(read, some) for some in part]
+            read = [_read(schema, some) for some in part]
+            measured = reader(schema, read[0], labels[0])
+            x = [_filled(measured(some)) for some in read]
             yield size, seed, x[0], labels[0], x[1], labels[1]
 
 
-def _read(read: Any, cells: dict[str, list[str]]) -> np.ndarray:
+def _read(schema: Any, cells: dict[str, list[str]]) -> np.ndarray:
     # A cell of another kind than those of the examples is missing.
-    for column in read.columns:
+    for column in schema.columns:
         if column.kind == "number":
             cells[column.name] = [c if _number([c]) else "" for c in cells[column.name]]
-    x: np.ndarray = read(cells)
-    return x
+    values: np.ndarray = schema.read(cells)
+    return values
+
+
+def _filled(x: np.ndarray) -> np.ndarray:
+    return np.pad(x, ((0, 0), (0, width_of(x.shape[1]) - x.shape[1]), (0, 0)))
 
 
 def _some(methods: dict[str, Any], only: list[str] | None) -> dict[str, Any]:

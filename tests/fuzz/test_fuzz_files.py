@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import arml
-from arml.datasets.own import read_table
 from arml.predict.shared import SHIPPED
 from arml.results.files import RunError, checksum, read_metrics
 from arml.results.scores import Scores, read_scores, write_scores
+from arml.tables.sheet import read_numbers
 from arml.training import checkpoint
 from hostile import CASES, altered, flipped, tried
 
@@ -111,7 +111,7 @@ def test_tables_of_any_bytes(tmp_path, record_property, cases):
             text = "b,a\n" + "\n\n".join(",".join(row) for row in cells)
         data = text.encode() if rng.random() < 0.9 else rng.bytes(40)
         path.write_bytes(data)
-        table = tried(lambda: read_table(path, target="a"), counts)
+        table = tried(lambda: read_numbers(path, target="a"), counts)
         if table is not None:
             assert not np.isnan(table.x).any()
             assert table.x.shape == (len(table.lines), len(table.columns))

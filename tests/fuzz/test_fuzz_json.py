@@ -14,7 +14,6 @@ from arml.datasets.layouts import Survey, coco_labels
 from arml.datasets.prepare import prepare
 from arml.datasets.splits import published, read_split
 from arml.datasets.store import open_store
-from arml.datasets.tables import load_tables
 from arml.datasets.vectors import load_features
 from arml.experiment.options import from_json
 from arml.experiment.recipes import RECIPES
@@ -123,19 +122,6 @@ def given_split(tmp_path):
     return path, None, lambda: published("fungi", path)
 
 
-def split_of_tables(tmp_path):
-    for number, origin in enumerate(("wine", "glass", "seeds")):
-        rows = f"{number},2,x\n3,4,y\n" * 20
-        (tmp_path / f"{origin}.csv").write_text(f"a,b,kind\n{rows}")
-    split, files = tmp_path / "split.json", sorted(map(str, tmp_path.glob("*.csv")))
-
-    def read():
-        load_tables(files, split, predict="classes", columns=4, seed=0)
-
-    read()
-    return split, "sha256", read
-
-
 def annotations(tmp_path):
     content = {
         "images": [{"id": i, "file_name": f"images/{i}.JPG"} for i in range(4)],
@@ -176,7 +162,6 @@ KINDS = {
     "split": split,
     "metrics": metrics,
     "published split": given_split,
-    "split of tables": split_of_tables,
     "annotations": annotations,
     "sweep": sweep,
 }

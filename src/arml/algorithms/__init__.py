@@ -18,5 +18,7 @@ def _own() -> Iterator[Method]:
         yield from getattr(import_module(f"{__name__}.{module.name}"), "METHODS", ())
 
 
-ALGORITHMS: Registry[Method] = Registry("method", Method, sorted(_own(), key=lambda m: m.year))
+ALGORITHMS: Registry[Method] = Registry(
+    "method", Method, sorted(_own(), key=lambda m: m.year), rooms=("arml.tables.model",)
+)
 """Every method by name, in the order of publication."""

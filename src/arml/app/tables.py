@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from arml.app.uploads import Limits
-from arml.datasets.columns import missing
-from arml.datasets.own import NUMBER, cells_of
 from arml.predict.learner import FewShotLearner
-from arml.predict.tables import TablePredictor, remarks
 from arml.results.files import Json
+from arml.tables.columns import NUMBER, missing
+from arml.tables.predictor import TablePredictor, learned
+from arml.tables.sheet import cells_of
 
 Kind = Literal["classes", "numbers"]
 KINDS: dict[str, Kind] = {"classification": "classes", "regression": "numbers"}
@@ -96,7 +96,7 @@ def checked(learners: Mapping[Kind, FewShotLearner], content: object, limits: Li
     """
     predictor = _learned(learners, _asked(content, limits))
     drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
-    said = "" if predictor.classes is None else str(predictor.trust())
+    said = str(predictor.reliability())
     return {"said": said, "columns": [{"name": name, "loss": drop} for name, drop in drops]}
 
 
@@ -167,13 +167,13 @@ def _learned(learners: Mapping[Kind, FewShotLearner], asked: Asked) -> TablePred
             f"expected classes in {asked.target!r}, with two rows or more each, got "
             f"{len(set(texts))} different values in {len(texts)} rows: predict numbers, or add rows"
         )
-    predictor = learner.adapt(x, y)
-    assert isinstance(predictor, TablePredictor)
+    predictor = learned(learner.portable, x, y)
+    predictor.target = asked.target
     return predictor
 
 
 def _said(predictor: TablePredictor, asked: Asked) -> str:
     of = "" if predictor.classes is None else f" of {len(predictor.classes)} classes"
     said = [f"Learned from {len(asked.filled)} rows{of}; {len(asked.empty)} predicted."]
-    said += [f"{one[0].upper()}{one[1:]}." for one in remarks(predictor.reader, asked.target)]
+    said += [f"{one[0].upper()}{one[1:]}." for one in predictor.remarks]
     return " ".join(said)

@@ -3,7 +3,7 @@
 import csv
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,18 +16,15 @@ from arml.cli.console import command, parse, tell
 from arml.cli.errors import UsageError
 from arml.cli.inputs import (
     Queries,
-    adapted_table,
     check_kind,
     check_pictures,
     check_places,
     check_there,
-    numbers,
     pictures_of,
-    query_table,
-    rows_of,
     tell_left_out,
 )
 from arml.cli.marking import marks_of
+from arml.cli.tables import adapted_table, is_table, numbers, of_tables, query_table, rows_of
 from arml.predict.eye import eye_of
 from arml.predict.simple import WORDS, check_uses, choices
 from arml.results.files import write_text
@@ -59,6 +56,10 @@ class AdaptOptions:
     """What to predict: images, folders (with all their subfolders), or one CSV file."""
     target: str | None = None
     """Column of a CSV file to predict."""
+    without: tuple[str, ...] = ()
+    """Columns that are not used, such as numbers of the rows; the answers repeat them."""
+    level: float = 0.9
+    """How many of new numbers the intervals of a regression hold: about this share."""
     model: Path | None = None
     """The ONNX model that computed the features, if the learner uses another than the default."""
     out: Path | None = None
@@ -91,14 +92,13 @@ def adapt_command(arguments: Sequence[str]) -> int:
     check_there(options.support, *options.query)
     check_places(options.out, options.save, options.support, *options.query)
     from arml.datasets.folders import labelled_files, labelled_images
-    from arml.datasets.own import read_cells, read_table
     from arml.predict.quick import FEW
     from arml.predict.shared import locate
 
     place, note = locate(options.learner)
     if note is not None:
         tell(note)
-    table = options.support.suffix.lower() == ".csv"
+    table = is_table(options.support)
     learner = _learner(place, () if table else options.query, table)
     check_kind(learner, table, f"{options.support}", options.learner.name)
     if options.uses != "auto":
@@ -111,26 +111,27 @@ def adapt_command(arguments: Sequence[str]) -> int:
     eye = None if table else eye_of(learner, model)
     seen: Queries | None = None
     if options.query and eye is not None:
-        files, batches = pictures_of(eye, options.query)
+        files, batches, _ = pictures_of(eye, options.query)
         # So that a picture that cannot be read is named before anything is learned.
-        seen = files, list(batches) if len(files) <= FEW else batches
+        seen = Queries(files, list(batches) if len(files) <= FEW else batches)
     if eye is not None:
         pictures, labels = labelled_images(options.support, size=eye.size)
         tell_left_out([options.support])
         predictor = learner.adapt(eye.read(pictures), labels)
         names = labelled_files(options.support)
     else:
+        from arml.tables.sheet import read_cells, read_numbers
+
         if options.target is None:
             raise UsageError(
                 f"expected --target COLUMN for a table, got none: name the column to predict, one "
                 f"of {', '.join(read_cells(options.support)[0])}"
             )
-        if len(learner.problem.features) == 2:
-            asked = options.support, options.target, options.query
-            predictor, names, said = adapted_table(learner, *asked)
-            tell(*said)
+        if of_tables(learner):
+            asked = options.support, options.target, options.without, options.query
+            predictor, names = adapted_table(learner, *asked)
             return _finish(predictor, options, names, seen)
-        rows = read_table(options.support, target=options.target)
+        rows = read_numbers(options.support, target=options.target)
         if rows.target is None:
             raise ValueError(
                 f"{options.support}: expected a column {options.target!r}, got "
@@ -138,8 +139,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
             )
         if len(rows.x) > 1 and np.all(rows.x == rows.x[0]):
             raise ValueError(
-                f"{options.support}: expected inputs that differ, got {len(rows.x)} equal rows: "
-                "check the table"
+                f"{options.support}: all {len(rows.x)} rows are identical: check the table"
             )
         if options.query:
             query_table(options.query, options.target, rows.columns)
@@ -158,13 +158,13 @@ def _finish(
     """Check, answer and save. `seen` are the pictures to predict."""
     _describe(predictor)
     predictor = _checked(predictor, options, names)
-    if options.matter and predictor.reader is not None:
+    if options.matter and of_tables(predictor):
         drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
         shown = ", ".join(f"{name} {drop:.2f}" for name, drop in drops[:MATTER])
         tell(f"columns that matter (log-probability lost without each, in nats): {shown}")
     if options.query:
         asked = seen or rows_of(predictor, options.query, options.target)
-        _answer(predictor, asked, options.out, mark=seen is not None)
+        _answer(predictor, asked, options.out, options.level, mark=seen is not None)
     if options.save is not None:
         predictor.save(options.save)
         next_ = command("predict", str(options.save))
@@ -182,6 +182,8 @@ class PredictOptions:
     """Images, folders (with all their subfolders), or one CSV file."""
     target: str | None = None
     """Column of the CSV file to leave out; the --target of `arml adapt` if not given."""
+    level: float = 0.9
+    """How many of new numbers the intervals of a regression hold: about this share."""
     model: Path | None = None
     """The ONNX model that computed the features, if the learner uses another than the default."""
     out: Path | None = None
@@ -200,7 +202,7 @@ def predict_command(arguments: Sequence[str]) -> int:
     check_places(options.out, None, *options.query)
     from arml.predict.quick import opened_predictor
 
-    table = [path.suffix.lower() for path in options.query] == [".csv"]
+    table = is_table(*options.query)
     predictor = opened_predictor(options.predictor, options.query, table=table)
     check_kind(predictor, table, ", ".join(map(str, options.query[:3])), options.predictor.name)
     if not table:
@@ -209,7 +211,7 @@ def predict_command(arguments: Sequence[str]) -> int:
     target = options.target or predictor.target
     pictures = None if eye is None else pictures_of(eye, options.query)
     asked = pictures or rows_of(predictor, options.query, target)
-    _answer(predictor, asked, options.out, mark=pictures is not None)
+    _answer(predictor, asked, options.out, options.level, mark=pictures is not None)
     return 0
 
 
@@ -229,11 +231,16 @@ def _checked(
     predictor: "Predictor | QuickPredictor", options: AdaptOptions, names: Sequence[str]
 ) -> "Predictor | QuickPredictor":
     """The predictor with the means that the options name, checked."""
-    if options.uses != "auto":
+    if of_tables(predictor):
+        pass
+    elif options.uses != "auto":
         predictor = predictor.using(options.uses)
     elif options.trust:
         predictor = predictor.using(choices(predictor.problem)[-1])
     if not options.trust:
+        return predictor
+    if of_tables(predictor):
+        tell(*predictor.reliability().lines(names))
         return predictor
     trust = predictor.errors() if predictor.classes is None else predictor.trust()
     tell(*trust.lines(names))
@@ -249,7 +256,7 @@ def _describe(predictor: "Predictor | QuickPredictor") -> None:
     """Print the number of examples, and how far the examples are from meta-training."""
     classes = predictor.classes
     kind = f"{len(classes)} classes" if classes is not None else "regression"
-    tell(f"learned from {len(predictor.x)} examples ({kind})")
+    tell(f"learned from {len(predictor.y)} examples ({kind})")
     reading = predictor.reading()
     if reading is not None:
         tell(f"read from the meta-knowledge graph: {vertices(reading.mean(axis=0))}")
@@ -262,16 +269,15 @@ def _describe(predictor: "Predictor | QuickPredictor") -> None:
         tell(f"novelty {novelty:.2f}: {said.format(known)}")
 
 
-def _answer(
-    predictor: "Predictor | QuickPredictor", asked: Queries, out: Path | None, *, mark: bool
-) -> None:
+def _answer(predictor: Any, asked: Queries, out: Path | None, level: float, *, mark: bool) -> None:
     """Write the answers; with `mark`, how right they are where the files' folders are labels."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names, batches = asked
+    names, batches, keys = asked
     marked: list[str] = []
+    rows: Iterable[list[object]]
     if predictor.classes is None:
-        writer.writerows(numbers_of(predictor, names, batches))
+        rows = numbers_of(predictor, names, batches, level)
     else:
         known = predictor.portable.novelty is not None
         answers = [
@@ -280,8 +286,11 @@ def _answer(
         ]
         chances = np.concatenate([chance for chance, _ in answers])
         novelty = [one for _, some in answers if some is not None for one in some]
-        writer.writerows(labels_of(predictor, names, chances, novelty))
+        rows = labels_of(predictor, names, chances, novelty)
         marked = marks_of(names, chances, predictor.classes) if mark else []
+    named = zip(*([name, *cells] for name, cells in keys.items()), strict=True) if keys else None
+    for row in rows:
+        writer.writerow(row if named is None else [row[0], *next(named), *row[1:]])
     if out is None:
         sys.stdout.write(text.getvalue())
     else:

@@ -3,16 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from arml.predict.predictor import Predictor
     from arml.predict.quick import QuickPredictor
-
-ENOUGH = 9
-"""Examples from which 90% intervals can be made."""
 
 
 def vertices(weights: np.ndarray) -> str:
@@ -22,14 +19,14 @@ def vertices(weights: np.ndarray) -> str:
 
 
 def numbers_of(
-    predictor: "Predictor", names: Sequence[Path | int], batches: Iterable[np.ndarray]
+    predictor: "Predictor", names: Sequence[Path | int], batches: Iterable[Any], level: float
 ) -> Iterator[list[object]]:
     """The header and the rows of a regression's answers."""
-    sure = len(predictor.x) >= ENOUGH
-    yield ["row", "prediction", *(["low", "high"] if sure else [])]
+    sure = len(predictor.y) >= level / (1 - level) - 1e-9
+    yield ["row", "prediction", *([f"low {level:.0%}", f"high {level:.0%}"] if sure else [])]
 
-    def numbers(batch: np.ndarray) -> np.ndarray:
-        answers = [predictor.predict(batch), *(predictor.interval(batch) if sure else ())]
+    def numbers(batch: Any) -> np.ndarray:
+        answers = [predictor.predict(batch), *(predictor.interval(batch, level) if sure else ())]
         return np.stack(answers, axis=-1)
 
     for name, values in zip(names, chain.from_iterable(map(numbers, batches)), strict=True):

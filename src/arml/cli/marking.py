@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 
 from arml.cli.console import command, print_json, say, tell, upright
 from arml.cli.errors import UsageError
-from arml.cli.inputs import check_kind, check_pictures, column_of, in_order, numbers, read_by
+from arml.cli.inputs import check_kind, check_pictures
+from arml.cli.tables import column_of, in_order, is_table, numbers, of_tables, read_by
 from arml.predict.eye import eye_of
 from arml.predict.simple import WORDS
 from arml.results.files import Json
@@ -50,7 +51,7 @@ def evaluate_predictor(
 
     if not query.exists():
         raise UsageError(f"expected labelled queries at {query}, found nothing: check the path")
-    table = query.suffix.lower() == ".csv"
+    table = is_table(query)
     predictor = opened_predictor(folder, () if table else (query,), table=table)
     check_kind(predictor, table, str(query), folder.name)
     if not table:
@@ -83,19 +84,21 @@ def _pictures(predictor: "Predictor | QuickPredictor", query: Path, model: Path 
     return _marks(predictor, x, labels, labelled_files(query), pixels)
 
 
-def _table(predictor: "Predictor | QuickPredictor", query: Path, target: str | None) -> Json:
+def _table(predictor: Any, query: Path, target: str | None) -> Json:
     """The marks of the rows of a table, or the error of a regression."""
-    from arml.datasets.own import read_cells, read_table
+    from arml.tables.sheet import read_cells, read_numbers
 
     target = target or predictor.target
     cells, lines = read_cells(query)
     answers = column_of(cells, target, query)
-    if predictor.reader is not None:
-        x = read_by(predictor.reader, cells, lines, query)
+    x: Any
+    if of_tables(predictor):
+        x = read_by(predictor, cells, lines, query)
+        _warn_of_known(x.values, predictor.values, "rows")
     else:
-        table = read_table(query, target=target)
+        table = read_numbers(query, target=target)
         x = in_order(table.x, table.columns, predictor.columns, query)
-    _warn_of_known(x, predictor.x, "rows")
+        _warn_of_known(x, predictor.x, "rows")
     if predictor.classes is not None:
         return _marks(predictor, x, answers, [f"row {line}" for line in lines], None)
     y = np.array(numbers(answers, lines, query))
@@ -104,8 +107,8 @@ def _table(predictor: "Predictor | QuickPredictor", query: Path, target: str | N
 
 
 def _marks(
-    predictor: "Predictor | QuickPredictor",
-    x: np.ndarray,
+    predictor: Any,
+    x: Any,
     labels: Sequence[str],
     names: Sequence[str],
     pixels: np.ndarray | None,
@@ -124,7 +127,7 @@ def _marks(
                 "picture": None if pixels is None else thumbnail(pixels[place]),
             }
         )
-    by = "" if predictor.uses == "learner" else WORDS[predictor.uses]
+    by = "" if of_tables(predictor) or predictor.uses == "learner" else WORDS[predictor.uses]
     return {**marks.as_json(), "mistakes": worst, "by": by}
 
 

@@ -5,9 +5,10 @@ network. Entries of others come from installed packages (entry points) and from 
 registry reads both at its first use.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from inspect import signature
 from typing import Any, Generic, TypeVar
 
@@ -98,10 +99,14 @@ class Registry(Mapping[str, E], Generic[E]):
     - `part`: `method`, `tasks` or `network`; its entry points are of the group `arml.methods`,
       `arml.tasks` or `arml.networks`.
     - `entry`: makes an entry from the keywords `name`, `options_class` and others of its own.
+    - `rooms`: modules of the package that bring entries in a tuple `METHODS` or `TASKS`. They are
+      imported at the first use, as plug-ins are, because they stand on higher floors.
     """
 
-    def __init__(self, part: str, entry: Callable[..., E], own: Iterable[E] = ()) -> None:
-        self.part, self.entry = part, entry
+    def __init__(
+        self, part: str, entry: Callable[..., E], own: Iterable[E] = (), rooms: Sequence[str] = ()
+    ) -> None:
+        self.part, self.entry, self._rooms = part, entry, rooms
         self._own = {known.name: known for known in own}
         self._others: dict[str, E] = {}
         self._read = False
@@ -112,7 +117,15 @@ class Registry(Mapping[str, E], Generic[E]):
             for name, found in entry_points(f"arml.{self.part.rstrip('s')}s"):
                 self.add(found if isinstance(found, Entry) else self.make(name, found))
         load_plugins()
-        return {**self._own, **self._others}
+        return {**self.built_in(), **self._others}
+
+    def built_in(self) -> dict[str, E]:
+        """The package's own entries."""
+        rooms, self._rooms = self._rooms, ()
+        for room in rooms:
+            entries = getattr(import_module(room), f"{self.part.rstrip('s')}s".upper())
+            self._own |= {known.name: known for known in entries}
+        return self._own
 
     def __getitem__(self, name: str) -> E:
         return self._entries()[name]
@@ -135,7 +148,7 @@ class Registry(Mapping[str, E], Generic[E]):
 
         **Raises** `ValueError` in one line.
         """
-        if entry.name in self._own:
+        if entry.name in self.built_in():
             raise ValueError(f"arml has a {self.part} {entry.name!r} of its own: choose a new name")
         taken = next((e for e in self._own.values() if e.kind == entry.kind), None)
         if taken is not None and taken.options_class is not entry.options_class:

@@ -22,7 +22,6 @@ from arml.tasks.options import (
     splits_of,
 )
 from arml.tasks.own import OwnOptions
-from arml.tasks.tables import TablesOptions
 from arml.training.step import OuterOptions
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)
@@ -30,8 +29,6 @@ IMAGES = Problem("classification", (28, 28, 3), 5, shots=1, queries=15)
 STARTER = Problem("classification", (32, 32, 3), 5, shots=1, queries=15)
 CONFLICT = Problem("classification", (32, 32, 3), 5, shots=5, queries=15)
 VECTORS = Problem("classification", (512,), 5, shots=1, queries=15)
-TABLES = TablesOptions().problem
-NUMBERS = TablesOptions(predict="numbers").problem
 BENCHMARK = Problem("classification", (84, 84, 3), 5, shots=1, queries=15)
 
 
@@ -74,8 +71,8 @@ TASKS: Registry[TaskFamily] = Registry(
         _tasks("prepared", StoreOptions, BENCHMARK),
         _tasks("vectors", VectorsOptions, VECTORS),
         _tasks("own", OwnOptions, REGRESSION),
-        _tasks("tables", TablesOptions, TABLES),
     ],
+    rooms=("arml.tables.tasks",),
 )
 NETWORKS: Registry[Entry] = Registry(
     "network",

@@ -22,7 +22,6 @@ from arml.tasks.options import (
     VectorsOptions,
 )
 from arml.tasks.own import OwnOptions
-from arml.tasks.tables import TablesOptions
 from arml.training.step import OuterOptions
 
 UNNAMED = OwnOptions()
@@ -144,6 +143,8 @@ def tables(name: str, tasks: TasksOptions) -> Experiment:
 
 
 SMALL = ("small images",)
+TABLES = parts.TASKS.built_in()["tables"].options_class()
+NUMBERS = replace(TABLES, predict="numbers")
 OWN: dict[str, Setting] = {
     setting.shared.recipe: setting
     for setting in (
@@ -183,14 +184,14 @@ OWN: dict[str, Setting] = {
             features("features", VectorsOptions()),
         ),
         Setting(
-            parts.TABLES,
-            "Classes of small tables, synthetic or your own (--data FOLDER...)",
-            tables("tables", TablesOptions()),
+            TABLES.problem,
+            "Classes of small synthetic tables",
+            tables("tables", TABLES),
         ),
         Setting(
-            parts.NUMBERS,
-            "Numbers of small tables, synthetic or your own (--data FOLDER...)",
-            tables("tables-regression", TablesOptions(predict="numbers")),
+            NUMBERS.problem,
+            "Numbers of small synthetic tables",
+            tables("tables-regression", NUMBERS),
         ),
         *(
             Setting(parts.BENCHMARK, about, prepared(store, steps), tuple(more))

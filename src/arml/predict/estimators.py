@@ -13,18 +13,15 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from arml.core.episodes import Problem
 from arml.predict.inputs import checked_inputs
 from arml.predict.learner import FewShotLearner, load
-from arml.predict.predictor import Predictor
 from arml.predict.shared import shipped
 from arml.predict.simple import TOGETHER, Uses, choices
 from arml.results.files import Json
 
-TABLE: Json = {"dtype": None, "ensure_all_finite": "allow-nan"}
-"""scikit-learn's options for a learner of tables, which reads texts and missing cells."""
 Model = TypeVar("Model", bound="FewShot")
 
 FEATURES: dict[int, tuple[str, ...]] = {
@@ -113,6 +110,7 @@ class FewShot(BaseEstimator):
     _kind: str
     learner: object
     uses: object
+    predictor_: Any
 
     def fit(self: Model, X: object, y: object) -> Model:
         """Adapt the learner to the support set.
@@ -133,22 +131,21 @@ class FewShot(BaseEstimator):
                 f"{problem.kind}: use the other estimator, or another learner"
             )
         if len(problem.features) == 2:  # rows of any columns: numbers, categories, missing cells
-            checks = {**TABLE, **self._y_checks(1)}
-            rows, targets = validate_data(self, X, y, **checks)
-            inputs: Any = _columns(rows)
-        else:
-            checks = self._y_checks(problem.outputs)
-            rows, targets = validate_data(self, self._rows(X, problem), y, **checks)
-            wanted = prod(problem.features)
-            if rows.shape[1] != wanted:
-                raise ValueError(
-                    f"X has {rows.shape[1]} feature(s), but the learner was meta-trained on "
-                    f"{wanted}: choose those columns, or another learner"
-                )
-            inputs = rows.reshape(-1, *problem.features)
+            validate_data(self, X, y, skip_check_array=True)
+            self.predictor_ = learner.adapt(_checked_rows(X), self._checked_y(_known(y)))
+            return self
+        checks = self._y_checks(problem.outputs)
+        rows, targets = validate_data(self, self._rows(X, problem), y, **checks)
+        wanted = prod(problem.features)
+        if rows.shape[1] != wanted:
+            raise ValueError(
+                f"X has {rows.shape[1]} feature(s), but the learner was meta-trained on "
+                f"{wanted}: choose those columns, or another learner"
+            )
+        inputs = rows.reshape(-1, *problem.features)
         adapted = learner.adapt(inputs, self._checked_y(targets))
         uses = choices(problem)[-1] if self.uses == "auto" else cast(Uses, self.uses)
-        self.predictor_: Predictor = adapted.using(uses)
+        self.predictor_ = adapted.using(uses)
         if uses == TOGETHER:
             self.predictor_.found_shares()
         return self
@@ -177,16 +174,24 @@ class FewShot(BaseEstimator):
     def _queries(self, X: object) -> np.ndarray:
         check_is_fitted(self)
         problem = self.predictor_.problem
-        if self.predictor_.reader is not None:
-            rows = validate_data(self, X, reset=False, **TABLE)
-            return self.predictor_.reader(_columns(rows))
+        if len(problem.features) == 2:
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return _checked_rows(X)
         rows = validate_data(self, self._rows(X, problem), reset=False)
         return rows.reshape(-1, *problem.features)
 
 
-def _columns(X: np.ndarray) -> dict[str, list[Any]]:
-    """The columns of an array by their number."""
-    return {str(i): column for i, column in enumerate(X.T.tolist())}
+def _checked_rows(X: Any) -> Any:
+    """Frames as they are; anything else as scikit-learn checks it, with texts and missing cells."""
+    if hasattr(X, "columns") or hasattr(X, "column_names"):
+        return X
+    return check_array(X, dtype=None, ensure_all_finite=False)
+
+
+def _known(y: Any) -> Any:
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    return y
 
 
 class FewShotClassifier(ClassifierMixin, FewShot):

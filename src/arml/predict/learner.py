@@ -9,13 +9,13 @@ predictor.save("trees"); arml.load_predictor("trees")
 
 import copyreg
 import dataclasses
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from arml.datasets.columns import reader_of
 from arml.experiment.loaded import Portable, Run
-from arml.predict import tables
 from arml.predict.backbone import backbone
 from arml.predict.holder import Holder
 from arml.predict.inference import inductive
@@ -24,6 +24,7 @@ from arml.predict.pickling import packed, unpacked
 from arml.predict.predictor import Predictor, learned
 from arml.predict.shared import SUPPORT, WEIGHTS, check_predictor, locate, read_support
 from arml.predict.sharing import read_learner, write_learner
+from arml.results.arrays import read_arrays
 from arml.results.files import RunError
 
 
@@ -40,19 +41,21 @@ class FewShotLearner(Holder):
         inside = inductive(portable.learner, portable.problem.support)
         self.portable = dataclasses.replace(portable, learner=inside)
 
-    def adapt(self, x: object, y: object) -> "Predictor":
+    def adapt(self, x: object, y: object) -> Any:
         """Learn a task from its support set.
 
         **Arguments**
 
         - `x`: inputs `[n, *features]`: NumPy, JAX or PyTorch arrays, or a data frame. Pixels are
-          bytes, or floats in [0, 1]. A learner of tables takes any: see `arml.predict.tables`.
+          bytes, or floats in [0, 1]. A learner of tables takes any: see `arml.tables.predictor`.
         - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
           or rows of numbers (regression).
 
+        Returns a `Predictor`; of a table a `arml.tables.predictor.TablePredictor`.
+
         **Raises** `ValueError` for examples that cannot be learned."""
         if len(self.problem.features) == 2:
-            return tables.learned(self.portable, x, y)
+            return _tables().adapted(self.portable, x, y)
         return learned(self.portable, x, y)
 
     def save(self, folder: Path | str) -> None:
@@ -88,7 +91,7 @@ def load(path: Path | str) -> FewShotLearner:
     return FewShotLearner(read_learner(path)[0] if shared else Run(path).portable())
 
 
-def load_predictor(folder: Path | str) -> Predictor:
+def load_predictor(folder: Path | str) -> Any:
     """A predictor that was saved.
 
         predictor.save("line")
@@ -101,15 +104,21 @@ def load_predictor(folder: Path | str) -> Predictor:
     portable, task = read_learner(folder)
     if task is None:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
-    x, y, fits = read_support(folder, portable.problem, task)
     classes = None if task.classes is None else np.asarray(task.classes)
+    if task.reader is not None:
+        arrays = read_arrays(folder / SUPPORT, task.sha256)
+        return _tables().restored(portable, arrays, classes, task.target, task.reader)
+    x, y, fits = read_support(folder, portable.problem, task)
     learnt = FewShotLearner(portable).portable, x, y, classes, task.flat
     predictor = Predictor(*learnt)
-    if task.reader:
-        predictor = tables.TablePredictor(*learnt, reader_of(task.reader))
     predictor.columns = tuple(task.columns) if task.columns else None
     predictor.target = task.target
     return predictor.restored(task.uses, task.shares, fits)
+
+
+def _tables() -> Any:
+    """The predictors of tables, a room above this one: it is found by its name, as plug-ins are."""
+    return import_module("arml.tables.predictor")
 
 
 def _restored(files: dict[str, bytes]) -> Predictor:
@@ -117,5 +126,4 @@ def _restored(files: dict[str, bytes]) -> Predictor:
 
 
 # Here, not in the class: to unpickle a predictor is to load it.
-for kind in (Predictor, tables.TablePredictor):
-    copyreg.pickle(kind, lambda predictor: (_restored, (packed(predictor.save),)))
+copyreg.pickle(Predictor, lambda predictor: (_restored, (packed(predictor.save),)))

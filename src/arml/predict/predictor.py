@@ -18,7 +18,6 @@ from jaxtyping import Array, Float
 from arml.algorithms.arml import Trace
 from arml.algorithms.arml_extensions import VertexTrace
 from arml.core.episodes import Examples
-from arml.datasets.columns import Reader
 from arml.datasets.extractor import remade
 from arml.experiment.loaded import Portable
 from arml.predict.classes import for_classes, grouped_function
@@ -67,7 +66,6 @@ class Predictor(Holder, Means):
         # Of a table: the names of the inputs, and of the column that it predicts.
         self.columns: tuple[str, ...] | None = None
         self.target: str | None = None
-        self.reader: Reader | None = None
 
     def _seen(self) -> str:
         kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
@@ -208,7 +206,6 @@ class Predictor(Holder, Means):
         task = {"classes": classes, "flat": self._flat}
         support, means = self._saved()
         task |= {"columns": self.columns, "target": self.target, **means}
-        task |= {"reader": self.reader and self.reader.as_json()}
         write_learner(self.portable, folder, support=support, task=task)
 
 

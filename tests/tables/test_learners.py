@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from arml.algorithms.iwata_kumagai import IwataKumagaiOptions
-from arml.algorithms.tables import TablesOptions
 from arml.core.episodes import Examples
 from arml.nn.flat import CellsOptions
+from arml.tables.model import TablesOptions
 from small_tables import N, problem, table
 
 KEY = jax.random.key(0)

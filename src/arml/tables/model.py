@@ -204,8 +204,9 @@ class Tables(MetaLearner):
         if self.ways:
             return None
 
+        solved = self.solve(support)
+
         def predict(x: Array) -> tuple[Array, Array]:
-            solved = self.solve(support)
             k = solved.similar(x)
             known = jax.scipy.linalg.solve_triangular(solved.factor, k.T, lower=True)
             variance = solved.itself(x) - jnp.sum(jnp.square(known), axis=0)

@@ -1,13 +1,10 @@
 """Tasks of tables: the prior, which rows are drawn, and one's own files."""
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.results.files import RunError
-from arml.tasks.tables import SyntheticTables, TablesOptions
+from arml.tables.tasks import SyntheticTables, TablesOptions
 
 OPTIONS = TablesOptions(columns=5, ways=3, rows=12, questions=6)
 KEYS = jax.random.split(jax.random.key(0), 200)
@@ -82,40 +79,6 @@ def test_the_columns_foretell_the_labels(drawn):
     assert np.mean(right) > np.mean(chance) + 0.1
 
 
-def write(folder, name, seed, n=40, extra=""):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, 2))
-    rows = [f"{a:.3f},{b:.3f},{'yes' if a > b else 'no'}{extra}" for a, b in x]
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text("\n".join(["a,b,class", *rows]), encoding="utf-8")
-
-
-def test_own_tables_are_split_by_origin_and_each_is_taken_once(tmp_path):
-    data = tmp_path / "data"
-    for i in range(4):
-        write(data, f"t{i}.csv", i)
-    write(data, "iris/one.csv", 10)
-    write(data, "iris/two.csv", 11)
-    write(data, "copy-of-t0.csv", 0)
-    options = TablesOptions(**{**vars(OPTIONS), "data": (str(data),)})
-    splits = options.build(tmp_path / "split.json")
-    names = [set(part.families) for part in splits[:3]]
-    assert sum(map(len, names)) == len(set.union(*names)) == 6
-    assert sum({"iris/one.csv", "iris/two.csv"} <= part for part in names) == 1
-    task = eqx.filter_jit(lambda tasks, key: tasks.sample(key))(splits.train, KEYS[0])
-    assert task.support.x.shape == (12, 5, 3)
-    assert set(np.asarray(task.query.y)) <= {0, 1}
-    assert not jnp.any(task.support.x[:, 2:, 1])
-    again = options.build(tmp_path / "split.json")
-    assert again.test.identity() == splits.test.identity()
-    write(data, "more.csv", 20)
-    with pytest.raises(RunError, match="expected the split of these tables"):
-        options.build(tmp_path / "split.json")
-
-
-def test_refusals(tmp_path):
+def test_refusals():
     with pytest.raises(ValueError, match="at least the 3 ways"):
         TablesOptions(ways=3, rows=2).check()
-    write(tmp_path, "one.csv", 0)
-    with pytest.raises(ValueError, match="3 or more origins"):
-        TablesOptions(data=(str(tmp_path),)).build(tmp_path / "split.json")

@@ -1,0 +1,1 @@
+"""Everything about tables: reading them, the prior, the model and its predictors."""

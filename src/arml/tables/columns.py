@@ -1,0 +1,531 @@
+"""Columns of a table as numbers: numbers, dates, categories and gaps, whatever their names.
+
+`as_table` takes any frame, mapping or array. `Schema` says what each column is, from the cells of
+the labelled rows alone, and turns cells into one matrix of numbers. `Reader` measures the columns
+of the training rows (means, frequent categories, the columns that predict best), and makes the
+cells that a learner takes. Whoever leaves rows out makes a new `Reader` of the rows that stay,
+because it depends on their labels.
+"""
+
+import datetime
+import decimal
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+Cell = Any
+"""A text, a number, a date, or a missing value."""
+Cells = Sequence[Cell] | np.ndarray
+"""Of one column; an array if all are numbers."""
+Table = Mapping[str, Cells]
+"""Cells by the name of their column."""
+Values = Float[np.ndarray, "n columns"]
+"""Numbers, days or places of categories; NaN where a cell is missing."""
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
+MISSING = frozenset(("", "?", "na", "n/a", "nan", "nat", "null", "<na>", "<null>", "."))
+"""Texts that stand for a missing cell, in small letters."""
+LEVELS = 12
+"""The most columns of a category: its most frequent values have one each."""
+GROUPED = re.compile(r"[+-]?\d[\d.]*,[\d.,]*", re.ASCII)
+"""A number with a comma, which may be a decimal sign or separate thousands."""
+LARGEST = float(np.finfo(np.float32).max)
+FREE = 5
+"""A column of texts is a category if it has at most so many different values, or each value at
+least twice on average."""
+COUNTED = 8
+"""Rows from which a column that counts them is recognised."""
+KEY = re.compile(r"(.*[ _.-])?(id|ids|idx|index|key|nr|no|row|rows|rownum|rownames)", re.IGNORECASE)
+"""Names of columns that number their rows."""
+ONE, EMPTY = "has one value in all rows", "is empty"
+PLAIN = (ONE, EMPTY)
+"""Reasons to leave out a column that nobody would miss."""
+WIDTHS = (4, 8, 16, 32, 64)
+"""Empty columns fill a table up to one of these widths, so that few programs are compiled. The last
+is the bound."""
+DATES = ("%d/%m/%Y", "%m/%d/%Y", "%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%d-%b-%Y")
+"""Forms of dates beside ISO 8601, 2024/05/31 and 31.05.2024."""
+EPOCH = datetime.datetime(1970, 1, 1)
+
+
+class Column(NamedTuple):
+    """What one column is."""
+
+    name: str
+    kind: Literal["number", "date", "category"]
+    form: str = ""
+    """The form of its dates, one of `DATES`; empty for those that `_day` knows."""
+    texts: tuple[str, ...] = ()
+    """The values of a category."""
+
+    def read(
+        self, cells: Cells, where: str, lines: Sequence[int] | None
+    ) -> Float[np.ndarray, " n"]:
+        """Its cells as numbers, days since 1970, or places among `texts`: -1 for an unknown value.
+
+        **Raises** `ValueError` for a cell of another kind.
+        """
+        if self.kind == "category":
+            place = {text: float(i) for i, text in enumerate(self.texts)}
+            known = [np.nan if missing(c) else place.get(text_of(c), -1.0) for c in cells]
+            return np.asarray(known, np.float64).reshape(-1)
+        if self.kind == "number":
+            values, odd = numbers(cells)
+        else:
+            values, odd = _days(cells, self.form)
+        if odd is not None:
+            raise ValueError(
+                f"{where}: {cells[odd]!r} in column {self.name!r}{_row(odd, lines)} is no "
+                f"{self.kind}, unlike the examples: correct it, or leave it empty"
+            )
+        return values
+
+
+class Schema(NamedTuple):
+    """The columns of a table that can be used, and why others are not."""
+
+    columns: tuple[Column, ...]
+    left_out: Mapping[str, str] = {}
+    """By the name of a column that is not used, the reason."""
+
+    def read(
+        self, table: Table, where: str = "the table", lines: Sequence[int] | None = None
+    ) -> Values:
+        """The cells of the columns as numbers. `where` and `lines` are what errors call the table
+        and its rows.
+
+        **Raises** `ValueError` in one line for a column that is not there, or a cell of another
+        kind than those of the examples.
+        """
+        for column in self.columns:
+            if column.name not in table:
+                raise ValueError(
+                    f"{where}: no column {column.name!r}, which the examples have, among "
+                    f"{', '.join(table)}: add or rename it"
+                )
+        read = [column.read(table[column.name], where, lines) for column in self.columns]
+        return np.stack(read, axis=1)
+
+    def unknown(self, table: Table) -> dict[str, list[str]]:
+        """By the name of a category, its values in these rows that no example has. They say nothing
+        about a row."""
+        found = {
+            c.name: sorted(
+                {text_of(cell) for cell in table[c.name] if not missing(cell)} - {*c.texts}
+            )
+            for c in self.columns
+            if c.kind == "category"
+        }
+        return {name: values for name, values in found.items() if values}
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data, for a file."""
+        return {"columns": [c._asdict() for c in self.columns], "left_out": dict(self.left_out)}
+
+
+def schema_of_json(value: Mapping[str, Any]) -> Schema:
+    """The inverse of `Schema.as_json`."""
+    columns = (Column(**{**c, "texts": tuple(c["texts"])}) for c in value["columns"])
+    return Schema(tuple(columns), value["left_out"])
+
+
+class Reader(NamedTuple):
+    """How training rows measure their columns. A column of numbers or dates becomes one column of
+    the learner's. A category becomes one column for each of its frequent values, or a single one if
+    it has two values. A missing cell stays missing."""
+
+    middle: Float[np.ndarray, " columns"]
+    """Subtracted from each number in 64 bits, which is then divided by `unit`: 32 bits cannot hold
+    small differences of large numbers."""
+    unit: Float[np.ndarray, " columns"]
+    levels: tuple[tuple[int, ...], ...]
+    """The values of a category that have a column, by their places; empty for numbers."""
+    kept: Int[np.ndarray, " kept"]
+    """Which of the learner's columns are kept: all, or as many as the bound."""
+
+    @property
+    def owners(self) -> Int[np.ndarray, " kept"]:
+        """The place of the table's column from which each of the learner's columns is made."""
+        return self._origins[self.kept]
+
+    @property
+    def total(self) -> int:
+        """How many columns there would be without a bound."""
+        return len(self._origins)
+
+    @property
+    def _origins(self) -> Int[np.ndarray, " total"]:
+        widths = [len(levels) if len(levels) > 2 else 1 for levels in self.levels]
+        return np.repeat(np.arange(len(widths)), widths)
+
+    def __call__(self, values: Values) -> Float[np.ndarray, "n kept 3"]:
+        """Value, whether it is there, and kind (1 for a category) of each cell."""
+        return self._whole(values)[:, self.kept]
+
+    def _whole(self, values: Values) -> Float[np.ndarray, "n total 3"]:
+        origins = self._origins
+        x = np.zeros((len(values), len(origins), 3), np.float32)
+        there = ~np.isnan(values)
+        scaled = np.clip((values - self.middle) / self.unit, -1e6, 1e6)
+        numeric = np.array([not levels for levels in self.levels])
+        x[:, numeric[origins], 0] = np.where(there, scaled, 0)[:, numeric]
+        x[..., 1] = there[:, origins]
+        for place in np.flatnonzero(~numeric):
+            levels, own = self.levels[place], origins == place
+            x[:, own, 2] = there[:, [place]]
+            if len(levels) < 3:  # an unknown value is a missing one
+                x[:, own, 1] = np.isin(values[:, [place]], levels)
+                x[:, own, 0] = values[:, [place]] == levels[-1]
+            else:
+                x[:, own, 0] = values[:, [place]] == np.asarray(levels)
+        return x
+
+
+def reader(schema: Schema, values: Values, y: np.ndarray) -> Reader:
+    """The measures of training rows, whose labels or targets are `y`.
+
+    If there are more columns than the bound, those are kept whose variance the labels explain best:
+    they tell the classes of the examples apart, or follow their numbers.
+    """
+    there = ~np.isnan(values)
+    count = np.maximum(there.sum(axis=0), 1)
+    middle = np.where(there, values, 0).sum(axis=0) / count
+    off = np.where(there, values - middle, 0)
+    spread = np.sqrt(np.square(off).sum(axis=0) / count)
+    flat = spread <= 1e-12 * np.abs(np.where(there, values, 0)).max(axis=0, initial=0)
+    levels: list[tuple[int, ...]] = []
+    for column, cells in zip(schema.columns, values.T, strict=True):
+        if column.kind != "category":
+            levels.append(())
+            continue
+        counts = Counter(cells[cells >= 0].astype(int).tolist())
+        most = sorted(counts, key=lambda level: (-counts[level], level))[:LEVELS]
+        levels.append(tuple(sorted(most)) or (0,))
+    whole = Reader(middle, np.where(flat, 1.0, spread), tuple(levels), np.zeros(0, int))
+    kept = np.arange(whole.total)
+    if len(kept) > WIDTHS[-1]:
+        score = _explained(whole._whole(values), y)
+        kept = np.sort(np.argsort(-score, kind="stable")[: WIDTHS[-1]])
+    return whole._replace(kept=kept)
+
+
+def width_of(columns: int) -> int:
+    """The width to which so many columns are filled up."""
+    return next(width for width in WIDTHS if width >= columns)
+
+
+def schema_of(
+    table: Table,
+    *,
+    classes: bool = True,
+    where: str = "the table",
+    lines: Sequence[int] | None = None,
+) -> Schema:
+    """What the columns of labelled rows are.
+
+    Left out are columns with one value, texts that differ in every row, and columns that count the
+    rows: in a sorted file these give the class away, and say nothing about new rows. If nothing
+    else is there, columns that count stay.
+
+    **Arguments**
+
+    - `classes`: whether classes are predicted. For numbers a column counts rows only if its steps
+      are one, because functions are often sampled in order.
+    - `where`, `lines`: what errors call the table, and its rows.
+
+    **Raises** `ValueError` in one line for a column that is neither, and for a table in which no
+    column has two different values.
+    """
+    columns, left_out, counting = [], {}, []
+    for name, cells in table.items():
+        column = _column(name, cells, where, lines)
+        if isinstance(column, str):
+            left_out[name] = column
+            continue
+        columns.append(column)
+        if _counts(column, column.read(cells, where, lines), classes):
+            counting.append(column)
+    if not columns:
+        n = len(next(iter(table.values()), ()))
+        if n < 2:
+            raise ValueError(f"{where}: expected two or more examples, got {n}: add rows")
+        why = "; ".join(dict.fromkeys(f"{name!r} {reason}" for name, reason in left_out.items()))
+        raise ValueError(f"{where}: no column can be used: {why}: add columns")
+    if len(counting) < len(columns):
+        columns = [column for column in columns if column not in counting]
+        left_out |= {column.name: "counts the rows" for column in counting}
+    return Schema(tuple(columns), left_out)
+
+
+def remarks(schema: Schema, kept: Reader, target: str) -> list[str]:
+    """Which columns of a table are not used to predict `target`, for the user."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in schema.left_out.items():
+        by_reason.setdefault(reason, []).append(name)
+    said = [f"not used: {', '.join(names)} ({reason})" for reason, names in by_reason.items()]
+    if len(kept.kept) < kept.total:
+        said.append(
+            f"used {len(kept.kept)} of {kept.total} columns (each value of a category counts as "
+            f"one): those that predict {target} best"
+        )
+    return said
+
+
+def as_table(x: Any) -> dict[str, Cells]:
+    """The columns of a frame or series (pandas, polars, Arrow, and others that `narwhals` knows), a
+    mapping, or an array `[n, columns]` (NaN is a missing cell).
+
+    **Raises** `ValueError` in one line for anything but a table.
+    """
+    import narwhals as nw
+
+    if isinstance(x, Mapping):
+        pairs = [(name, _cells(cells)) for name, cells in x.items()]
+    else:
+        frame = _frame(x)
+        if isinstance(frame, nw.Series):
+            pairs = [(frame.name if frame.name is not None else "0", _of_series(frame))]
+        elif frame is not None:
+            pairs = [(name, _of_series(frame.get_column(name))) for name in frame.columns]
+        else:
+            array = np.asarray(x)
+            if array.ndim != 2 or array.dtype.kind in "cV":
+                raise ValueError(
+                    f"expected a table [n, columns], got shape {list(array.shape)} of "
+                    f"{array.dtype}: give a data frame, a mapping of columns, or an array"
+                )
+            pairs = [(i, _cells(column)) for i, column in enumerate(array.T)]
+    names = [normal(str(name)) for name, _ in pairs]
+    twice = [name for name, n in Counter(names).items() if n > 1]
+    if twice:
+        raise ValueError(f"several columns are named {twice[0]!r}: rename or remove one")
+    table = dict(zip(names, (cells for _, cells in pairs), strict=True))
+    lengths = sorted({len(cells) for cells in table.values()})
+    if len(lengths) != 1:
+        found = f"the lengths {lengths}" if lengths else "none"
+        raise ValueError(
+            f"expected one or more columns of inputs, all of one length, got {found}: check the "
+            "table"
+        )
+    return table
+
+
+def _frame(x: Any) -> Any:
+    """The frame or series as narwhals wraps it; None for anything else."""
+    import narwhals as nw
+    from narwhals.exceptions import DuplicateError
+
+    try:
+        wrapped = nw.from_native(x, allow_series=True, pass_through=True)
+    except DuplicateError:
+        raise ValueError("several columns have the same name: rename or remove one") from None
+    if isinstance(wrapped, nw.LazyFrame):
+        wrapped = wrapped.collect()
+    return wrapped if isinstance(wrapped, nw.DataFrame | nw.Series) else None
+
+
+def _of_series(series: Any) -> Cells:
+    import narwhals as nw
+
+    dtype = series.dtype
+    if dtype.is_numeric() and not dtype.is_decimal():
+        values = series.to_list() if series.null_count() else series.to_numpy()
+        return np.asarray([math.nan if missing(v) else v for v in values], np.float64)
+    if dtype.is_nested() or isinstance(dtype, nw.Binary):
+        raise ValueError(f"column {series.name!r} has cells of {dtype}: give one value in each")
+    return _cells(series.to_list())
+
+
+def _cells(cells: Any) -> Cells:
+    """Cells as a list, or as an array if they are numbers."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "iuf":
+        return cells.astype(np.float64)
+    if (frame := _frame(cells)) is not None:
+        return _of_series(frame)
+    return cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
+
+
+def missing(cell: Cell) -> bool:
+    """Whether the cell is empty."""
+    if isinstance(cell, str):
+        return cell.strip().lower() in MISSING
+    try:
+        return cell is None or bool(cell != cell)  # NaN and NaT differ from themselves
+    except TypeError:  # pandas' NA equals nothing, not even itself
+        return True
+
+
+def normal(text: str) -> str:
+    """A text without blanks at its ends, its letters in one form: file systems write others."""
+    return unicodedata.normalize("NFC", text.strip())
+
+
+def text_of(cell: Cell) -> str:
+    """A cell of a category as text: the number 1.0 is the text 1."""
+    if isinstance(cell, float | np.floating) and float(cell).is_integer():
+        return str(int(cell))
+    return normal(cell if isinstance(cell, str) else str(cell))
+
+
+def number(cell: Cell) -> float | None:
+    """The cell as a number, a duration in seconds; None if it is not one, or too large for 32
+    bits."""
+    value = math.nan
+    if isinstance(cell, str):
+        value = float(cell) if NUMBER.fullmatch(cell := cell.strip()) else math.nan
+    elif isinstance(cell, datetime.timedelta):
+        value = cell.total_seconds()
+    elif isinstance(cell, np.timedelta64):
+        value = float(cell / np.timedelta64(1, "s"))
+    elif isinstance(cell, int | float | decimal.Decimal | np.number) and not isinstance(cell, bool):
+        try:
+            value = float(cell)
+        except (OverflowError, TypeError):  # a large integer, a complex number
+            return None
+    return value if abs(value) <= LARGEST else None
+
+
+def numbers(cells: Cells) -> tuple[Float[np.ndarray, " n"], int | None]:
+    """The cells as numbers, NaN where one is missing, and the place of the first that is no number;
+    None if all are."""
+    if isinstance(cells, np.ndarray):
+        odd = np.flatnonzero(np.abs(cells) > LARGEST)
+        return cells, int(odd[0]) if len(odd) else None
+    values = np.full(len(cells), np.nan)
+    for place, cell in enumerate(cells):
+        if (value := number(cell)) is not None:
+            values[place] = value
+        elif not missing(cell):
+            return values, place
+    return values, None
+
+
+def _days(cells: Cells, form: str) -> tuple[Float[np.ndarray, " n"], int | None]:
+    """The cells as days since 1970, as `numbers`."""
+    values = np.full(len(cells), np.nan)
+    for place, cell in enumerate(cells):
+        if missing(cell):
+            continue
+        day = _day(cell, form)
+        if day is None:
+            return values, place
+        values[place] = day
+    return values, None
+
+
+def _day(cell: Cell, form: str = "") -> float | None:
+    """Days since 1970 in UTC of a date, or of a text in ISO 8601, 2024/05/31 or 31.05.2024."""
+    if isinstance(cell, np.datetime64):
+        return float((cell - np.datetime64(0, "s")) / np.timedelta64(1, "D"))
+    text = str(cell).strip()
+    try:
+        if form:
+            when = datetime.datetime.strptime(text, form)
+        else:
+            day, _, month_year = text.partition(".")
+            if len(day) == 2 and len(month_year) == 7:
+                text = f"{month_year[3:]}-{month_year[:2]}-{day}"
+            when = datetime.datetime.fromisoformat(text.replace("/", "-"))
+    except ValueError:
+        return None
+    if when.tzinfo is not None:
+        when = when.astimezone(datetime.UTC).replace(tzinfo=None)
+    return (when - EPOCH).total_seconds() / 86_400
+
+
+def _row(place: int, lines: Sequence[int] | None) -> str:
+    return f" of row {lines[place] if lines is not None else place + 1}"
+
+
+def _column(name: str, whole: Cells, where: str, lines: Sequence[int] | None) -> Column | str:
+    """What a column with these cells is, or why it cannot be used."""
+    values, odd = numbers(whole)
+    if odd is None:
+        return _varied(Column(name, "number"), values)
+    if isinstance(whole, np.ndarray) or (
+        not isinstance(whole[odd], str)
+        and isinstance(whole[odd], int | float | np.number)
+        and not isinstance(whole[odd], bool)
+    ):
+        raise ValueError(
+            f"{where}: {whole[odd]} in column {name!r}{_row(odd, lines)} is not finite, or too "
+            "large: correct it, or leave it empty"
+        )
+    if (form := _form(name, whole, where)) is not None:
+        return _varied(Column(name, "date", form), _days(whole, form)[0])
+    cells = [cell for cell in whole if not missing(cell)]
+    counts = Counter(map(text_of, cells))
+    if len(counts) < 2:
+        return ONE
+    grouped = [text for text in counts if GROUPED.fullmatch(text)]
+    if grouped and all(text in grouped or NUMBER.fullmatch(text) for text in counts):
+        raise ValueError(
+            f"{where}: {grouped[0]!r} in column {name!r} may have a decimal comma or separate "
+            "thousands: write 1234.5"
+        )
+    if len(counts) > max(FREE, len(cells) / 2):
+        if sum(number(cell) is not None for cell in cells) > len(cells) / 2:
+            raise ValueError(
+                f"{where}: {whole[odd]!r} in column {name!r}{_row(odd, lines)} is no number, "
+                "unlike most of its cells: correct it, or leave it empty"
+            )
+        return "texts that differ in nearly every row"
+    if len(counts) == len(cells) and sum(" " in text for text in counts) > len(counts) / 2:
+        return "texts that differ in every row"
+    return Column(name, "category", texts=tuple(sorted(counts)))
+
+
+def _varied(column: Column, values: Float[np.ndarray, " n"]) -> Column | str:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return EMPTY
+    if known.std() <= 1e-12 * np.abs(known).max():
+        return ONE
+    return column
+
+
+def _form(name: str, cells: Cells, where: str) -> str | None:
+    """The form of a column of dates; None for other cells."""
+    known = [cell for cell in cells if not missing(cell)]
+    fit = [f for f in ("", *DATES) if all(_day(cell, f) is not None for cell in known)]
+    if len(fit) > 1 and any(_day(cell, fit[0]) != _day(cell, fit[1]) for cell in known):
+        raise ValueError(
+            f"{where}: in column {name!r} {known[0]!r} may begin with the day or the month: write "
+            "dates as 2024-05-31"
+        )
+    return fit[0] if fit else None
+
+
+def _counts(column: Column, values: Float[np.ndarray, " n"], classes: bool) -> bool:
+    """Whether a column numbers the rows: whole numbers or dates that grow with the row, or a key by
+    its name."""
+    if column.kind == "category" or len(values) < FREE or (column.kind == "date" and not classes):
+        return False
+    whole = column.kind == "date" or bool(np.all(values == np.round(values)))
+    steps = np.diff(values)
+    if whole and len(values) >= COUNTED and (np.all(steps > 0) or np.all(steps < 0)):
+        return classes or bool(np.all(np.abs(steps) == 1))
+    return bool(whole and KEY.fullmatch(column.name) and len(np.unique(values)) == len(values))
+
+
+def _explained(x: Float[np.ndarray, "n columns 3"], y: np.ndarray) -> Float[np.ndarray, " columns"]:
+    """The share of each column's variance that the labels explain."""
+    there: Bool[np.ndarray, "n columns"] = x[..., 1] > 0
+    value = np.where(there, x[..., 0], 0).astype(np.float64)
+    value = np.where(there, value - value.sum(axis=0) / np.maximum(there.sum(axis=0), 1), 0.0)
+    total = np.maximum(np.sum(value**2, axis=0), 1e-12)
+    if y.dtype.kind == "f":
+        off = (y - y.mean())[:, None] * there
+        share = np.sum(value * off, axis=0) ** 2 / np.maximum(np.sum(off**2, axis=0), 1e-12)
+    else:
+        share = sum(
+            np.sum(value[y == k], axis=0) ** 2 / np.maximum(np.sum(there[y == k], axis=0), 1)
+            for k in np.unique(y)
+        )
+    return np.asarray(share / total)

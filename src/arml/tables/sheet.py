@@ -1,0 +1,191 @@
+"""A table in a file: CSV with a header (commas, semicolons or tabs between cells), or Excel."""
+
+import csv
+import io
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from arml.results.extras import extra
+from arml.tables.columns import NUMBER, Cell, normal
+
+SUFFIXES = (".csv", ".tsv", ".txt", ".xlsx")
+"""Endings of files that are tables."""
+DELIMITERS = ",;\t"
+"""The characters between cells: spreadsheets copy cells with tabs, and save them with semicolons
+where the decimal sign is a comma."""
+COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
+"""A number with a decimal comma."""
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+", re.ASCII)
+"""A number whose comma may also separate its thousands: 1,234."""
+POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
+"""A number whose point may also separate its thousands, where decimal signs are commas: 1.234."""
+
+Cells = dict[str, list[Cell]]
+"""The cells of a file by column: texts of a CSV file, values of an Excel file."""
+
+
+class Numbers(NamedTuple):
+    """The columns of numbers of a table, and its target column."""
+
+    x: Float[np.ndarray, "n columns"]
+    columns: tuple[str, ...]
+    target: list[str] | None
+    """The texts of the target column; None if the file has no such column."""
+    lines: list[int]
+    """The line of the file at which each row begins; the header is on line 1."""
+
+
+def read_cells(path: Path) -> tuple[Cells, list[int]]:
+    """The cells of a file by column, and the line at which each row begins.
+
+    **Raises** `ValueError` in one line for a file that is not such a table.
+    """
+    if path.suffix.lower() == ".xlsx":
+        return _excel(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}: check the path") from error
+    wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    try:
+        text = data.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: byte {error.start} is not UTF-8: save it as CSV in UTF-8"
+        ) from error
+    return cells_of(text, str(path))
+
+
+def cells_of(text: str, where: str) -> tuple[Cells, list[int]]:
+    """`read_cells` of a text, which errors call `where`. The delimiter is that which a first line
+    `sep=;` names, or `_delimiter` finds."""
+    text = text.removeprefix("\ufeff")
+    named = re.match(r"\s*\"?sep=(.)\"?\r?\n", text)
+    start = text[named.end() :] if named else text
+    delimiter = named[1] if named else _delimiter(start)
+    lines, rows = _rows(start, where, delimiter, 1 + text.count("\n", 0, len(text) - len(start)))
+    columns, lines = _columns(lines, rows, where)
+    sure = delimiter == ";"
+    read = {name: _with_points(cells, sure=sure) for name, cells in columns.items()}
+    if any(read[name] is not columns[name] for name in read):  # the file has decimal commas
+        for name, cells in columns.items():
+            _check_points(cells, name, where)
+    return read, lines
+
+
+def read_numbers(path: Path, *, target: str | None = None) -> Numbers:
+    """A table in which every column except `target` has numbers.
+
+    **Raises** `ValueError` in one line for a file that is not such a table.
+    """
+    cells, lines = read_cells(path)
+    columns = tuple(name for name in cells if name != target)
+    x = np.empty((len(lines), len(columns)), np.float32)
+    for place, column in enumerate(columns):
+        for row, cell in enumerate(cells[column]):
+            text = str(cell).strip()
+            if not NUMBER.fullmatch(text):
+                raise ValueError(
+                    f"{path}: {text!r} in column {column!r} of row {lines[row]} is no number: "
+                    "remove the column or correct it"
+                )
+            with np.errstate(over="ignore"):  # a number that is too large becomes infinity
+                x[row, place] = float(text)
+    labels = [str(cell).strip() for cell in cells[target]] if target in cells else None
+    return Numbers(x, columns, labels, lines)
+
+
+def _excel(path: Path) -> tuple[Cells, list[int]]:
+    """The first sheet of an Excel file."""
+    openpyxl = extra("openpyxl", "excel", "Excel files")
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        sheet = [list(row) for row in book.worksheets[0].iter_rows(values_only=True)]
+    except Exception as error:  # zip files that are none, XML that is none
+        raise ValueError(f"{path}: no Excel file: {' '.join(str(error).split())[:120]}") from error
+    kept = [i for i, row in enumerate(sheet) if any(cell is not None for cell in row)]
+    return _columns([i + 1 for i in kept], [sheet[i] for i in kept], str(path))
+
+
+def _columns(lines: list[int], rows: list[list[Any]], where: str) -> tuple[Cells, list[int]]:
+    """The cells below the header by column, and their lines."""
+    if len(rows) < 2:
+        found = "has a header alone" if rows else "is empty"
+        raise ValueError(f"{where} {found}: add a header and one or more rows")
+    header = ["" if name is None else normal(str(name)) for name in rows[0]]
+    for line, row in zip(lines[1:], rows[1:], strict=True):
+        if len(row) != len(header):
+            raise ValueError(
+                f"{where}: row {line} has {len(row)} cells, the header {len(header)}: correct it"
+            )
+    columns: Cells = {}
+    for place, name in enumerate(header):
+        cells = [row[place] for row in rows[1:]]
+        if not name and all(cell is None or not str(cell).strip() for cell in cells):
+            continue  # spreadsheets add empty columns
+        if not name:
+            raise ValueError(
+                f"{where}: column {place + 1} has no name, and {cells[0]!r} in its first row: name "
+                "it, or remove it if it numbers the rows"
+            )
+        if name in columns:
+            raise ValueError(f"{where}: two columns are named {name!r}: rename or remove one")
+        columns[name] = cells
+    return columns, lines[1:]
+
+
+def _check_points(cells: list[str], name: str, where: str) -> None:
+    """Raise `ValueError` if the points of a column may separate thousands: all of them, or beside
+    decimal commas any."""
+    points = [cell for cell in map(str.strip, cells) if "." in cell]
+    grouped = [cell for cell in points if POINTS.fullmatch(cell)]
+    commas = any(COMMA.fullmatch(cell.strip()) for cell in cells)
+    if grouped and (commas or len(grouped) == len(points)):
+        raise ValueError(
+            f"{where}: the point of {grouped[0]!r} in column {name!r} may separate thousands, "
+            "because the file has decimal commas: write it without a point, or with a comma if it "
+            "is a fraction"
+        )
+
+
+def _with_points(cells: list[str], *, sure: bool) -> list[str]:
+    """The cells of a column with a point in the place of a decimal comma.
+
+    **Arguments**
+
+    - `sure`: whether each comma is a decimal one. If not, a column stays as it is if all of its
+      commas may separate thousands.
+    """
+    commas = [cell for cell in map(str.strip, cells) if COMMA.fullmatch(cell)]
+    if not commas or (not sure and all(map(THOUSANDS.fullmatch, commas))):
+        return cells
+    return [cell.replace(",", ".") if COMMA.fullmatch(cell.strip()) else cell for cell in cells]
+
+
+def _delimiter(text: str) -> str:
+    """The delimiter that is as frequent in the header as in the next row; most frequent in the
+    header, if several are."""
+    full = (line for line in text.splitlines() if line.strip())
+    # Commas inside quotes divide nothing.
+    header, row = (re.sub('"[^"]*"', "", next(full, "")) for _ in range(2))
+    counts = {d: header.count(d) for d in DELIMITERS}
+    return max(DELIMITERS, key=lambda d: (0 < counts[d] == row.count(d), counts[d]))
+
+
+def _rows(text: str, where: str, delimiter: str, line: int) -> tuple[list[int], list[list[str]]]:
+    """The rows that are not blank, and the lines at which they begin, from `line`."""
+    lines, rows, first = [], [], line
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                lines.append(line)
+                rows.append(row)
+            line = reader.line_num + first
+    except csv.Error as error:
+        raise ValueError(f"{where}: line {line}: {error}: check the quotes there") from error
+    return lines, rows
