@@ -39,6 +39,12 @@ def docstrings(cls: type) -> dict[str, str]:
     return found
 
 
+def stem(module: str) -> str:
+    """The page's name: that of the module, or of the room that has a method of its own."""
+    room, last = module.split(".")[1], module.rpartition(".")[2]
+    return last if room == "algorithms" else room
+
+
 def page(module: str, names: list[str]) -> str:
     """The page of the methods that one module defines."""
     cls = type(options_of(names[0]))
@@ -73,12 +79,12 @@ def pages() -> dict[str, str]:
     of_module: dict[str, list[str]] = {}
     for name in ALGORITHMS:
         of_module.setdefault(type(options_of(name)).__module__, []).append(name)
-    made = {f"{m.rpartition('.')[2]}.md": page(m, names) for m, names in of_module.items()}
+    made = {f"{stem(m)}.md": page(m, names) for m, names in of_module.items()}
     lines = ["# Methods", "", "| algorithm | what it is | regression | classification |"]
     lines += ["|---|---|---|---|"]
     for module, names in of_module.items():
         for name in names:
-            link = f"[`{name}`]({module.rpartition('.')[2]}.md)"
+            link = f"[`{name}`]({stem(module)}.md)"
             kinds = ("regression", "classification")
             marks = " | ".join("yes" if k in ALGORITHMS[name].kinds else "" for k in kinds)
             lines.append(f"| {link} | {ALGORITHMS[name].about} | {marks} |")

@@ -228,7 +228,7 @@ def _learner(place: Path, query: Sequence[Path], table: bool) -> Any:
 
 
 def _checked(
-    predictor: "Predictor | QuickPredictor", options: AdaptOptions, names: Sequence[str]
+    predictor: Any, options: AdaptOptions, names: Sequence[str]
 ) -> "Predictor | QuickPredictor":
     """The predictor with the means that the options name, checked."""
     if of_tables(predictor):

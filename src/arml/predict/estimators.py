@@ -161,7 +161,7 @@ class FewShot(BaseEstimator):
     def _y_checks(self, outputs: int) -> Json:
         return {}
 
-    def _checked_y(self, y: np.ndarray) -> np.ndarray:
+    def _checked_y(self, y: Any) -> Any:
         return y
 
     def _rows(self, X: Any, problem: Problem) -> Any:
@@ -218,7 +218,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
         self.learner = learner  # unchecked until `fit`, as scikit-learn asks
         self.uses = uses
 
-    def _checked_y(self, y: np.ndarray) -> np.ndarray:
+    def _checked_y(self, y: Any) -> Any:
         check_classification_targets(y)
         return column_or_1d(y, warn=True)
 
