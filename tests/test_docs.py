@@ -305,7 +305,7 @@ def example(name: str) -> str:
 @pytest.mark.usefixtures("alone")
 def test_the_examples_of_the_reference_run(tmp_path, monkeypatch):
     public = {*arml.__all__, "FewShotClassifier", "FewShotRegressor"}
-    assert public - set(EXAMPLES) == {"ALGORITHMS", "RECIPES", "Loss", "__version__", "score"}
+    assert public - set(EXAMPLES) == {"ALGORITHMS", "RECIPES", "Loss", "__version__"}
     assert not [name for name in EXAMPLES if not example(name)]
     code = "import dataclasses\n\nimport jax\nimport jax.numpy as jnp\n\nimport arml\n\n"
     code += "\n".join(map(example, EXAMPLES))

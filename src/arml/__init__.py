@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from arml.core.losses import loss_of as loss_of
     from arml.core.tracing import trace as trace
     from arml.experiment.building import build as build
-    from arml.experiment.building import outer as outer
     from arml.experiment.contract import check as check
     from arml.experiment.loaded import Run as Run
     from arml.experiment.options import Experiment as Experiment
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from arml.experiment.recipes import RECIPES as RECIPES
     from arml.experiment.recipes import recipe as recipe
     from arml.experiment.running import run as run
-    from arml.experiment.scoring import score as score
     from arml.nn.networks import Linear as Linear
     from arml.nn.networks import linear as linear
     from arml.nn.networks import network as network
@@ -66,7 +64,7 @@ _HOMES = {
     "arml.training.evaluate": ("evaluate",),
     "arml.training.fit": ("Fitted", "Moment", "fit"),
     "arml.training.step": ("OuterOptions",),
-    "arml.experiment.building": ("build", "outer"),
+    "arml.experiment.building": ("build",),
     "arml.experiment.contract": ("check",),
     "arml.experiment.loaded": ("Run",),
     "arml.experiment.options": ("Experiment",),
@@ -82,7 +80,6 @@ _HOMES = {
     "arml.predict.predictor": ("Predictor",),
     "arml.nn.networks": ("Linear", "linear", "network"),
     "arml.experiment.recipes": ("RECIPES", "recipe"),
-    "arml.experiment.scoring": ("score",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -111,8 +111,29 @@ def test_it_is_the_run_of_the_same_experiment(fitted, tmp_path):
     )
     arml.run(experiment, tmp_path / "run")
     learner = arml.build(experiment, tasks)
-    own = arml.fit(learner, options, steps=20, seed=3, outer=experiment.outer, chunk=4, **SMALL)
+    own = arml.fit(learner, options, steps=20, seed=3)
     assert_same(own.learner, Run(tmp_path / "run").learner)
+
+
+def test_a_method_is_trained_by_name_as_its_recipe_says(tmp_path):
+    """Not by a constant Adam: the outer optimiser and the batch are those of the recipe."""
+    tasks = arml.Problem("classification", (4,), 2, shots=2, queries=2)
+    learner = arml.build("arml", tasks)
+    assert learner.training.outer == arml.recipe("features/arml").outer
+    assert learner.training.batch == arml.recipe("features/arml").batch
+    options = {"shots": 4, "queries": 4}
+    made = arml.recipe("regression2d/arml")
+    tasks = dataclasses.replace(made.tasks, **options)
+    arml.run("arml", tmp_path / "run", tasks=tasks, steps=3, validation_tasks=8, interval=3)
+    own = arml.fit(arml.build("arml", tasks), tasks, steps=3, validation_tasks=8, interval=3)
+    assert own.options.outer.schedule == "cosine"
+    assert_same(own.learner, Run(tmp_path / "run").learner)
+
+
+def test_options_of_a_method_are_given_to_build():
+    assert arml.build("maml", TASKS, inner_rate=0.5).inner.rate == 0.5
+    with pytest.raises(ValueError, match="has no option 'inner_lr'; did you mean 'inner_rate'"):
+        arml.build("maml", TASKS, inner_lr=0.5)
 
 
 def test_one_compilation_serves_all_seeds():

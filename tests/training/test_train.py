@@ -171,17 +171,20 @@ def test_schedules():
     assert constant.rate(100) == 0.5
     cosine = OuterOptions(outer_rate=0.5, schedule="cosine").rate(100)
     np.testing.assert_allclose([cosine(0), cosine(50), cosine(100)], [0.5, 0.25, 0.0], atol=1e-6)
-    warm = OuterOptions(outer_rate=0.5, schedule="cosine", warmup=10).rate(110)
+    warm = OuterOptions(outer_rate=0.5, schedule="cosine", warmup=1 / 11).rate(110)
     np.testing.assert_allclose(
         [warm(0), warm(5), warm(10), warm(60), warm(110)], [0, 0.25, 0.5, 0.25, 0], atol=1e-6
     )
-    level = OuterOptions(outer_rate=0.5, warmup=10).rate(100)
+    # It is a share of the training: a short one leaves it, too.
+    short = OuterOptions(outer_rate=0.5, warmup=0.1).rate(20)
+    np.testing.assert_allclose([short(1), short(2), short(19)], [0.25, 0.5, 0.5], atol=1e-6)
+    level = OuterOptions(outer_rate=0.5, warmup=0.1).rate(100)
     np.testing.assert_allclose([level(5), level(10), level(99)], [0.25, 0.5, 0.5], atol=1e-6)
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 def test_schedules_against_optax(schedule):
-    ours = OuterOptions(outer_rate=0.003, schedule=schedule, warmup=7)
+    ours = OuterOptions(outer_rate=0.003, schedule=schedule, warmup=0.14)
     falls = {
         "linear": optax.linear_schedule(0.003, 0.0, 43),
         "cosine": optax.cosine_decay_schedule(0.003, 43),
@@ -234,7 +237,8 @@ def test_bad_options():
     for options, message in (
         ({"outer_rate": 0.0}, r"outer_rate must be above 0, got 0\.0"),
         ({"clip": -1.0}, r"clip must be 0 or more, got -1\.0"),
-        ({"warmup": -1}, "warmup must be 0 or more, got -1"),
+        ({"warmup": -0.1}, "warmup must be 0 or more, got -0.1"),
+        ({"warmup": 10.0}, "warmup must be at most 1, got 10"),
     ):
         with pytest.raises(ValueError, match=message):
             OuterOptions(**options).check()

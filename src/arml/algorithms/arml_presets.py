@@ -175,7 +175,7 @@ ARML = replace(
     settings={
         "regression": {
             **CLIPPED,
-            "outer": {"clip": 10.0, "outer_rate": 0.002, "warmup": 1_000, "schedule": "cosine"},
+            "outer": {"clip": 10.0, "outer_rate": 0.002, "warmup": 0.02, "schedule": "cosine"},
         }
     },
     variants={
@@ -209,7 +209,7 @@ METHODS = (
         settings={
             "regression": {
                 **CLIPPED,
-                "outer": {"clip": 10.0, "schedule": "cosine", "warmup": 1_000},
+                "outer": {"clip": 10.0, "schedule": "cosine", "warmup": 0.02},
             },
             # At the full step the encoder learns to embed all pictures alike before the network
             # has learned to use it.

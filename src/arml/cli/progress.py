@@ -108,7 +108,8 @@ class Display:
         """Show a validation that takes longer than the steps before it."""
         upcoming = min(self.reached + self.interval, self.steps)
         due = upcoming == self.steps or (
-            self.validate_every > 0 and upcoming % self.validate_every == 0
+            self.validate_every > 0
+            and upcoming // self.validate_every > self.reached // self.validate_every
         )
         if not due or upcoming == self.reached or not self.rate:
             return

@@ -1,6 +1,6 @@
 """From a name or options to a learner with its initial weights."""
 
-import dataclasses
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import jax
@@ -12,10 +12,11 @@ from arml.core.checks import check_size
 from arml.core.compilation import ONCE, short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner, MethodOptions, NetworkOptions, parameters
+from arml.core.registry import nearest
 from arml.experiment.options import Experiment
 from arml.nn.networks import Alone
 from arml.tasks.options import TasksLike, splits_of
-from arml.training.options import seeded
+from arml.training.options import FitOptions, seeded
 from arml.training.step import OuterOptions, TrainState, start
 
 if TYPE_CHECKING:
@@ -30,10 +31,11 @@ def build(
     *,
     seed: int | None = None,
     network: NetworkOptions | str | None = None,
+    **options: object,
 ) -> MetaLearner:
     """An untrained learner for tasks.
 
-        learner = arml.build("maml", tasks, seed=0)
+        learner = arml.build("maml", tasks, seed=0, inner_rate=0.05)
 
     **Arguments**
 
@@ -44,33 +46,33 @@ def build(
       same weights.
     - `network`: options of the base network, or the name of one; if None the method's usual one:
       an MLP for vectors, Conv-4 for pictures.
+    - `options`: options of the method that differ from its usual ones.
 
-    **Raises** `ValueError` in one line for an unknown name, and for a method that is not made for
-    such tasks.
+    **Raises** `ValueError` in one line for an unknown name or option, and for a method that is not
+    made for such tasks.
     """
     problem = tasks if isinstance(tasks, Problem) else splits_of(tasks).train.problem
     experiment = what if isinstance(what, Experiment) else experiment_for(what, problem)
     if network is not None:
         from arml.experiment.parts import NETWORKS
 
-        options = NETWORKS.known(network).options_class() if isinstance(network, str) else network
-        experiment = dataclasses.replace(experiment, network=options)
+        chosen = NETWORKS.known(network).options_class() if isinstance(network, str) else network
+        experiment = replace(experiment, network=chosen)
+    if options:
+        known = [field.name for field in fields(experiment.algorithm)]
+        if odd := sorted({*options} - {*known}):
+            raise ValueError(
+                f"{experiment.recipe} has no option {odd[0]!r}{nearest(odd[0], known)}"
+            )
+        experiment = replace(experiment, algorithm=replace(experiment.algorithm, **options))
     if seed is not None:
-        experiment = dataclasses.replace(experiment, seed=seed)
+        experiment = replace(experiment, seed=seed)
     experiment.algorithm.check()
     experiment.network.check()
-    return built(experiment, problem)
-
-
-def outer(what: What, tasks: TasksLike | Problem) -> OuterOptions:
-    """The outer optimiser of a method's recipes for such tasks.
-
-        arml.fit(learner, tasks, steps=400, outer=arml.outer("maml", tasks))
-
-    The arguments are those of `build`.
-    """
-    problem = tasks if isinstance(tasks, Problem) else splits_of(tasks).train.problem
-    return experiment_for(what, problem).outer
+    learner = built(experiment, problem)
+    # The steps are no part of it: learners of one recipe share their compiled programs.
+    object.__setattr__(learner, "training", replace(FitOptions.of(experiment), steps=0))
+    return learner
 
 
 def experiment_for(what: What, problem: Problem | None) -> Experiment:
@@ -89,12 +91,12 @@ def experiment_for(what: What, problem: Problem | None) -> Experiment:
             )
         assert not isinstance(what, Experiment)
         shared = setting_for(problem).shared
-        return dataclasses.replace(shared, recipe=type(what).__name__, algorithm=what)
+        return replace(shared, recipe=type(what).__name__, algorithm=what)
     if what not in RECIPES:
         return setting_for(problem).of(ALGORITHMS.known(what))
     shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}
     made = RECIPES[what].make()
-    known = {field.name for field in dataclasses.fields(made.tasks)}
+    known = {field.name for field in fields(made.tasks)}
     return reshaped(made, **{name: n for name, n in shape.items() if name in known})
 
 

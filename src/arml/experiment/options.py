@@ -46,9 +46,9 @@ class Experiment:
     interval: int = 100
     """Outer steps between two lines of metrics."""
     checkpoint_every: int = 1_000
-    """Outer steps between two checkpoints."""
+    """Outer steps between two checkpoints; they are saved at the ends of intervals."""
     validate_every: int = 1_000
-    """Outer steps between two scores on validation tasks."""
+    """Outer steps between two scores on validation tasks, at the ends of intervals."""
     validation_tasks: int = 500
     """Validation tasks of one score."""
     scan: bool = True
@@ -62,15 +62,9 @@ class Experiment:
         at_least(self, ("steps",), 0, most=10**9)
         at_least(self, ("interval",), 1, most=10**9)
         at_least(self, ("batch", "chunk", "validation_tasks"), 1)
+        at_least(self, ("checkpoint_every", "validate_every"), 1, most=10**9)
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {self.seed}: change it")
-        for name in ("checkpoint_every", "validate_every"):
-            value = getattr(self, name)
-            if value < 1 or value % self.interval:
-                raise ValueError(
-                    f"{name} must be a multiple of the interval {self.interval}, got {value}: "
-                    "change one of them"
-                )
         at_once(self.chunk, self.batch)
         for part in (self.outer, self.algorithm, self.network, self.tasks):
             part.check()

@@ -116,7 +116,7 @@ def run(
         check_same("options", (fingerprint(experiment), experiment.seed, devices))
         check_same("data", splits.sources)
         now = of_leader(now)
-        begins = done = int(now.state.step)
+        begins = before = done = int(now.state.step)
         with together():
             watch(done, {})
 
@@ -137,7 +137,9 @@ def run(
                         _write(metrics, moment)
                     watch(done, moment.record)
                 stopping = any_of(stop())
-                if done == experiment.steps or stopping or done % experiment.checkpoint_every == 0:
+                due = done // experiment.checkpoint_every > before // experiment.checkpoint_every
+                before = done
+                if done == experiment.steps or stopping or due:
                     with together():
                         if held is not None:
                             held.check()

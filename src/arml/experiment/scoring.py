@@ -8,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
+import jax
 import numpy as np
+from jaxtyping import Array
 
 from arml.core.calibration import expected_error, temperature
+from arml.core.compilation import short
 from arml.core.episodes import TaskDistribution, in_words
 from arml.core.inner import steps_of, with_steps
-from arml.core.learner import MetaLearner, parameters
+from arml.core.learner import MetaLearner, adapted_to, parameters
 from arml.experiment.by_class import by_class, class_names
 from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment, fingerprint
@@ -83,7 +86,7 @@ def evaluate_run(
     distribution = run.tasks(split)
     mesh = mesh_of(devices)
     learner = everywhere(mesh, learner)
-    classifies = distribution.problem.kind == "classification"
+    classifies = _classifies(distribution)
     own = tasks + (CALIBRATION_TASKS if classifies and split == "test" else 0)
     total = own + tasks * len(simple_classifiers(distribution.problem) if simple else ())
 
@@ -117,7 +120,7 @@ def evaluate_run(
         score=summary["score"],
         families=summary["families"],
         inner_steps=steps_of(learner),
-        protocol=protocol(run.experiment, distribution),
+        protocol=protocol(run.experiment, learner, distribution),
         commit=commit(),
         versions=versions(),
         device=device(),
@@ -182,10 +185,6 @@ def kept(
     return Scored(run.folder, run, cast(Result, {**result, **scores.summary()}), scores)
 
 
-score = evaluate_run
-"""The name of `evaluate_run` up to version 0.1."""
-
-
 def calibrated(predicted: Predictions, validated: Predictions | None) -> Calibration:
     """The calibration of the probabilities of `predicted`, before and after the temperature that is
     best on `validated`. If that is None, there is no temperature."""
@@ -207,13 +206,33 @@ def _flat(predicted: Predictions) -> tuple[np.ndarray, np.ndarray]:
     return outputs.reshape(-1, outputs.shape[-1]), predicted.targets.reshape(-1)
 
 
-def protocol(experiment: Experiment, tasks: TaskDistribution) -> str:
-    """The conditions of a score in words: the protocol of the tasks, and which statistics the
-    normalisation takes."""
+def protocol(experiment: Experiment, learner: MetaLearner, tasks: TaskDistribution) -> str:
+    """The conditions of a score in words: the protocol of the tasks, and whether predictions depend
+    on the other queries of a task."""
     said = in_words(tasks.protocol())
-    if tasks.problem.kind == "regression":
-        return said
-    # A network on vectors has no normalisation: no prediction depends on other queries.
-    normalisation = getattr(experiment.network, "normalisation", "support")
     statistics = {"batch": "batch statistics (transductive)", "support": "support statistics"}
-    return f"{said}, {statistics[normalisation]}"
+    if normalisation := getattr(experiment.network, "normalisation", None):
+        return f"{said}, {statistics[normalisation]}" if _classifies(tasks) else said
+    parts = (experiment.network, experiment.algorithm)
+    if all(type(part).__module__.startswith("arml.") for part in parts):
+        return said  # our networks without this option have no normalisation
+    return f"{said}, transductive" if is_transductive(learner, tasks) else said
+
+
+def _classifies(tasks: TaskDistribution) -> bool:
+    return tasks.problem.kind == "classification"
+
+
+def is_transductive(learner: MetaLearner, tasks: TaskDistribution) -> bool:
+    """Whether the prediction of a query changes if it is asked alone, on one task."""
+    alone, together = _alone_and_together(learner, tasks)
+    return not np.allclose(alone, together, rtol=1e-3, atol=1e-3)
+
+
+@short
+def _alone_and_together(learner: MetaLearner, tasks: TaskDistribution) -> tuple[Array, Array]:
+    """The prediction of the first query of a task by itself, and among all of them."""
+    draw, key = jax.random.split(jax.random.key(0))
+    task = tasks.sample(draw)
+    predict = adapted_to(learner, task.support, key=key).predict
+    return predict(task.query.x[:1])[0], predict(task.query.x)[0]

@@ -130,7 +130,7 @@ def tables(name: str, tasks: TasksOptions) -> Experiment:
         name,
         tasks=tasks,
         network=CellsOptions(),
-        outer=OuterOptions(outer_rate=0.003, clip=1.0, schedule="cosine", warmup=200),
+        outer=OuterOptions(outer_rate=0.003, clip=1.0, schedule="cosine", warmup=0.04),
         steps=5_000,
         batch=16,
         chunk=16,

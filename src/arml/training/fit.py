@@ -227,13 +227,14 @@ def fit(
       `Splits`, or the options of a recipe's tasks.
     - `steps`: the outer step at which to end, counted from the first step of the first `fit`.
     - `seed`: seeds the training tasks; 0 if None.
-    - `outer`: the outer optimiser; Adam with rate 0.001 if None. `arml.outer` gives that of a
-      method's recipes.
-    - `batch`: tasks of one step: 4 of pictures and 25 of vectors if None.
+    - `outer`: the outer optimiser; that of the learner's recipe if None, and Adam with rate 0.001
+      for a learner that `arml.build` did not make.
+    - `batch`: tasks of one step; those of the recipe if None, or 4 of pictures and 25 of vectors.
     - `validation`: tasks to score every `validate_every` steps and at the end. If None, the
       validation tasks of `tasks`, if these are `Splits` or options; a single distribution has none.
     - `interval`: steps between two records of the history.
-    - `chunk`, `scan`: as in `Experiment`; chosen by the kind of tasks if None.
+    - `chunk`, `scan`: as in `Experiment`; those of the recipe, or chosen by the kind of tasks, if
+      None.
     - `callbacks`: each is called with a `Moment` after each interval; the training ends early if
       one returns True.
     - `progress`: whether to show a bar; in terminals and notebooks if None.
@@ -275,8 +276,8 @@ def fit(
             raise ValueError(f"expected the seed {learner.seed} to go on, got {seed}: leave it out")
         state, seed = _copied(learner.state), learner.seed
     else:
-        usual = FitOptions.usual(train.problem, steps)
-        options, seed = dataclasses.replace(usual, **changed), seed or 0
+        usual = learner.training or FitOptions.usual(train.problem, steps)
+        options, seed = dataclasses.replace(usual, steps=steps, **changed), seed or 0
         state = start(learner, options.outer.build(steps))
     history = [*learner.history] if isinstance(learner, Fitted) else []
     options.check()

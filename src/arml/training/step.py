@@ -44,8 +44,8 @@ class OuterOptions:
     """Weight of half the squared norm of the meta-parameters, added to the loss."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Keep the rate, or let it fall to zero along a line or half a cosine."""
-    warmup: int = 0
-    """Outer steps over which the rate rises from zero."""
+    warmup: float = 0.0
+    """Share of the outer steps, at the start, over which the rate rises from zero."""
     rates_factor: float = 1.0
     """Factor on the outer step of learned inner rates, which are small compared with Adam's
     steps."""
@@ -81,14 +81,14 @@ class OuterOptions:
         return averaged(whole, (1 - self.average) * steps) if self.average else whole
 
     def rate(self, steps: int | Array) -> Callable[[Array], Array] | float:
-        """The step size at each of `steps` outer steps: it rises over `warmup` steps, then follows
-        the schedule. `steps` may be a traced array."""
+        """The step size at each of `steps` outer steps: it rises over the share `warmup` of them,
+        then follows the schedule. `steps` may be a traced array."""
         nothing = isinstance(steps, int) and not steps
         if nothing or (self.schedule == "constant" and not self.warmup):
             return self.outer_rate
 
         def at(count: ArrayLike) -> Array:
-            warmup = jnp.minimum(self.warmup, steps - 1)
+            warmup = jnp.minimum(jnp.round(self.warmup * steps), steps - 1)
             done, total = jnp.clip(count - warmup, 0, steps - warmup), steps - warmup
             factor = {
                 "constant": jnp.ones_like(done / total),
@@ -104,8 +104,7 @@ class OuterOptions:
         """Raise `ValueError` if an option is invalid."""
         at_least(self, ("outer_rate",), 0, strict=True)
         at_least(self, ("clip", "rates_factor", "momentum", "weight_decay"), 0)
-        at_least(self, ("warmup",), 0, most=10**9)
-        at_least(self, ("average",), 0, most=1)
+        at_least(self, ("warmup", "average"), 0, most=1)
         if self.momentum and self.optimiser != "sgd":
             raise ValueError(
                 f"momentum belongs to the optimiser sgd, got {self.momentum:g} with "
