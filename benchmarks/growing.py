@@ -1,35 +1,88 @@
-"""Families that arrive one after another: growing against other ways.
+"""Families that arrive one after another: growing against other ways, at equal steps and tasks.
+
+- `growing`: vertices that are proposed, accepted and pruned (`arml.growth.growing`).
+- `fine-tuning`: the stage's tasks only. `replay`: these and kept tasks of known families.
+- `final capacity`: replay with as many vertices from the start as there are families.
+- `joint`: from scratch at each stage, on all families so far, with all steps so far: the bound.
+- `own`: one model for each family, each from scratch; a task uses the model of its family.
+- `ftml` [1]: MAML on all families so far in equal shares, from the learner of the stage before.
+- `hsml-dynamic` [2]: HSML on all families so far; a leaf is added when the mean loss of a window is
+  1.25 times that of the window before.
 
 Streams of 2-D regression, or of the starter pictures and their blurred and pencil versions
-(`--pictures`). The results are in `results/laptop/growing.json`, because the page of that study
-shows them, and in `benchmarks/results/growing-pictures.json`: a record for each order, seed and way
-after each stage with R[stage, family] on test tasks, vertices, training tasks, and the decisions of
-growing. The same command goes on where it stopped; a finished row is not run again. `--table`
-prints the measures.
+(`--pictures`). A file has a record for each order, seed and way after each stage: R[stage, family]
+on test tasks, vertices, training tasks, and the decisions of growing. A finished row is not run
+again. `--table` prints the measures.
+
+[1] Finn, Rajeswaran, Kakade and Levine, Online Meta-Learning, ICML 2019.
+[2] Yao, Wei, Huang and Li, Hierarchically Structured Meta-learning, ICML 2019, and the authors'
+    code, huaxiuyao/HSML_Dynamic.
+
+Differences: [1] gets one task at a time; here a stage is a family with any number of tasks. The
+code of [2] compares windows of 1,000 of 70,000 steps and waits 8,000 steps between two leaves; here
+a window is a fifth of a stage and the wait a stage, losses are those of held-out tasks of the
+families so far, and a leaf is added between two stages.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 import arml
 from arml.core.learner import MetaLearner
 from arml.experiment.options import Experiment
-from arml.grow.comparisons import WAYS, Way, met
-from arml.grow.growth import GrowthOptions
-from arml.grow.streams import in_stages, kept, mixture
+from arml.growth.growing import GrowthOptions, begun, grown
+from arml.growth.replay import in_stages, kept
 from arml.report.table import markdown
-from arml.results.files import write_json
-from arml.results.growth import read_growing
+from arml.results.files import read_json, write_json
 from arml.tasks.functions import FAMILIES
+from arml.tasks.mixture import mixture, uniform
 from arml.tasks.options import FunctionsOptions, StarterOptions, TasksOptions, splits_of
 from common import HERE, machine
 from growing_tables import growing_table
 
+WINDOW, RISE = 2, 1.25
+"""Validation scores of a window (ten are taken in a stage), and the rise that adds a leaf."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to meet a stream."""
+
+    name: str
+    method: str = "arml"
+    first: int | None = 1
+    """Vertices or leaves at the start; None for as many as there are families."""
+    tasks: Literal["stage", "replay", "all"] = "replay"
+    """The tasks that a stage trains on."""
+    fresh: bool = False
+    """Whether each stage starts from scratch."""
+    apart: bool = False
+    """Whether each family has a model of its own."""
+    grows: Literal["", "vertices", "leaves"] = ""
+
+
+WAYS = {
+    way.name: way
+    for way in (
+        Way("growing", grows="vertices"),
+        Way("fine-tuning", tasks="stage"),
+        Way("replay"),
+        Way("final capacity", first=None),
+        Way("joint", first=None, tasks="all", fresh=True),
+        Way("own", tasks="stage", fresh=True, apart=True),
+        Way("ftml", method="maml", tasks="all"),
+        # Two leaves at the start, as in the authors' regression.
+        Way("hsml-dynamic", method="hsml", first=2, tasks="all", grows="leaves"),
+    )
+}
 ART = tuple(
     f"{name}{end}" for end in ("", "-blur", "-pencil") for name in ("glyphs", "icons", "textures")
 )
@@ -104,36 +157,92 @@ def recipe_of(setting: Setting, way: Way, count: int) -> Experiment:
 def measured(
     setting: Setting, way: Way, order: tuple[str, ...], seed: int, given: argparse.Namespace
 ) -> list[Any]:
-    """The records of one way on one stream."""
+    """The record of each stage of one way on one stream."""
     train, held, test = (mixture(part) for part in splits_of(setting.tasks)[:3])
-    made = recipe_of(setting, way, 1)
-    options = GrowthOptions(
+    made, families = recipe_of(setting, way, 1), tuple(dict.fromkeys(order))
+    count = len(families) if way.first is None else way.first
+    own = replace(made, algorithm=recipe_of(setting, way, count).algorithm)
+    fresh = begun(arml.build(own.algorithm, train, seed=seed, network=own.network))
+    growth, models, windows, added = fresh, dict[str, MetaLearner](), list[float](), -1
+    plan = GrowthOptions(
         steps=given.steps,
-        replay=given.replay,
+        replay=0.0 if way.tasks == "stage" else given.replay,
         tasks=given.held,
         batch=made.batch,
         outer=made.outer,
         seed=seed,
-        grow=True,
+        grow=way.grows == "vertices",
     )
+    memory = kept(train, setting.keep, key=jax.random.key(1_000 + seed))
+    records = []
+    for index, stage in enumerate(in_stages(order)):
+        if way.fresh:
+            growth = replace(fresh, stages=index, known=growth.known)
+        if way.tasks == "all":
+            # All families so far are the stage, and there is nothing to replay.
+            known = tuple(dict.fromkeys(order[: index + 1]))
+            steps = given.steps * (index + 1 if way.fresh else 1)
+            growth, options = replace(growth, known=()), replace(plan, steps=steps)
+            growth = grown(growth, train, held, uniform(known), options)
+        else:
+            growth = grown(growth, train, held, stage, plan, memory=memory)
+        last = growth.records[-1]
+        if way.apart:
+            models.setdefault(order[index], growth.learner)
+        if way.grows == "leaves":
+            latest = [point["score"] for point in last["curve"]]
+            windows += latest
+            if rose(windows, len(latest)) and index > added + 1:
+                key = jax.random.fold_in(jax.random.key(seed), index)
+                growth = replace(growth, learner=with_leaf(growth.learner, key=key))
+                count, added = count + 1, index
+        scores = {
+            name: arml.evaluate(
+                models.get(name, growth.learner), test.only(name), given.tested, progress=False
+            ).mean
+            for name in families
+        }
+        record = {
+            "stage": stage,
+            "scores": scores,
+            "curve": last["curve"],
+            "vertices": count if way.grows == "leaves" else len(growth.names),
+            "tasks": last["tasks"],
+            "replayed": last["replayed"],
+        }
+        if way.grows == "vertices":
+            record["decisions"] = [r for r in growth.records if r["stage"] == index]
+        records.append(record)
+        if given.verbose:
+            print(index + 1, {name: round(score, 3) for name, score in scores.items()}, flush=True)
+    return records
 
-    def build(count: int) -> MetaLearner:
-        own = recipe_of(setting, way, count)
-        return arml.build(own.algorithm, train, seed=seed, network=own.network)
 
-    return met(
-        way,
-        build,
-        in_stages(order),
-        train,
-        held,
-        test,
-        options,
-        memory=kept(train, setting.keep, key=jax.random.key(1_000 + seed)),
-        tested=given.tested,
-        folder=given.runs / f"{'-'.join(order)}-{seed}-{way.name}" if given.runs else None,
-        say=lambda line: print(line, flush=True) if given.verbose else None,
-    )
+def rose(scores: Sequence[float], new: int) -> bool:
+    """Whether the mean of one of the windows that the last `new` scores fill is above `RISE` times
+    that of the window before."""
+    whole = len(scores) - len(scores) % WINDOW
+    means = np.reshape(scores[:whole], (-1, WINDOW)).mean(axis=1)
+    last = means[-(new // WINDOW) - 1 :]
+    return bool((last[1:] > RISE * last[:-1]).any())
+
+
+def with_leaf(learner: Any, *, key: jax.Array) -> Any:
+    """HSML with one more leaf, whose weights are drawn as those of the others (HSML-Dynamic)."""
+
+    def arrays(m: Any) -> Any:
+        leaves = m.encode.tree.levels[0]
+        return leaves.assign.centres, leaves.weight, leaves.bias
+
+    def drawn(rows: jax.Array, key: jax.Array) -> jax.Array:
+        shape = (1, *rows.shape[1:]) if rows.ndim == 3 else (1, rows.shape[1])
+        limit = (6 / sum(shape[-2:])) ** 0.5  # Glorot-uniform
+        new = jax.random.uniform(key, shape, rows.dtype, -limit, limit)
+        return jnp.concatenate([rows, new])
+
+    old = arrays(learner)
+    new = tuple(drawn(rows, k) for rows, k in zip(old, jax.random.split(key, 3), strict=True))
+    return eqx.tree_at(arrays, learner, new)
 
 
 def main() -> None:
@@ -147,7 +256,6 @@ def main() -> None:
     parser.add_argument("--held", type=int, default=200, help="held-out tasks of a decision")
     parser.add_argument("--tested", type=int, default=400, help="test tasks of a family")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--runs", type=Path, help="folder that keeps each stage of each stream")
     parser.add_argument("--table", action="store_true", help="print the measures and end")
     parser.add_argument("--verbose", action="store_true", help="print each stage")
     given = parser.parse_args()
@@ -156,10 +264,10 @@ def main() -> None:
     if odd := [name for name in orders if name not in setting.orders]:
         parser.error(f"expected orders of {', '.join(setting.orders)}, got {odd[0]!r}")
     out = given.out or setting.file
-    found = read_growing(out) if out.exists() else {}
+    found = read_json(out) if out.exists() else {}
     rows: dict[str, Any] = found.get("rows", {})
     if given.table:
-        print(markdown(growing_table(found)))
+        print(markdown(growing_table({"metric": setting.metric, **found})))
         return
     protocol = {
         "steps": given.steps,

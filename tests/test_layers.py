@@ -23,7 +23,7 @@ FLOORS = (
     {"training"},
     {"experiment"},
     {"predict", "explain", "tuning"},
-    {"tables", "growth", "grow"},
+    {"tables", "growth"},
     {"app"},
     {"cli"},
     {"__main__"},

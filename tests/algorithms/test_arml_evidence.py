@@ -18,7 +18,7 @@ from arml.algorithms.mumomaml import MUMOMAMLOptions
 from arml.core.episodes import Examples, Problem
 from arml.experiment.contract import Case
 from arml.experiment.recipes import recipe
-from arml.grow.vertices import own_vertices
+from arml.growth.vertices import own_vertices
 from arml.nn.heads import ROUNDING, ridge_head
 from arml.nn.networks import Linear, MLPOptions
 from arml.tasks.functions import functions_2d

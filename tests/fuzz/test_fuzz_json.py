@@ -17,6 +17,7 @@ from arml.datasets.store import open_store
 from arml.datasets.vectors import load_features
 from arml.experiment.options import from_json
 from arml.experiment.recipes import RECIPES
+from arml.report.growth import growth_of
 from arml.report.rows import make_rows
 from arml.report.tables import terminal_table
 from arml.results.files import checksum, read_metrics
@@ -145,6 +146,21 @@ def sweep(tmp_path):
     return tmp_path / "plan.json", None, lambda: _claim(made, tmp_path)
 
 
+def growing(tmp_path):
+    path = tmp_path / "growth.json"
+    stage = {"stage": 0, "shares": {"line": 1.0}, "scores": {"line": 0.2}, "vertices": 1}
+    records = [
+        {"stage": 0, "decision": "read", "vertices": ["V0"], "families": {"line": [1.0]}},
+        {"stage": 0, "decision": "prune", "vertex": "V0"},
+        {**stage, "decision": "scored", "tasks": 8, "replayed": 0},
+    ]
+    score = {"mean": 0.1, "ci95": 0.05, "n": 4}
+    families = {"before": {"line": 0.3}, "after": {"line": 0.2}, "gains": {"line": score}}
+    outcome = {"metric": "mse", "tasks": 4, **families}
+    path.write_text(json.dumps({"metric": "mse", "records": records, "outcome": outcome}))
+    return path, None, lambda: growth_of(tmp_path)
+
+
 def _digest(path):
     import hashlib
 
@@ -164,6 +180,7 @@ KINDS = {
     "published split": given_split,
     "annotations": annotations,
     "sweep": sweep,
+    "growing": growing,
 }
 """Each makes a file, and gives its path, the field of its own checksum, and what reads it."""
 

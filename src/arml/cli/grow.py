@@ -1,4 +1,4 @@
-"""`arml grow`: a trained learner learns families of one's own, and keeps what it knows."""
+"""`arml grow`: a trained learner is taught new families, and keeps what it knows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,12 @@ from arml.cli.console import parse, print_json, say, upright
 
 @dataclass(frozen=True)
 class GrowOptions:
-    """Grow a trained learner by new families of tasks, and keep what it knows.
+    """Teach a trained learner new families of tasks; it keeps what it knows.
 
-    The learner stays as it was; the new one is a run folder for `arml adapt`, `evaluate` and
-    `explain`. It is written only if it is better on held-out classes of each new family, with an
-    interval above zero, and no known family may lose more than 2 points of accuracy; otherwise the
-    old learner is written, and the output says so. FOLDER/growth.jsonl has each decision with its
-    numbers.
+    The learner stays as it was; the new one is a run folder for `arml adapt`, `evaluate`, `explain`
+    and `report`. It is accepted only if it is better on held-out classes of each new family, with
+    an interval above zero, and no known family may lose more than 2 points of accuracy; otherwise
+    the old learner is written, and the output says so. The same command again resumes.
     """
 
     learner: Positional[Path]
@@ -32,48 +31,35 @@ class GrowOptions:
     known: tuple[str, ...] = ()
     """Data of the families that the learner knows; an exported learner does not have them."""
     minutes: float = 5.0
-    """About the time that the training may take; scores before and after take some more."""
+    """About the time that the command takes."""
     steps: int | None = None
     """Outer steps, instead of minutes."""
     replay: float = 0.5
     """Share of the training tasks that are of known families."""
-    tasks: int = 200
-    """Tasks of each family for each score."""
+    tasks: int | None = None
+    """Tasks of each family for each score; 200 by default, or fewer in a short time."""
     json: bool = False
     """Print JSON: `before` and `after`, each from family to score on test tasks."""
 
 
 def grow_command(arguments: Sequence[str]) -> int:
     """Teach a trained learner new families; it keeps what it knows"""
-    options = parse(GrowOptions, arguments, prog="arml grow")
-    from arml.grow.practice import grow
+    given = vars(parse(GrowOptions, arguments, prog="arml grow"))
+    from arml.growth.teach import grow
     from arml.report.growth import before_after
     from arml.report.tables import duration
 
-    errors, console = Console(stderr=True), Console()
-    found = grow(
-        options.learner,
-        options.data,
-        options.out,
-        known=options.known,
-        minutes=options.minutes,
-        steps=options.steps,
-        replay=options.replay,
-        tasks=options.tasks,
-        say=lambda line: say(errors, line),
-    )
-    part = "" if found.way == 1 else f" with {found.way:.0%} of the change of its weights"
+    as_json, errors = given.pop("json"), Console(stderr=True)
+    found = grow(**given, say=lambda line: say(errors, line))
     verdict = (
-        f"accepted{part}; written to {options.out}"
-        if found.accepted
+        f"accepted with {found.moved:.0%} of the change of its weights; written to {given['out']}"
+        if found.moved
         else "not accepted: a new family does not gain, or a known one may lose too much on "
-        f"held-out classes; the old learner is kept, and {options.out} has a copy"
+        f"held-out classes; {given['out']} has a copy of the old learner"
     )
-    verdict += f" ({duration(found.seconds)} in all)"
-    if options.json:
+    if as_json:
         print_json({"before": found.before, "after": found.after})
-        say(errors, verdict)
-        return 0
-    console.print(upright(before_after(vars(found))))
-    say(console, f"{found.metric} on {options.tasks} test tasks of each family; {verdict}")
+    else:
+        Console().print(upright(before_after(vars(found))))
+    say(errors if as_json else Console(), f"{verdict} ({duration(found.seconds)} in all)")
     return 0

@@ -12,11 +12,9 @@ from tyro.conf import arg
 from arml.cli.console import print_json, say
 from arml.cli.errors import UsageError
 from arml.cli.options import TrainingOptions, read, timed
-from arml.cli.progress import PLAIN_SECONDS
 from arml.core.plugins import as_options
 from arml.experiment.choose import STREAM_MINUTES
-from arml.grow.streaming import StreamOptions, train_stream
-from arml.report.tables import duration
+from arml.growth.stream import StreamOptions, train_stream
 
 METHOD = "arml"
 """The method for data without a recipe: its vertices can grow."""
@@ -40,51 +38,30 @@ def stream_command(arguments: Sequence[str]) -> int:
     since = time.monotonic()
     asked = read(StreamCommand, arguments, prog="arml train --stream", method=METHOD)
     options, experiment, lines = asked.options, asked.experiment, asked.lines
-    from arml.report.growth import scores, summary
+    from arml.report.growth import scores, stages_of, summary
     from arml.report.measures import measured
     from arml.report.table import terminal
 
     if options.stream.grow and not getattr(experiment.algorithm, "grows", False):
         raise UsageError(
-            f"expected a learner that can grow, got {experiment.recipe}: its vertices must own "
-            "templates, layers or weights, and be read by place; leave --grow out, or take "
-            "arml, or arml-layers for regression"
+            f"{experiment.recipe} cannot grow: its vertices must own templates, layers or weights, "
+            "and be read by place; leave --grow out, or take arml, or arml-layers for regression"
         )
     if options.stream.grow and getattr(experiment.tasks, "shots", 2) < 2:
-        lines.append(
-            "with one shot the support set does not show which vertex suits a task: --shots 5 does"
-        )
+        lines.append("one shot does not show which vertex suits a task: --shots 5 does")
     console = Console(stderr=options.json)
     say(console, *lines)
     experiment = timed(asked, since, devices=1, console=console, usual=STREAM_MINUTES)
     found = train_stream(
-        experiment,
-        options.run,
-        options.stream,
-        say=_Said(console),
+        experiment, options.run, options.stream, say=lambda line: say(console, line)
     )
-    stream = measured(found.stages, found.metric)
+    stages = stages_of(found.records)
+    stream = measured(stages, found.metric)
     if options.json:
-        stages = [{"stage": one["stage"], "scores": one["scores"]} for one in found.stages]
-        print_json({"metric": found.metric, **stream.plain(), "stages": stages})
+        told = [{"stage": one["stage"], "scores": one["scores"]} for one in stages]
+        print_json({"metric": found.metric, **stream.plain(), "stages": told})
         return 0
-    console.print(terminal(scores(found.stages, found.metric)))
+    console.print(terminal(scores(stages, found.metric)))
     say(console, summary(stream, found.metric))
-    say(console, f"the decisions are in {options.run / 'growth.html'}")
     say(console, f"next: {shlex.join(['arml', 'evaluate', str(options.run), *as_options()])}")
     return 0
-
-
-class _Said:
-    """Prints lines of progress: steps every ten seconds at most, other lines always."""
-
-    def __init__(self, console: Console) -> None:
-        self.console, self.born = console, time.monotonic()
-        self.last = self.born
-
-    def __call__(self, line: str) -> None:
-        now = time.monotonic()
-        if ": step " in line and now - self.last < PLAIN_SECONDS:
-            return
-        self.last = now
-        say(self.console, f"{line} ({duration(now - self.born)})")

@@ -13,8 +13,8 @@ from arml.training import checkpoint
 from arml.training.provenance import provenance
 
 S = TypeVar("S")
-OWN = ("checkpoints", "tensorboard", "explain", "growing", "stream")
-"""The folders in a run folder. The last two hold the stages of a learner that grows."""
+OWN = ("checkpoints", "tensorboard", "explain", "growing")
+"""The folders in a run folder. The last one holds the stages of a learner that grows."""
 
 
 def differences(old: object, new: object, name: str = "") -> list[str]:

@@ -1,20 +1,16 @@
-"""How a learner grew: its scores by stage, its decisions, and the graph through time."""
+"""How a learner grew: its scores by stage or before and after, and its decisions."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 
 from arml.report import render
 from arml.report.measures import Stream, measured
-from arml.report.render import Block, Report, Section
-from arml.report.style import heat, styled
+from arml.report.render import Block
 from arml.report.table import Cell, Column, Line, Table
 from arml.report.tables import METRIC_NAMES, number
-from arml.results.files import JsonView, write_text
-from arml.results.growth import read_grown, read_growth
+from arml.results.files import Json, JsonView, RunError, read_json
 from arml.results.scores import said
 
 Records = Sequence[JsonView]
@@ -30,8 +26,14 @@ DECISIONS = {
     "keep stage": "the stage is kept",
     "undo stage": "the stage is undone",
     "prune": "a vertex is removed",
+    "read": "vertices are read",
     "trained": "trained",
 }
+
+
+def stages_of(records: Records) -> list[Json]:
+    """The scores of each stage, for `scores` and `measures.measured`."""
+    return [{**one, "stage": one["shares"]} for one in records if one["decision"] == "scored"]
 
 
 def scores(stages: Sequence[JsonView], metric: str) -> Table:
@@ -113,6 +115,12 @@ def because(record: JsonView) -> str:
             return f"fall of the log loss: {', '.join(told)}"
         case "prune":
             return "its removal hurts no family"
+        case "read":
+            most = (
+                f"{family} {record['vertices'][int(np.argmax(row))]} ({max(row):.0%})"
+                for family, row in record["families"].items()
+            )
+            return f"most by each family: {', '.join(most)}"
     shares = ", ".join(f"{name} {share:.0%}" for name, share in record["stage_shares"].items())
     return f"{record['tasks']:,} tasks, {record['replayed']:,} replayed; the stage: {shares}"
 
@@ -128,29 +136,6 @@ def _score(score: JsonView, sign: str = "") -> str:
     return f"{mean:{sign}.3f}" + ("" if half is None else f" ± {half:.3f}")
 
 
-@styled
-def reading_figure(records: Records) -> Figure | None:
-    """A heat map a stage: how much each family reads each vertex. None without vertices."""
-    reads = [record for record in records if record["decision"] == "read"]
-    if not reads:
-        return None
-    vertices = list(dict.fromkeys(name for record in reads for name in record["vertices"]))
-    families = list(dict.fromkeys(name for record in reads for name in record["families"]))
-    height = 0.32 * len(families) + 0.9
-    drawn = Figure(figsize=((0.42 * len(vertices) + 0.4) * len(reads) + 1.6, height))
-    drawn.set_layout_engine("constrained")
-    grid = drawn.subplots(1, len(reads), sharey=True, squeeze=False)[0]
-    for axes, record in zip(grid, reads, strict=True):
-        values = np.full((len(families), len(vertices)), np.nan)
-        for family, row in record["families"].items():
-            for vertex, share in zip(record["vertices"], row, strict=True):
-                values[families.index(family), vertices.index(vertex)] = share
-        numbers = [[f"{v:.2f}" if np.isfinite(v) else "" for v in row] for row in values]
-        heat(axes, values, families, vertices, numbers, norm=Normalize(0, 1))
-        axes.set_title(f"stage {record['stage'] + 1}", loc="left")
-    return drawn
-
-
 def before_after(outcome: JsonView) -> Table:
     """The scores of each family before and after `arml grow`."""
     metric = outcome["metric"]
@@ -160,56 +145,39 @@ def before_after(outcome: JsonView) -> Table:
         told = "not finite" if gain["mean"] is None else said(metric, gain, sign="+")
         scores = (number(before, metric), number(outcome["after"][name], metric), told)
         lines.append(Line(name, tuple(map(Cell, scores))))
-    headings = ("family", "before", "after", "gain on held-out classes ± 95%")
-    caption = f"{METRIC_NAMES[metric]} on test tasks of each family before and after."
+    headings = ("family", "before", "after", "gain ± 95%")
+    caption = (
+        f"{METRIC_NAMES[metric]} on {outcome['tasks']} test tasks of each family before and after; "
+        "the gain is over the same tasks."
+    )
     return Table("Before and after", tuple(map(Column, headings)), tuple(lines), caption)
 
 
 def growth_of(folder: Path) -> list[Block]:
-    """The growth of the learner of a run folder.
+    """The growth of the learner of a run folder; nothing without `growth.json`.
 
     **Raises** `RunError` for a damaged file.
     """
-    outcome = folder / "growth.json"
-    return growth_blocks(
-        read_growth(folder / "growth.jsonl"), read_grown(outcome) if outcome.exists() else None
-    )
+    file = folder / "growth.json"
+    if not file.is_file():
+        return []
+    content = read_json(file)
+    try:
+        outcome = content.get("outcome")
+        first = [] if outcome is None else [render.table(before_after(outcome))]
+        stages = stages_of(content["records"])
+        if stages:
+            stream = measured(stages, content["metric"])
+            first = [
+                render.text(summary(stream, content["metric"]), "lead"),
+                render.table(scores(stages, content["metric"])),
+                render.text(MEASURES, "soft"),
+            ]
+        return [*first, *growth_blocks(content["records"])]
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise RunError(f"{file} is damaged ({error!r}): restore it, or delete it") from error
 
 
-def growth_blocks(records: Records, outcome: JsonView | None = None) -> list[Block]:
-    """The scores by stage or before and after, the decisions, and the graph through time."""
-    found = [] if outcome is None else [render.table(before_after(outcome))]
-    stages = [{**one, "stage": one["shares"]} for one in records if one["decision"] == "scored"]
-    if stages:
-        metric = stages[0]["metric"]
-        found += [
-            render.text(summary(measured(stages, metric), metric), "lead"),
-            render.table(scores(stages, metric)),
-            render.text(MEASURES, "soft"),
-        ]
-    found.append(render.table(decisions(records)))
-    drawn = reading_figure(records)
-    if drawn is not None:
-        last = [record for record in records if record["decision"] == "read"][-1]
-        most = ", ".join(
-            f"{family} {last['vertices'][int(np.argmax(row))]}"
-            for family, row in last["families"].items()
-        )
-        found.append(
-            render.figure(
-                drawn,
-                f"Heat maps of reading by stage. Vertex read most at the end: {most}",
-                "The graph through time: the share of its reading that each family (row) gives to "
-                "each vertex (column) after each stage, on held-out tasks. An empty cell is a "
-                "vertex that is not there, or a family that has not come.",
-            )
-        )
-    return found
-
-
-def write_growth(
-    records: Records, out: Path, *, title: str, lead: str, outcome: JsonView | None = None
-) -> None:
-    """Write the page of a learner's growth as one self-contained HTML file, atomically."""
-    section = Section("decisions", "How it grew", growth_blocks(records, outcome), "Growth")
-    write_text(out, render.html(Report(title, [render.text(lead)["text"]], [section])))
+def growth_blocks(records: Records) -> list[Block]:
+    """The decisions."""
+    return [render.table(decisions(records))]

@@ -124,10 +124,6 @@ def _classes(run: RunFiles) -> list[Block]:
     return by_class_blocks(found) if found else []
 
 
-def _growth(run: RunFiles) -> list[Block]:
-    return growth_of(run.folder) if (run.folder / "growth.jsonl").exists() else []
-
-
 def _name(run: RunFiles) -> str:
     seed = f", seed {run.result['seed']}" if run.result else ""
     return f"{recipe_of(run)}{seed}"
@@ -214,7 +210,7 @@ def _runs_report(runs: Sequence[Path]) -> Report:
         Section("curves", "Learning curves", curves, "Curves"),
         Section("classes", "Which classes are hard", of_runs(_classes), "Classes"),
         inside,
-        Section("growth", "How it grew", of_runs(_growth), "Growth"),
+        Section("growth", "How it grew", of_runs(lambda run: growth_of(run.folder)), "Growth"),
         Section("reading", "How to read the numbers", [render.items(_notes(rows))], "Reading"),
         Section("runs", "Runs", [_details(run, result) for run, result in scored]),
     ]

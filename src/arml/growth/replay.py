@@ -1,11 +1,10 @@
-"""Streams: families that arrive in stages, or drift from one to the next, and a memory of them.
+"""Streams of families, and replay of tasks that were drawn before.
 
-A stream is a list of stages; a stage says in which share each family arrives. Shares are arrays, so
-that all stages run the same compiled program.
+A stream is a list of stages, and a stage gives each family its share of the tasks. Shares are
+arrays, so that all stages run the same compiled program.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import equinox as eqx
 import jax
@@ -14,20 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.core.episodes import Problem, Task, TaskDistribution
-from arml.tasks.mixture import Mixture, Stage, either, mixture, shares_of, uniform
-
-__all__ = [
-    "Mixture",
-    "Replay",
-    "Stage",
-    "drifting",
-    "in_stages",
-    "kept",
-    "mixture",
-    "replay",
-    "uniform",
-    "with_replay",
-]
+from arml.tasks.mixture import Mixture, Stage, either, shares_of, uniform
 
 
 def in_stages(families: Sequence[str]) -> list[dict[str, float]]:
@@ -35,21 +21,9 @@ def in_stages(families: Sequence[str]) -> list[dict[str, float]]:
     return [{name: 1.0} for name in families]
 
 
-def drifting(families: Sequence[str], *, between: int = 3) -> list[dict[str, float]]:
-    """One family after another; in the `between` stages between two the next one gains share in
-    equal steps."""
-    stages = in_stages(families[:1])
-    for old, new in pairwise(families):
-        for step in range(1, between + 1):
-            share = step / (between + 1)
-            stages.append({old: 1 - share, new: share} if old != new else {old: 1.0})
-        stages.append({new: 1.0})
-    return stages
-
-
 def with_replay(stage: Stage, known: Sequence[str], share: float) -> dict[str, float]:
-    """The stage with `share` of its tasks in equal parts from `known` families outside it; the
-    stage itself if there are no such families."""
+    """The stage with `share` of its tasks drawn anew, in equal parts, from the `known` families
+    outside it; the stage itself if there are none."""
     old = [name for name in known if name not in stage]
     if not old or not share:
         return dict(stage)
@@ -58,7 +32,7 @@ def with_replay(stage: Stage, known: Sequence[str], share: float) -> dict[str, f
 
 
 class Replay(TaskDistribution):
-    """A mixture, of which a share is replaced by tasks that were kept. Build it with `replay`."""
+    """A mixture, of which a share is replaced by kept tasks. Build it with `replay`."""
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
@@ -68,6 +42,7 @@ class Replay(TaskDistribution):
     known: Float[Array, " families"]
     """The share of each family among the replayed tasks."""
     share: Float[Array, ""]
+    """The share of replayed tasks among all."""
 
     def sample(self, key: PRNGKeyArray) -> Task:
         chance_key, family_key, place_key, task_key = jax.random.split(key, 4)
@@ -80,9 +55,9 @@ class Replay(TaskDistribution):
 
 def replay(stream: Mixture, memory: Task, known: Sequence[str], share: float) -> Replay:
     """`stream`, of which `share` is replaced by kept tasks of the `known` families that it lacks,
-    in equal parts; none is replaced if there are none.
+    in equal parts; nothing is replaced if it lacks none.
 
-    All families have room in `memory`, so that each stage runs the same compiled program.
+    `memory` has tasks of all families, so that each stage runs the same compiled program.
     """
     lacking = np.asarray(stream.shares) == 0
     old = [

@@ -9,14 +9,14 @@ import pytest
 
 import arml
 from arml.cli import main
-from arml.grow import resuming, streaming
-from arml.grow.growth import begun
-from arml.grow.keeping import Place
-from arml.grow.streaming import StreamOptions
-from arml.grow.vertices import handicapped, with_vertex
+from arml.experiment.folder import claim
+from arml.growth import training
+from arml.growth.folder import publish
+from arml.growth.growing import begun
+from arml.growth.stream import StreamOptions, _resumed, check_room
+from arml.growth.vertices import handicapped, with_vertex
 from arml.nn.networks import MLPOptions
-from arml.results.files import RunError
-from arml.results.growth import read_growth
+from arml.results.files import RunError, read_json
 from arml.tasks.options import splits_of
 from small_pictures import pictures
 
@@ -24,12 +24,6 @@ TINY = (
     "--network.hidden 8 --inner-steps 1 --steps 6 --batch 2 --held 4 --keep 3 "
     "--order line ripple line"
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _optax_promotes():
-    with jax.numpy_dtype_promotion("standard"):
-        yield
 
 
 def train(folder, *more):
@@ -46,41 +40,33 @@ def whole(tmp_path_factory):
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(whole, tmp_path, capsys, monkeypatch):
-    folder, keep, kept = tmp_path / "again", resuming.write_json, []
+    folder, write, written = tmp_path / "again", training.write_bytes, []
 
-    def stopped(file, held):
-        keep(file, held)
-        kept.append(file)
-        if len(kept) == 3:  # in the middle of the second stage
+    def stopped(file, data):
+        write(file, data)
+        written.append(file)
+        if len(written) == 3:  # in the middle of the second stage
             raise RunError("stopped")
 
     with monkeypatch.context() as patch:
-        patch.setattr(resuming, "write_json", stopped)
+        patch.setattr(training, "write_bytes", stopped)
         assert train(folder) == 2
     assert arml.Run(folder).step == 2  # it is a run after each stage
-    assert train(folder, "--grow") == 2
-    assert "expected a learner that can grow" in capsys.readouterr().err
-    assert train(folder, "--replay", "1.5") == 2
-    assert "replay must be at most 1, got 1.5: lower it" in capsys.readouterr().err
     assert train(folder, "--replay", "0.1") == 2
     assert "other options (stream.replay 0.5 -> 0.1)" in capsys.readouterr().err.replace("\n", " ")
-    # A stream that an earlier version began lacks the options that came later.
-    file = folder / "stream" / "asked.json"
-    begun = json.loads(file.read_text())
-    del begun["experiment"]["algorithm"]["remat"]
-    file.write_text(json.dumps(begun))
     assert train(folder, "--json") == 0
     told = capsys.readouterr()
     assert "goes on after 1 of 3 stages" in told.err
     found = json.loads(told.out)
     assert [list(one["stage"]) for one in found["stages"]] == [["line"], ["ripple"], ["line"]]
     assert found["final_mean"] == pytest.approx(np.mean([*found["stages"][-1]["scores"].values()]))
-    for name in ("growth.jsonl", "metrics.jsonl"):
+    for name in ("growth.json", "metrics.jsonl"):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
     ours, other = arml.Run(folder), arml.Run(whole)
     assert ours.step == 6
     for a, b in zip(jax.tree.leaves(ours.learner), jax.tree.leaves(other.learner), strict=True):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+    assert [path.name for path in (folder / "growing").iterdir()] == ["asked.json"]
 
 
 def test_its_folder_is_scored_and_reported(whole, tmp_path, capsys):
@@ -100,6 +86,8 @@ def test_what_is_refused(whole, tmp_path, capsys):
         "unknown family 'oak'": ["--order", "oak"],
         "raise --steps": ["--steps", "2"],
         "held must be": ["--held", "1"],
+        "replay must be at most 1": ["--replay", "1.5"],
+        "cannot grow": ["--grow"],
     }
     for told, more in cases.items():
         assert train(tmp_path / "none", *more) == 2
@@ -111,59 +99,49 @@ def test_what_is_refused(whole, tmp_path, capsys):
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "config.json").write_text("{}")
     assert train(tmp_path / "plain") == 2
-    assert "a new folder or that of a stream" in capsys.readouterr().err
+    assert "expected an empty or new folder" in capsys.readouterr().err
     assert main(["train", "--stream", "--run", str(tmp_path / "none")]) == 2
     assert "no recipe and no data" in capsys.readouterr().err
 
 
-def test_a_learner_that_has_grown_is_a_run(tmp_path):
-    """The folder says how many vertices the learner has, and how many were grown."""
+def test_a_learner_that_has_grown_is_a_run_and_goes_on(tmp_path):
+    """The folder says how many vertices the learner has, and how many were added."""
     made = arml.recipe("regression2d/arml-layers")
     options = replace(made.algorithm, vertices=1, hidden=(4,), width=4, inner_steps=1)
     experiment = replace(made, algorithm=options, network=MLPOptions(hidden=(8,)))
     splits = splits_of(experiment.tasks)
-    more = with_vertex(arml.build(experiment, splits), np.zeros(4), np.ones(1))
-    learner = handicapped(more, 0.5)
-    growth = replace(begun(learner), stages=1, names=("V0", "V1"))
-    scored = {"stage": {"line": 1.0}, "scores": {"line": 1.0}, "vertices": 2}
-    place = Place(growth, 1, found=({**scored, "tasks": 2, "replayed": 0},))
-    streaming.claim(experiment, splits, tmp_path)
-    streaming._publish(place, [{"line": 1.0}], experiment, tmp_path, 3)
+    fresh = arml.build(experiment, splits)
+    learner = handicapped(with_vertex(fresh, np.zeros(4), np.ones(1)), 0.5)
+    scored = {"stage": 0, "decision": "scored", "shares": {"line": 1.0}, "names": ["V0", "V1"]}
+    growth = replace(
+        begun(learner),
+        stages=1,
+        names=("V0", "V1"),
+        known=("line",),
+        records=({**scored, "made": 2},),
+    )
+    claim(experiment, splits, tmp_path)
+    publish(tmp_path, growth, experiment, "mse", 3, 1.5)
     run = arml.Run(tmp_path)
     assert (run.experiment.algorithm.vertices, run.experiment.algorithm.grown) == (2, 1)
     assert float(run.learner.choose.handicaps[0]) == 0.5
-    (record,) = read_growth(tmp_path / "growth.jsonl")
-    assert record["scores"] == {"line": 1.0}
+    back, seconds = _resumed(experiment, splits.train.problem, tmp_path, 3, fresh)
+    assert seconds == 1.5
+    assert (back.names, back.made, back.known, back.stages) == (("V0", "V1"), 2, ("line",), 1)
+    for a, b in zip(jax.tree.leaves(back.learner), jax.tree.leaves(learner), strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
 def test_kept_tasks_have_a_bound():
     pictures = arml.Problem("classification", (84, 84, 3), 5, 5, 15)
-    streaming._check_room(pictures, 3, 30)
+    check_room(pictures, 3, 30)
     with pytest.raises(ValueError, match="give --keep 42, or --keep 0"):
-        streaming._check_room(pictures, 3, 100)
+        check_room(pictures, 3, 100)
 
 
-def test_stages_follow_the_order_and_drift():
+def test_stages_follow_the_order():
     assert StreamOptions().stages(["a", "b"]) == [{"a": 1.0}, {"b": 1.0}]
-    drift = StreamOptions(order=("b", "a"), drift=1).stages(["a", "b"])
-    assert drift == [{"b": 1.0}, {"b": 0.5, "a": 0.5}, {"a": 1.0}]
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("[]", "expected a decision"),
-        ('{"decision": "oak"}', "got 'oak'"),
-        ('{"stage": 0, "decision": "prune"}', "expected the required field vertex"),
-        ('{"stage": 0, "decision": "read", "vertices": ["V0"], "families": {"a": []}}', "a share"),
-        ("{", "one JSON object a line"),
-    ],
-)
-def test_damaged_decisions_are_refused_in_one_line(tmp_path, line, told):
-    (tmp_path / "growth.jsonl").write_text(f"{line}\n")
-    with pytest.raises(RunError, match=told) as found:
-        read_growth(tmp_path / "growth.jsonl")
-    assert "\n" not in str(found.value)
+    assert StreamOptions(order=("b", "a")).stages(["a", "b"]) == [{"b": 1.0}, {"a": 1.0}]
 
 
 @pytest.mark.slow
@@ -177,5 +155,5 @@ def test_folders_of_ones_own_are_a_stream(tmp_path, capsys):
     found = arml.Run(tmp_path / "run")
     assert found.experiment.recipe == "folders/arml (stream)"
     assert found.families == ("birds", "cards")
-    records = read_growth(tmp_path / "run" / "growth.jsonl")
+    records = read_json(tmp_path / "run" / "growth.json")["records"]
     assert [one["replayed"] for one in records if one["decision"] == "scored"] == [0, 1]

@@ -9,23 +9,21 @@ import numpy as np
 import pytest
 
 import arml
-from arml.algorithms.arml_extensions import own_layers
+from arml.algorithms.arml_extensions import own_layers, without_vertex
 from arml.algorithms.arml_presets import with_layers
 from arml.explain.interventions import interventions
-from arml.grow.streams import mixture
-from arml.grow.vertices import (
+from arml.growth.vertices import (
     alone,
     handicapped,
     own_vertices,
     owns_weights,
     signature,
-    with_leaf,
     with_vertex,
-    without_vertex,
 )
 from arml.nn.modulation import film, unit_modulation
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
+from arml.tasks.mixture import mixture
 
 TASKS = functions_2d(shots=4, queries=4)
 NETWORK = MLPOptions(hidden=(8, 8), init="he")
@@ -137,11 +135,9 @@ def test_an_intervention_takes_a_grown_vertex_out(three):
     """Its entry is the change of the error of the learner without it."""
     found = interventions(three, mixture(TASKS), n=6, chunk=6)["vertices"][3]["all"]
     tasks = mixture(TASKS)
-    with jax.numpy_dtype_promotion("standard"):
-        whole, fewer = (
-            arml.evaluate(m, tasks, 6, progress=False).values
-            for m in (three, without_vertex(three, 3))
-        )
+    whole, fewer = (
+        arml.evaluate(m, tasks, 6, progress=False).values for m in (three, without_vertex(three, 3))
+    )
     assert found["mean"] == pytest.approx(float(np.mean(np.subtract(fewer, whole))), rel=1e-3)
 
 
@@ -170,17 +166,3 @@ def test_a_learner_without_such_vertices_has_none():
     plain = arml.build("maml", TASKS, network=NETWORK)
     assert own_vertices(plain) is None
     assert not owns_weights(plain)
-
-
-@pytest.mark.slow
-def test_a_leaf_is_added_to_hsml():
-    hsml = arml.build("hsml", TASKS, network=NETWORK)
-    more = with_leaf(hsml, key=jax.random.key(7))
-    old, new = (m.encode.tree.levels[0] for m in (hsml, more))
-    assert len(new.assign.centres) == len(old.assign.centres) + 1
-    np.testing.assert_array_equal(new.weight[:-1], old.weight)
-    task = TASKS.sample(jax.random.key(8))
-    climb = more.encode.trace(task.support).climb
-    assert climb.assignments[0].shape == (1, 5)
-    assert float(climb.assignments[0].sum()) == pytest.approx(1, abs=1e-5)
-    assert np.isfinite(np.asarray(climb.nodes[-1])).all()

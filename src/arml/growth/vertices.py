@@ -1,13 +1,12 @@
-"""Vertices are added and removed: vertices of ARML's graph with their modulation, leaves of HSML's
-tree.
+"""Vertices of ARML's graph are added to a trained learner, each with its own modulation.
 
-A new vertex starts with a copy of the modulation that fits fresh tasks best, and is then trained
-alone: the learner is cut down to this part, all tasks read it, and only its modulation learns. So a
-new vertex cannot change the others. A task reads a grown vertex if the adapted network of this
-vertex fits its support set best (`algorithms.arml_extensions.BestFit`).
+A new vertex starts with the modulation that fits fresh tasks best, and then learns alone: the
+learner is cut down to this vertex, all tasks read it, and only its modulation is trained. So a new
+vertex cannot change the others. A task reads an added vertex if the network of this vertex fits
+the task's support set best after adaptation (`algorithms.arml_extensions.BestFit`).
 
-The parts of a learner are: the vertices that it began with, which are read by their places, as one
-part; and each vertex that was grown.
+The parts of a learner, which learn alone, are: all vertices that it was built with, as one part,
+because a task reads them by their places; and each vertex that was added.
 """
 
 from dataclasses import replace
@@ -25,24 +24,9 @@ from arml.algorithms.arml_extensions import (
     ExtendedARML,
     OwnLayers,
     Templates,
-    without_vertex,
 )
 from arml.core.episodes import Examples, Task
 from arml.core.learner import Adapted, Loss, MetaLearner
-
-__all__ = [
-    "Alone",
-    "alone",
-    "grown_vertices",
-    "own_vertices",
-    "owns_weights",
-    "parts",
-    "signature",
-    "with_leaf",
-    "with_owned",
-    "with_vertex",
-    "without_vertex",
-]
 
 
 def own_vertices(learner: MetaLearner) -> int | None:
@@ -164,22 +148,3 @@ def with_owned(learner: ExtendedARML, part: slice, trained: MetaLearner) -> Exte
         lambda rows, own: rows.at[part].set(own), learner.modulate, trained.learner.modulate
     )
     return replace(learner, modulate=owned)
-
-
-def with_leaf(learner: ExtendedARML, *, key: PRNGKeyArray) -> ExtendedARML:
-    """HSML with one more leaf, whose weights are drawn as those of the others (HSML-Dynamic)."""
-
-    def arrays(m: Any) -> Any:
-        leaves = m.encode.tree.levels[0]
-        return leaves.assign.centres, leaves.weight, leaves.bias
-
-    def drawn(rows: Array, key: PRNGKeyArray) -> Array:
-        shape = (1, *rows.shape[1:]) if rows.ndim == 3 else (1, rows.shape[1])
-        fans = shape[-2:]
-        limit = (6 / sum(fans)) ** 0.5  # Glorot-uniform
-        new = jax.random.uniform(key, shape, rows.dtype, -limit, limit)
-        return jnp.concatenate([rows, new])
-
-    old = arrays(learner)
-    new = tuple(drawn(rows, k) for rows, k in zip(old, jax.random.split(key, 3), strict=True))
-    return eqx.tree_at(arrays, learner, new)

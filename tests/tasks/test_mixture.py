@@ -1,4 +1,4 @@
-"""Streams: shares of families, conditional draws, replay and a memory."""
+"""Mixtures: shares of families, and draws of one family."""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import chisquare
 
 import arml
-from arml.grow.streams import drifting, in_stages, kept, mixture, replay, with_replay
 from arml.tasks.functions import FAMILIES, functions_2d
+from arml.tasks.mixture import mixture
 
 TASKS = functions_2d(noise=0.0)
 
@@ -75,31 +75,3 @@ class Other(Steps):
     """Of another problem."""
 
     problem = arml.Problem("regression", (2,), 1, 5, 5)
-
-
-def test_stages_and_drift():
-    assert in_stages(["a", "b", "a"]) == [{"a": 1.0}, {"b": 1.0}, {"a": 1.0}]
-    assert drifting(["a", "b"], between=1) == [{"a": 1.0}, {"a": 0.5, "b": 0.5}, {"b": 1.0}]
-    assert with_replay({"c": 1.0}, ["a", "b"], 0.5) == {"c": 0.5, "a": 0.25, "b": 0.25}
-    assert with_replay({"a": 1.0}, ["a"], 0.5) == {"a": 1.0}
-
-
-def test_a_memory_is_replayed_in_its_share():
-    stream = mixture(TASKS, Steps())
-    memory = kept(stream, 3, key=jax.random.key(0))
-    again = drawn(replay(stream.only("cubic"), memory, ["step", "line", "cubic"], 0.5), 400)
-    families = np.asarray(again.family)
-    counts = np.bincount(families, minlength=7)
-    assert chisquare(counts[[1, 3, 6]], 400 * np.array([0.25, 0.5, 0.25])).pvalue > 1e-3
-    own = {float(y) for y in np.asarray(memory.query.y[1, :, 0, 0])}
-    lines = np.asarray(again.query.y)[families == 1, 0, 0]
-    assert len(own) == 3
-    assert {float(y) for y in lines} == own
-    cubics = np.asarray(again.query.y)[families == 3, 0, 0]
-    assert len(np.unique(cubics)) == len(cubics)  # the family that arrives is drawn anew
-
-
-def test_without_known_families_nothing_is_replayed():
-    stream = mixture(TASKS).only("line")
-    memory = kept(stream, 2, key=jax.random.key(0))
-    assert set(np.asarray(drawn(replay(stream, memory, ["line"], 0.5)).family).tolist()) == {1}

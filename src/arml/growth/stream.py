@@ -1,0 +1,193 @@
+"""`arml train --stream`: a recipe is trained on families that arrive one after another.
+
+The folder is a run after each stage (`folder`), and the same command goes on from there, within a
+stage, too.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from arml.core.checks import at_least
+from arml.core.episodes import Problem
+from arml.core.learner import MetaLearner
+from arml.experiment.building import built
+from arml.experiment.folder import claim
+from arml.experiment.options import Experiment, absolute, essence
+from arml.experiment.parts import metric_of
+from arml.experiment.running import like
+from arml.growth.folder import ASKED, FILE, KEPT, SPLIT, check_claim, publish, with_vertices
+from arml.growth.growing import Growth, GrowthOptions, begun, grown
+from arml.growth.replay import in_stages, kept
+from arml.results.files import Json, read_json, write_json
+from arml.results.lock import alone
+from arml.tasks.mixture import mixture
+from arml.tasks.options import splits_of
+from arml.training import checkpoint
+from arml.training.evaluate import evaluate
+
+MOST = 2**30
+"""Bytes of tasks that are kept for replay."""
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """Which families arrive when, and how known ones are kept."""
+
+    order: tuple[str, ...] = ()
+    """The families in the order in which they arrive; one may come back. All of them if empty."""
+    replay: float = 0.5
+    """Share of the training tasks that are of known families."""
+    keep: int = 100
+    """Tasks of each family that are kept for replay; 0 to draw replayed tasks anew."""
+    held: int = 200
+    """Held-out tasks of each family for a decision, and test tasks for a score."""
+    grow: bool | None = None
+    """Propose vertices, or train all weights with replay. By default a learner grows if its
+    vertices own the weights of the network (`--gate weights`)."""
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid."""
+        at_least(self, ("keep",), 0)
+        at_least(self, ("replay",), 0, most=1)
+        at_least(self, ("held",), 2)
+
+    def stages(self, families: Sequence[str]) -> list[dict[str, float]]:
+        """The stages of the stream.
+
+        **Raises** `ValueError` for a family that is not there.
+        """
+        order = self.order or tuple(families)
+        odd = next((name for name in order if name not in families), None)
+        if odd is not None:
+            raise ValueError(
+                f"unknown family {odd!r} in the order of the stream: expected some of "
+                f"{', '.join(families)}"
+            )
+        return in_stages(order)
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """The result of a stream."""
+
+    metric: str
+    records: tuple[Json, ...]
+    """The decisions of each stage, and its scores on test tasks, as `growth.json` has them."""
+
+
+def train_stream(
+    experiment: Experiment,
+    folder: Path | str,
+    options: StreamOptions | None = None,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+) -> Streamed:
+    """Meta-train on families that arrive one after another, in `folder`; it goes on from where it
+    was stopped.
+
+    The steps of the experiment are those of the whole stream, and all stages have the same number.
+    A learner whose vertices own the weights of the network grows; others train all weights, with
+    replay. Scores of test tasks are taken after each stage, and decide nothing.
+
+    **Raises** `ValueError` or `RunError` in one line.
+    """
+    options, folder = options or StreamOptions(), Path(folder)
+    options.check()
+    experiment.check()
+    experiment = absolute(experiment)
+    asked = {"experiment": essence(experiment), "stream": asdict(options)}
+    check_claim(folder, asked)
+    with alone(folder):
+        splits = splits_of(experiment.tasks.build(folder / SPLIT))
+        stages = options.stages(splits.train.families)
+        steps = experiment.steps // len(stages)
+        if steps < 1:
+            raise ValueError(
+                f"{experiment.steps} steps are too few for {len(stages)} stages: raise --steps"
+            )
+        problem, metric = splits.train.problem, metric_of(experiment.tasks)
+        check_room(problem, len(splits.train.families), options.keep)
+        write_json(folder / KEPT / ASKED, asked)
+        named = replace(experiment, recipe=f"{experiment.recipe} (stream)")
+        claim(named, splits, folder)
+        train, held, test = (mixture(part) for part in splits[:3])
+        memory = None
+        if options.keep:
+            memory = kept(train, options.keep, key=jax.random.key(1_000 + experiment.seed))
+        growing = GrowthOptions(
+            steps=steps,
+            replay=options.replay,
+            tasks=options.held,
+            batch=experiment.batch,
+            outer=experiment.outer,
+            seed=experiment.seed,
+            grow=options.grow,
+        )
+        growth, seconds = _resumed(named, problem, folder, steps, built(experiment, problem))
+        if growth.stages:
+            say(f"goes on after {growth.stages} of {len(stages)} stages")
+        tests = {name: test.only(name) for stage in stages for name in stage}
+        for index, stage in list(enumerate(stages))[growth.stages :]:
+            say(f"stage {index + 1} of {len(stages)}, {' and '.join(stage)}")
+            started, inside = time.monotonic(), folder / KEPT / f"stage-{index}"
+            growth = grown(growth, train, held, stage, growing, memory=memory, folder=inside)
+            scores = {
+                name: evaluate(growth.learner, only, options.held, progress=False).mean
+                for name, only in tests.items()
+            }
+            spent = next(r for r in reversed(growth.records) if r["decision"] == "trained")
+            scored = {
+                "stage": index,
+                "decision": "scored",
+                "shares": dict(stage),
+                "scores": scores,
+                "vertices": len(growth.names),
+                "names": list(growth.names),
+                "made": growth.made,
+                "tasks": spent["tasks"],
+                "replayed": spent["replayed"],
+            }
+            growth = replace(growth, records=(*growth.records, scored))
+            seconds += time.monotonic() - started
+            publish(folder, growth, named, metric, steps, seconds)
+            shutil.rmtree(inside)
+    return Streamed(metric, growth.records)
+
+
+def check_room(problem: Problem, families: int, keep: int) -> None:
+    """Raise `ValueError` if the kept tasks of all families need too much memory."""
+    numbers = (problem.support + problem.query) * int(np.prod(problem.features))
+    each = 4 * numbers * families
+    if keep * each > MOST:
+        raise ValueError(
+            f"expected kept tasks of at most {MOST / 2**30:g} GiB, got {keep} of each family, "
+            f"which are {keep * each / 2**30:.1f} GiB: give --keep {MOST // each}, or --keep 0 to "
+            "draw replayed tasks anew"
+        )
+
+
+def _resumed(
+    experiment: Experiment, problem: Problem, folder: Path, steps: int, fresh: MetaLearner
+) -> tuple[Growth, float]:
+    """The stream as far as its newest checkpoint has it, and the seconds that it took."""
+    step = checkpoint.latest(folder / "checkpoints")
+    if step is None:
+        return begun(fresh), 0.0
+    stages = step // steps
+    records = [r for r in read_json(folder / FILE)["records"] if r["stage"] < stages]
+    scored = [record for record in records if record["decision"] == "scored"]
+    names, made = scored[-1]["names"], scored[-1]["made"]
+    # The configuration may be that of the next stage already.
+    first = len(begun(fresh).names)
+    built_with = len([name for name in names if int(name[1:]) < first])
+    now = with_vertices(experiment, len(names), len(names) - built_with)
+    saved = checkpoint.restore(folder / "checkpoints", step, like(now, problem))
+    known = tuple(dict.fromkeys(name for record in scored for name in record["shares"]))
+    growth = Growth(saved.state.learner, known, stages, tuple(names), made, tuple(records))
+    return growth, float(saved.seconds)

@@ -1,0 +1,362 @@
+"""`arml grow`: a trained learner is taught new families, and keeps those that it knows.
+
+All weights, or those of a new vertex, are trained for a few minutes on known and new families
+(`growing`), at a third of the learner's outer rate. On held-out classes the new learner must be
+better on each new family, with an interval above zero, and the interval of no known family may
+allow a loss that matters. A learner that fails is tried again with weights a part of the way,
+theta_old + a (theta_new - theta_old) for falling a [1]; if none of these passes, the old learner is
+kept. The result is a run folder.
+
+[1] Wortsman et al., Robust Fine-tuning of Zero-shot Models, CVPR 2022: between old and new weights
+    lies a model that keeps most of what both can do.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from arml.core.learner import MetaLearner
+from arml.datasets.folders import TooFewError
+from arml.experiment.folder import claim
+from arml.experiment.loaded import Portable, Run
+from arml.experiment.options import Experiment, absolute
+from arml.experiment.running import like
+from arml.growth.folder import ASKED, KEPT, SPLIT, check_claim, publish
+from arml.growth.growing import GrowthOptions, begun, grown
+from arml.growth.vertices import own_vertices
+from arml.predict.shared import CONFIG, locate
+from arml.predict.sharing import read_learner
+from arml.results.files import Json, RunError, read_json, write_json
+from arml.results.intervals import Score, paired
+from arml.results.lock import alone
+from arml.results.scores import Scores
+from arml.tasks.mixture import Mixture, mixture, uniform
+from arml.tasks.options import Splits, splits_of
+from arml.training.checkpoint import named
+from arml.training.evaluate import Split, evaluate
+from arml.training.fit import fit
+
+RATE = 1 / 3
+"""Factor of the outer rate of the learner's training; a lower rate forgets less."""
+TASKS, LEAST = 200, 50
+"""Tasks of each family for a score: the most and the fewest, if the user names no number."""
+MATTERS = {"accuracy": 0.02, "mse": 0.10}
+"""The largest loss of a known family that the end of its interval may show: accuracy, or a share of
+its error."""
+STEPS = (1.0, 0.75, 0.5, 0.25)
+"""Shares of the way from the old to the new weights, tried in this order."""
+
+Say = Callable[[str], None]
+ByFamily = dict[str, Scores]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of `arml grow`, which `growth.json` has, too."""
+
+    metric: str
+    before: dict[str, float]
+    """The old learner's score on test tasks of each family."""
+    after: dict[str, float]
+    """The score of the learner that was written, on the same tasks."""
+    gains: dict[str, Score]
+    """The paired gain of each family on these tasks, with its interval: above zero is better."""
+    held_out: dict[str, Score]
+    """The gains on validation tasks, on which the decision is based."""
+    moved: float
+    """The share of the way from the old to the trained weights; 0 if the old learner was kept."""
+    steps: int
+    """Outer steps of the training."""
+    tasks: int
+    """Tasks of each family for each score."""
+    seconds: float
+    """Time of the whole command. If it was stopped, only the time since it went on."""
+
+
+def grow(
+    learner: Path | str,
+    data: Sequence[str],
+    out: Path | str,
+    *,
+    known: Sequence[str] = (),
+    minutes: float = 5.0,
+    steps: int | None = None,
+    replay: float = 0.5,
+    tasks: int | None = None,
+    say: Say = lambda line: None,
+) -> Outcome:
+    """Teach a learner one's own families, and write it as the run folder `out`.
+
+    **Arguments**
+
+    - `learner`: a run folder, an exported learner, or the name of one that ships. It is only read.
+    - `data`: the new families, as the learner's own data: folders or zips of pictures, or folders
+      of features.
+    - `known`: the data of the families that it knows, for a learner without their paths, such as an
+      exported one.
+    - `minutes`: about the time of the whole call; `steps`: outer steps instead.
+    - `replay`: share of the training tasks that are of known families.
+    - `tasks`: tasks of each family for each score; by default 200, or fewer in a short time.
+
+    **Raises** `ValueError` or `RunError` in one line.
+    """
+    started = time.monotonic()
+    if not minutes > 0 or (tasks is not None and tasks < 2) or (steps is not None and steps < 1):
+        raise ValueError(
+            "expected minutes above 0, steps of 1 or more and tasks of 2 or more, got "
+            f"{minutes:g}, {steps} and {tasks}"
+        )
+    if not 0 <= replay < 1:
+        raise ValueError(f"replay must be a share of at least 0 and below 1, got {replay:g}")
+    folder, place = Path(out), locate(learner)[0]
+    portable = portable_of(place)
+    experiment = with_data(portable, data, known)
+    experiment.tasks.check()
+    asked = {
+        "learner": str(place),
+        "data": [str(path) for path in getattr(experiment.tasks, "data", ())],
+        "minutes": None if steps else minutes,
+        "steps": steps,
+        "replay": replay,
+        "tasks": tasks,
+    }
+    plan = check_claim(folder, {"asked": asked})
+    with alone(folder):
+        try:
+            splits = splits_of(experiment.tasks.build(folder / SPLIT))
+        except TooFewError as error:
+            reason = str(error).rpartition(";")[0]
+            raise ValueError(
+                f"{reason}; add some, because a learner keeps its ways, shots and queries when it "
+                "grows; or use `arml adapt`, which needs a few images only"
+            ) from None
+        _check(portable, experiment, splits, place)
+        _check_split(place, folder)
+        train, held, test = (mixture(part) for part in splits[:3])
+        old, new = portable.learner, [n for n in train.families if n not in portable.families]
+        rate = experiment.outer.outer_rate * RATE
+        options = GrowthOptions(
+            replay=replay,
+            batch=experiment.batch,
+            outer=replace(experiment.outer, outer_rate=rate, schedule="constant", warmup=0),
+            seed=experiment.seed,
+            curve=False,
+        )
+        if plan is not None:
+            say("goes on where it was stopped")
+        else:
+            left = 60 * minutes - (time.monotonic() - started)
+            plan = _fitting(old, train, held, options, left, steps, tasks)
+            write_json(folder / KEPT / ASKED, {"asked": asked, **plan})
+        options = replace(options, steps=int(plan["steps"]), tasks=int(plan["tasks"]))
+        say(f"known: {', '.join(portable.families)}; new: {', '.join(new)}")
+        say(
+            f"training: {options.steps:,} steps of {options.batch} tasks, {replay:.0%} of known "
+            f"families; the old and the new learner are scored on {options.tasks} tasks of each"
+        )
+        start = begun(old, portable.families)
+        growth = grown(start, train, held, uniform(new), options, folder=folder / KEPT)
+        result, moved, held_out = _accepted(old, growth.learner, held, new, options.tasks, say)
+        before = _scores(old, test, options.tasks, "test")
+        after = _scores(result, test, options.tasks, "test") if moved else before
+        outcome = Outcome(
+            before[new[0]].metric,
+            _means(before),
+            _means(after),
+            {name: gain_of(before[name], after[name]) for name in test.families},
+            held_out,
+            moved,
+            options.steps,
+            options.tasks,
+            time.monotonic() - started,
+        )
+        names = growth.names if moved else begun(old).names
+        growth = replace(growth, learner=result, names=names)
+        steps = options.steps
+        whole = replace(experiment, steps=steps, interval=steps)
+        whole = replace(whole, checkpoint_every=steps, validate_every=steps)
+        claim(whole, splits, folder)
+        publish(folder, growth, whole, outcome.metric, steps, outcome.seconds, asdict(outcome))
+        shutil.rmtree(folder / KEPT)
+    return outcome
+
+
+def _fitting(
+    learner: MetaLearner,
+    train: Mixture,
+    held: Mixture,
+    options: GrowthOptions,
+    seconds: float,
+    steps: int | None,
+    tasks: int | None,
+) -> Json:
+    """`steps` and `tasks` with which the whole work takes about so many seconds. A step and a score
+    are timed after they are compiled."""
+    if steps is not None:
+        return {"steps": steps, "tasks": tasks or TASKS}
+    started = time.monotonic()
+    few, moments = 10, list[float]()
+    for _ in range(2):
+        moments.append(time.monotonic())
+        evaluate(learner, held.only(held.families[0]), few, split="validation", progress=False)
+    each_score = (time.monotonic() - moments[-1]) / few
+    # Two learners, on validation and test tasks.
+    scores = 4 * len(held.families)
+    moments.clear()
+    fit(
+        learner,
+        train,
+        steps=6,
+        seed=options.seed,
+        outer=options.outer,
+        batch=options.batch,
+        interval=2,
+        callbacks=[lambda moment: moments.append(time.monotonic())],
+        progress=False,
+    )
+    each_step = max((moments[-1] - moments[0]) / 4, 1e-4)
+    # A tenth is left for the rest of the work.
+    left = 0.9 * seconds - (time.monotonic() - started)
+    if tasks is None:
+        tasks = int(np.clip(0.4 * left / (scores * each_score), LEAST, TASKS))
+    return {"steps": max(10, int((left - scores * tasks * each_score) / each_step)), "tasks": tasks}
+
+
+def _accepted(
+    old: MetaLearner, new: MetaLearner, held: Mixture, fresh: Sequence[str], tasks: int, say: Say
+) -> tuple[MetaLearner, float, dict[str, Score]]:
+    """The learner that is written, the share of the way from the old weights to the new ones, and
+    the gains on validation tasks."""
+    before = _scores(old, held, tasks, "validation")
+    metric = before[fresh[0]].metric
+    # Weights of a vertex that is new are not between any.
+    same = own_vertices(new) == own_vertices(old)
+    for share in STEPS if same else STEPS[:1]:
+        tried = between(old, new, share)
+        after = _scores(tried, held, tasks, "validation")
+        gains = {name: gain_of(before[name], after[name]) for name in held.families}
+        reasons = refusals(gains, fresh, metric, _means(before))
+        if not reasons:
+            return tried, share, gains
+        say(f"refused, {share:.0%} of the way from the old weights: {'; '.join(reasons)}")
+    return old, 0.0, gains
+
+
+def gain_of(old: Scores, new: Scores) -> Score:
+    """The paired gain on the same tasks: above zero is better."""
+    a, b = (old, new) if old.metric == "mse" else (new, old)  # a lower error is better
+    return paired(a.values, b.values)
+
+
+def refusals(
+    gains: Mapping[str, Score], new: Sequence[str], metric: str, old: Mapping[str, float]
+) -> list[str]:
+    """Why a learner is not accepted; empty if each new family gains, with an interval above zero,
+    and the interval of no known family allows a loss that matters. `old` are the scores of the old
+    learner."""
+    reasons = []
+    for name, score in gains.items():
+        mean, half = score["mean"], score["ci95"]
+        if mean is None or half is None:
+            reasons.append(f"{name} has a score that is not finite")
+            continue
+        most = MATTERS[metric] * (abs(old[name]) if metric == "mse" else 1.0)
+        if name in new and mean <= half:
+            reasons.append(f"the new family {name} may gain nothing ({mean:+.3f} ± {half:.3f})")
+        if name not in new and mean - half < -most:
+            reasons.append(
+                f"{name} may lose more than {most:.3f} ({mean:+.3f} ± {half:.3f}; more --tasks "
+                "narrow the interval)"
+            )
+    return reasons
+
+
+def between(old: MetaLearner, new: MetaLearner, share: float) -> MetaLearner:
+    """The learner with weights at this share of the line from `old` to `new`."""
+    if share == 1:
+        return new
+    return jax.tree.map(
+        lambda a, b: a + share * (b - a) if eqx.is_inexact_array(a) else a, old, new
+    )
+
+
+def _scores(learner: MetaLearner, tasks: Mixture, n: int, split: Split) -> ByFamily:
+    return {
+        name: evaluate(learner, tasks.only(name), n, split=split, progress=False)
+        for name in tasks.families
+    }
+
+
+def _means(scores: ByFamily) -> dict[str, float]:
+    return {name: one.mean for name, one in scores.items()}
+
+
+def portable_of(place: Path) -> Portable:
+    """The learner of a run folder, or one that was exported or ships."""
+    shared = read_json(place / CONFIG).get("what") if (place / CONFIG).is_file() else None
+    return Run(place).portable() if shared is None else read_learner(place)[0]
+
+
+def with_data(portable: Portable, data: Sequence[str], known: Sequence[str]) -> Experiment:
+    """The experiment of the learner with further families.
+
+    **Raises** `ValueError` for tasks that take no data, and where those of known families are
+    missing.
+    """
+    tasks = portable.experiment.tasks
+    if not data:
+        raise ValueError("no new families: give one or more with --data FOLDER_OR_ZIP...")
+    if not hasattr(tasks, "data"):
+        raise ValueError(
+            f"expected a learner of pictures or features, got {portable.experiment.recipe}, whose "
+            "tasks take no data: grow it in memory, see arml.growth"
+        )
+    old = tuple(known) or tuple(tasks.data)
+    if not old and bool(getattr(tasks, "needs", None)):
+        raise ValueError(
+            "an exported learner has no data of the families that it knows "
+            f"({', '.join(portable.families)}), and what it knows could be lost: give them with "
+            "--known FOLDER_OR_ZIP..."
+        )
+    return absolute(replace(portable.experiment, tasks=replace(tasks, data=(*old, *data))))
+
+
+def _check(portable: Portable, experiment: Experiment, splits: Splits, place: Path) -> None:
+    """Raise `ValueError` or `RunError` unless the data are of the learner's kind, and those of its
+    known families are as they were."""
+    problem = splits.train.problem
+    if replace(problem, classes=0) != replace(portable.problem, classes=0):
+        raise ValueError(
+            f"expected tasks of {portable.problem}, got {problem}: give data of the same kind"
+        )
+    lost = [name for name in portable.families if name not in splits.train.families]
+    if lost:
+        raise ValueError(f"expected data of the family {lost[0]!r}, got none: add it to --known")
+    blank = like(experiment, problem).state.learner
+    shapes = [{n: a.shape for n, a in named(m).items()} for m in (portable.learner, blank)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            "the learner has weights for each class of its training data, and these cannot grow: "
+            "choose a learner without an auxiliary classifier"
+        )
+    if (place / "checkpoints").is_dir():
+        old = Run(place).config.get("sources", {})
+        for name in (name for name in old if splits.sources.get(name) != old[name]):
+            raise RunError(f"{place}: the data of {name!r} has changed since the training")
+
+
+def _check_split(place: Path, out: Path) -> None:
+    """Raise `RunError` if a class that the learner was trained on would be held out now."""
+    if (place / SPLIT).is_file():
+        before, now = (read_json(folder / SPLIT)["families"] for folder in (place, out))
+        for name in (name for name in before if before[name] != now.get(name)):
+            raise RunError(
+                f"{place}: the split of {name!r} is not that of its data: copy {place / SPLIT} "
+                "back as it was, or train anew"
+            )

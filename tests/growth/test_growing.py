@@ -1,0 +1,173 @@
+"""Propose, train, accept, guard, prune."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import arml
+from arml.algorithms.arml_extensions import without_vertex
+from arml.growth import growing as module
+from arml.growth import training
+from arml.growth.growing import (
+    GrowthOptions,
+    band,
+    begun,
+    excludes_zero,
+    gained,
+    grown,
+    log_losses,
+    unneeded,
+)
+from arml.growth.replay import kept
+from arml.growth.vertices import own_vertices
+from arml.nn.networks import MLPOptions
+from arml.tasks.functions import functions_2d
+from arml.tasks.mixture import mixture
+
+TASKS = functions_2d(shots=6, queries=6)
+STREAM = mixture(TASKS)
+LINE, RIPPLE = {"line": 1.0}, {"ripple": 1.0}
+OPTIONS = GrowthOptions(
+    steps=80, trial=0.5, tasks=40, batch=8, curve=False, outer=arml.OuterOptions(outer_rate=0.01)
+)
+
+
+def learner(vertices=1):
+    made = arml.recipe("regression2d/arml-layers").algorithm
+    small = replace(made, gate="weights", hidden=(8,), width=4, vertices=vertices, inner_steps=2)
+    return arml.build(small, TASKS, network=MLPOptions(hidden=(16,), init="he"))
+
+
+def same(a, b):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+
+
+def decisions(growth, stage):
+    return [r["decision"] for r in growth.records if r["stage"] == stage]
+
+
+@pytest.fixture(scope="module")
+def memory():
+    return kept(STREAM, 20, key=jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def stages(memory):
+    """Lines, then ripples, which are as new as can be, then lines again."""
+    found = [begun(learner())]
+    for stage in (LINE, RIPPLE, LINE):
+        found.append(grown(found[-1], STREAM, STREAM, stage, OPTIONS, memory=memory))
+    return found
+
+
+def test_a_vertex_is_born_where_a_family_is_new_and_none_where_it_is_not(stages):
+    _, lines, ripples, again = stages
+    assert decisions(lines, 0) == ["read", "trained"]  # nothing was known before
+    assert decisions(ripples, 1)[:3] == ["propose", "accept", "keep stage"]
+    assert own_vertices(ripples.learner) == 2
+    assert ripples.names == ("V0", "V1")
+    assert "keep" in decisions(again, 2)
+    assert again.names == ("V0", "V1")
+    assert again.known == ("line", "ripple")
+    reads = next(r for r in ripples.records if r["stage"] == 1 and r["decision"] == "read")
+    assert reads["families"]["ripple"][1] > 0.5 > reads["families"]["line"][1]
+
+
+def test_nothing_is_forgotten_beyond_the_bound(stages):
+    """On tasks that decided nothing."""
+    _, lines, ripples, _ = stages
+    before, after = (
+        log_losses(growth.learner, STREAM.only("line"), "test", 40) for growth in (lines, ripples)
+    )
+    assert np.mean(after - before) < OPTIONS.bound
+    fresh = [log_losses(g.learner, STREAM.only("ripple"), "test", 40) for g in (lines, ripples)]
+    assert np.mean(fresh[1] - fresh[0]) < -0.1
+
+
+def test_a_new_vertex_leaves_everything_else_as_it_was(stages):
+    same(without_vertex(stages[2].learner, 1), stages[1].learner)
+
+
+def test_the_tasks_of_the_loser_are_counted_and_the_rival_replays(stages):
+    last = next(r for r in stages[2].records if r["stage"] == 1 and r["decision"] == "trained")
+    trial = round(OPTIONS.trial * OPTIONS.steps)
+    assert last["tasks"] == (OPTIONS.steps + trial) * OPTIONS.batch
+    assert last["replayed"] == trial * OPTIONS.batch / 2
+
+
+def test_a_stage_is_undone_if_a_known_family_loses_or_nothing_is_gained(stages, monkeypatch):
+    for name, verdict in (("within", False), ("excludes_zero", False)):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, lambda *_, verdict=verdict: verdict)
+            options = replace(OPTIONS, steps=10, prune=False)
+            after = grown(stages[1], STREAM, STREAM, RIPPLE, options)
+        assert after.learner is stages[1].learner
+        assert "undo stage" in decisions(after, 1)
+
+
+def test_a_stage_that_was_stopped_goes_on_as_if_it_had_not(stages, memory, tmp_path, monkeypatch):
+    write, written = training.write_bytes, []
+
+    def stopped(file, data):
+        write(file, data)
+        written.append(file.name)
+        if len(written) == 7:  # within the training of the rival
+            raise KeyboardInterrupt
+
+    def meet():
+        return grown(stages[1], STREAM, STREAM, RIPPLE, OPTIONS, memory=memory, folder=tmp_path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "write_bytes", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            meet()
+    assert len({*written}) == 2
+    # A file that was written in part has another name, and is not read.
+    (tmp_path / f".{written[-1]}.123.tmp").write_bytes(b"half")
+    again = meet()
+    assert again.records == stages[2].records
+    same(again.learner, stages[2].learner)
+    (tmp_path / written[0]).write_bytes(b"half")
+    with pytest.raises(ValueError, match=r"is damaged .*; delete .* to train anew"):
+        meet()
+
+
+def test_a_vertex_that_owns_what_the_other_owns_is_not_needed():
+    two = learner(2)
+    alike = jax.tree.map(lambda rows: rows[:1].repeat(2, 0), two.modulate)
+    equal = eqx.tree_at(lambda m: m.modulate, two, alike)
+    vertex, effects = unneeded(equal, STREAM, ("line",), n=20)
+    assert vertex in (0, 1)
+    assert [abs(row["line"]["mean"]) < 1e-3 for row in effects] == [True, True]
+
+
+def test_the_interval_of_a_median_by_hand():
+    # Ranks 101 / 2 -+ 0.98 sqrt(101) = 40.65 and 60.35.
+    assert band(np.arange(101.0)) == (40.0, 50.0, 61.0)
+
+
+def test_a_gain_counts_if_its_interval_excludes_zero():
+    before = np.array([1.0, 1.2, 0.9, 1.1])
+    assert excludes_zero(gained(before, before - 0.5))
+    assert not excludes_zero(gained(before, before[::-1]))
+    assert not excludes_zero(gained(before, np.array([np.inf, 0.0, 0.0, 0.0])))
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs():
+    page = Path(__file__).parents[2] / "docs" / "growing.md"
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.S | re.M)
+    for budget, small in (("2_000", "10"), ("tasks=200", "tasks=10, batch=2"), ("n=200", "n=10")):
+        assert budget in code
+        code = code.replace(budget, small)
+    code = code.replace("vertices=1", "vertices=1, hidden=(4,), width=4, inner_steps=1")
+    names = {}
+    exec(compile(code, "growing.md", "exec"), names)
+    assert names["growth"].known == ("line", "ripple")
+    assert len(names["scores"]) == 10
