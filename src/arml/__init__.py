@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from arml.core.learner import Loss as Loss
     from arml.core.learner import MetaLearner as MetaLearner
     from arml.core.losses import loss_of as loss_of
-    from arml.core.tracing import trace as trace
     from arml.experiment.building import build as build
     from arml.experiment.contract import check as check
     from arml.experiment.loaded import Run as Run
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from arml.results.scores import compare as compare
     from arml.training.evaluate import evaluate as evaluate
     from arml.training.fit import Fitted as Fitted
-    from arml.training.fit import Moment as Moment
     from arml.training.fit import fit as fit
     from arml.training.step import OuterOptions as OuterOptions
 
@@ -62,7 +60,7 @@ _HOMES = {
     "arml.report.statistics": ("Comparison", "compare_runs"),
     "arml.results.scores": ("Difference", "Scores", "compare"),
     "arml.training.evaluate": ("evaluate",),
-    "arml.training.fit": ("Fitted", "Moment", "fit"),
+    "arml.training.fit": ("Fitted", "fit"),
     "arml.training.step": ("OuterOptions",),
     "arml.experiment.building": ("build",),
     "arml.experiment.contract": ("check",),
@@ -75,7 +73,6 @@ _HOMES = {
     "arml.core.losses": ("loss_of",),
     "arml.core.inner": ("GradientDescent", "InnerOptions", "with_steps"),
     "arml.core.learner": ("Adapted", "Loss", "MetaLearner"),
-    "arml.core.tracing": ("trace",),
     "arml.predict.learner": ("FewShotLearner", "load", "load_predictor"),
     "arml.predict.predictor": ("Predictor",),
     "arml.nn.networks": ("Linear", "linear", "network"),

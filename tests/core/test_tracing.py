@@ -10,6 +10,7 @@ import pytest
 import arml
 from arml.core.episodes import Problem
 from arml.core.inner import GradientDescent
+from arml.core.learner import trace
 from arml.core.losses import mse
 from arml.nn.networks import MLPOptions, perceptron
 
@@ -36,7 +37,7 @@ OTHERS = [
 @pytest.mark.parametrize("name", ["maml", *OTHERS])
 def test_the_trace_begins_at_the_start_and_ends_at_the_adapted_network(name, support):
     learner = arml.with_steps(arml.build(name, PROBLEM, network=MLPOptions(hidden=(4,))), 2)
-    found = arml.trace(learner, support)
+    found = trace(learner, support)
     assert len(found) == 3
     adapted = learner.adapt(support, key=jax.random.key(0))
     for one, other in zip(leaves(found[-1].net), leaves(adapted.net), strict=True):
@@ -55,7 +56,7 @@ def test_a_method_without_an_adapted_network_says_so():
     task = arml.Examples(jnp.zeros((4, 3)), jnp.asarray([0, 0, 1, 1]))
     learner = arml.build("protonet", IMAGE, network=MLPOptions(hidden=(4,)))
     with pytest.raises(ValueError, match=r"expected a learner that adapts a network.*ProtoNet"):
-        arml.trace(learner, task)
+        trace(learner, task)
 
 
 @pytest.mark.slow

@@ -31,7 +31,10 @@ from arml.core.losses import loss_of
 
 class MAML(MetaLearner):
     """theta' = theta - rate * grad L_support(theta), repeated; the outer loss is the query's
-    after the last step. ARML paper, Eq. (1). With an array of rates: Meta-SGD."""
+    after the last step. ARML paper, Eq. (1). With an array of rates: Meta-SGD.
+
+        isinstance(arml.build("maml", tasks), arml.MAML)
+    """
 
     net: Network
     inner: GradientDescent

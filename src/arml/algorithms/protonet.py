@@ -54,7 +54,11 @@ Metric = Literal["squared", "pooled", "mahalanobis"]
 
 class ProtoNet(Embedded):
     """logits_k = -s ||f(x) - c_k||^2, with f the body and c_k the mean of f over class k; or with
-    a Mahalanobis distance instead of the squared one."""
+    a Mahalanobis distance instead of the squared one.
+
+        pictures = arml.Problem("classification", (16, 16, 1), outputs=5, shots=1, queries=5)
+        isinstance(arml.build("protonet", pictures), arml.ProtoNet)
+    """
 
     body: Body
     scale: float | Float[Array, ""]

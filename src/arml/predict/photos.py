@@ -40,7 +40,6 @@ from jaxtyping import Float, Float32, Int, UInt8
 from PIL import Image
 
 from arml.core.problem import Problem
-from arml.core.threads import one_blas_thread
 from arml.datasets.decode import cropped, decode, resize, rgb
 from arml.datasets.extractor import PHOTOS, Extractor, Preparation
 from arml.datasets.folders import default_folder
@@ -61,6 +60,7 @@ from arml.results.files import (
     read_json,
     write_json,
 )
+from arml.results.machine import one_blas_thread
 
 SHRINKAGE = 0.005
 """The variance of the metric in every direction, beside that of the examples."""

@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from arml.core.problem import Problem
-from arml.core.threads import one_blas_thread
 from arml.nn.edges import histograms
 from arml.predict.inputs import floats
 from arml.predict.process import fitted_process, process_function
+from arml.results.machine import one_blas_thread
 
 Uses = Literal["learner", "inputs", "edges", "process", "together"]
 """The means by which a predictor predicts."""

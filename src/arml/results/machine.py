@@ -1,6 +1,10 @@
 """The machine, as far as it is known without JAX."""
 
 import os
+from contextlib import AbstractContextManager
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 
 def cores() -> int:
@@ -8,3 +12,25 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """One thread for the linear algebra of NumPy, SciPy and, on a CPU, of compiled programs.
+
+    On matrices as small as ours several threads wait for each other most of the time. They wait
+    busily, so that XLA's own threads lose their cores.
+    """
+    return _libraries().limit(limits=1)
+
+
+@cache
+def _libraries() -> "ThreadpoolController":
+    # SciPy first, because its library has threads of its own; jaxlib calls it, too.
+    import_module("scipy.linalg")
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

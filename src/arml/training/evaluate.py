@@ -14,7 +14,7 @@ from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner, adapted_to
 from arml.core.losses import score_of
-from arml.core.threads import one_blas_thread
+from arml.results.machine import one_blas_thread
 from arml.results.scores import Scores, pairing
 from arml.tasks.options import TasksLike, splits_of
 from arml.training.devices import over_tasks

@@ -1,4 +1,4 @@
-"""Any object that draws tasks becomes a `TaskDistribution`, so that users may bring their own."""
+"""Tasks that users bring: any object that draws tasks becomes a checked `TaskDistribution`."""
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
@@ -10,8 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from arml.core.episodes import Examples, Facts, Problem, Task, TaskDistribution, protocol_of
-from arml.core.identity import identity_of
+from arml.core.episodes import (
+    Examples,
+    Facts,
+    Problem,
+    Task,
+    TaskDistribution,
+    identity_of,
+    protocol_of,
+)
 
 if TYPE_CHECKING:
 
@@ -29,20 +36,20 @@ else:
     Tasks = object  # `as_tasks` checks its argument, and its error names the missing attribute
 
 
-class _Held:
-    """Holds an object that JAX must not look into. It is equal only to a holder of that object."""
+class _Static:
+    """Holds an object that JAX must not look into. It is equal only to a wrapper of that object."""
 
     def __init__(self, value: object) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and self.value is other.value
+        return isinstance(other, _Static) and self.value is other.value
 
     def __hash__(self) -> int:
         return id(self.value)
 
 
-class Adopted(TaskDistribution):
+class CheckedTasks(TaskDistribution):
     """The tasks of another object with `problem`, `families` and `sample(key)`, cast to the types
     that the library needs."""
 
@@ -69,7 +76,7 @@ class Adopted(TaskDistribution):
         return getattr(self._source(), "floor", lambda: None)()
 
     def _source(self) -> PyTree:
-        return self.source.value if isinstance(self.source, _Held) else self.source
+        return self.source.value if isinstance(self.source, _Static) else self.source
 
 
 def as_tasks(tasks: Tasks) -> TaskDistribution:
@@ -100,7 +107,7 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     known = _seen(tasks)
     # The arrays of a pytree become arguments of a compiled program; any other object is held whole.
     whole = jax.tree_util.treedef_is_leaf(jax.tree.structure(tasks))
-    adopted = Adopted(families, problem, _Held(tasks) if whole else tasks)
+    checked = CheckedTasks(families, problem, _Static(tasks) if whole else tasks)
     same = _AS_THEY_ARE.get(known)
     if same is None:
         program, drawn = jax.make_jaxpr(_sampled(tasks), return_shape=True)(jax.random.key(0))
@@ -112,15 +119,15 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
                 stacklevel=2,
             )
         _check(drawn, problem, type(tasks).__name__)
-        canonical = jax.eval_shape(adopted.sample, jax.random.key(0))
+        canonical = jax.eval_shape(checked.sample, jax.random.key(0))
         same = jax.tree.map(_shape, drawn) == jax.tree.map(_shape, canonical)
         if not type(tasks).__module__.startswith("arml."):
-            some = jax.jit(jax.vmap(adopted.sample))(jax.random.split(jax.random.key(0), DRAWN))
-            if wrong := _misnumbered(some, adopted):
+            some = jax.jit(jax.vmap(checked.sample))(jax.random.split(jax.random.key(0), DRAWN))
+            if wrong := _misnumbered(some, checked):
                 raise ValueError(wrong)
         if known is not None:
             _AS_THEY_ARE[known] = same
-    return tasks if same and isinstance(tasks, TaskDistribution) else adopted
+    return tasks if same and isinstance(tasks, TaskDistribution) else checked
 
 
 DRAWN = 16
@@ -197,7 +204,7 @@ def _misnumbered(drawn: Task, tasks: TaskDistribution) -> str:
 def _name(tasks: TaskDistribution) -> str:
     """The name of the class that the user wrote."""
     own: PyTree = tasks
-    while isinstance(own, Adopted):
+    while isinstance(own, CheckedTasks):
         own = own._source()
     return type(own).__name__
 
