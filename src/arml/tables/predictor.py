@@ -40,7 +40,6 @@ from jaxtyping import Float, Int
 from arml.core.compilation import short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner
-from arml.core.threads import one_blas_thread
 from arml.experiment.loaded import Portable
 from arml.predict.classes import for_classes, grouped_function
 from arml.predict.inputs import checked_labels
@@ -55,6 +54,7 @@ from arml.predict.reliability import (
     number_folds,
     regression_reliability,
 )
+from arml.results.machine import one_blas_thread
 from arml.tables.columns import (
     PLAIN,
     Reader,

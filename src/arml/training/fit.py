@@ -18,11 +18,11 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray
 
-from arml.core.adopted import fault
+from arml.core.checked_tasks import fault
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
-from arml.core.threads import one_blas_thread
 from arml.results.files import RunError
+from arml.results.machine import one_blas_thread
 from arml.tasks.options import TasksLike, splits_of
 from arml.tasks.stream import prefetched
 from arml.training.devices import at_once, everywhere, mesh_of, own_parts, share
