@@ -415,3 +415,13 @@ def test_a_name_in_another_encoding_is_refused_before_any_work(tmp_path):
         with pytest.raises(ValueError, match=r"caf\\udce9\.png' is not plain text") as caught:
             image_files([asked])
         str(caught.value).encode()
+
+
+def test_the_sets_of_meta_album_are_read_as_they_are(tmp_path):
+    rows = [f"{c}{i}.png,class {c},top" for c in range(4) for i in range(3)]
+    table = "\n".join(["FILE_NAME,CATEGORY,SUPER_CATEGORY", *rows])
+    contents = {f"SET_Mini/images/{c}{i}.png": png(c) for c in range(4) for i in range(3)}
+    contents |= {"SET_Mini/labels.csv": table.encode(), "SET_Mini/info.json": b"{}"}
+    family = load(pack(tmp_path / "SET_Mini.zip", contents))
+    assert family.classes == ("class 0", "class 1", "class 2", "class 3")
+    assert [value(family, i) for i in range(12)] == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
