@@ -140,6 +140,8 @@ def grow(
         _check_split(place, folder)
         train, held, test = (mixture(part) for part in splits[:3])
         old, new = portable.learner, [n for n in train.families if n not in portable.families]
+        if not new:
+            raise ValueError("the learner knows all of these families: give a new one with --data")
         rate = experiment.outer.outer_rate * RATE
         options = GrowthOptions(
             replay=replay,

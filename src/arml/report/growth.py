@@ -173,11 +173,6 @@ def growth_of(folder: Path) -> list[Block]:
                 render.table(scores(stages, content["metric"])),
                 render.text(MEASURES, "soft"),
             ]
-        return [*first, *growth_blocks(content["records"])]
+        return [*first, render.table(decisions(content["records"]))]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise RunError(f"{file} is damaged ({error!r}): restore it, or delete it") from error
-
-
-def growth_blocks(records: Records) -> list[Block]:
-    """The decisions."""
-    return [render.table(decisions(records))]
