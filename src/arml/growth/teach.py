@@ -146,7 +146,7 @@ def grow(
         options = GrowthOptions(
             replay=replay,
             batch=experiment.batch,
-            outer=replace(experiment.outer, outer_rate=rate, schedule="constant", warmup=0),
+            outer=replace(experiment.outer, outer_rate=rate, schedule="constant", warmup=0.0),
             seed=experiment.seed,
             curve=False,
         )
