@@ -226,7 +226,7 @@ def test_the_nearest_mean_from_pictures_to_an_answer(pictures, features, tiny, t
     result = read_result(run / "result.json")
     assert (result["steps"], result["parameters"]) == (0, 0)
     assert result["recipe"] == "features/frozen-protonet (colour.onnx)"
-    assert result["protocol"] == "2-way 1-shot, 2 queries, 16 px, support statistics"
+    assert result["protocol"] == "2-way 1-shot, 2 queries, 16 px"
     assert result["inputs"]["saw"] == "unknown"
     assert result["score"]["mean"] > 0.9
     assert make_rows([result])[0].recipe == result["recipe"]
