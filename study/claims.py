@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from arml.report.statistics import SEEDS, Comparison, holm
+from arml.results.comparisons import SEEDS, Comparison, holm
 from study.data import Study, StudyTable, compared
 from study.paper import names, rows_of
 from study.plan import ABLATIONS, INERT, LOCAL

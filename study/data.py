@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from arml.report.statistics import Comparison, compare, holm
+from arml.results.comparisons import Comparison, compare, holm
 from arml.results.files import Json, read_json, write_bytes, write_json
-from arml.results.intervals import score_of
-from arml.results.scores import Scores, read_scores
+from arml.results.scores import Scores, read_scores, score_of
 from study.paper import Reported, overall
 from study.plan import Table
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from arml.results.files import append_metric, write_json
-from arml.results.intervals import summarise
-from arml.results.scores import Scores, write_scores
+from arml.results.scores import Scores, summarise, write_scores
 
 FAMILIES = ("line", "ripple <b>")
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from arml.predict.learner import load as load
     from arml.predict.learner import load_predictor as load_predictor
     from arml.predict.predictor import Predictor as Predictor
-    from arml.report.statistics import Comparison as Comparison
-    from arml.report.statistics import compare_runs as compare_runs
+    from arml.results.comparisons import Comparison as Comparison
+    from arml.results.comparisons import compare_runs as compare_runs
     from arml.results.scores import Difference as Difference
     from arml.results.scores import Scores as Scores
     from arml.results.scores import compare as compare
@@ -57,7 +57,7 @@ _HOMES = {
     "arml.algorithms.protonet": ("ProtoNet",),
     "arml.core.episodes": ("Examples", "Problem", "Task", "TaskDistribution"),
     "arml.predict.estimators": ("FewShotClassifier", "FewShotRegressor"),
-    "arml.report.statistics": ("Comparison", "compare_runs"),
+    "arml.results.comparisons": ("Comparison", "compare_runs"),
     "arml.results.scores": ("Difference", "Scores", "compare"),
     "arml.training.evaluate": ("evaluate",),
     "arml.training.fit": ("Fitted", "fit"),

@@ -160,7 +160,7 @@ def test_training_a_finished_run_again_changes_nothing(maml, capsys):
 def test_a_finished_run_without_validation_records_is_done_too(maml, tmp_path, capsys):
     folder = tmp_path / "copy"
     shutil.copytree(maml, folder)
-    for name in ("metrics.jsonl", "manifest.json"):  # as an early version left it
+    for name in ("metrics.jsonl",):
         (folder / name).unlink()
     assert main(["train", "regression2d/maml", "--run", str(folder), *SMALL]) == 0
     assert "next: arml evaluate" in capsys.readouterr().out

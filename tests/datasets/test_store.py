@@ -25,8 +25,7 @@ from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.experiment.running import run
-from arml.results.files import digest_of, read_metrics
-from arml.results.lock import LOCK, alone
+from arml.results.files import LOCK, alone, digest_of, read_metrics
 from arml.tasks.images import ImageEpisodes
 from arml.tasks.options import StoreOptions, device_room
 from arml.tasks.stream import AHEAD, Pixels, StreamedEpisodes, prefetched

@@ -13,8 +13,8 @@ from arml.cli import main
 from arml.core.learner import Adapted, MetaLearner
 from arml.datasets.folders import ImageFamily
 from arml.experiment.by_class import by_class, class_names
-from arml.results.by_class import KEPT, read_by_class
 from arml.results.files import read_json
+from arml.results.folder import CLASSES, read_by_class
 from arml.tasks.images import listed
 from arml.training.evaluate import predictions
 
@@ -103,6 +103,6 @@ def test_a_run_says_which_classes_are_hard(tmp_path, monkeypatch, capsys):
     assert page.count("data:image/png;base64,") == min(len(found.mistakes), 24)
     # It is of this checkpoint only, and other scores leave it as it is.
     assert read_by_class(opened.folder, opened.step + 1) is None
-    before = read_json(opened.folder / KEPT)
+    before = read_json(opened.folder / CLASSES)
     assert main(["evaluate", run, "--tasks", "3", "--split", "validation"]) == 0
-    assert read_json(opened.folder / KEPT) == before
+    assert read_json(opened.folder / CLASSES) == before

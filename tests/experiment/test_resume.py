@@ -225,22 +225,11 @@ def test_a_run_of_which_no_checkpoint_can_be_read_is_not_begun_anew(copy, capsys
     assert (copy / "metrics.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew(copy, capsys, older):
+def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew(copy, capsys):
     before = (copy / "metrics.jsonl").read_bytes()
     shutil.rmtree(copy / "checkpoints")
-    if older:
-        (copy / "manifest.json").unlink()
     assert "its checkpoints are gone" in refused(capsys, copy)
     assert (copy / "metrics.jsonl").read_bytes() == before
-
-
-def test_a_run_of_an_older_version_has_no_digests_and_goes_on(copy, whole):
-    shutil.rmtree(copy / "checkpoints" / str(STEPS))
-    forget(copy / "checkpoints" / str(STEPS - 20))
-    (copy / "manifest.json").unlink()
-    assert train(copy) == 0
-    assert_same_run(whole, copy)
 
 
 def test_the_checkpoint_of_another_network_is_refused(copy, capsys):
@@ -251,7 +240,6 @@ def test_the_checkpoint_of_another_network_is_refused(copy, capsys):
     assert "is of another learner: expected " in capsys.readouterr().err
     for checkpoint in (copy / "checkpoints").glob("[0-9]*"):
         forget(checkpoint)
-    (copy / "manifest.json").unlink()
     assert main(["evaluate", str(copy)]) == 2
     assert "is of another learner: expected " in capsys.readouterr().err
     shutil.rmtree(copy / "checkpoints" / str(STEPS))

@@ -22,7 +22,6 @@ from arml.report.rows import make_rows
 from arml.report.tables import terminal_table
 from arml.results.files import checksum, read_metrics
 from arml.results.folder import read_config, read_run
-from arml.results.manifest import check_sealed, seal
 from arml.tuning.search import dimension
 from arml.tuning.sweep import Sweep, _claim
 from hostile import CASES, altered, tried
@@ -54,12 +53,6 @@ def configuration(tmp_path):
         None,
         lambda: from_json(read_config(folder).get("experiment"), "config.json"),
     )
-
-
-def manifest(tmp_path):
-    (tmp_path / "result.json").write_text("{}")
-    seal(tmp_path, "result.json", checkpoints={"5": "0" * 64})
-    return tmp_path / "manifest.json", None, lambda: check_sealed(tmp_path / "result.json")
 
 
 def store(tmp_path):
@@ -172,7 +165,6 @@ MORE = '\n{"step": 2, "loss": 0.25}\n'
 KINDS = {
     "result": result,
     "configuration": configuration,
-    "manifest": manifest,
     "store": store,
     "features": features,
     "split": split,

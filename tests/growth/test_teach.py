@@ -16,7 +16,7 @@ from arml.experiment.folder import check_place
 from arml.growth import training
 from arml.growth.teach import between, refusals
 from arml.results.files import RunError, read_json
-from arml.results.intervals import Score
+from arml.results.scores import Score
 from arml.tasks.functions import functions_2d
 from arml.tasks.options import StarterOptions
 from small_pictures import pictures

@@ -8,8 +8,7 @@ import threading
 
 import pytest
 
-from arml.results.files import RunError
-from arml.results.lock import LOCK, alone
+from arml.results.files import LOCK, RunError, alone
 
 PROCESSES = 5
 # A process of its own that shares nothing but the folder, and starts in milliseconds.

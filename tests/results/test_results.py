@@ -19,7 +19,7 @@ from arml.results.files import (
     write_text,
 )
 from arml.results.folder import read_result, read_run
-from arml.results.intervals import paired, summarise
+from arml.results.scores import paired, summarise
 
 RESULT: dict[str, Any] = {
     "format": 1,

@@ -23,7 +23,7 @@ from arml.predict.plain import plain
 from arml.predict.predictor import Predictor
 from arml.predict.quick import QuickLearner, QuickPortable, QuickPredictor
 from arml.results.files import Json
-from arml.results.marks import png
+from arml.results.folder import png
 from arml.training.checkpoint import named
 
 MISTAKES = 12

@@ -13,8 +13,7 @@ from rich.text import Text
 
 from arml.core.plugins import as_options
 from arml.report.table import Table as Rows
-from arml.results.extras import extra
-from arml.results.files import plain
+from arml.results.files import extra, plain
 
 T = TypeVar("T")
 CONFIG = (tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)

@@ -14,7 +14,7 @@ from arml.cli.tables import column_of, in_order, is_table, numbers, of_tables, r
 from arml.predict.eye import eye_of
 from arml.predict.simple import WORDS
 from arml.results.files import Json
-from arml.results.marks import thumbnail
+from arml.results.folder import MARKS, thumbnail
 
 if TYPE_CHECKING:
     from arml.predict.predictor import Predictor
@@ -47,7 +47,7 @@ def evaluate_predictor(
     """Score a saved predictor on labelled queries, and keep the results for `arml report`."""
     from arml.predict.quick import opened_predictor
     from arml.results.files import read_json, write_json
-    from arml.results.marks import KEPT, WHAT
+    from arml.results.folder import WHAT
 
     if not query.exists():
         raise UsageError(f"expected labelled queries at {query}, found nothing: check the path")
@@ -59,7 +59,7 @@ def evaluate_predictor(
     found = _table(predictor, query, target) if table else _pictures(predictor, query, model)
     made = read_json(folder / "config.json")["sha256"]
     content = {"what": WHAT, "predictor": made, "query": query.name, **found}
-    out = out or folder / KEPT
+    out = out or folder / MARKS
     write_json(out, content)
     if json:
         print_json(content)
@@ -67,7 +67,7 @@ def evaluate_predictor(
     console = Console()
     _show(console, content)
     say(console, f"written to {out}")
-    if out == folder / KEPT and predictor.classes is not None:
+    if out == folder / MARKS and predictor.classes is not None:
         say(console, f"next: {command('report', str(folder), '--out', 'report.html')}")
     return 0
 
@@ -154,7 +154,7 @@ def _show(console: Console, content: Json) -> None:
         )
         return
     from arml.report.marks import by_class, confusion, summary
-    from arml.results.marks import Marked
+    from arml.results.folder import Marked
     from arml.results.schema import read_as
 
     marked = read_as(Marked, content, "marks", "")

@@ -16,7 +16,7 @@ from arml.results.files import Json
 if TYPE_CHECKING:
     from arml.experiment.scoring import Scored
     from arml.report.rows import Row
-    from arml.results.by_class import ByClass
+    from arml.results.folder import ByClass
 
 TASKS = 1_000
 """Tasks that a run is scored on."""

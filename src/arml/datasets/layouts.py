@@ -16,8 +16,7 @@ from typing import NamedTuple, TypedDict
 
 from arml.datasets.archives import open_members
 from arml.datasets.folders import PARTS, is_picture
-from arml.results.forms import Text
-from arml.results.schema import read_as
+from arml.results.schema import Text, read_as
 
 Box = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels; the last two are outside."""

@@ -25,8 +25,7 @@ from arml.datasets.folders import SIZES, Progress, default_folder, npy_header
 from arml.datasets.layouts import LAYOUTS, Box, Classes, authors
 from arml.datasets.splits import PARTS, Published, published, select
 from arml.datasets.store import FORMAT, INDEX, described, open_store, place
-from arml.results.files import Json, RunError, digest_of, write_json
-from arml.results.lock import alone
+from arml.results.files import Json, RunError, alone, digest_of, write_json
 
 SECONDS = 60
 """How long a server may send nothing."""

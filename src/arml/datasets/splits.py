@@ -18,8 +18,7 @@ from msgspec import Meta
 from arml.datasets.folders import PARTS, ImageFamily, Parts
 from arml.datasets.layouts import Classes, Picture
 from arml.results.files import RunError, checksum, read_json, write_json
-from arml.results.forms import Count, Text
-from arml.results.schema import read_as, read_checked
+from arml.results.schema import Count, Text, read_as, read_checked
 
 FRACTIONS = (0.64, 0.16, 0.20)
 METHOD = "classes in order of sha256('<seed>/<class>'), cut at the fractions"

@@ -18,8 +18,7 @@ from PIL import Image
 from arml.datasets.filters import FILTERS
 from arml.datasets.folders import PARTS, ImageFamily, Parts
 from arml.results.files import Json, checksum, read_bytes
-from arml.results.forms import Digest, FileName, Text
-from arml.results.schema import read_stated
+from arml.results.schema import Digest, FileName, Text, read_stated
 
 SIZE = 32
 """Pixels a side of a picture."""

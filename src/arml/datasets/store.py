@@ -15,8 +15,7 @@ from msgspec import Meta
 
 from arml.datasets.folders import PARTS, ImageFamily, Progress, default_folder, npy_header
 from arml.results.files import Json, JsonView, checksum, digest_of, read_json
-from arml.results.forms import Count, Digest, FileName, Text
-from arml.results.schema import read_as
+from arml.results.schema import Count, Digest, FileName, Text, read_as
 
 FORMAT = 2
 INDEX = "index.json"

@@ -38,8 +38,7 @@ from arml.results.files import (
     read_json,
     write_json,
 )
-from arml.results.forms import Count, Digest, Text
-from arml.results.schema import read_as
+from arml.results.schema import Count, Digest, Text, read_as
 
 FORMAT = 1
 INDEX, VECTORS = "features.json", "vectors.npy"

@@ -16,8 +16,7 @@ from jaxtyping import Array, Float, Int
 from arml.core.compilation import short
 from arml.core.episodes import TaskDistribution
 from arml.datasets.splits import read_split
-from arml.results.by_class import ByClass, OneClass, Pair
-from arml.results.marks import Mistake, thumbnail
+from arml.results.folder import ByClass, Mistake, OneClass, Pair, thumbnail
 from arml.training.evaluate import Predictions, Split, split_keys
 
 PAIRS = 50

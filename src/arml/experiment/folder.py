@@ -7,7 +7,6 @@ from typing import TypeVar
 from arml.experiment.options import Experiment, absolute, essence, from_json, to_json
 from arml.results.files import RunError, plain, read_metrics, truncate_metrics, write_json
 from arml.results.folder import FORMAT, read_config
-from arml.results.manifest import check_sealed, noted, seal, unseal
 from arml.tasks.options import Splits
 from arml.training import checkpoint
 from arml.training.provenance import provenance
@@ -56,20 +55,16 @@ def take_up(experiment: Experiment, folder: Path, like: S) -> tuple[int, S] | No
     **Raises** `RunError` if the checkpoints are lost, or the metrics were altered.
     """
     path = folder / "metrics.jsonl"
-    check_sealed(path)
     found = checkpoint.restore_newest(folder / "checkpoints", like)
     if found is None:
         steps = [record["step"] for record in read_metrics(path)]
         # A process that was killed while it saved the first checkpoint leaves metrics up to there.
-        if noted(folder, checkpoint.NOTE) or max(steps, default=0) > experiment.checkpoint_every:
+        if max(steps, default=0) > experiment.checkpoint_every:
             raise RunError(
                 f"{folder} holds the metrics of a run, but its checkpoints are gone: restore "
                 "them, or delete the folder to start anew"
             )
-    unseal(folder, path.name)
     truncate_metrics(path, found[0] if found else 0)
-    if path.exists():
-        seal(folder, path.name)
     return found
 
 

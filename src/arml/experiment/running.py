@@ -14,9 +14,7 @@ from arml.datasets.folders import Progress
 from arml.experiment.building import experiment_for, initial, started
 from arml.experiment.folder import check_claim, check_place, claim, take_up
 from arml.experiment.options import Experiment, absolute, fingerprint, steadier
-from arml.results.files import JsonView, append_metric
-from arml.results.lock import alone
-from arml.results.manifest import seal
+from arml.results.files import JsonView, alone, append_metric
 from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
 from arml.tasks.own import OwnOptions
 from arml.training import checkpoint
@@ -145,7 +143,6 @@ def run(
                             held.check()
                             seconds = np.asarray(float(now.seconds) + time.monotonic() - clock)
                             checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
-                            seal(folder, metrics.name)
                 if stopping:
                     break
         if held is not None and saved is None and done == begins:

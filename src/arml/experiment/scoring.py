@@ -21,10 +21,16 @@ from arml.experiment.by_class import by_class, class_names
 from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment, fingerprint
 from arml.experiment.simple import simple_classifiers, simple_scores
-from arml.results.by_class import KEPT, ByClass, write_by_class
 from arml.results.files import plain
-from arml.results.folder import FORMAT, Calibration, Result, write_result
-from arml.results.manifest import unseal
+from arml.results.folder import (
+    CLASSES,
+    FORMAT,
+    ByClass,
+    Calibration,
+    Result,
+    write_by_class,
+    write_result,
+)
 from arml.results.scores import Scores, pairing, write_scores
 from arml.training.devices import everywhere, mesh_of
 from arml.training.evaluate import Predictions, Split, predictions
@@ -158,8 +164,7 @@ def _by_class(
 def keep(scored: Scored) -> None:
     """Write the scores of single tasks and the result into the folder of the run."""
     write_scores(scored.folder / "scores.npz", scored.scores)
-    unseal(scored.folder, KEPT)
-    (scored.folder / KEPT).unlink(missing_ok=True)
+    (scored.folder / CLASSES).unlink(missing_ok=True)
     if scored.classes is not None:
         write_by_class(scored.folder, scored.classes)
     # Last: if there is a result, the scores are complete.

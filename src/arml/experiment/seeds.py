@@ -6,8 +6,7 @@ from pathlib import Path
 
 from arml.experiment.options import Experiment, absolute, from_json, to_json
 from arml.experiment.running import run
-from arml.results.worker import Message, Send
-from arml.results.workers import carry_out, processes
+from arml.experiment.workers import Message, Send, carry_out, processes
 
 Watch = Callable[[int, int, Mapping[str, float | None]], None]
 """Called with the seed, the step that it has reached, and the record of that step."""

@@ -14,7 +14,7 @@ from arml.core.episodes import Examples, Problem, TaskDistribution
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import cross_entropy
 from arml.nn.prototypes import among, class_means, squared_distances
-from arml.results.intervals import Score
+from arml.results.scores import Score
 from arml.training.evaluate import Split, evaluate
 
 FLOOR = "logistic regression on the inputs"

@@ -30,7 +30,7 @@ from arml.algorithms.conditioned import Conditioned
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.losses import score_of
 from arml.nn.networks import Linear
-from arml.report.statistics import Comparison, difference_of, holm
+from arml.results.comparisons import Comparison, difference_of, holm
 from arml.results.files import Json, plain
 from arml.training.evaluate import looks, together
 

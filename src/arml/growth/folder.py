@@ -17,9 +17,8 @@ from arml.experiment.options import Experiment, to_json
 from arml.experiment.running import Clocked
 from arml.growth.growing import Growth
 from arml.growth.vertices import grown_vertices
-from arml.results.files import Json, RunError, plain, read_json, write_json, write_text
+from arml.results.files import LOCK, Json, RunError, plain, read_json, write_json, write_text
 from arml.results.folder import read_config
-from arml.results.lock import LOCK
 from arml.training import checkpoint
 from arml.training.step import start
 

@@ -48,9 +48,9 @@ from arml.growth.vertices import (
     with_owned,
     with_vertex,
 )
-from arml.report.statistics import LEVEL
+from arml.results.comparisons import LEVEL
 from arml.results.files import Json
-from arml.results.intervals import Score, paired
+from arml.results.scores import Score, paired
 from arml.tasks.mixture import Mixture, Stage, uniform
 from arml.training.evaluate import Look, at_once_by_default, looks, together
 from arml.training.fit import Fitted

@@ -24,8 +24,7 @@ from arml.experiment.running import like
 from arml.growth.folder import ASKED, FILE, KEPT, SPLIT, check_claim, publish, with_vertices
 from arml.growth.growing import Growth, GrowthOptions, begun, grown
 from arml.growth.replay import in_stages, kept
-from arml.results.files import Json, read_json, write_json
-from arml.results.lock import alone
+from arml.results.files import Json, alone, read_json, write_json
 from arml.tasks.mixture import mixture
 from arml.tasks.options import splits_of
 from arml.training import checkpoint

@@ -32,10 +32,8 @@ from arml.growth.growing import GrowthOptions, begun, grown
 from arml.growth.vertices import own_vertices
 from arml.predict.shared import CONFIG, locate
 from arml.predict.sharing import read_learner
-from arml.results.files import Json, RunError, read_json, write_json
-from arml.results.intervals import Score, paired
-from arml.results.lock import alone
-from arml.results.scores import Scores
+from arml.results.files import Json, RunError, alone, read_json, write_json
+from arml.results.scores import Score, Scores, paired
 from arml.tasks.mixture import Mixture, mixture, uniform
 from arml.tasks.options import Splits, splits_of
 from arml.training.checkpoint import named

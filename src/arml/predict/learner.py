@@ -24,8 +24,7 @@ from arml.predict.pickling import packed, unpacked
 from arml.predict.predictor import Predictor, learned
 from arml.predict.shared import SUPPORT, WEIGHTS, check_predictor, locate, read_support
 from arml.predict.sharing import read_learner, write_learner
-from arml.results.arrays import read_arrays
-from arml.results.files import RunError
+from arml.results.files import RunError, read_arrays
 
 
 class FewShotLearner(Holder):

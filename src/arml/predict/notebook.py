@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from arml.results.marks import png
-from arml.results.notebook import table_html
+from arml.results.folder import png
+from arml.results.scores import table_html
 
 SHOWN = 6
 """Pictures of a class."""

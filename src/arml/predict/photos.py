@@ -51,13 +51,14 @@ from arml.predict.reliability import (
     classification_reliability,
     copies_of,
 )
-from arml.results.arrays import read_arrays, write_arrays
 from arml.results.files import (
     Json,
     RunError,
     atomically,
     checksum,
+    read_arrays,
     read_json,
+    write_arrays,
     write_json,
 )
 from arml.results.machine import one_blas_thread

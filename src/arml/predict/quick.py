@@ -30,7 +30,7 @@ from arml.predict.shared import (
     write_folder,
 )
 from arml.predict.simple import softmax
-from arml.results.arrays import read_arrays
+from arml.results.files import read_arrays
 from arml.training.provenance import provenance_without_jax
 
 if TYPE_CHECKING:

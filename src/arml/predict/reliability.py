@@ -36,7 +36,7 @@ from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 
 from arml.results.files import Json
-from arml.results.notebook import table_html
+from arml.results.scores import table_html
 
 Z = 1.959964
 """Standard deviations that 95% of a normal distribution lie within."""

@@ -21,8 +21,17 @@ import numpy as np
 from arml.core.novelty import Bound, Novelty
 from arml.core.problem import Problem
 from arml.predict.simple import Uses
-from arml.results.arrays import AGAIN, read_arrays, write_arrays
-from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
+from arml.results.files import (
+    AGAIN,
+    Json,
+    JsonView,
+    RunError,
+    checksum,
+    read_arrays,
+    read_json,
+    write_arrays,
+    write_json,
+)
 from arml.results.schema import read_as
 
 FORMAT = 1

@@ -22,8 +22,7 @@ from arml.predict.shared import (
     read_novelty,
     write_folder,
 )
-from arml.results.arrays import read_arrays
-from arml.results.files import JsonView, RunError
+from arml.results.files import JsonView, RunError, read_arrays
 from arml.training.checkpoint import filled, named
 from arml.training.provenance import provenance
 

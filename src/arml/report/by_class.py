@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from arml.report import render
 from arml.report.render import Block
 from arml.report.table import Cell, Column, Line, Table
-from arml.results.by_class import ByClass
-from arml.results.marks import Mistake
+from arml.results.folder import ByClass, Mistake
 
 CLASSES, PAIRS = 20, 10
 """Rows of the tables."""

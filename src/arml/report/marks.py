@@ -1,7 +1,7 @@
 """The labelled queries of a predictor: its accuracy, its confusions and its worst mistakes."""
 
 from arml.report.table import Cell, Column, Line, Table
-from arml.results.marks import Marked
+from arml.results.folder import Marked
 
 SHOWN = 12
 """Classes of the largest confusion matrix that is shown whole."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arml.results.files import Json, JsonView
-from arml.results.intervals import number_of
+from arml.results.scores import number_of
 
 SHARE = 0.9
 """Of the bound's score, that a new family has to reach."""

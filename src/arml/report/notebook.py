@@ -14,8 +14,7 @@ from arml.report.page import page_of
 from arml.report.render import framed
 from arml.report.style import styled
 from arml.results.files import Json, read_json, write_text
-from arml.results.folder import read_run
-from arml.results.forms import check_explained
+from arml.results.folder import check_explained, read_run
 
 COLUMNS, MOST = 6, 24
 """Pictures in a row, and in all."""

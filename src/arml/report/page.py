@@ -22,10 +22,8 @@ from arml.report.tables import (
     simple,
     table_of,
 )
-from arml.results.by_class import read_by_class
 from arml.results.files import RunError, write_text
-from arml.results.folder import Result, RunFiles, read_run, recipe_of
-from arml.results.marks import read_marks
+from arml.results.folder import Result, RunFiles, read_by_class, read_marks, read_run, recipe_of
 
 LEAD = (
     "Each run learned how to learn from many small tasks. It was then given new tasks, adapted to "

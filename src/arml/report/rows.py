@@ -17,7 +17,7 @@ from typing import cast
 
 from arml.results.files import RunError
 from arml.results.folder import Result, RunFiles, read_result
-from arml.results.intervals import Score
+from arml.results.scores import Score
 
 
 @dataclass(frozen=True)

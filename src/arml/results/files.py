@@ -1,7 +1,8 @@
-"""JSON files and JSON lines that are never half-written.
+"""Files that are never half-written, and a lock for a folder.
 
 Every whole-file write is atomic: a killed process or a full disk leaves the old file or the new
-one. JSON has no NaN and no infinity: a number that is not finite is written as `null`.
+one. JSON has no NaN and no infinity: a number that is not finite is written as `null`. Arrays are
+safetensors, with a checksum that is kept elsewhere.
 """
 
 import contextlib
@@ -11,14 +12,16 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 Json = dict[str, Any]
-"""A JSON object. The types of its values are checked where it is read (`results/schema.py`)."""
+"""A JSON object. Its types are checked where it is read (`results/schema.py`)."""
 JsonView = Mapping[str, Any]
 """A JSON object that is only read."""
 
@@ -255,3 +258,111 @@ def truncate_metrics(path: Path | str, step: int) -> None:
     kept = [line + b"\n" for line, record in _metric_lines(path) if record["step"] <= step]
     if path.exists():
         write_bytes(path, b"".join(kept))
+
+
+def write_lines(path: Path, records: Sequence[JsonView]) -> None:
+    """Write JSON lines, atomically. **Raises** `RunError`."""
+    lines = [json.dumps(plain(record), ensure_ascii=False, allow_nan=False) for record in records]
+    write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+AGAIN = "get the learner again"
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Write arrays as safetensors, atomically; returns the file's SHA-256."""
+    from safetensors.numpy import save
+
+    # Not `ascontiguousarray`, which gives a scalar an axis.
+    data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+    write_bytes(path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
+    """Arrays that `write_arrays` wrote.
+
+    **Raises** `RunError` if the file is missing, damaged, or has another checksum.
+    """
+    from safetensors.numpy import load
+
+    data = read_bytes(path)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise RunError(f"{path} was altered or cut short: {AGAIN}")
+    try:
+        return dict(load(data))
+    except Exception as error:  # safetensors' own type, and NumPy's
+        raise RunError(f"{path}: expected safetensors, got: {error}; {AGAIN}") from error
+
+
+LOCK = ".lock"
+"""The file that is locked. It stays after the lock is released, unless the folder holds nothing
+else."""
+
+
+class Hold:
+    """A folder that this process holds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._file = folder, _identity(folder / LOCK)
+
+    def check(self) -> None:
+        """Check that the folder was not deleted or replaced while it was held.
+
+        **Raises** `RunError` if it was.
+        """
+        if _identity(self.folder / LOCK) != self._file:
+            raise RunError(
+                f"{self.folder} was deleted or replaced while this process worked in it: nothing "
+                "more is written; run the same command again in a folder that stays"
+            )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    with contextlib.suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    return None
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[Hold]:
+    """Hold a folder; a thread that holds it may hold it again.
+
+    **Raises** `RunError` at once if another process or thread holds it, or it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder.absolute() / LOCK, timeout=0, is_singleton=True)
+        lock.acquire()
+    except Timeout:
+        raise RunError(
+            f"{folder}: another process is at work here; wait for it, or stop it"
+        ) from None
+    except OSError as error:
+        raise RunError(
+            f"expected a folder that can be written at {folder}, got: {error.strerror or error}; "
+            "name another"
+        ) from error
+    try:
+        yield Hold(folder)
+    finally:
+        with contextlib.suppress(OSError):
+            if [path.name for path in folder.iterdir()] == [LOCK]:
+                # A process that waits for the deleted file starts again with a new one.
+                (folder / LOCK).unlink()
+                folder.rmdir()
+        lock.release()
+
+
+def extra(package: str, name: str, purpose: str) -> Any:
+    """Import a package of the extra `arml[NAME]`.
+
+    **Raises** `ValueError` in one line if it is not installed.
+    """
+    try:
+        return import_module(package)
+    except ImportError:
+        raise ValueError(
+            f"expected the package {package} for {purpose}, found none: pip install 'arml[{name}]'"
+        ) from None

@@ -7,18 +7,19 @@ that is not finite is `null`; tables show it as "not finite" and curves as a gap
 JAX, so that a report is quick to make.
 """
 
+import base64
 import json
 import re
 from pathlib import Path
 from typing import Annotated, NamedTuple, NotRequired, TypedDict, cast
 
+import msgspec
+import numpy as np
 from msgspec import Meta
 
 from arml.results.files import Json, JsonView, RunError, read_json, read_metrics, write_json
-from arml.results.forms import Configuration, Count, Text, check_explained
-from arml.results.intervals import Score
-from arml.results.manifest import check_sealed, sealed
-from arml.results.schema import matching, read_as
+from arml.results.schema import Count, Text, matching, read_as
+from arml.results.scores import Score
 
 FORMAT = 1
 """The version of the run folder that this library writes and reads."""
@@ -68,6 +69,27 @@ class Result(TypedDict):
     simple: NotRequired[dict[Text, Score]]
 
 
+class Configuration(TypedDict):
+    """`config.json` of a run. `experiment.from_json` checks the experiment in it."""
+
+    recipe: NotRequired[Text]
+    experiment: NotRequired[Json]
+    sources: NotRequired[Json | None]
+    made: NotRequired[Json | None]
+
+
+class Explained(TypedDict):
+    """The fields that every `explain.json` has."""
+
+    families: list[Text]
+    tasks: Annotated[int, Meta(ge=1)]
+
+
+def check_explained(value: JsonView, path: Path) -> None:
+    """Check that a file is an explanation. **Raises** `RunError` in one line."""
+    read_as(Explained, value, str(path), "make it again with `arml explain`")
+
+
 class RunFiles(NamedTuple):
     """The content of a run folder's files. `result` and `explain` are None until they are made."""
 
@@ -99,7 +121,6 @@ def read_result(path: Path | str) -> Result:
     **Raises:** `RunError` if it is absent, damaged, of another format version, or lacks a field.
     """
     path = Path(path)
-    check_sealed(path)
     value = read_json(path)
     _check_format(value, path)
     value = {"commit": None, "floor": None, **value}
@@ -108,9 +129,8 @@ def read_result(path: Path | str) -> Result:
 
 
 def write_result(path: Path | str, result: JsonView) -> None:
-    """Write a `result.json`, and its digest in the folder's manifest."""
-    with sealed(Path(path)):
-        write_json(path, result)
+    """Write a `result.json`."""
+    write_json(path, result)
 
 
 def seeds_in(folder: Path | str) -> list[Path]:
@@ -157,15 +177,13 @@ def read_config(folder: Path | str) -> Json:
 def read_run(folder: Path | str) -> RunFiles:
     """Read the files of a run folder.
 
-    **Raises:** `RunError` if it is no run folder, or one of its files is damaged, of another format
-    version, or has changed since it was written.
+    **Raises:** `RunError` if it is no run folder, or one of its files is damaged or of another
+    format version.
     """
     folder = Path(folder)
     config = read_config(folder)
     metrics, result = folder / "metrics.jsonl", folder / "result.json"
     explain = folder / "explain" / "explain.json"
-    for path in (metrics, result, explain):
-        check_sealed(path)
     explained = read_json(explain) if explain.exists() else None
     if explained is not None:
         _check_format(explained, explain)
@@ -182,3 +200,134 @@ def read_run(folder: Path | str) -> RunFiles:
 def recipe_of(run: RunFiles) -> str:
     """The name of a run's recipe; that of its folder where the configuration has none."""
     return str(run.config.get("recipe", run.folder.name))
+
+
+MARKS = "evaluated.json"
+WHAT = "arml marks"
+THUMBNAIL = 96
+"""Pixels a side of a kept picture, at most."""
+
+
+class Mistake(msgspec.Struct):
+    """A query that was predicted as another class."""
+
+    name: str
+    label: str
+    predicted: str
+    probability: float
+    own: float
+    """The probability of its own label."""
+    picture: str | None
+    """A small PNG in base64."""
+
+
+class Marked(msgspec.Struct):
+    """The content of `evaluated.json` of a classifier."""
+
+    predictor: str
+    """The checksum of the predictor's configuration."""
+    query: str
+    n: int
+    accuracy: float
+    low: float
+    high: float
+    classes: list[str]
+    by_class: dict[str, float]
+    confusion: list[list[int]]
+    mistakes: list[Mistake]
+    by: str = ""
+    """The means that predicted, if it is not the learner."""
+
+
+def read_marks(folder: Path) -> Marked:
+    """The marks of a predictor.
+
+    **Raises** `RunError` if there are none, or if they are damaged, those of a regression, or those
+    of another predictor that was saved in this folder before.
+    """
+    path = folder / MARKS
+    advice = f"run `arml evaluate {folder} --query LABELLED` first"
+    if not path.is_file():
+        raise RunError(f"expected {MARKS} in the predictor's folder {folder}, found none; {advice}")
+    content = read_json(path)
+    if "mse" in content:
+        raise RunError(
+            f"{path}: expected marks of a classifier, got a regression, which has no page: "
+            "its error is in this file"
+        )
+    marked = read_as(Marked, content, str(path), advice)
+    if marked.predictor != read_json(folder / "config.json").get("sha256"):
+        raise RunError(f"{path} is of another predictor, which was saved there before; {advice}")
+    return marked
+
+
+def thumbnail(picture: np.ndarray) -> str:
+    """A picture `[h, w, 3]` in bytes as a small PNG in base64."""
+    import cv2
+
+    scale = THUMBNAIL / max(picture.shape[:2])
+    if scale < 1:
+        picture = cv2.resize(picture, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    return png(picture)
+
+
+def png(picture: np.ndarray) -> str:
+    """A picture `[h, w, 3]` in bytes as a PNG in base64."""
+    import cv2
+
+    return base64.b64encode(cv2.imencode(".png", picture[..., ::-1])[1].tobytes()).decode()
+
+
+CLASSES = "classes.json"
+
+
+class OneClass(msgspec.Struct):
+    """A class of the split, over all tasks that it was drawn for."""
+
+    name: str
+    accuracy: float
+    n: int
+    """Queries."""
+
+
+class Pair(msgspec.Struct):
+    """Queries of one class that were predicted as another."""
+
+    label: str
+    predicted: str
+    count: int
+    of: int
+    """Queries of the label's class in tasks that had both."""
+
+
+class ByClass(msgspec.Struct):
+    """The content of `classes.json`: the hardest classes, the most frequent confusions and the
+    most confident mistakes come first."""
+
+    split: str
+    step: int
+    tasks: int
+    classes: list[OneClass]
+    pairs: list[Pair]
+    mistakes: list[Mistake]
+
+
+def write_by_class(folder: Path, found: ByClass) -> None:
+    """Write `classes.json`."""
+    content: Json = msgspec.to_builtins(found)
+    write_json(folder / CLASSES, content)
+
+
+def read_by_class(folder: Path, step: int) -> ByClass | None:
+    """The scores by class of the checkpoint `step`; None if there is none.
+
+    **Raises** `RunError` if it is damaged.
+    """
+    path = folder / CLASSES
+    if not path.is_file():
+        return None
+    advice = "make the file again with `arml evaluate`"
+    found = read_as(ByClass, read_json(path), str(path), advice)
+    if any(one.picture is not None and not one.picture.isascii() for one in found.mistakes):
+        raise RunError(f"{path}: expected pictures in base64, got other letters; {advice}")
+    return found if found.step == step else None

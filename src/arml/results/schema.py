@@ -9,7 +9,7 @@ import functools
 import re
 from pathlib import Path
 from types import GenericAlias
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -64,16 +64,6 @@ def read_checked(path: Path, kind: Any, advice: str) -> Json:
     return content
 
 
-def read_noted(path: Path, kind: Any, **wanted: object) -> Json | None:
-    """The content of a note of the type `kind` that has these values; None if it has others, or if
-    the note is absent or damaged."""
-    try:
-        content = read_checked(path, kind, "")
-    except RunError:
-        return None
-    return content if content.items() >= wanted.items() else None
-
-
 def write_stated(path: Path, content: JsonView, *, name: str = "sha256") -> None:
     """Write JSON with its own checksum. **Raises** `RunError` if it cannot be written."""
     write_json(path, {**content, name: checksum(content)})
@@ -111,6 +101,14 @@ def matching(pattern: str, words: str, longest: int = 1000) -> msgspec.Meta:
     """A bound on text, and its name in messages: `Annotated[str, matching("^a+$", "letters")]`."""
     _WORDS[repr(pattern)] = words
     return msgspec.Meta(pattern=pattern, max_length=longest)
+
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1.001)]
+"""From 0 to 1, with a tolerance for rounding."""
+Text = Annotated[str, msgspec.Meta(max_length=10_000)]
+Digest = Annotated[str, matching("^[0-9a-f]{64}$", "a SHA-256")]
+FileName = Annotated[str, matching(r"^[^/\\\x00]+$", "the name of a file", 255)]
 
 
 def _said(error: BaseException) -> str:

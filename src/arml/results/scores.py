@@ -1,23 +1,101 @@
-"""The score of each single task, and the comparison of two learners task by task."""
+"""The score of each single task, its mean with an interval over tasks, and the comparison of two
+learners task by task."""
 
 import hashlib
 import io
 import json
+import math
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
+from msgspec import Meta
 
-from arml.results.arrays import check_sizes
 from arml.results.files import JsonView, RunError, plain, write_bytes
-from arml.results.forms import Count
-from arml.results.intervals import Score, Summary, normal_p, number_of, paired, summarise
-from arml.results.manifest import check_sealed, sealed
-from arml.results.notebook import table_html
-from arml.results.schema import read_as
+from arml.results.schema import Count, read_as
+
+
+class Score(TypedDict):
+    """A mean over `n` tasks and the half-width of its 95% interval, each null when not finite."""
+
+    mean: Annotated[float, Meta(ge=-1e300, le=1e300)] | None
+    ci95: Annotated[float, Meta(ge=0, le=1e300)] | None
+    n: Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Summary(TypedDict):
+    """The scores of tasks, over all of them and by family."""
+
+    score: Score
+    families: dict[str, Score]
+
+
+def score_of(values: np.ndarray) -> Score:
+    """Mean, 1.96 s / sqrt(n) (s with n - 1 in its denominator) and n of one score per task."""
+    n = len(values)
+    with np.errstate(all="ignore"):
+        mean = float(np.mean(values)) if n else math.nan
+        half = 1.96 * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    return Score(mean=plain(mean), ci95=plain(half), n=n)
+
+
+def summarise(
+    scores: Sequence[float] | np.ndarray, families: Sequence[int] | np.ndarray, names: Sequence[str]
+) -> Summary:
+    """The scores of tasks, over all of them and by family.
+
+    **Arguments:** `scores` `[tasks]`, one a task; `families` `[tasks]`, the index into `names` of
+    each task's family.
+
+    **Returns** a `Summary`. The interval is over tasks, at 95%;
+    it is None for one task, and the mean None for a family without tasks.
+
+    **Raises:** `ValueError` if the lengths differ, if there is no task, or for an unknown family.
+    """
+    values, index = np.asarray(scores, np.float64), np.asarray(families)
+    if values.ndim != 1 or values.shape != index.shape or not len(values):
+        raise ValueError(
+            "expected one score and one family for each of one or more tasks, "
+            f"got shapes {values.shape} and {index.shape}"
+        )
+    if index.min() < 0 or index.max() >= len(names):
+        raise ValueError(
+            f"expected families from 0 to {len(names) - 1}, got {index.min()} to {index.max()}; "
+            "name each family"
+        )
+    by_family = {name: score_of(values[index == i]) for i, name in enumerate(names)}
+    return Summary(score=score_of(values), families=by_family)
+
+
+def paired(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> Score:
+    """The mean of `a - b` over the same tasks, `[tasks]` each, with its 95% interval over tasks.
+
+    **Raises:** `ValueError` unless both have one score for each of the same tasks.
+    """
+    first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if first.ndim != 1 or first.shape != second.shape or not len(first):
+        raise ValueError(
+            "expected two scores for each of one or more tasks, "
+            f"got shapes {first.shape} and {second.shape}; score both on the same tasks"
+        )
+    with np.errstate(all="ignore"):
+        return score_of(first - second)
+
+
+def number_of(value: float | None) -> float:
+    """A number of JSON, which has null where one is not finite."""
+    return math.nan if value is None else value
+
+
+def normal_p(mean: float, error: float) -> float:
+    """The two-sided p-value of a mean if the true mean is zero, by the normal distribution."""
+    if error == 0:
+        # Every difference is the same: the two are equal, or certainly different.
+        return 1.0 if mean == 0 else 0.0
+    return math.erfc(abs(mean) / error / math.sqrt(2))
 
 
 def pairing(identity: str, split: str) -> str:
@@ -261,21 +339,38 @@ def write_scores(path: Path | str, scores: Scores) -> None:
         tasks=np.array(scores.tasks),
         about=np.array(about),
     )
-    with sealed(Path(path)):
-        write_bytes(path, buffer.getvalue())
+    write_bytes(path, buffer.getvalue())
+
+
+MOST = 2**28
+"""Bytes of one array in a NumPy archive, at most."""
+
+
+def _check_sizes(content: io.BytesIO) -> None:
+    """Raise `ValueError` if an array of a NumPy archive claims to be larger than its bytes: NumPy
+    would allocate the memory that it claims."""
+    with zipfile.ZipFile(content) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                if version != (1, 0):
+                    raise ValueError(f"{member.filename} is of another format")
+                shape, _, kind = np.lib.format.read_array_header_1_0(file)
+            if kind.itemsize * math.prod(shape) > min(member.file_size, MOST):
+                raise ValueError(f"{member.filename} claims the shape {shape}")
+    content.seek(0)
 
 
 def read_scores(path: Path | str) -> Scores:
-    """Read a file that `write_scores` wrote; that of version 0.1.0 has only the first three fields.
+    """Read a file that `write_scores` wrote.
 
     **Raises:** `RunError` if it is absent or damaged.
     """
-    check_sealed(path)
     try:
         content = io.BytesIO(Path(path).read_bytes())
-        check_sizes(content)
+        _check_sizes(content)
         with np.load(content, allow_pickle=False) as found:
-            about = json.loads(str(found["about"])) if "about" in found else {}
+            about = json.loads(str(found["about"]))
             held = read_as(About, about, "its description", "restore it")
             if held.get("identity", "").startswith("["):
                 json.loads(held["identity"])
@@ -292,3 +387,22 @@ def read_scores(path: Path | str) -> Scores:
             f"expected the scores of single tasks in {path}, got none or damaged ones ({error}); "
             "score the run again"
         ) from error
+
+
+def table_html(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str | list[str]]],
+    *,
+    line: str = "",
+    code: bool = False,
+) -> str:
+    """A line of text (in the style of code with `code`) above a table; no table without a head.
+
+    The first cell of a row is its heading. A cell is text, or a list of PNGs in base64.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # only a notebook needs it
+
+    loader = PackageLoader("arml.results")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    template = environment.get_template("notebook.html")
+    return template.render(head=head, rows=rows, line=line, code=code).strip()

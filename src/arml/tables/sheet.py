@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from arml.results.extras import extra
+from arml.results.files import extra
 from arml.tables.columns import NUMBER, Cell, normal
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".xlsx")

@@ -17,14 +17,10 @@ from typing import Any, Literal, TypedDict
 from arml.experiment.folder import differences
 from arml.experiment.options import Experiment, absolute, to_json
 from arml.experiment.parts import metric_of
-from arml.results.extras import extra
-from arml.results.files import Json, RunError, plain, write_json
+from arml.experiment.workers import Message, carry_out, processes
+from arml.results.files import Json, RunError, alone, extra, plain, write_json
 from arml.results.folder import seeds_in
-from arml.results.forms import Text
-from arml.results.lock import alone
-from arml.results.schema import read_checked
-from arml.results.worker import Message
-from arml.results.workers import carry_out, processes
+from arml.results.schema import Text, read_checked
 from arml.tuning.search import Dimension, Value, check_apart, chosen
 from arml.tuning.trial import End, attempt
 

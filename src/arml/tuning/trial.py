@@ -8,8 +8,8 @@ import jax
 
 from arml.experiment.options import Experiment, from_json
 from arml.experiment.running import run
+from arml.experiment.workers import Message, Send
 from arml.results.files import read_metrics
-from arml.results.worker import Message, Send
 from arml.training import checkpoint
 from arml.training.fit import NotFiniteError
 

@@ -11,8 +11,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from arml.results.extras import extra
-from arml.results.files import write_bytes
+from arml.results.files import extra, write_bytes
 
 OPSET = 18
 """Version of the operators."""

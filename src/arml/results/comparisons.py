@@ -36,8 +36,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from arml.results.files import RunError
-from arml.results.intervals import normal_p, number_of
-from arml.results.scores import Scores, check_paired
+from arml.results.scores import Scores, check_paired, normal_p, number_of
 
 LEVEL = 0.05
 """Below this adjusted p-value a difference counts."""

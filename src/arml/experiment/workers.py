@@ -1,5 +1,11 @@
 """Jobs spread over worker processes, each on processor cores of its own.
 
+A worker (`python -m arml.experiment.workers MODULE:FUNCTION [CORES]`) reads jobs as lines of JSON
+and writes messages as lines of JSON. It calls `FUNCTION(job, send, stop)` for each line. The
+function sends messages while it works, and returns the last message of the job, which has the key
+`end`. The worker stops when its standard input closes, so it also ends when its parent is killed:
+`stop()` is then true, and the function saves the job in hand.
+
 Sweeps, studies and several seeds of a run all use `carry_out`. No job runs in this process, so a
 crash ends one worker only: a new process takes its place and tries the job once more.
 """
@@ -12,11 +18,55 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TextIO
 
-from arml.results.worker import Message
+from arml.results.files import Json
+
+Message = Json
+"""A job, or news of one: an object of JSON."""
+Send = Callable[[Message], None]
+Carry = Callable[[Message, Send, Callable[[], bool]], Message]
+"""Carries out a job: `(job, send, stop) -> last message`."""
+
+
+def finished(carry: Carry, job: Message, send: Send, stop: Callable[[], bool]) -> Message:
+    """The last message of a job. An exception becomes the message `failed` with one line, and its
+    traceback goes to the standard error stream."""
+    try:
+        return carry(job, send, stop)
+    except Exception as error:
+        traceback.print_exc()
+        known = isinstance(error, ValueError | OSError)
+        kind = "" if known else f"unexpected {type(error).__name__}: "
+        return {"end": "failed", "error": kind + " ".join(str(error).split())[:500]}
+
+
+def serve(carry: Carry, source: TextIO, target: TextIO) -> None:
+    """Carry out one job after another until `source` ends."""
+    lines: queue.Queue[str | None] = queue.Queue()
+    ended = threading.Event()
+
+    def read() -> None:
+        for line in source:
+            lines.put(line)
+        ended.set()
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+
+    def send(message: Message) -> None:
+        # The parent may have been killed: the job in hand is saved anyway.
+        with contextlib.suppress(OSError):
+            target.write(json.dumps(message) + "\n")
+            target.flush()
+
+    while (line := lines.get()) is not None and not ended.is_set():
+        send(finished(carry, json.loads(line), send, ended.is_set))
+
 
 LASTING = 600.0
 """Seconds after which a worker is replaced between two jobs: the memory that compilers keep would
@@ -27,27 +77,8 @@ TRIES = 2
 """How often a job is tried if its process dies."""
 
 
-@runtime_checkable
-class Worker(Protocol):
-    """Carries out one job at a time, and puts `(worker, message)` on the queue that it was made
-    with. `(worker, None)` means that it has ended."""
-
-    index: int
-    born: float
-    """When it was made, by `time.monotonic`."""
-
-    def give(self, job: Message) -> None:
-        """Give it a job."""
-
-    def dismiss(self) -> None:
-        """Ask it to save its job and end."""
-
-    def ended(self) -> str:
-        """Wait until it has ended; returns how, for a message."""
-
-
-News = queue.Queue[tuple[Worker, Message | None]]
-Hire = Callable[[int, News], Worker]
+News = queue.Queue[tuple["Process", Message | None]]
+Hire = Callable[[int, "News"], "Process"]
 """Makes the worker with this index."""
 
 
@@ -61,7 +92,7 @@ class Process:
         self.killer: threading.Timer | None = None
         self.log = log.open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "arml.results.worker", function, cores],
+            [sys.executable, "-m", "arml.experiment.workers", function, cores],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
@@ -110,7 +141,7 @@ def processes(function: str, folder: Path, workers: int) -> Hire:
     cores, devices = shares(workers), accelerators(workers)
     folder.mkdir(parents=True, exist_ok=True)
 
-    def hire(index: int, news: News) -> Worker:
+    def hire(index: int, news: News) -> Process:
         log = folder / f"worker-{index}.log"
         return Process(function, log, index, news, cores=cores[index], device=devices[index])
 
@@ -159,8 +190,8 @@ def carry_out(
     """
     waiting = iter(jobs)
     news: News = queue.Queue()
-    crew: dict[int, Worker] = {}
-    hired: list[Worker] = []
+    crew: dict[int, Process] = {}
+    hired: list[Process] = []
     in_hand: dict[int, Message] = {}
     tries: dict[int, int] = {}
     leaving: set[int] = set()
@@ -228,3 +259,19 @@ def carry_out(
         for worker in hired:
             worker.ended()
     tick()
+
+
+def main() -> None:
+    name, _, function = sys.argv[1].partition(":")
+    cores = sys.argv[2] if len(sys.argv) > 2 else ""
+    # Before JAX is imported, which counts the cores.
+    if cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    # Libraries print to the standard output: that text must not come between the messages.
+    target = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    serve(getattr(import_module(name), function), sys.stdin, target)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from arml.results.worker import Message
-from arml.results.workers import carry_out, processes, shares
+from arml.experiment.workers import Message, carry_out, processes, shares
 
 
 @pytest.fixture(autouse=True)
