@@ -470,7 +470,7 @@ def tiny(made: arml.Experiment, side: bool) -> arml.Experiment:
         made,
         algorithm=_small(made.algorithm, TINY),
         network=_small(made.network, {"hidden": (8,), "filters": 2}),
-        outer=replace(made.outer, warmup=0),
+        outer=replace(made.outer, warmup=0.0),
         steps=20,
         batch=4,
         chunk=10,

@@ -83,16 +83,17 @@ def test_a_checkpoint_with_a_bit_that_is_another(tmp_path, record_property, case
 def test_scores_and_metrics_with_a_bit_that_is_another(tmp_path, record_property, cases):
     rng, counts = np.random.default_rng(cases), Counter()
     scores, metrics = tmp_path / "scores.npz", tmp_path / "metrics.jsonl"
-    write_scores(scores, Scores(rng.normal(size=50), np.zeros(50, np.uint8), "these"))
+    given = Scores(rng.normal(size=50).astype(np.float32), np.zeros(50, np.uint8), "these")
+    write_scores(scores, given)
     metrics.write_text("".join(f'{{"step": {i}, "loss": 0.5}}\n' for i in range(20)))
     for path, read in ((scores, read_scores), (metrics, read_metrics)):
         whole = path.read_bytes()
         for _ in range(cases):
             path.write_bytes(flipped(whole, rng))
-            tried(lambda path=path, read=read: read(path), counts)
+            found = tried(lambda path=path, read=read: read(path), counts)
+            if path == scores and found is not None:  # a bit of the archive's own dates
+                np.testing.assert_array_equal(found.values, given.values)
         path.write_bytes(whole)
-        if path == scores:
-            assert counts["accepted"] == 0
     record_property("counts", f"{2 * cases} flipped bits of scores and metrics: {dict(counts)}")
 
 

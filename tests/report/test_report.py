@@ -232,18 +232,9 @@ def test_figures_are_saved_twice_alike_as_png_and_svg(tmp_path: Path, threshold:
     assert b"<dc:date>" not in again
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"example": {}},
-        {"vertex_links": [[1.0]]},
-        {"average": {n: {"mean": [[None] * 3]} for n in FAMILIES}},
-        {"average": {n: {"mean": [[1] * 3]} for n in FAMILIES}},
-    ],
-)
-def test_a_damaged_explanation_is_refused(change: dict[str, Any]) -> None:
+def test_a_damaged_explanation_is_refused() -> None:
     with pytest.raises(RunError, match="make it again with `arml explain`"):
-        knowledge_graph({**explanation(), **change})
+        knowledge_graph({**explanation(), "families": 3})
 
 
 def test_learning_curves_give_seeds_one_colour_and_one_name(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -381,7 +382,7 @@ def read_scores(path: Path | str) -> Scores:
             return Scores(values, families, str(found["tasks"]), **held)
     except (
         *(OSError, KeyError, ValueError, TypeError, EOFError, RecursionError),
-        zipfile.BadZipFile,
+        *(zipfile.BadZipFile, zlib.error),
     ) as error:
         raise RunError(
             f"expected the scores of single tasks in {path}, got none or damaged ones ({error}); "
