@@ -37,15 +37,10 @@ def prepare(recipe: str, folder: Path) -> tuple[Path, Path]:
     import arml
     from arml.experiment.building import build
     from arml.experiment.loaded import Portable
-    from arml.predict.embedding import measured_novelty
-    from arml.predict.inference import inductive
 
     experiment, tasks = arml.recipe(recipe), tasks_of(recipe)
     learner = build(experiment, tasks.problem)
-    novelty = measured_novelty(
-        inductive(learner), tasks, tasks, tasks=20, chunk=min(experiment.chunk, 20)
-    )
-    portable = Portable(experiment, learner, tasks.problem, tasks.families, novelty=novelty)
+    portable = Portable(experiment, learner, tasks.problem, tasks.families)
     few = arml.FewShotLearner(portable)
     few.save(folder / "learner")
     task = tasks.sample(jax.random.key(0))

@@ -22,7 +22,7 @@ from scipy.special import stdtrit
 
 import arml
 from arml.core.calibration import expected_error, temperature
-from arml.predict.sharing import write_learner
+from arml.predict.files import write_learner
 from tables import PLACE, QUERIES, ROWS, SHOTS, Learned, _logits, tasks
 
 LEVEL = 0.8

@@ -9,7 +9,7 @@ from typing import Any
 import arml
 from arml.experiment.building import build
 from arml.experiment.recipes import recipe
-from arml.predict.inference import inductive
+from arml.predict.predictor import inductive
 from arml.tasks.options import StarterOptions, VectorsOptions
 from arml.training.evaluate import evaluate
 from common import HERE, machine, write

@@ -31,7 +31,7 @@ import sklearn.datasets
 import arml
 from arml.core.compilation import short
 from arml.core.episodes import Examples
-from arml.predict.trust import folds
+from arml.predict.reliability import number_folds
 from arml.results.files import write_json
 from arml.tables.columns import missing, reader, schema_of, width_of
 from arml.tables.predictor import widening
@@ -192,7 +192,7 @@ class Learned:
     def distances(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Of each example from what the others predict for it, in scales."""
         found = []
-        for fold in folds(np.zeros(len(y), int)):
+        for _, fold in number_folds(np.arange(len(y))):
             kept = np.setdiff1d(np.arange(len(y)), fold)
             centre, scale = self.numbers(x[kept], y[kept], x[fold]).T
             found.append(np.abs(y[fold] - centre) / scale)

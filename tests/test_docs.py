@@ -25,7 +25,7 @@ import arml
 from arml.cli import dispatch, main
 from arml.datasets.starter import load_starter
 from arml.experiment.recipes import recipe
-from arml.predict.shared import shipped
+from arml.predict.files import shipped
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -204,7 +204,7 @@ def test_the_practitioners_start_runs(tmp_path):
         more = {"more": left["pictures"], **left}
         carried_out(ROOT / "docs" / "predictions.md", **more)
     answers = (tmp_path / "answers.csv").read_text()
-    assert answers.startswith("file,label,probability,novelty\n")
+    assert answers.startswith("file,label,probability\n")
     assert (tmp_path / "trees" / "config.json").exists()
 
 

@@ -353,7 +353,7 @@ def test_queries_and_files_are_checked_before_learning(tmp_path, capsys):
     (tmp_path / "other.csv").write_text("x1,x3\n1,2\n")
     support = ["adapt", "regression2d", "--support", tmp_path / "points.csv", "--target", "height"]
     for query, says in (
-        ("other.csv", "expected the columns of the support table, x1, x2, got x1, x3"),
+        ("other.csv", "its columns x1, x3 are not those of the support table, x1, x2"),
         ("nowhere.csv", "found nothing: check the path"),
     ):
         said = refused(capsys, *support, "--query", tmp_path / query)
@@ -380,7 +380,7 @@ def test_places_that_cannot_be_written_are_named_before_learning(tmp_path, capsy
     read = next((tmp_path / "few").rglob("*.png"))
     given = ["adapt", "starter", "--support", tmp_path / "few", "--query", tmp_path / "few", read]
     for words, says in (
-        (["--save", taken], "which is not empty: name another"),
+        (["--save", taken], "is not empty: name another"),
         (["--save", taken / "file"], "expected an empty or new folder, got the file"),
         (["--out", taken], "expected a CSV file for --out, got the folder"),
         (["--out", taken / "file"], "expected a new file or a CSV file for --out"),

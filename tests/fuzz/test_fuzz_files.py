@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import arml
-from arml.predict.shared import SHIPPED
+from arml.predict.files import SHIPPED
 from arml.results.files import RunError, checksum, read_metrics
 from arml.results.scores import Scores, read_scores, write_scores
 from arml.tables.sheet import read_numbers

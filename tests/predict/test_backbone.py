@@ -104,7 +104,7 @@ def test_a_model_alone_learns_predicts_and_is_exported_as_one_file(place, capsys
     monkeypatch.chdir(place)
     assert main(["adapt", "eye.onnx", "--support", "own", "--query", "more", "--save", "kept"]) == 0
     said = capsys.readouterr()
-    assert "leave-one-out accuracy 100%" in said.err
+    assert "cross-validated accuracy 100%" in said.err
     assert said.out.startswith("file,label,probability\n")
     assert main(["predict", "kept", "more"]) == 2
     assert "eye.onnx that made the learner's features" in capsys.readouterr().err
@@ -152,7 +152,7 @@ def test_the_page_answers_by_the_model(place):
     queries = sorted((place / "more").rglob("*.png"))
     classes = [{"name": name, "pictures": sent(paths)} for name, paths in own.items()]
     content = {"classes": classes, "queries": sent(queries)}
-    given = served.pictures, content, Limits(), served.eye
+    given = served.pictures, content, Limits(), served.reader
     answer = answers.classified(*given)
     files = [path for paths in own.values() for path in paths]
     (small, more) = (next(decoded(some, size=SIZE)) for some in (files, queries))
@@ -161,14 +161,14 @@ def test_the_page_answers_by_the_model(place):
     got = [query["probabilities"] for query in answer["queries"]]
     np.testing.assert_allclose(got, predictor.predict_proba(eye(more)), rtol=1e-5)
     assert answer["classes"][1]["seen"] == [answers.as_png(picture) for picture in small[2:4]]
-    assert answers.trusted(*given)["said"] == str(predictor.trust())
+    assert answers.trusted(*given)["said"] == str(predictor.reliability())
     assert base64.b64decode(answers.kept(*given)["zip"]).startswith(b"PK")
     # A learner on the model's vectors needs the model, too.
     arml.load(place / "eye.onnx").save(place / "learner")
     with pytest.raises(ValueError, match=r"expected the model eye\.onnx .*: give it with --model"):
         command.served(place / "learner")
-    assert command.served(place / "learner", place / "eye.onnx").eye.size == SIZE
-    with pytest.raises(ValueError, match="expected no --model, because this learner reads pixels"):
+    assert command.served(place / "learner", place / "eye.onnx").reader.size == SIZE
+    with pytest.raises(ValueError, match="this learner reads pixels and uses no model"):
         command.served(Path("starter"), place / "eye.onnx")
 
 

@@ -8,13 +8,11 @@ import pytest
 
 import arml
 from arml.algorithms import ALGORITHMS
-from arml.core.inner import steps_of
 from arml.experiment.building import build
 from arml.experiment.loaded import Portable
 from arml.experiment.options import Experiment
 from arml.nn.networks import MLPOptions
-from arml.predict.classes import ROUNDS, groups, widened
-from arml.predict.notebook import as_html
+from arml.predict.predictor import ROUNDS, for_classes, groups_of
 
 WAYS = 3
 
@@ -42,9 +40,9 @@ OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("tapnet", "mum
 def test_a_three_way_learner_tells_seven_classes_apart(algorithm):
     options = {"inner_rate": 0.3, "inner_steps": 20} if algorithm in {"anil", "mumomaml"} else {}
     few = untrained(algorithm, **options)
-    wide = widened(few.portable, 7)
-    # References and labels in the encoder are of three classes: such learners are used in groups.
-    assert (wide is None) == (algorithm in {"tapnet", "mumomaml"})
+    # Heads, references and labels in the encoder are of three classes: such learners are used in
+    # groups.
+    assert (for_classes(few.portable, 7) is None) == (algorithm != "protonet")
     x, y = corners(7)
     names = np.array(list("abcdefg"))
     predictor = few.adapt(x, names[y])
@@ -67,24 +65,9 @@ def test_more_classes_of_protonet_are_nearest_class_means():
     np.testing.assert_allclose(few.adapt(x, y).predict_proba(x), chances, rtol=1e-3, atol=1e-6)
 
 
-def test_no_output_of_a_widened_head_is_special():
-    """Renaming the classes renames the answers: all outputs start equal."""
-    few = untrained("anil", learn_rates=True)
-    wide, trained = widened(few.portable, 6), few.portable.learner
-    np.testing.assert_allclose(
-        wide.net.head.weight, np.tile(trained.net.head.weight.mean(axis=1, keepdims=True), 6)
-    )
-    np.testing.assert_allclose(wide.inner.rate.weight, 2 * trained.inner.rate.weight[0, 0])
-    assert steps_of(wide) == 2 * steps_of(trained)
-    x, y = corners(6)
-    renamed = np.array([3, 0, 5, 1, 4, 2])
-    before, after = (few.adapt(x, labels).predict_proba(x) for labels in (y, renamed[y]))
-    np.testing.assert_allclose(after[:, renamed], before, atol=1e-5)
-
-
 @pytest.mark.parametrize(("classes", "ways"), [(6, 5), (7, 3), (10, 5), (100, 5), (4, 3)])
 def test_groups_hold_every_class_often_and_no_class_twice(classes, ways):
-    dealt = groups(classes, ways)
+    dealt = groups_of(classes, ways)
     assert dealt.shape[1] == ways
     assert all(len({*group}) == ways for group in dealt.tolist())
     assert np.bincount(dealt.ravel(), minlength=classes).min() >= ROUNDS
@@ -123,9 +106,8 @@ def test_a_notebook_shows_the_classes():
     shown = untrained("protonet").adapt(x, np.array(["<ash>", "elm", "oak"])[y])._repr_html_()
     assert "<th>&lt;ash&gt;</th><td>4</td>" in shown
     assert "<img" not in shown
-    pictures = np.zeros((2, 8, 8, 3), np.uint8)
-    shown = as_html("two", pictures, np.array([0, 1]), np.array(["a", "b"]))
+    pictures = np.zeros((2, 32, 32, 3), np.uint8)
+    shown = arml.load("starter").adapt(pictures, ["a", "b"])._repr_html_()
     assert shown.count('<img src="data:image/png;base64,iVBOR') == 2
-    assert as_html("a line", np.zeros((1, 2)), np.zeros((1, 1)), None) == (
-        "<p><code>a line</code></p>"
-    )
+    shown = arml.load("regression2d").adapt([[1, 2]], [1])._repr_html_()
+    assert shown.startswith("<p><code>Predictor(1 examples; regression2d/arml")

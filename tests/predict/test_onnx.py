@@ -21,8 +21,7 @@ from arml.experiment.building import build
 from arml.experiment.loaded import Portable
 from arml.experiment.options import Experiment
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.predict.onnx.graph import Graph
-from arml.predict.onnx.pictures import resized
+from arml.predict.onnx import Graph, resized
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
 NETWORKS = {1: MLPOptions((8,), "he"), 3: Conv4Options(filters=4, edges=True)}
@@ -67,23 +66,21 @@ def test_the_file_of_a_predictor_answers_as_it_does(starter):
     predictor, file, pictures = starter
     assert file.stat().st_size < 0.75e6  # as text in a page less than 1 MB
     session = onnxruntime.InferenceSession(str(file))
-    chances, novelty = session.run(None, {"pictures": pictures})
+    (chances,) = session.run(None, {"pictures": pictures})
     np.testing.assert_allclose(chances, predictor.predict_proba(pictures), atol=1e-4)
-    np.testing.assert_allclose(novelty, predictor.novelty(pictures), rtol=1e-3)
     assert json.loads(session.get_modelmeta().custom_metadata_map["classes"]) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
     "uses",
-    [*(pytest.param(uses, marks=pytest.mark.slow) for uses in ("inputs", "edges")), "together"],
+    [*(pytest.param(uses, marks=pytest.mark.slow) for uses in ("logistic", "edges")), "ensemble"],
 )
-def test_other_means_have_a_file(uses, starter, tmp_path):
+def test_other_models_have_a_file(uses, starter, tmp_path):
     predictor, _, pictures = starter
     simple = predictor.using(uses)
     simple.to_onnx(tmp_path / "simple.onnx")
-    chances, novelty = answers(tmp_path / "simple.onnx", pictures=pictures)
+    (chances,) = answers(tmp_path / "simple.onnx", pictures=pictures)
     np.testing.assert_allclose(chances, simple.predict_proba(pictures), atol=1e-4)
-    np.testing.assert_allclose(novelty, predictor.novelty(pictures), rtol=1e-3)
 
 
 def test_pictures_of_any_size_are_answered_as_from_their_files(starter, tmp_path):
@@ -138,7 +135,7 @@ def test_functions_have_files(algorithm, tmp_path):
     rng = np.random.default_rng(0)
     query = rng.normal(size=(5, 2)).astype(np.float32)
     adapted = few.adapt(rng.normal(size=(6, 2)), rng.normal(size=6))
-    for uses in ("learner", "together"):
+    for uses in ("learner", "ensemble"):
         predictor = adapted.using(uses)
         predictor.to_onnx(tmp_path / "file.onnx")
         (values,) = answers(tmp_path / "file.onnx", inputs=query)
@@ -173,11 +170,9 @@ def test_a_metric_learner_learns_inside_its_file(algorithm, options, tmp_path):
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="expected a metric learner"):
+    with pytest.raises(ValueError, match="only a metric learner"):
         untrained("maml", (4,), "classification", 3).to_onnx(tmp_path / "file.onnx")
-    code = (
-        "import sys; sys.modules['onnx'] = None; from arml.predict.onnx.graph import Graph; Graph()"
-    )
+    code = "import sys; sys.modules['onnx'] = None; from arml.predict.onnx import Graph; Graph()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )

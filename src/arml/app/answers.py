@@ -13,18 +13,14 @@ from arml.algorithms.arml import ARML, ClassMeans
 from arml.algorithms.arml_extensions import ExtendedARML
 from arml.app.uploads import Limits, read_classes, read_labels, read_pictures, read_queries
 from arml.datasets.starter import load_starter
-from arml.experiment.options import to_json
 from arml.explain.graph import default_threshold
-from arml.predict.eye import Eye, eye_of
+from arml.predict.files import packed
+from arml.predict.inputs import PictureReader, picture_reader, places_of
 from arml.predict.learner import FewShotLearner
-from arml.predict.marks import Marks, places_of
-from arml.predict.pickling import packed
-from arml.predict.plain import plain
 from arml.predict.predictor import Predictor
-from arml.predict.quick import QuickLearner, QuickPortable, QuickPredictor
+from arml.predict.reliability import Evaluation, Reliability
 from arml.results.files import Json
 from arml.results.folder import png
-from arml.training.checkpoint import named
 
 MISTAKES = 12
 """Mistakes that are shown."""
@@ -51,9 +47,9 @@ class Learned(NamedTuple):
 
 
 def classified(
-    learner: FewShotLearner, content: object, limits: Limits, eye: Eye | None = None
+    learner: FewShotLearner, content: object, limits: Limits, reader: PictureReader | None = None
 ) -> Json:
-    """The answer to labelled pictures and queries; `eye` is the learner's, if it is at hand.
+    """The answer to labelled pictures and queries; `reader` is the learner's, if it is at hand.
 
     It holds `queries` (each with its `label`, the `probabilities` of the classes, and the picture
     as the learner `seen` it), `classes` (their pictures as seen, their `mean`, the `nearest` to the
@@ -62,9 +58,9 @@ def classified(
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    learned = _learned(learner, content, limits, eye, asked=True)
-    predictor, asked, quick = learned.predictor, learned.asked, _quickly(learned.predictor)
-    chances = quick.predict_proba(learned.inputs)
+    learned = _learned(learner, content, limits, reader, asked=True)
+    predictor, asked = learned.predictor, learned.asked
+    chances = predictor.predict_proba(learned.inputs)
     assert predictor.classes is not None
     best = predictor.classes[np.argmax(chances, axis=1)]
     return {
@@ -72,24 +68,11 @@ def classified(
             {"seen": as_png(picture), "label": str(label), "probabilities": row.tolist()}
             for picture, label, row in zip(asked, best, chances, strict=True)
         ],
-        "classes": _classes(predictor, quick, learned.seen),
+        "classes": _classes(predictor, learned.seen),
         "marks": _marked(predictor.classes, chances, read_labels(content, len(chances))),
         "graph": knowledge_graph(learner),
         "temperature": learner.portable.temperature,
     }
-
-
-def _quickly(predictor: Predictor) -> Predictor | QuickPredictor:
-    """The same in NumPy, if it can be: it compiles nothing for a new number of pictures."""
-    portable = predictor.portable
-    weights = {name: np.asarray(leaf) for name, leaf in named(portable.learner).items()}
-    learner = plain(to_json(portable.experiment), portable.problem, weights)
-    if learner is None or predictor.classes is None:
-        return predictor
-    facts = QuickPortable(portable.families, portable.temperature, portable.novelty)
-    quick = QuickLearner(learner, portable.problem, facts)
-    same = QuickPredictor(quick, predictor.x, predictor.y, predictor.classes)
-    return same.restored(predictor.uses, predictor.shares, predictor.fits)
 
 
 def _marked(classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | None]) -> Json | None:
@@ -98,7 +81,9 @@ def _marked(classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | Non
     known = [place for place, label in enumerate(labels) if label is not None]
     if not known:
         return None
-    marks = Marks(classes, places_of([labels[place] for place in known], classes), chances[known])
+    marks = Evaluation(
+        classes, places_of([labels[place] for place in known], classes), chances[known]
+    )
     return {
         **_measured(marks),
         "mistakes": [
@@ -113,7 +98,7 @@ def _marked(classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | Non
     }
 
 
-def _measured(marks: Marks) -> Json:
+def _measured(marks: Evaluation) -> Json:
     """A summary, the accuracy of each class, and the confusion matrix."""
     each = [{"name": str(n), "accuracy": marks.by_class.get(n)} for n in marks.classes]
     return {"said": str(marks), "classes": each, "confusion": marks.confusion.tolist()}
@@ -123,23 +108,23 @@ def _learned(
     learner: FewShotLearner,
     content: object,
     limits: Limits,
-    eye: Eye | None = None,
+    reader: PictureReader | None = None,
     *,
     asked: bool = False,
 ) -> Learned:
     """The predictor of labelled pictures, and the queries if any are `asked`."""
-    eye = eye or eye_of(learner)
-    assert eye is not None
+    reader = reader or picture_reader(learner)
+    assert reader is not None
     labels, texts, names = read_classes(content)
     queries = read_queries(content) if asked else []
     names += [f"query {i}" for i in range(1, len(queries) + 1)]
-    pictures = read_pictures(texts + queries, names, size=eye.size, limits=limits)
-    n, inputs = len(labels), eye.read(pictures)
+    pictures = read_pictures(texts + queries, names, size=reader.size, limits=limits)
+    n, inputs = len(labels), reader.read(pictures)
     return Learned(learner.adapt(inputs[:n], labels), pictures[:n], pictures[n:], inputs[n:])
 
 
 def trusted(
-    learner: FewShotLearner, content: object, limits: Limits, eye: Eye | None = None
+    learner: FewShotLearner, content: object, limits: Limits, reader: PictureReader | None = None
 ) -> Json:
     """How well labelled pictures predict each other: a summary, the `classes` that could be
     checked with their accuracy, the `confusion` matrix, and the `odd` ones, each with its `place`
@@ -147,7 +132,8 @@ def trusted(
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    trust = _quickly(_learned(learner, content, limits, eye).predictor).trust()
+    trust = _learned(learner, content, limits, reader).predictor.reliability()
+    assert isinstance(trust, Reliability)
     chances = dict(zip(trust.checked.tolist(), trust.probabilities, strict=True))
     odd = [
         {
@@ -155,17 +141,19 @@ def trusted(
             "label": str(trust.classes[chances[place].argmax()]),
             "share": float(chances[place].max()),
         }
-        for place in trust.odd.tolist()
+        for place in trust.doubtful.tolist()
     ]
     return {**_measured(trust), "odd": odd}
 
 
-def kept(learner: FewShotLearner, content: object, limits: Limits, eye: Eye | None = None) -> Json:
+def kept(
+    learner: FewShotLearner, content: object, limits: Limits, reader: PictureReader | None = None
+) -> Json:
     """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads.
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    predictor = _learned(learner, content, limits, eye).predictor
+    predictor = _learned(learner, content, limits, reader).predictor
     packet = io.BytesIO()
     with zipfile.ZipFile(packet, "w") as archive:
         for name, data in packed(predictor.save).items():
@@ -173,20 +161,19 @@ def kept(learner: FewShotLearner, content: object, limits: Limits, eye: Eye | No
     return {"zip": base64.b64encode(packet.getvalue()).decode()}
 
 
-def _classes(
-    predictor: Predictor,
-    quick: Predictor | QuickPredictor,
-    seen: UInt8[np.ndarray, "n size size 3"],
-) -> list[Json]:
+def _classes(predictor: Predictor, seen: UInt8[np.ndarray, "n size size 3"]) -> list[Json]:
     """Each class: its pictures as they are `seen`, its prototype, and its reading."""
     assert predictor.classes is not None
     trace, learner = predictor.trace(), predictor.portable.learner
     inside = learner.encode if isinstance(learner, ARML | ExtendedARML) else None
     by_class = inside is not None and isinstance(inside.structure, ClassMeans)
-    away = quick.away() if isinstance(quick, QuickPredictor) else None
+    away, vectors = None, predictor.embedding(predictor.x)
     if trace is not None and by_class:
-        from_means = np.asarray(trace.embeddings) - np.asarray(trace.prototypes)[predictor.y]
-        away = np.square(from_means).sum(axis=1)
+        vectors = np.asarray(trace.embeddings)
+    if vectors is not None:
+        kinds = range(len(predictor.classes))
+        means = np.stack([vectors[predictor.y == k].mean(axis=0) for k in kinds])
+        away = np.square(vectors - means[predictor.y]).sum(axis=1)
     described = []
     for i, name in enumerate(predictor.classes):
         own = np.flatnonzero(predictor.y == i)

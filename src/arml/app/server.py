@@ -36,7 +36,7 @@ from arml.app import answers
 from arml.app.functions import example_function, span, surface
 from arml.app.tables import Kind, checked, columns, example, predicted
 from arml.app.uploads import Limits
-from arml.predict.eye import Eye
+from arml.predict.inputs import PictureReader
 from arml.predict.learner import FewShotLearner
 from arml.results.files import Json, RunError
 
@@ -67,7 +67,7 @@ class Served:
     limits: Limits = field(default_factory=Limits)
     tables: Mapping[Kind, FewShotLearner] = field(default_factory=dict)
     """The learners of tables; without any there is no tab."""
-    eye: Eye | None = None
+    reader: PictureReader | None = None
     """How pictures become the inputs of their learner; None if these are its pixels."""
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One answer at a time: two would only take each other's cores."""
@@ -147,13 +147,13 @@ def _answering(served: Served, answer: Callable[[Any], Json]) -> Handler:
 
 def _routes(served: Served) -> list[Route]:
     limits, pictures, functions = served.limits, served.pictures, served.functions
-    eye = served.eye
+    reader = served.reader
     routes = [Route("/about", lambda request: JSONResponse(about(served)))]
     asked: dict[str, tuple[str, Callable[[Any], Json]]] = {}
     if pictures is not None:
-        asked["/classify"] = ("POST", lambda c: answers.classified(pictures, c, limits, eye))
-        asked["/trust"] = ("POST", lambda c: answers.trusted(pictures, c, limits, eye))
-        asked["/keep"] = ("POST", lambda c: answers.kept(pictures, c, limits, eye))
+        asked["/classify"] = ("POST", lambda c: answers.classified(pictures, c, limits, reader))
+        asked["/trust"] = ("POST", lambda c: answers.trusted(pictures, c, limits, reader))
+        asked["/keep"] = ("POST", lambda c: answers.kept(pictures, c, limits, reader))
         asked["/example-pictures"] = ("GET", lambda s: answers.example_pictures(pictures, s))
     if functions is not None:
         asked["/surface"] = ("POST", lambda c: surface(functions, c, limits))
@@ -179,7 +179,7 @@ def about(served: Served) -> Json:
     found: Json = {"limits": vars(served.limits)}
     if served.pictures is not None:
         portable = served.pictures.portable
-        size = served.eye.size if served.eye is not None else portable.problem.features[0]
+        size = served.reader.size if served.reader is not None else portable.problem.features[0]
         found["pictures"] = {
             "learner": served.names["pictures"],
             "size": size,

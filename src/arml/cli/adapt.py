@@ -23,16 +23,17 @@ from arml.cli.inputs import (
     pictures_of,
     tell_left_out,
 )
-from arml.cli.marking import marks_of
+from arml.cli.marking import equal_to_known, marks_of, warn_of_known
 from arml.cli.tables import adapted_table, is_table, numbers, of_tables, query_table, rows_of
-from arml.predict.eye import eye_of
-from arml.predict.simple import WORDS, check_uses, choices
 from arml.results.files import write_text
 
 if TYPE_CHECKING:
-    from arml.predict.predictor import Predictor
-    from arml.predict.quick import QuickPredictor
+    pass
 
+FEW = 2_000
+"""Pictures up to which all are read before anything is learned."""
+NONE = "none of these"
+"""The label of queries that may belong to none of the classes."""
 MATTER = 8
 """How many columns are named as the ones that matter most."""
 
@@ -69,13 +70,17 @@ class AdaptOptions:
     matter: bool = False
     """Print which columns of a table matter: how much worse the examples are predicted without
     each. It needs a learner of tables, and adapts once more for each example and column."""
-    trust: bool = True
-    """Predict each example from the others, and report the accuracy, or the error of numbers. It
-    takes one adaptation for each example, or ten if there are many."""
-    uses: Literal["auto", "learner", "inputs", "edges", "process", "together"] = "auto"
-    """The means to predict: the learner, logistic regression on the inputs (pixels) or on the edges
-    of pictures, a Gaussian process for numbers, or all of them together, each with a share that
-    --trust finds. `auto` is `together`, and with --no-trust `learner`."""
+    reliability: bool = True
+    """Leave examples out, predict them from the others, and report the accuracy, or the error of
+    numbers. It learns anew for each of ten folds or fewer, and for folds of these."""
+    uses: Literal["auto", "learner", "logistic", "edges", "process", "ensemble"] = "auto"
+    """The model that predicts: the learner, logistic regression on the inputs (pixels) or on the
+    edges of pictures, a Gaussian process for numbers, or the ensemble of all of them, with weights
+    from examples that are left out. `auto` is the ensemble where there is one, and with
+    --no-reliability the learner."""
+    none: bool = False
+    """Answer "none of these" for queries whose class is less probable than that of 95% of the
+    examples when these are left out."""
 
 
 def adapt_command(arguments: Sequence[str]) -> int:
@@ -83,41 +88,37 @@ def adapt_command(arguments: Sequence[str]) -> int:
     options = parse(AdaptOptions, arguments, prog="arml adapt")
     if not options.query and options.save is None:
         raise UsageError("expected --query FILES or --save FOLDER, got neither: give one or both")
-    if options.uses == "together" and not options.trust:
-        raise UsageError(
-            "expected no --no-trust with --uses together, because the check finds the shares: "
-            "leave one of them out"
-        )
-    # Before JAX is imported, which takes a second or two.
     check_there(options.support, *options.query)
     check_places(options.out, options.save, options.support, *options.query)
     from arml.datasets.folders import labelled_files, labelled_images
-    from arml.predict.quick import FEW
-    from arml.predict.shared import locate
+    from arml.predict.files import locate
+    from arml.predict.inputs import picture_reader
+    from arml.predict.learner import load
+    from arml.predict.models import check_model
 
     place, note = locate(options.learner)
     if note is not None:
         tell(note)
     table = is_table(options.support)
-    learner = _learner(place, () if table else options.query, table)
+    learner = load(place)
     check_kind(learner, table, f"{options.support}", options.learner.name)
     if options.uses != "auto":
-        check_uses(options.uses, choices(learner.problem))
+        check_model(options.uses, learner.problem)
     if not table:
         check_pictures(options.query, options.target)
         if options.matter:
             raise UsageError("expected no --matter, because pictures have no columns: leave it out")
     model = place if place.suffix == ".onnx" else options.model
-    eye = None if table else eye_of(learner, model)
+    reader = None if table else picture_reader(learner, model)
     seen: Queries | None = None
-    if options.query and eye is not None:
-        files, batches, _ = pictures_of(eye, options.query)
+    if options.query and reader is not None:
+        files, batches, _ = pictures_of(reader, options.query)
         # So that a picture that cannot be read is named before anything is learned.
         seen = Queries(files, list(batches) if len(files) <= FEW else batches)
-    if eye is not None:
-        pictures, labels = labelled_images(options.support, size=eye.size)
+    if reader is not None:
+        pictures, labels = labelled_images(options.support, size=reader.size)
         tell_left_out([options.support])
-        predictor = learner.adapt(eye.read(pictures), labels)
+        predictor = learner.adapt(reader.read(pictures), labels)
         names = labelled_files(options.support)
     else:
         from arml.tables.sheet import read_cells, read_numbers
@@ -157,6 +158,8 @@ def _finish(
 ) -> int:
     """Check, answer and save. `seen` are the pictures to predict."""
     _describe(predictor)
+    if options.none and predictor.classes is None:
+        raise UsageError("numbers have no classes that a query could lack: leave --none out")
     predictor = _checked(predictor, options, names)
     if options.matter and of_tables(predictor):
         drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
@@ -164,7 +167,7 @@ def _finish(
         tell(f"columns that matter (log-probability lost without each, in nats): {shown}")
     if options.query:
         asked = seen or rows_of(predictor, options.query, options.target)
-        _answer(predictor, asked, options.out, options.level, mark=seen is not None)
+        _answer(predictor, asked, options, pictures=seen is not None)
     if options.save is not None:
         predictor.save(options.save)
         next_ = command("predict", str(options.save))
@@ -186,6 +189,9 @@ class PredictOptions:
     """How many of new numbers the intervals of a regression hold: about this share."""
     model: Path | None = None
     """The ONNX model that computed the features, if the learner uses another than the default."""
+    none: bool = False
+    """Answer "none of these" for queries whose class is less probable than that of 95% of the
+    examples when these are left out."""
     out: Path | None = None
     """Write the answers to this CSV file instead of the terminal."""
 
@@ -200,100 +206,86 @@ def predict_command(arguments: Sequence[str]) -> int:
         )
     check_there(*options.query)
     check_places(options.out, None, *options.query)
-    from arml.predict.quick import opened_predictor
+    from arml.predict.inputs import picture_reader
+    from arml.predict.learner import load_predictor
 
     table = is_table(*options.query)
-    predictor = opened_predictor(options.predictor, options.query, table=table)
+    predictor = load_predictor(options.predictor)
     check_kind(predictor, table, ", ".join(map(str, options.query[:3])), options.predictor.name)
     if not table:
         check_pictures(options.query, options.target)
-    eye = None if table else eye_of(predictor, options.model)
+    reader = None if table else picture_reader(predictor, options.model)
     target = options.target or predictor.target
-    pictures = None if eye is None else pictures_of(eye, options.query)
+    pictures = None if reader is None else pictures_of(reader, options.query)
     asked = pictures or rows_of(predictor, options.query, target)
-    _answer(predictor, asked, options.out, options.level, mark=pictures is not None)
+    _answer(predictor, asked, options, pictures=pictures is not None)
     return 0
 
 
-def _learner(place: Path, query: Sequence[Path], table: bool) -> Any:
-    """The learner, in NumPy if that answers sooner."""
-    from arml.predict.quick import few, quick_learner
+def _checked(predictor: Any, options: AdaptOptions, names: Sequence[str]) -> Any:
+    """The predictor with the model that the options name, checked."""
+    from arml.predict.models import ENSEMBLE, LEARNER, WORDS, models_of
 
-    quick = quick_learner(place)
-    if quick is not None and (table or few(query)):  # `check_kind` refuses a table
-        return quick
-    from arml.predict.learner import load
-
-    return load(place)
-
-
-def _checked(
-    predictor: Any, options: AdaptOptions, names: Sequence[str]
-) -> "Predictor | QuickPredictor":
-    """The predictor with the means that the options name, checked."""
-    if of_tables(predictor):
-        pass
-    elif options.uses != "auto":
-        predictor = predictor.using(options.uses)
-    elif options.trust:
-        predictor = predictor.using(choices(predictor.problem)[-1])
-    if not options.trust:
-        return predictor
-    if of_tables(predictor):
-        tell(*predictor.reliability().lines(names))
-        return predictor
-    trust = predictor.errors() if predictor.classes is None else predictor.trust()
-    tell(*trust.lines(names))
-    if predictor.uses == "together":
-        each = ", ".join(f"{WORDS[name]} {share:.0%}" for name, share in trust.shares.items())
+    if not of_tables(predictor):
+        best = models_of(predictor.problem)[-1] if options.reliability else LEARNER
+        predictor = predictor.using(best if options.uses == "auto" else options.uses)
+    if options.reliability:
+        found = predictor.reliability()
+        tell(*found.lines(names))
+        if found.model != ENSEMBLE and found.best != found.model:
+            tell(f"{WORDS[found.best]} would be better: --uses {found.best}")
+    if not of_tables(predictor) and predictor.model == ENSEMBLE:
+        each = ", ".join(f"{WORDS[name]} {share:.0%}" for name, share in predictor.weights.items())
         tell(f"predicting with a weighted mean: {each}; --uses learner takes the learner alone")
-    elif trust.best != predictor.uses:
-        tell(f"{WORDS[trust.best]}: better, with --uses {trust.best}")
     return predictor
 
 
-def _describe(predictor: "Predictor | QuickPredictor") -> None:
-    """Print the number of examples, and how far the examples are from meta-training."""
+def _describe(predictor: Any) -> None:
+    """Print the number of examples, and a warning if they are unlike all that the learner knows."""
     classes = predictor.classes
     kind = f"{len(classes)} classes" if classes is not None else "regression"
     tell(f"learned from {len(predictor.y)} examples ({kind})")
     reading = predictor.reading()
     if reading is not None:
         tell(f"read from the meta-knowledge graph: {vertices(reading.mean(axis=0))}")
-    if predictor.portable.novelty is not None:
-        novelty, known = predictor.support_novelty(), ", ".join(predictor.portable.families)
-        said = "these examples are unlike the learner's training data ({}); check the predictions"
-        if novelty <= 1:
-            said = "these examples are as near to the learner's training data ({}) as new tasks of "
-            said += "the same families; this does not guarantee correct predictions"
-        tell(f"novelty {novelty:.2f}: {said.format(known)}")
+    known = predictor.portable.novelty
+    # A low novelty is no assurance, so only a high one is told.
+    if known is not None and (novelty := float(predictor.novelty(predictor.x).mean())) > 1:
+        tell(
+            f"novelty {novelty:.2f}: these examples are unlike the learner's training data "
+            f"({', '.join(predictor.portable.families)}); check the predictions"
+        )
 
 
-def _answer(predictor: Any, asked: Queries, out: Path | None, level: float, *, mark: bool) -> None:
-    """Write the answers; with `mark`, how right they are where the files' folders are labels."""
+def _answer(
+    predictor: Any, asked: Queries, options: AdaptOptions | PredictOptions, *, pictures: bool
+) -> None:
+    """Write the answers; of `pictures`, also how right they are where their folders are labels."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names, batches, keys = asked
     marked: list[str] = []
     rows: Iterable[list[object]]
     if predictor.classes is None:
-        rows = numbers_of(predictor, names, batches, level)
+        rows = numbers_of(predictor, names, batches, options.level)
     else:
         known = predictor.portable.novelty is not None
-        answers = [
-            (predictor.predict_proba(batch), predictor.novelty(batch) if known else None)
-            for batch in batches
-        ]
-        chances = np.concatenate([chance for chance, _ in answers])
-        novelty = [one for _, some in answers if some is not None for one in some]
-        rows = labels_of(predictor, names, chances, novelty)
-        marked = marks_of(names, chances, predictor.classes) if mark else []
+        chances, novelty, same = [], list[float](), 0
+        for batch in batches:
+            chances.append(predictor.predict_proba(batch))
+            novelty += predictor.novelty(batch).tolist() if known else []
+            same += equal_to_known(batch, predictor.x) if pictures else 0
+        every = np.concatenate(chances)
+        least = predictor.reliability().threshold() if options.none else 0.0
+        rows = labels_of(predictor, names, every, novelty, (least, NONE))
+        marked = marks_of(names, every, predictor.classes) if pictures else []
+        warn_of_known(same, len(every), "pictures")
     named = zip(*([name, *cells] for name, cells in keys.items()), strict=True) if keys else None
     for row in rows:
         writer.writerow(row if named is None else [row[0], *next(named), *row[1:]])
-    if out is None:
+    if options.out is None:
         sys.stdout.write(text.getvalue())
     else:
-        write_text(out, text.getvalue())
-        tell(f"written to {out}")
+        write_text(options.out, text.getvalue())
+        tell(f"written to {options.out}")
     tell(*marked)

@@ -9,7 +9,6 @@ import numpy as np
 
 if TYPE_CHECKING:
     from arml.predict.predictor import Predictor
-    from arml.predict.quick import QuickPredictor
 
 
 def vertices(weights: np.ndarray) -> str:
@@ -34,12 +33,14 @@ def numbers_of(
 
 
 def labels_of(
-    predictor: "Predictor | QuickPredictor",
+    predictor: "Predictor",
     names: Sequence[Path | int],
     chances: np.ndarray,
     novelty: Sequence[float],
+    none: tuple[float, str] = (0.0, ""),
 ) -> Iterator[list[object]]:
-    """The header and the rows of a classification's answers; there may be no `novelty`."""
+    """The header and the rows of a classification's answers; there may be no `novelty`. A class
+    whose probability is below the first of `none` is replaced by the second."""
     assert predictor.classes is not None
     reading = predictor.reading()
     # A row of the reading is a class only if the prototypes are the classes.
@@ -50,7 +51,8 @@ def labels_of(
     yield ["row" if isinstance(names[0], int) else "file", "label", "probability", *more]
     for i, (name, chance) in enumerate(zip(names, chances, strict=True)):
         best = int(np.argmax(chance))
-        row = [name, predictor.classes[best], f"{chance[best]:.4f}"]
+        label = none[1] if chance[best] < none[0] else predictor.classes[best]
+        row = [name, label, f"{chance[best]:.4f}"]
         if read is not None:
             row.append(read[best])
         if novelty:

@@ -14,7 +14,7 @@ from tyro.conf import Positional
 
 from arml.cli.console import parse, say, tell
 from arml.cli.errors import UsageError
-from arml.predict.shared import SUPPORT
+from arml.predict.files import SUPPORT
 
 if TYPE_CHECKING:
     from arml.app.server import Served
@@ -111,9 +111,9 @@ def served(learner: Path | None, model: Path | None = None) -> "Served":
     from arml.app.functions import is_of_functions
     from arml.app.server import Served
     from arml.app.tables import KINDS, kind_of
-    from arml.predict.eye import eye_of
+    from arml.predict.files import shipped
+    from arml.predict.inputs import picture_reader
     from arml.predict.learner import FewShotLearner, load
-    from arml.predict.shared import shipped
 
     fits = {"pictures": is_of_pictures, "functions": is_of_functions}
     found: dict[str, FewShotLearner] = {}
@@ -138,5 +138,7 @@ def served(learner: Path | None, model: Path | None = None) -> "Served":
         if tab not in found and name in shipped():
             found[tab], names[tab] = load(name), name
     tables = {kind: found[kind] for kind in KINDS.values() if kind in found}
-    eye = eye_of(found["pictures"], model) if "pictures" in found else None
-    return Served(found.get("pictures"), found.get("functions"), names, tables=tables, eye=eye)
+    reader = picture_reader(found["pictures"], model) if "pictures" in found else None
+    return Served(
+        found.get("pictures"), found.get("functions"), names, tables=tables, reader=reader
+    )

@@ -16,10 +16,10 @@ from arml.cli.progress import working
 class ExportOptions:
     """Write a run's learner as a folder to share, or a predictor as an ONNX file or a page.
 
-    With --out it writes a run's learner: weights, configuration and checksums, no data.
-    Probabilities are calibrated and novelty is measured on validation tasks first. With --onnx it
-    writes a predictor that `arml adapt --save` saved, or a whole metric learner, as one file that
-    runs without JAX. With --html it writes a folder with a page, such a file and its runtime, which
+    With --out it writes a run's learner: weights, configuration and checksums, no data. The
+    temperature of its probabilities is chosen on validation tasks first. With --onnx it writes a
+    predictor that `arml adapt --save` saved, or a whole metric learner, as one file that runs
+    without JAX. With --html it writes a folder with a page, such a file and its runtime, which
     works offline.
     """
 
@@ -28,7 +28,7 @@ class ExportOptions:
     out: Path | None = None
     """Folder of the learner to write."""
     tasks: int = 200
-    """Validation tasks for --out; 0 leaves out the calibration and the novelty."""
+    """Validation tasks for --out; 0 leaves the temperature as it is."""
     onnx: Path | None = None
     """ONNX file to write (needs the extra onnx)."""
     html: Path | None = None
@@ -57,7 +57,7 @@ def export_command(arguments: Sequence[str]) -> int:
     if options.html is not None:
         # Before JAX is imported, which takes a second or two.
         from arml.app.standalone import check_runtime
-        from arml.predict.shared import check_predictor
+        from arml.predict.files import check_predictor
 
         check_predictor(options.source)
         check_runtime(options.runtime)
@@ -80,27 +80,21 @@ def export_command(arguments: Sequence[str]) -> int:
 
 
 def _learner(run: Path, out: Path, tasks: int) -> None:
-    from arml.predict.embedding import embeds
-    from arml.predict.exporting import exported
+    from arml.predict.learner import exported
 
     console = Console()
     with working(f"predicting {tasks:,} validation tasks" if tasks else "loading", console):
         portable = exported(run, out, tasks=tasks)
-    if portable.problem.kind == "classification":
-        say(console, f"probabilities are calibrated: temperature {portable.temperature:.3g}")
-    if portable.novelty is None and tasks:
-        why = (
-            "19 validation classes or more, and this run has fewer"
-            if embeds(portable.learner, portable.problem)
-            else "a method with an embedding that is the same for all tasks"
-        )
-        say(console, f"novelty is not available: it needs {why}")
+    if portable.problem.kind == "classification" and tasks:
+        said = f"temperature of the probabilities: {portable.temperature:.3g}"
+        helps = "" if portable.temperature != 1 else " (another does not help on validation tasks)"
+        say(console, said + helps)
     say(console, f"written to {out}")
 
 
 def _onnx(source: Path, file: Path, ways: int | None, model: Path | None) -> None:
+    from arml.predict.files import SUPPORT, locate
     from arml.predict.learner import load, load_predictor
-    from arml.predict.shared import SUPPORT, locate
 
     if (source / SUPPORT).is_file():
         load_predictor(source).to_onnx(file, model)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arml.cli.console import tell
 from arml.cli.errors import UsageError
-from arml.predict.eye import Eye
 
 if TYPE_CHECKING:
+    from arml.predict.inputs import PictureReader
     from arml.predict.learner import FewShotLearner
     from arml.predict.predictor import Predictor
-    from arml.predict.quick import QuickLearner, QuickPredictor
 
-    Owner = FewShotLearner | QuickLearner | Predictor | QuickPredictor
+    Owner = FewShotLearner | Predictor
 
 
 class Queries(NamedTuple):
@@ -38,7 +37,7 @@ def check_there(*paths: Path) -> None:
 def check_places(out: Path | None, save: Path | None, *read: Path) -> None:
     """Raise `ValueError` if the answers or the predictor cannot be written there, or if the answers
     would replace a file that the command reads, or one that is no CSV file."""
-    from arml.predict.shared import check_free
+    from arml.predict.files import check_free
 
     if out is not None and out.is_dir():
         raise UsageError(f"expected a CSV file for --out, got the folder {out}: name a file")
@@ -101,13 +100,13 @@ def check_pictures(query: Sequence[Path], target: str | None, *, labelled: bool 
             )
 
 
-def pictures_of(eye: Eye, query: Sequence[Path]) -> Queries:
+def pictures_of(reader: "PictureReader", query: Sequence[Path]) -> Queries:
     """The files of the pictures to predict, and the pictures in batches."""
     from arml.datasets.folders import decoded, image_files
 
     files = image_files(query)
     tell_left_out(query)
-    return Queries(files, (eye.read(some) for some in decoded(files, size=eye.size)))
+    return Queries(files, (reader.read(some) for some in decoded(files, size=reader.size)))
 
 
 def tell_left_out(paths: Sequence[Path]) -> None:

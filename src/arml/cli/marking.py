@@ -11,14 +11,11 @@ from arml.cli.console import command, print_json, say, tell, upright
 from arml.cli.errors import UsageError
 from arml.cli.inputs import check_kind, check_pictures
 from arml.cli.tables import column_of, in_order, is_table, numbers, of_tables, read_by
-from arml.predict.eye import eye_of
-from arml.predict.simple import WORDS
 from arml.results.files import Json
 from arml.results.folder import MARKS, thumbnail
 
 if TYPE_CHECKING:
     from arml.predict.predictor import Predictor
-    from arml.predict.quick import QuickPredictor
 
 PICTURES = 24
 """Mistakes that are kept with their pictures."""
@@ -29,9 +26,12 @@ def marks_of(files: Sequence[Path | int], chances: np.ndarray, classes: np.ndarr
     labels = [Path(str(file)).parent.name for file in files]
     if not {*labels} <= {str(label) for label in classes}:
         return []
-    from arml.predict.marks import Marks, places_of
+    from arml.predict.inputs import places_of
+    from arml.predict.reliability import Evaluation
 
-    first, *rest = Marks(classes, places_of(labels, classes), chances).lines([*map(str, files)])
+    first, *rest = Evaluation(classes, places_of(labels, classes), chances).lines(
+        [*map(str, files)]
+    )
     return [f"the queries' folders have the names of the classes: {first}", *rest]
 
 
@@ -45,14 +45,14 @@ def evaluate_predictor(
     json: bool,
 ) -> int:
     """Score a saved predictor on labelled queries, and keep the results for `arml report`."""
-    from arml.predict.quick import opened_predictor
+    from arml.predict.learner import load_predictor
     from arml.results.files import read_json, write_json
     from arml.results.folder import WHAT
 
     if not query.exists():
         raise UsageError(f"expected labelled queries at {query}, found nothing: check the path")
     table = is_table(query)
-    predictor = opened_predictor(folder, () if table else (query,), table=table)
+    predictor = load_predictor(folder)
     check_kind(predictor, table, str(query), folder.name)
     if not table:
         check_pictures((query,), target, labelled=True)
@@ -72,15 +72,16 @@ def evaluate_predictor(
     return 0
 
 
-def _pictures(predictor: "Predictor | QuickPredictor", query: Path, model: Path | None) -> Json:
+def _pictures(predictor: "Predictor", query: Path, model: Path | None) -> Json:
     """The marks of labelled pictures, and the worst mistakes with their pictures."""
     from arml.datasets.folders import labelled_files, labelled_images
+    from arml.predict.inputs import picture_reader
 
-    eye = eye_of(predictor, model)
-    assert eye is not None  # `check_kind` was called
-    pixels, labels = labelled_images(query, size=eye.size)
-    x = eye.read(pixels)
-    _warn_of_known(x, predictor.x, "pictures")
+    reader = picture_reader(predictor, model)
+    assert reader is not None  # `check_kind` was called
+    pixels, labels = labelled_images(query, size=reader.size)
+    x = reader.read(pixels)
+    warn_of_known(equal_to_known(x, predictor.x), len(x), "pictures")
     return _marks(predictor, x, labels, labelled_files(query), pixels)
 
 
@@ -94,11 +95,11 @@ def _table(predictor: Any, query: Path, target: str | None) -> Json:
     x: Any
     if of_tables(predictor):
         x = read_by(predictor, cells, lines, query)
-        _warn_of_known(x.values, predictor.values, "rows")
+        warn_of_known(equal_to_known(x.values, predictor.values), len(x.values), "rows")
     else:
         table = read_numbers(query, target=target)
         x = in_order(table.x, table.columns, predictor.columns, query)
-        _warn_of_known(x, predictor.x, "rows")
+        warn_of_known(equal_to_known(x, predictor.x), len(x), "rows")
     if predictor.classes is not None:
         return _marks(predictor, x, answers, [f"row {line}" for line in lines], None)
     y = np.array(numbers(answers, lines, query))
@@ -127,18 +128,23 @@ def _marks(
                 "picture": None if pixels is None else thumbnail(pixels[place]),
             }
         )
-    by = "" if of_tables(predictor) or predictor.uses == "learner" else WORDS[predictor.uses]
+    from arml.predict.models import LEARNER, WORDS
+
+    by = "" if of_tables(predictor) or predictor.model == LEARNER else WORDS[predictor.model]
     return {**marks.as_json(), "mistakes": worst, "by": by}
 
 
-def _warn_of_known(x: np.ndarray, support: np.ndarray, what: str) -> None:
-    """Warn of queries that equal examples that a predictor learned from. Rows of a table can be
-    equal by chance."""
+def equal_to_known(x: np.ndarray, support: np.ndarray) -> int:
+    """How many queries equal examples that a predictor learned from."""
     examples = {row.tobytes() for row in np.ascontiguousarray(support)}
-    same = sum(row.tobytes() in examples for row in np.ascontiguousarray(x, support.dtype))
+    return sum(row.tobytes() in examples for row in np.ascontiguousarray(x, support.dtype))
+
+
+def warn_of_known(same: int, n: int, what: str) -> None:
+    """Warn of `same` of `n` queries that equal examples. Rows of a table can be equal by chance."""
     if same:
         tell(
-            f"warning: {same} of {len(x)} {what} equal examples that the predictor learned from; "
+            f"warning: {same} of {n} {what} equal examples that the predictor learned from; "
             "if they are the same cases, the score is better than for new ones: leave them out"
         )
 

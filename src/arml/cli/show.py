@@ -66,7 +66,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     """Score a run on new tasks, or a predictor on labelled queries"""
     options = parse(EvaluateOptions, arguments, prog="arml evaluate")
     # Before JAX is imported, which takes a second or two.
-    from arml.predict.shared import SUPPORT, is_learner
+    from arml.predict.files import SUPPORT, is_learner
     from arml.results.folder import read_config, seeds_in
 
     if (options.folder / SUPPORT).is_file():

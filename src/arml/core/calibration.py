@@ -60,3 +60,22 @@ def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -
     bounds = (np.log(0.05), np.log(20.0))
     found = minimize_scalar(cross_entropy, bounds=bounds, options={"xatol": 1e-5})
     return float(np.exp(found.x))
+
+
+def calibrated(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -> float:
+    """The temperature, or 1 if it does not help: the one of the first half of the predictions must
+    lower the mean cross-entropy of the second half."""
+    half = len(y) // 2
+    held = logits[half:], y[half:]
+    if half and cross_entropy(*held, temperature(logits[:half], y[:half])) < cross_entropy(*held):
+        return temperature(logits, y)
+    return 1.0
+
+
+def cross_entropy(
+    logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"], temperature: float = 1.0
+) -> float:
+    """The mean cross-entropy of softmax(logits / temperature)."""
+    z = logits.astype(np.float64) / temperature
+    z = z - z.max(axis=1, keepdims=True)
+    return float(np.mean(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y]))

@@ -8,20 +8,23 @@ It can stand in a pipeline, a cross-validation or a search.
 
 from math import prod
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from arml.core.episodes import Problem
+from arml.predict.files import shipped
 from arml.predict.inputs import checked_inputs
 from arml.predict.learner import FewShotLearner, load
-from arml.predict.shared import shipped
-from arml.predict.simple import TOGETHER, Uses, choices
+from arml.predict.models import models_of
+from arml.predict.reliability import NumberReliability, Reliability
 from arml.results.files import Json
 
+WEIGHTS = "class weights multiply probabilities, and do not turn predictions that are sure"
 Model = TypeVar("Model", bound="FewShot")
 
 FEATURES: dict[int, tuple[str, ...]] = {
@@ -81,12 +84,14 @@ def expected_failed_checks(estimator: "FewShot") -> dict[str, str]:
     if len(problem.features) == 2:
         one = {"check_fit2d_1sample": "the error for a single row is worded differently"}
         return {
+            "check_class_weight_classifiers": WEIGHTS,
             "check_dtype_object": "its column of texts, all different, is no category",
             "check_estimators_nan_inf": "an empty cell is a missing one",
             **(one if problem.kind == "regression" else {}),
         }
     own = prod(problem.features)
-    return {
+    sure = {"check_class_weight_classifiers": WEIGHTS} if problem.kind == "classification" else {}
+    return sure | {
         check: f"its data has {features} features, and the learner was meta-trained on {own}"
         for features, checks in FEATURES.items()
         for check in checks
@@ -144,10 +149,8 @@ class FewShot(BaseEstimator):
             )
         inputs = rows.reshape(-1, *problem.features)
         adapted = learner.adapt(inputs, self._checked_y(targets))
-        uses = choices(problem)[-1] if self.uses == "auto" else cast(Uses, self.uses)
-        self.predictor_ = adapted.using(uses)
-        if uses == TOGETHER:
-            self.predictor_.found_shares()
+        model = models_of(problem)[-1] if self.uses == "auto" else str(self.uses)
+        self.predictor_ = adapted.using(model)
         return self
 
     def predict(self, X: object) -> np.ndarray:
@@ -157,6 +160,12 @@ class FewShot(BaseEstimator):
         """
         queries = self._queries(X)
         return self.predictor_.predict(queries)
+
+    def reliability(self) -> Reliability | NumberReliability:
+        """How far the fitted model can be trusted: `arml.Predictor.reliability`."""
+        check_is_fitted(self)
+        found: Reliability | NumberReliability = self.predictor_.reliability()
+        return found
 
     def _y_checks(self, outputs: int) -> Json:
         return {}
@@ -204,9 +213,11 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
     - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them. The
       default is the learner of pictures that ships; "tables" takes rows of any columns.
-    - `uses`: the means to predict with, as `arml.Predictor.using` takes them. "auto" is as `arml
-      adapt`: the learner together with simple models where these can be used, which adapts once for
-      each example; "learner" is the learner alone, which adapts once.
+    - `uses`: the model that predicts, as `arml.Predictor.using` takes it. "auto" is the ensemble of
+      the learner and simple models where these can be used, whose weights are found at the first
+      prediction by ten folds or fewer; "learner" is the learner alone, which adapts once.
+    - `class_weight`: as in scikit-learn, "balanced" or a weight for each label. The probabilities
+      are multiplied by them: the learner itself treats the classes of a task alike.
 
     After `fit`: `classes_`; `n_features_in_`; `feature_names_in_` for data
     frames; `predictor_`.
@@ -214,9 +225,12 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
     _kind = "classification"
 
-    def __init__(self, learner: object = "starter", uses: object = "auto") -> None:
+    def __init__(
+        self, learner: object = "starter", uses: object = "auto", class_weight: object = None
+    ) -> None:
         self.learner = learner  # unchecked until `fit`, as scikit-learn asks
         self.uses = uses
+        self.class_weight = class_weight
 
     def _checked_y(self, y: Any) -> Any:
         check_classification_targets(y)
@@ -230,30 +244,53 @@ class FewShotClassifier(ClassifierMixin, FewShot):
     def predict_proba(self, X: object) -> np.ndarray:
         """The probability of each class `[n, classes]`, columns in the order of `classes_`."""
         queries = self._queries(X)
-        return self.predictor_.predict_proba(queries)
+        predictor = self.predictor_
+        chances: np.ndarray = predictor.predict_proba(queries)
+        if self.class_weight is None:
+            return chances
+        known = predictor.classes[predictor.y]
+        chances = chances * compute_class_weight(
+            self.class_weight, classes=predictor.classes, y=known
+        )
+        return chances / chances.sum(axis=1, keepdims=True)
+
+    def predict(self, X: object) -> np.ndarray:
+        """The label of each input. **Raises** `ValueError` for inputs of another shape, or that are
+        not finite."""
+        chances = self.predict_proba(X)
+        assert self.classes_ is not None
+        return self.classes_[chances.argmax(axis=1)]
 
 
 class FewShotRegressor(RegressorMixin, FewShot):
     """Regression by a meta-trained learner.
 
-        regressor = arml.FewShotRegressor("regression2d")
+        regressor = arml.FewShotRegressor()
         regressor.fit([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
 
     **Arguments**
 
     - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them. The
-      default is the learner of functions of two inputs that ships; "tables" takes rows of any
-      columns.
+      default takes rows of any columns; "regression2d" is a learner of functions of two inputs.
     - `uses`: as for `FewShotClassifier`; the simple model is a Gaussian process.
+
+    Several targets need a learner of as many, or scikit-learn's `MultiOutputRegressor`.
 
     After `fit`: `n_features_in_`; `feature_names_in_` for data frames; `predictor_`.
     """
 
     _kind = "regression"
 
-    def __init__(self, learner: object = "regression2d", uses: object = "auto") -> None:
+    def __init__(self, learner: object = "tables-regression", uses: object = "auto") -> None:
         self.learner = learner
         self.uses = uses
+
+    def interval(self, X: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of an interval around each prediction that holds about `level` of new targets.
+        **Raises** `ValueError` as `predict`, and for too few examples."""
+        queries = self._queries(X)
+        low, high = self.predictor_.interval(queries, level)
+        return low, high
 
     def _y_checks(self, outputs: int) -> Json:
         return {"y_numeric": True, "multi_output": outputs > 1}

@@ -4,9 +4,16 @@ NumPy, JAX and PyTorch arrays, lists, and pandas' frames and columns are taken. 
 is refused in one line, before any work.
 """
 
-import numpy as np
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from arml.core.problem import Problem
+import numpy as np
+from jaxtyping import Int
+
+from arml.core.episodes import Problem
+from arml.datasets.extractor import remade
 
 
 def checked_inputs(x: object, problem: Problem, what: str) -> np.ndarray:
@@ -138,3 +145,60 @@ def checked_targets(y: object, problem: Problem, n: int) -> tuple[np.ndarray, bo
             "or more than 32 bits hold): correct or drop it"
         )
     return targets.astype(np.float32), flat
+
+
+def places_of(labels: Any, classes: np.ndarray) -> Int[np.ndarray, " n"]:
+    """The place of each label among the `classes`. Numbers may come as texts ("1.0" is 1), and
+    texts in any Unicode form.
+
+    **Raises** `ValueError` for a label that is no class.
+    """
+    numbers = classes.dtype.kind in "biuf"
+    known = {_key(label, numbers): place for place, label in enumerate(classes.tolist())}
+    keys = [_key(label, numbers) for label in labels]
+    for label, key in zip(labels, keys, strict=True):
+        if key not in known:
+            raise ValueError(
+                f"{str(label)!r} is none of the predictor's classes "
+                f"({', '.join(map(str, classes))}): leave these examples out, or adapt with "
+                "examples of that class"
+            )
+    return np.array([known[key] for key in keys], int)
+
+
+def _key(label: Any, number: bool) -> str | float:
+    if number:
+        try:
+            return float({"True": 1, "False": 0}.get(str(label), label))
+        except (TypeError, ValueError):
+            pass
+    return unicodedata.normalize("NFC", str(label))
+
+
+class PictureReader(NamedTuple):
+    """How pictures become the inputs of a learner: its pixels, or the vectors of its frozen
+    model."""
+
+    size: int
+    """Pixels a side."""
+    read: Callable[[np.ndarray], np.ndarray]
+    """Converts pixels `[n, size, size, 3]` to inputs."""
+
+
+def picture_reader(owner: Any, model: Path | None = None) -> PictureReader | None:
+    """How pictures become the inputs of a learner or predictor; None if it is one of tables.
+
+    **Arguments**
+
+    - `model`: the frozen model of a learner on features, if it is not the one that ships.
+
+    **Raises** `ValueError` for a model that a learner of pixels does not use, and as `remade`.
+    """
+    if len(owner.problem.features) == 3:
+        if model is not None:
+            raise ValueError("this learner reads pixels and uses no model: leave --model out")
+        return PictureReader(owner.problem.features[0], lambda pixels: pixels)
+    if owner.portable.inputs is None:
+        return None
+    extractor = remade(owner.portable.inputs, model)
+    return PictureReader(extractor.size, extractor)

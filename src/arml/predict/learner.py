@@ -4,6 +4,7 @@ learner = arml.load("runs/mine")
 predictor = learner.adapt(pictures, ["oak", "oak", "elm", "elm"])
 predictor.predict(more)            # ["elm", ...]
 predictor.predict_proba(more)      # one row a picture, columns as predictor.classes
+print(predictor.reliability())     # how far to trust it
 predictor.save("trees"); arml.load_predictor("trees")
 """
 
@@ -14,20 +15,41 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Array
 
+from arml.core.calibration import calibrated
+from arml.core.episodes import Problem, Task
+from arml.core.inner import steps_of
+from arml.core.learner import MetaLearner
+from arml.datasets.extractor import Extractor
+from arml.experiment.building import built
 from arml.experiment.loaded import Portable, Run
-from arml.predict.backbone import backbone
-from arml.predict.holder import Holder
-from arml.predict.inference import inductive
-from arml.predict.onnx.whole import write_learner_file
-from arml.predict.pickling import packed, unpacked
-from arml.predict.predictor import Predictor, learned
-from arml.predict.shared import SUPPORT, WEIGHTS, check_predictor, locate, read_support
-from arml.predict.sharing import read_learner, write_learner
+from arml.experiment.recipes import recipe
+from arml.predict.files import (
+    SUPPORT,
+    WEIGHTS,
+    check_free,
+    check_predictor,
+    locate,
+    packed,
+    read_learner,
+    read_support,
+    unpacked,
+    write_learner,
+)
+from arml.predict.models import models_of
+from arml.predict.onnx import write_learner_file
+from arml.predict.predictor import Predictor, for_classes, inductive, learned
 from arml.results.files import RunError, read_arrays
+from arml.training.evaluate import looks, together
+
+COSINES = 10.0
+"""The score of two equal vectors of a frozen model: where the cosine classifier of Gidaris and
+Komodakis, Dynamic Few-Shot Visual Learning without Forgetting, CVPR 2018, starts. It says how sure
+a probability is and changes no label; it was not calibrated on data."""
 
 
-class FewShotLearner(Holder):
+class FewShotLearner:
     """A meta-trained learner, ready for tasks of one's own; `arml.load` opens one.
 
         learner = arml.load("regression2d")
@@ -39,6 +61,11 @@ class FewShotLearner(Holder):
     def __init__(self, portable: Portable) -> None:
         inside = inductive(portable.learner, portable.problem.support)
         self.portable = dataclasses.replace(portable, learner=inside)
+
+    @property
+    def problem(self) -> Problem:
+        """The kind of tasks that the learner was built for."""
+        return self.portable.problem
 
     def adapt(self, x: object, y: object) -> Any:
         """Learn a task from its support set.
@@ -64,7 +91,19 @@ class FewShotLearner(Holder):
     def to_onnx(self, path: Path | str, ways: int | None = None) -> None:
         """Write a metric learner as a whole as an ONNX file, for up to `ways` classes: it reads
         support, labels and queries. **Raises** as `Predictor.to_onnx`, and for other learners."""
-        write_learner_file(self.portable, Path(path), ways or self.problem.outputs)
+        ways = max(ways or 0, self.problem.outputs)
+        learner = for_classes(self.portable, ways)
+        if self.problem.kind != "classification" or learner is None or steps_of(learner):
+            raise ValueError(
+                f"{self.portable.experiment.recipe} adapts its weights, and only a metric learner "
+                "(ProtoNet, TADAM, VERSA) can be written as a whole: export a predictor that has "
+                "adapted, as `arml adapt --save` keeps it"
+            )
+        problem = dataclasses.replace(self.problem, outputs=ways)
+        write_learner_file(learner, problem, self.portable.temperature, Path(path))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.portable.about})"
 
     def __reduce__(self) -> tuple[object, ...]:
         return unpacked, (load, packed(self.save))
@@ -85,7 +124,7 @@ def load(path: Path | str) -> FewShotLearner:
     """
     path, _ = locate(path)
     if path.is_file():
-        return FewShotLearner(backbone(path))
+        return FewShotLearner(_backbone(path))
     shared = (path / WEIGHTS).exists()
     return FewShotLearner(read_learner(path)[0] if shared else Run(path).portable())
 
@@ -107,12 +146,17 @@ def load_predictor(folder: Path | str) -> Any:
     if task.reader is not None:
         arrays = read_arrays(folder / SUPPORT, task.sha256)
         return _tables().restored(portable, arrays, classes, task.target, task.reader)
-    x, y, fits = read_support(folder, portable.problem, task)
-    learnt = FewShotLearner(portable).portable, x, y, classes, task.flat
-    predictor = Predictor(*learnt)
+    x, y = read_support(folder, portable.problem, task)
+    predictor = Predictor(FewShotLearner(portable).portable, x, y, classes, task.flat)
     predictor.columns = tuple(task.columns) if task.columns else None
     predictor.target = task.target
-    return predictor.restored(task.uses, task.shares, fits)
+    weights, names = task.weights, models_of(portable.problem)
+    if task.model not in names or (weights is not None and {*weights} != {*names[:-1]}):
+        raise RunError(f"{folder}: its models are not those of this version: save it again")
+    predictor = predictor.using(task.model)
+    if weights is not None:
+        vars(predictor)["weights"] = weights
+    return predictor
 
 
 def _tables() -> Any:
@@ -126,3 +170,47 @@ def _restored(files: dict[str, bytes]) -> Predictor:
 
 # Here, not in the class: to unpickle a predictor is to load it.
 copyreg.pickle(Predictor, lambda predictor: (_restored, (packed(predictor.save),)))
+
+
+def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portable:
+    """Write a run's learner as a folder to share, its temperature chosen on `tasks` validation
+    tasks (0 for none; they need the run's data).
+
+    **Raises** `RunError` for a folder that is no run, or if it cannot be written.
+    """
+    check_free(Path(folder), predictor=False)  # before the work
+    opened = Run(run)
+    portable = opened.portable()
+    if tasks and portable.problem.kind == "classification":
+        learner, chunk = inductive(portable.learner), portable.experiment.chunk
+        parts = looks(
+            _outputs, learner, opened.splits.validation, split="validation", n=tasks, chunk=chunk
+        )
+        outputs, targets = together(parts)
+        found = calibrated(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1))
+        portable = dataclasses.replace(portable, temperature=found)
+    write_learner(portable, folder)
+    return portable
+
+
+def _outputs(learner: MetaLearner, task: Task, key: Array) -> tuple[Array, Array]:
+    """The predictions on ONE task, and the targets."""
+    return learner.adapt(task.support, key=key).predict(task.query.x), task.query.y
+
+
+def _backbone(model: Path) -> Portable:
+    """A frozen model alone as a learner: the nearest class mean of its vectors, with nothing
+    trained. **Raises** `ValueError` as `Extractor`."""
+    extractor = Extractor(model)
+    d = extractor.dimension
+    experiment = recipe("features/frozen-protonet")
+    problem = Problem("classification", (d,), 5, 5, 15)
+    return Portable(
+        experiment,
+        built(experiment, problem),
+        problem,
+        (str(extractor.about["saw"]),),
+        # -|a - c|^2 of vectors of length sqrt(d) is 2 d cos and terms that hardly differ.
+        temperature=2 * d / COSINES,
+        inputs=extractor.about,
+    )

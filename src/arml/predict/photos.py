@@ -39,11 +39,11 @@ import numpy as np
 from jaxtyping import Float, Float32, Int, UInt8
 from PIL import Image
 
-from arml.core.problem import Problem
+from arml.core.episodes import Problem
 from arml.datasets.decode import cropped, decode, resize, rgb
 from arml.datasets.extractor import PHOTOS, Extractor, Preparation
 from arml.datasets.folders import default_folder
-from arml.predict.inputs import checked_labels, joined_labels
+from arml.predict.inputs import checked_labels, joined_labels, places_of
 from arml.predict.reliability import (
     Evaluation,
     Reliability,
@@ -287,8 +287,6 @@ class PhotoPredictor:
     def evaluate(self, x: object, y: object) -> Evaluation:
         """How pictures are predicted whose labels `y` are known. **Raises** `ValueError` as
         `predict`, and for a label that is not among `classes`."""
-        from arml.predict.marks import places_of
-
         chances = self.predict_proba(x)
         return Evaluation(self.classes, places_of(y, self.classes), chances)
 

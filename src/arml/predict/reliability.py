@@ -41,9 +41,7 @@ from arml.results.scores import table_html
 Z = 1.959964
 """Standard deviations that 95% of a normal distribution lie within."""
 FOLDS = 10
-"""Folds at most; of a classification no more than its largest class has distinct examples."""
-SINGLES = 30
-"""Up to so many numbers are left out one by one."""
+"""Folds at most; of classes no more than the largest has distinct examples."""
 FEW = 60
 """Up to so many examples of classes are left out `REPEATS` times in different folds."""
 REPEATS = 3
@@ -54,7 +52,7 @@ NEAR_MOST = 2_000
 SHOWN = 5
 """Examples that are named in words."""
 
-Places = Int[np.ndarray, " n"]
+Places = Int[np.ndarray, " _"]
 Refit = Callable[[Places, Places], Mapping[str, np.ndarray]]
 """From the places of the examples to learn from, and of those to predict, to the predictions of one
 or more models by name: probabilities `[predicted, classes]` or numbers `[predicted, targets]`."""
@@ -439,14 +437,15 @@ def regression_reliability(
     groups: Int[np.ndarray, " n"] | None = None,
     *,
     model: str | None = None,
+    folds: int = FOLDS,
 ) -> NumberReliability:
-    """As `classification_reliability`, for targets `y`: one by one, or in ten folds if there are
-    more than `SINGLES`."""
+    """As `classification_reliability`, for targets `y`: one by one, or in `folds` if there are more
+    examples."""
     y = y.astype(np.float64)
     groups = np.arange(len(y)) if groups is None else groups
     predictions: dict[str, np.ndarray] = {}
     average, some = np.zeros(y.shape), slice(0, 0)
-    for train, test in number_folds(groups):
+    for train, test in number_folds(groups, folds):
         some = slice(None)
         average[test] = y[train].mean(axis=0)
         for name, numbers in refit(train, test).items():
@@ -473,13 +472,14 @@ def class_folds(
     yield from _class_folds(y, groups, _checkable(y, groups), repeats)
 
 
-def number_folds(groups: Int[np.ndarray, " n"]) -> Iterator[tuple[Places, Places]]:
-    """The same for numbers: one group after another, or tenths of them."""
+def number_folds(
+    groups: Int[np.ndarray, " n"], folds: int = FOLDS
+) -> Iterator[tuple[Places, Places]]:
+    """The same for numbers: one group after another, or `folds` parts of them."""
     own = np.unique(groups)
     if len(own) < 2:
         return
-    k = len(own) if len(own) <= SINGLES else FOLDS
-    for _, out in KFold(k, shuffle=True, random_state=0).split(own):
+    for _, out in KFold(min(len(own), folds), shuffle=True, random_state=0).split(own):
         test = np.flatnonzero(np.isin(groups, own[out]))
         yield np.setdiff1d(np.arange(len(groups)), test), test
 

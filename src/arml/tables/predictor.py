@@ -41,11 +41,11 @@ from arml.core.compilation import short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner
 from arml.experiment.loaded import Portable
-from arml.predict.classes import for_classes, grouped_function
-from arml.predict.inputs import checked_labels
-from arml.predict.marks import Marks, places_of
-from arml.predict.pickling import packed, unpacked
+from arml.predict.files import packed, unpacked, write_learner
+from arml.predict.inputs import checked_labels, places_of
+from arml.predict.predictor import for_classes, grouped_function
 from arml.predict.reliability import (
+    Evaluation,
     NumberReliability,
     Reliability,
     class_folds,
@@ -350,12 +350,12 @@ class TablePredictor:
             chances[:, model.classes_] = model.predict_proba(new)
             return chances
 
-    def evaluate(self, x: Any, y: Any) -> Marks:
+    def evaluate(self, x: Any, y: Any) -> Evaluation:
         """How rows are predicted whose labels `y` are known. **Raises** `ValueError` as
         `predict_proba`, and for a label that is not among `classes`."""
         chances = self.predict_proba(x)
         assert self.classes is not None
-        return Marks(self.classes, places_of(y, self.classes), chances)
+        return Evaluation(self.classes, places_of(y, self.classes), chances)
 
     def matter(self) -> dict[str, float]:
         """How much each used column matters: by how many nats the mean log-probability of an
@@ -402,8 +402,6 @@ class TablePredictor:
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the learner's, and its examples as they came. **Raises** `RunError`
         if it cannot be written."""
-        from arml.predict.sharing import write_learner
-
         classes = None if self.classes is None else self.classes.tolist()
         task = {"classes": classes, "flat": True, "target": self.target}
         task |= {"reader": self.schema.as_json()}

@@ -9,7 +9,8 @@ from sklearn.metrics import accuracy_score, confusion_matrix, recall_score
 
 import arml
 from arml.cli import main
-from arml.predict.marks import Marks, places_of
+from arml.predict.inputs import places_of
+from arml.predict.reliability import Evaluation
 
 KINDS = np.array(["ash", "elm", "oak"])
 COLOURS = {"red": (0, 0, 255), "green": (0, 255, 0), "blue": (255, 0, 0)}
@@ -18,7 +19,7 @@ COLOURS = {"red": (0, 0, 255), "green": (0, 255, 0), "blue": (255, 0, 0)}
 def test_marks_agree_with_scikit_learn():
     rng = np.random.default_rng(0)
     labels, chances = rng.integers(3, size=50), rng.dirichlet([1, 1, 1], 50)
-    marks, guesses = Marks(KINDS, labels, chances), chances.argmax(axis=1)
+    marks, guesses = Evaluation(KINDS, labels, chances), chances.argmax(axis=1)
     assert marks.accuracy == accuracy_score(labels, guesses)
     np.testing.assert_array_equal(marks.confusion, confusion_matrix(labels, guesses))
     recalls = recall_score(labels, guesses, average=None)
@@ -28,7 +29,7 @@ def test_marks_agree_with_scikit_learn():
         chances[marks.mistakes].max(axis=1)
     )
     assert str(marks) in marks.lines([str(i) for i in range(50)])[0]
-    assert repr(marks) == f"Marks({marks})"
+    assert repr(marks) == f"Evaluation({marks})"
     shown = marks._repr_html_()
     assert shown.count("<tr>") == 4
     assert f"<th>ash</th><td>{marks.by_class['ash']:.0%}</td>" in shown
@@ -36,7 +37,12 @@ def test_marks_agree_with_scikit_learn():
 
 def test_labels_are_classes_of_any_type():
     np.testing.assert_array_equal(places_of(["7", "3"], np.array([3, 7])), [1, 0])
-    with pytest.raises(ValueError, match=r"among the predictor's classes \(3, 7\), got '5'"):
+    np.testing.assert_array_equal(places_of(["7.0", 3.0], np.array([3, 7])), [1, 0])
+    np.testing.assert_array_equal(places_of([True, "0"], np.array([0, 1])), [1, 0])
+    np.testing.assert_array_equal(
+        places_of(["gro\u0308\u00dfe"], np.array(["gr\u00f6\u00dfe"])), [0]
+    )
+    with pytest.raises(ValueError, match=r"'5' is none of the predictor's classes \(3, 7\)"):
         places_of(["5"], np.array([3, 7]))
 
 
@@ -55,7 +61,7 @@ def place(tmp_path_factory):
     # One of them lies in the wrong folder.
     (place / "more" / "red" / "0.png").rename(place / "more" / "blue" / "red.png")
     said = ["adapt", "starter", "--support", str(place / "own"), "--save", str(place / "kept")]
-    assert main([*said, "--no-trust"]) == 0
+    assert main([*said, "--no-reliability"]) == 0
     return place
 
 
@@ -91,30 +97,36 @@ def test_a_predictor_is_evaluated_and_reported(place, capsys):
     assert all(name in page for name in mistakes)
     assert "How each class was predicted" in page
 
-    given = ["adapt", "starter", "--support", str(place / "own"), "--save", kept, "--no-trust"]
+    given = [
+        "adapt",
+        "starter",
+        "--support",
+        str(place / "own"),
+        "--save",
+        kept,
+        "--no-reliability",
+    ]
     assert main([*given, "--uses", "edges"]) == 0
     assert main(["predict", kept, more]) == 0
     assert "the queries' folders have the names of the classes: accuracy" in capsys.readouterr().err
     assert main(["evaluate", kept, "--query", more]) == 0
-    assert "on more, predicted by logistic regression on the edges." in (
+    assert "on more, predicted by logistic regression on edges." in (
         " ".join(capsys.readouterr().out.split())
     )
 
 
-def test_the_command_predicts_with_all_means_together(place, capsys):
+def test_the_command_predicts_with_an_ensemble(place, capsys):
     own, kept = str(place / "own"), place / "together"
     given = ["adapt", "starter", "--support", own, "--save", str(kept)]
-    assert main([*given, "--no-trust", "--uses", "together"]) == 2
-    assert "expected no --no-trust with --uses together" in capsys.readouterr().err
     assert main(given) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "predicting with a weighted mean: the learner" in said
     task = json.loads((kept / "config.json").read_text())["task"]
-    assert task["uses"] == "together"
-    assert {*task["shares"]} == {"learner", "inputs", "edges"}
-    assert sum(task["shares"].values()) == pytest.approx(1)
-    assert main([*given, "--no-trust"]) == 0
-    assert json.loads((kept / "config.json").read_text())["task"]["uses"] == "learner"
+    assert task["model"] == "ensemble"
+    assert {*task["weights"]} == {"learner", "logistic", "edges"}
+    assert sum(task["weights"].values()) == pytest.approx(1)
+    assert main([*given, "--no-reliability"]) == 0
+    assert json.loads((kept / "config.json").read_text())["task"]["model"] == "learner"
 
 
 def test_what_was_evaluated_before_is_not_shown_of_another_predictor(place, capsys):
@@ -124,11 +136,13 @@ def test_what_was_evaluated_before_is_not_shown_of_another_predictor(place, caps
         (other / name / "0.png").write_bytes((place / "own" / name / "0.png").read_bytes())
     kept = str(place / "kept")
     assert main(["evaluate", kept, "--query", str(place / "more")]) == 0
-    assert main(["adapt", "starter", "--support", str(other), "--save", kept, "--no-trust"]) == 0
+    assert (
+        main(["adapt", "starter", "--support", str(other), "--save", kept, "--no-reliability"]) == 0
+    )
     assert main(["report", kept, "--out", str(place / "old.html")]) == 2
     assert "is of another predictor, which was saved there before" in capsys.readouterr().err
     assert main(["evaluate", kept, "--query", str(place / "more")]) == 2
-    assert "among the predictor's classes (green, red), got 'blue'" in capsys.readouterr().err
+    assert "'blue' is none of the predictor's classes (green, red)" in capsys.readouterr().err
 
 
 def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_path, capsys):
@@ -142,7 +156,7 @@ def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_
     assert "warning: 8 of 8 rows equal examples" in warned
     found = json.loads(said)
     predictor = arml.load_predictor(kept)
-    guesses = predictor.predict(predictor.reader({"height": ["25"], "bark": ["rough"]}))
+    guesses = predictor.predict({"height": ["25"], "bark": ["rough"]})
     assert guesses.tolist() == ["oak"]
     assert (found["n"], found["accuracy"]) == (8, 1)
     for given, said in (
@@ -150,8 +164,8 @@ def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_
         (["--split", "validation"], "because --split is for runs, and this is a predictor"),
         (["--query", str(tmp_path / "none")], "expected labelled queries at"),
         (["--query", str(tmp_path)], "expected one CSV file, because kept reads tables"),
-        (["--query", table, "--target", "bark"], "expected a column 'bark', as in the examples"),
-        (["--query", table, "--target", "leaf"], "expected a column 'leaf'"),
+        (["--query", table, "--target", "bark"], "no column 'bark', which the examples have"),
+        (["--query", table, "--target", "leaf"], "no column 'leaf'"),
     ):
         assert main(["evaluate", kept, *given]) == 2
         error = capsys.readouterr().err

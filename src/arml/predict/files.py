@@ -1,0 +1,285 @@
+"""The files of a shared learner and of a predictor: readable without running anybody's code, and
+without the data that the learner was trained on.
+
+`config.json` holds the learner's experiment, the kind of tasks that it was built for, and checksums
+of itself and of the weights: a file that was altered or cut short is refused. A predictor's folder
+holds the examples that it learned from, too. A pickle holds the same files, and nothing else.
+
+The package carries such learners, which are found by name: `shipped`.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, TypeVar
+
+import equinox as eqx
+import msgspec
+import numpy as np
+
+from arml.core.episodes import Problem
+from arml.core.novelty import Novelty
+from arml.experiment.building import initial
+from arml.experiment.loaded import Portable, problem_of
+from arml.experiment.options import from_json, to_json
+from arml.results.files import (
+    AGAIN,
+    Json,
+    JsonView,
+    RunError,
+    checksum,
+    read_arrays,
+    read_json,
+    write_arrays,
+    write_json,
+)
+from arml.results.schema import read_as
+from arml.training.checkpoint import filled, named
+from arml.training.provenance import provenance
+
+FORMAT = 1
+"""Version of the folder's format."""
+WHAT = "arml learner"
+CONFIG, WEIGHTS, SUPPORT = "config.json", "weights.safetensors", "support.safetensors"
+BANK = "bank.safetensors"
+SHIPPED = Path(str(files("arml") / "data" / "learners"))
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Owner = TypeVar("Owner")
+
+
+class Known(msgspec.Struct):
+    """The measure of novelty of a learner."""
+
+    bound: Positive
+    auroc: Share
+    sha256: str
+
+
+class Learned(msgspec.Struct):
+    """The facts about a predictor's task."""
+
+    classes: list[str | int | float | bool] | None
+    flat: bool
+    sha256: str
+    columns: list[str] | None = None
+    target: str | None = None
+    model: str = "learner"
+    weights: dict[str, Share] | None = None
+    reader: dict[str, object] | None = None
+
+
+class Content(msgspec.Struct):
+    """`config.json`."""
+
+    experiment: Json
+    problem: Json
+    families: tuple[str, ...]
+    temperature: Positive
+    weights_sha256: str
+    trained: Json | None
+    inputs: Json | None
+    novelty: Known | None
+    task: Learned | None = None
+
+
+def shipped() -> tuple[str, ...]:
+    """Names of the learners that the package carries."""
+    return tuple(sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}")))
+
+
+def locate(learner: Path | str) -> tuple[Path, str | None]:
+    """The folder of a learner or run that is named by its path, or by the name of one that the
+    package carries, and a remark for the user. The path of an ONNX model stays as it is.
+
+    A folder here that holds a learner or a run comes before a learner of the package.
+
+    **Raises** `RunError` with the names for a path where nothing is.
+    """
+    path, names = Path(learner), shipped()
+    if path.suffix == ".onnx" and path.is_file():
+        return path, None
+    if (path / CONFIG).is_file() or (path.is_dir() and str(path) not in names):
+        mine = str(path) in names
+        return path, f"using the folder {path}, not the learner that ships" if mine else None
+    if str(path) in names:
+        note = f"the folder {path} holds no learner: using the one that ships with arml"
+        return SHIPPED / path, note if path.is_dir() else None
+    close = get_close_matches(str(path), names, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise RunError(
+        f"no learner at {path}: name the folder of a run or of a shared learner, or one that ships "
+        f"({', '.join(names)}), or train one with `arml train`{hint}"
+    )
+
+
+def is_learner(path: Path) -> bool:
+    """Whether it is a learner that has learned no task: one that ships, a folder, an ONNX model."""
+    if (path / CONFIG).is_file():
+        return (path / WEIGHTS).is_file() and not (path / SUPPORT).is_file()
+    return str(path) in shipped() or path.suffix == ".onnx"
+
+
+def check_predictor(path: Path) -> None:
+    """Raise `RunError` unless it is the folder of a predictor."""
+    if (path / SUPPORT).is_file():
+        return
+    if is_learner(path):
+        raise RunError(
+            f"{path} is a learner, which knows none of your classes, and no predictor: "
+            f"`arml adapt {path} --support EXAMPLES --save FOLDER` makes a predictor of it"
+        )
+    found = "another folder" if path.is_dir() else "nothing there"
+    raise RunError(
+        f"no predictor at {path} ({found}): `arml adapt LEARNER --support EXAMPLES --save FOLDER` "
+        "makes one"
+    )
+
+
+def check_free(folder: Path, *, predictor: bool) -> None:
+    """Raise `RunError` unless a learner, or a predictor, can be written there: a new or empty
+    folder, or one that holds another of its kind."""
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file, and no new or empty folder: name another")
+    if folder.is_dir() and any(folder.iterdir()):
+        known = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
+        if known.get("what") != WHAT or (known.get("task") is not None) != predictor:
+            raise RunError(f"{folder} is not empty: name another folder")
+
+
+def write_learner(
+    portable: Portable,
+    folder: Path | str,
+    *,
+    support: Mapping[str, np.ndarray] | None = None,
+    task: JsonView | None = None,
+) -> None:
+    """Write a learner; with `support` and `task`, a predictor: the examples that it adapted to.
+
+    **Raises** `RunError` if it cannot be written, or if the folder holds something else.
+    """
+    folder, novelty = Path(folder), portable.novelty
+    check_free(folder, predictor=task is not None)
+    arrays = {name: np.asarray(leaf) for name, leaf in named(portable.learner).items()}
+    experiment = to_json(portable.experiment)
+    # Paths of the training data are removed: they mean nothing on another machine.
+    experiment["tasks"].pop("data", None)
+    facts: Json = {
+        "what": WHAT,
+        "format": FORMAT,
+        "experiment": experiment,
+        "problem": dataclasses.asdict(portable.problem),
+        "families": portable.families,
+        "temperature": portable.temperature,
+        "inputs": portable.inputs,
+        "trained": portable.trained,
+        "made": provenance(),
+        "weights_sha256": write_arrays(folder / WEIGHTS, arrays),
+        "novelty": None,
+    }
+    if novelty is not None:
+        bank = write_arrays(folder / BANK, {"bank": novelty.bank})
+        facts["novelty"] = {"bound": novelty.bound, "auroc": novelty.auroc, "sha256": bank}
+    if support is not None:
+        facts["task"] = {**(task or {}), "sha256": write_arrays(folder / SUPPORT, support)}
+    content = json.loads(json.dumps(facts))
+    # Last: without it the folder is no learner, so one that is half written is never read.
+    write_json(folder / CONFIG, {**content, "sha256": checksum(content)})
+
+
+def read_learner(folder: Path | str) -> tuple[Portable, Learned | None]:
+    """A learner that `write_learner` wrote, and its task if it is that of a predictor.
+
+    **Raises** `RunError` for a folder that is none, was altered or cut short.
+    """
+    folder = Path(folder)
+    where = str(folder / CONFIG)
+    content = read_json(folder / CONFIG)
+    stated = content.pop("sha256", None)
+    if content.get("what") != WHAT:
+        raise RunError(f"no shared learner in {folder}: name a folder that `arml export` wrote")
+    if content.get("format") != FORMAT:
+        raise RunError(
+            f"{folder}: its format is {content.get('format')}, not {FORMAT}: use the version of "
+            "arml that wrote it"
+        )
+    if stated != checksum(content):
+        raise RunError(f"{where} was altered or cut short: {AGAIN}")
+    # The checksum says that it is as it was written, not that it means anything.
+    known = read_as(Content, content, where, AGAIN)
+    experiment = from_json(known.experiment, where)
+    problem = problem_of(known.problem, f"{where}: problem")
+    arrays = read_arrays(folder / WEIGHTS, known.weights_sha256)
+    try:
+        blank = eqx.filter_eval_shape(initial, experiment, problem)
+    except Exception as error:
+        first = " ".join(str(error).split())[:200]
+        raise RunError(f"{where}: no learner can be built of its options: {first}") from error
+    wanted = {name: array.shape for name, array in named(blank).items()}
+    if wanted != {name: array.shape for name, array in arrays.items()}:
+        raise RunError(
+            f"{folder}: its weights are not those of the learner that this version builds: use the "
+            "version of arml that wrote it"
+        )
+    portable = Portable(
+        experiment,
+        filled(blank, arrays),
+        problem,
+        known.families,
+        known.temperature,
+        trained=known.trained,
+        inputs=known.inputs,
+        novelty=_read_novelty(folder, known.novelty),
+    )
+    return portable, known.task
+
+
+def _read_novelty(folder: Path, stated: Known | None) -> Novelty | None:
+    if stated is None:
+        return None
+    bank = read_arrays(folder / BANK, stated.sha256).get("bank")
+    if bank is None or bank.ndim != 2 or not len(bank):
+        raise RunError(f"{folder / BANK}: no vectors named `bank`: {AGAIN}")
+    return Novelty(bank, stated.bound, stated.auroc)
+
+
+def read_support(folder: Path, problem: Problem, task: Learned) -> tuple[np.ndarray, np.ndarray]:
+    """The inputs of a predictor of this `task`, and the places of their classes or their targets.
+
+    **Raises** `RunError` if the file does not hold a support set of such a task.
+    """
+    arrays = read_arrays(folder / SUPPORT, task.sha256)
+    x, y, classes = arrays.get("x"), arrays.get("y"), task.classes
+    if (
+        x is None
+        or y is None
+        or x.shape[1:] != problem.features
+        or len(x) != len(y)
+        or not len(x)
+        or (classes is None) != (problem.kind == "regression")
+        or (classes is None and y.shape != (len(x), problem.outputs))
+        or (classes is not None and not (y.ndim == 1 and 0 <= y.min() <= y.max() < len(classes)))
+    ):
+        raise RunError(f"{folder / SUPPORT}: it does not hold examples of such a task: {AGAIN}")
+    return x, y
+
+
+def packed(save: Callable[[Path], None]) -> dict[str, bytes]:
+    """The files that `save` writes into a folder, by name: what a pickle holds. A learner has
+    functions inside that pickle cannot name."""
+    with TemporaryDirectory() as place:
+        folder = Path(place) / "kept"
+        save(folder)
+        return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def unpacked(load: Callable[[Path], Owner], files: dict[str, bytes]) -> Owner:
+    """The object that `load` reads from the folder with these files."""
+    with TemporaryDirectory() as folder:
+        for name, data in files.items():
+            (Path(folder) / name).write_bytes(data)
+        return load(Path(folder))

@@ -1,0 +1,274 @@
+"""Models beside the learner, their ensemble, and the check of a predictor that uses them."""
+
+import multiprocessing
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+
+import arml
+from arml.algorithms import ALGORITHMS
+from arml.core.calibration import calibrated, cross_entropy, temperature
+from arml.experiment.building import build
+from arml.experiment.loaded import Portable
+from arml.experiment.options import Experiment
+from arml.nn.edges import CELLS, DIRECTIONS, histograms
+from arml.nn.networks import Conv4Options, MLPOptions
+from arml.predict.models import (
+    PRIOR,
+    check_model,
+    class_weights,
+    fitted,
+    mixed,
+    models_of,
+    number_weights,
+    softmax,
+)
+
+PICTURES = arml.Problem("classification", (16, 16, 3), 3, 2, 2)
+VECTORS = arml.Problem("classification", (4,), 3, 5, 5)
+
+
+def protonet(problem, network) -> arml.FewShotLearner:
+    """A learner with its initial weights."""
+    experiment = Experiment("own", ALGORITHMS["protonet"].options(problem), network=network)
+    with jax.numpy_dtype_promotion("standard"):
+        learner = build(experiment, problem)
+    return arml.FewShotLearner(Portable(experiment, learner, problem, ("own",)))
+
+
+def corners(each: int, spread: float = 0.3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(3), each)
+    return 3 * np.eye(3, 4)[y] + spread * rng.normal(size=(len(y), 4)), y
+
+
+@pytest.mark.parametrize("ways", [2, 4])
+def test_logistic_regression_minimises_its_loss(ways):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(ways), 6)
+    x = rng.normal(size=(len(y), 30)) + 2 * np.eye(ways, 30)[y]
+    function = fitted("logistic", x, y)
+    odds = function(x)
+    assert odds.shape == (len(y), ways)
+    assert odds.argmax(axis=1).tolist() == y.tolist()
+    new = rng.normal(size=(5, 30)).astype(np.float32)
+    traced = jax.jit(fitted("logistic", x, y, jnp))(new)
+    np.testing.assert_allclose(softmax(np.asarray(traced)), softmax(function(new)), atol=1e-4)
+    if ways == 2:  # against the loss itself, of one vector of weights
+        rows = (x - x.mean(axis=0)) / np.sqrt(np.mean(np.sum((x - x.mean(axis=0)) ** 2, axis=1)))
+
+        def loss(w):
+            z = (rows @ w[:-1] + w[-1]) * np.where(y == 1, 1, -1)
+            return np.logaddexp(0, -z).mean() + 0.001 / 2 * np.sum(w[:-1] ** 2)
+
+        best = minimize(loss, np.zeros(31)).x
+        margin = odds[:, 1] - odds[:, 0]
+        np.testing.assert_allclose(margin, rows @ best[:-1] + best[-1], atol=0.05)
+
+
+def test_a_process_is_scikit_learns():
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 5, (12, 2))
+    y = np.stack([np.sin(x[:, 0]), x[:, 1] + 1e4], axis=1)
+    function, new = fitted("process", x, y), rng.uniform(0, 5, (6, 2))
+    wanted = np.stack([np.sin(new[:, 0]), new[:, 1] + 1e4], axis=1)
+    assert np.sqrt(np.mean((function(new) - wanted) ** 2)) < 0.3
+    traced = fitted("process", x, y, jnp)(new.astype(np.float32))
+    np.testing.assert_allclose(traced, function(new), rtol=1e-4, atol=1e-2)
+    # With kernels of fixed scales, another implementation of the same formula.
+    flat = fitted("process", x, y[:, :1])
+    assert flat(new).shape == (6, 1)
+    kernel = RBF(2.0, "fixed") + WhiteKernel(0.01, "fixed")
+    rough = GaussianProcessRegressor(kernel, normalize_y=True).fit(x, y[:, 0])
+    assert np.corrcoef(rough.predict(new), flat(new)[:, 0])[0, 1] > 0.95
+
+
+def test_edges_tell_directions_and_not_light():
+    ramp = np.linspace(0, 1, 16)
+    right = np.broadcast_to(ramp[None, :, None], (16, 16, 3))
+    down = np.broadcast_to(ramp[:, None, None], (16, 16, 3))
+    pictures = np.stack([right, down, 0.5 * right + 0.2, 1 - right])
+    found = histograms(pictures, np).reshape(4, -1, DIRECTIONS)
+    assert {*found[0].argmax(axis=1)} == {0}
+    assert {*found[1].argmax(axis=1)} == {DIRECTIONS // 2}  # between two of nine
+    np.testing.assert_allclose(found[2], found[0], atol=0.02)
+    np.testing.assert_allclose(found[3], found[0], atol=0.02)
+
+
+def test_edges_against_a_loop_over_pixels():
+    """Each pixel votes for the two directions beside its own."""
+    pictures = np.random.default_rng(3).uniform(size=(3, 17, 20, 3))
+    down, right = np.gradient(pictures, axis=(1, 2))
+    votes = np.zeros((len(pictures), CELLS, CELLS, DIRECTIONS))
+    cells = [
+        {i: k for k, part in enumerate(np.array_split(range(n), CELLS)) for i in part}
+        for n in pictures.shape[1:3]
+    ]
+    for n, i, j in np.ndindex(pictures.shape[:3]):
+        size, at = max(
+            (np.hypot(d, r), np.arctan2(d, r) % np.pi * DIRECTIONS / np.pi)
+            for d, r in zip(down[n, i, j], right[n, i, j], strict=True)
+        )
+        for k, share in ((int(at), 1 - at % 1), (int(at) + 1, at % 1)):
+            votes[n, cells[0][i], cells[1][j], k % DIRECTIONS] += size * share
+    block = np.stack([votes[:, i : i + 2, j : j + 2] for i in range(3) for j in range(3)], 1)
+    block = block.reshape(len(pictures), 9, 4 * DIRECTIONS)
+    for _ in range(2):
+        block = np.minimum(block / (np.linalg.norm(block, axis=-1, keepdims=True) + 1e-3), 0.2)
+    np.testing.assert_allclose(histograms(pictures, np).reshape(block.shape), block, atol=1e-9)
+
+
+def test_weights_are_where_the_slope_is_the_same_in_each_direction():
+    rng, prior = np.random.default_rng(0), np.array([0.5, 0.25, 0.25])
+    own = rng.beta(np.linspace(1, 4, 3), 2, size=(40, 3))
+    found = class_weights(own)
+    slope = (own / (own @ found)[:, None]).sum(axis=0) + PRIOR * prior / found
+    np.testing.assert_allclose(slope, 40 + PRIOR, rtol=1e-2)
+    np.testing.assert_allclose(class_weights(np.zeros((0, 3))), prior)
+    assert class_weights(np.tile([0.2, 0.99], (500, 1)))[1] > 0.99
+    sure = np.tile([1.0, 0.5], (500, 1))
+    sure[:3, 0] = 0  # sure and wrong costs much, and not all
+    assert 0.9 < class_weights(sure)[0] < 0.999
+
+
+def test_a_regression_counts_by_its_error():
+    np.testing.assert_allclose(number_weights(np.array([1.0, 4, 2])), np.array([16, 1, 4]) / 21)
+    np.testing.assert_allclose(number_weights(np.array([1.0, np.inf])), [1, 0])
+    assert number_weights(np.full(2, np.nan)).tolist() == [0.5, 0.5]
+    assert number_weights(np.array([0.0, 1.0]))[0] > 0.999
+
+
+def test_the_ensemble_is_a_weighted_mean_of_probabilities():
+    rng = np.random.default_rng(4)
+    odds = [rng.normal(size=(5, 3)), rng.normal(size=(5, 3))]
+    parts = {"a": lambda _: odds[0], "b": lambda _: odds[1]}
+    logs = mixed(parts, {"a": 0.3, "b": 0.7}, classes=True)(None)
+    np.testing.assert_allclose(softmax(logs), 0.3 * softmax(odds[0]) + 0.7 * softmax(odds[1]))
+
+
+def test_which_models_there_are():
+    assert models_of(PICTURES) == ("learner", "logistic", "edges", "ensemble")
+    assert models_of(VECTORS) == ("learner", "logistic", "ensemble")
+    numbers = arml.Problem("regression", (7,), 1, 2, 2)
+    assert models_of(numbers) == ("learner", "process", "ensemble")
+    assert models_of(arml.Problem("regression", (8, 8, 3), 1, 2, 2)) == ("learner",)
+    with pytest.raises(ValueError, match="choose learner or logistic or edges or ensemble"):
+        check_model("x", PICTURES)
+
+
+def test_a_predictor_uses_the_model_that_it_is_told(tmp_path):
+    few, rng = protonet(PICTURES, Conv4Options(filters=2, normalisation="support")), None
+    rng = np.random.default_rng(2)
+    y = np.repeat(["ash", "elm", "oak"], 3)
+    x = rng.uniform(size=(3, 16, 16, 3))[np.unique(y, return_inverse=True)[1]]
+    x = np.clip(x + 0.3 * rng.normal(size=x.shape), 0, 1).astype(np.float32)
+    predictor = few.adapt(x, y)
+    pixels, every = predictor.using("logistic"), predictor.using("ensemble")
+    assert predictor.model == "learner"
+    assert pixels.predict(x).tolist() == y.tolist()
+    found = every.reliability()
+    assert found.model == "ensemble"
+    assert {*found.others} == {"learner", "logistic", "edges"}
+    for name, one in (("pixels", pixels), ("every", every)):
+        one.save(tmp_path / name)
+        kept = arml.load_predictor(tmp_path / name)
+        np.testing.assert_allclose(kept.predict_proba(x), one.predict_proba(x), rtol=1e-5)
+        assert kept.model == one.model
+    assert kept.weights == every.weights
+    assert sum(kept.weights.values()) == pytest.approx(1)
+    mean = sum(w * predictor.using(one).predict_proba(x) for one, w in kept.weights.items())
+    np.testing.assert_allclose(every.predict_proba(x), mean, rtol=1e-5)
+    for one in (predictor, pixels, predictor.using("edges"), every):
+        assert one.predict(x[:0]).shape == (0,)
+    assert every.add(x[:1], ["fir"]).model == "ensemble"
+
+
+def test_a_check_predicts_by_predictors_of_the_others():
+    few, (x, y) = protonet(VECTORS, MLPOptions((8,), "he")), corners(3, spread=2)
+    found = few.adapt(x, y).reliability()
+    assert found.model == "learner"
+    from arml.predict.reliability import class_folds
+
+    total = np.zeros((9, 3))
+    for train, test in class_folds(y, repeats=3):
+        total[test] += few.adapt(x[train], y[train]).predict_proba(x[test])
+    np.testing.assert_allclose(found.probabilities, total / 3, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="use predict_proba"):
+        few.adapt(x, y).interval(x)
+
+
+def test_one_picture_with_two_labels_is_at_chance():
+    few = protonet(PICTURES, Conv4Options(filters=2, normalisation="support"))
+    x = np.repeat(np.random.default_rng(0).uniform(size=(1, 16, 16, 3)), 6, axis=0)
+    found = few.adapt(x, list("ababab")).using("ensemble").reliability()
+    assert found.accuracies == dict.fromkeys(found.accuracies, 0.5)
+
+
+def test_the_check_of_an_ensemble_chooses_its_weights_in_each_fold():
+    # Labels of noise: weights that had seen them would prefer the models that guess them.
+    accuracy = []
+    few = protonet(VECTORS, MLPOptions((8,), "he"))
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x, y = rng.normal(size=(18, 4)), np.tile(np.arange(3), 6)
+        accuracy.append(few.adapt(x, y).using("ensemble").reliability().accuracy)
+    assert np.mean(accuracy) == pytest.approx(1 / 3, abs=0.15)
+
+
+def test_a_query_of_no_class_is_told():
+    few, (x, y) = protonet(VECTORS, MLPOptions((8,), "he")), corners(8)
+    predictor = few.adapt(x, y).using("logistic")
+    between = np.full((1, 4), [1.0, 1, 1, 0])
+    assert predictor.predict(between, none="none")[0] == "none"
+    assert np.mean(predictor.predict(x, none="none") == "none") < 0.2
+    assert predictor.predict(between)[0] in {0, 1, 2}
+
+
+def test_intervals_of_numbers_hold_the_stated_share():
+    few, rng, held = arml.load("regression2d"), np.random.default_rng(0), []
+    for _ in range(3):
+        x = rng.uniform(0, 5, (60, 2))
+        y = 2 * x[:, 0] - x[:, 1] + 0.5 * rng.normal(size=60)
+        predictor = few.adapt(x[:20], y[:20]).using("process")
+        low, high = predictor.interval(x[20:], 0.8)
+        held.append(np.mean((low <= y[20:]) & (y[20:] <= high)))
+    assert np.mean(held) == pytest.approx(0.8, abs=0.1)
+    with pytest.raises(ValueError, match=r"20 examples are too few for a level of 0\.99"):
+        predictor.interval(x, 0.99)
+
+
+def _predict_in_a_fork(predictor, x, queue):
+    try:
+        queue.put(str(predictor.predict(x)))
+    except RuntimeError as error:
+        queue.put(str(error))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_forked_process_is_refused_at_once():
+    few, (x, y) = protonet(VECTORS, MLPOptions((8,), "he")), corners(2)
+    predictor = few.adapt(x, y)
+    predictor.predict(x)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=_predict_in_a_fork, args=(predictor, x, queue))
+    process.start()
+    assert 'get_context("spawn")' in queue.get(timeout=30)
+    process.join()
+
+
+def test_a_temperature_that_does_not_help_is_not_taken():
+    rng = np.random.default_rng(5)
+    logits = rng.normal(size=(400, 3))
+    y = np.array([rng.choice(3, p=row) for row in softmax(3 * logits)])
+    found = calibrated(logits, y)
+    assert found == temperature(logits, y) == pytest.approx(1 / 3, abs=0.1)
+    assert cross_entropy(logits, y, found) < cross_entropy(logits, y)
+    # The halves ask for opposite temperatures.
+    both = np.concatenate([5 * np.eye(3)[[0] * 20], 0.1 * np.eye(3)[[0] * 20]])
+    assert calibrated(both, np.array([0, 1] * 10 + [0] * 20)) == 1.0
