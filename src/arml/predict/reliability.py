@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 
@@ -172,11 +172,7 @@ class Evaluation:
         if not n:
             return "no labelled examples"
         low, high = self.interval
-        right = (
-            f"{np.sum(self.right):.3g}".removesuffix(".0")
-            if n < 1000
-            else round(float(np.sum(self.right)))
-        )
+        right = f"{float(np.sum(self.right)):.1f}".removesuffix(".0")
         label, share = self.largest
         return (
             f"accuracy {self.accuracy:.0%} ({right} of {n}; 95% interval {low:.0%} to {high:.0%}); "
@@ -406,12 +402,11 @@ def classification_reliability(
     - `repeats`: how often each example is left out; chosen by their number if not given.
     """
     groups = np.arange(len(y)) if groups is None else groups
-    checkable = _checkable(y, groups)
     repeats = repeats or (REPEATS if len(y) <= FEW else 1)
     sums: dict[str, np.ndarray] = {}
     right: dict[str, np.ndarray] = {}
     times = np.zeros(len(y), int)
-    for train, test in _class_folds(y, groups, checkable, repeats):
+    for train, test in class_folds(y, groups, repeats=repeats):
         times[test] += 1
         for name, chances in refit(train, test).items():
             sums.setdefault(name, np.zeros((len(y), len(classes))))[test] += chances
@@ -469,7 +464,23 @@ def class_folds(
     """The places to learn from and to predict, for each fold of each repeat. Every class that has
     two groups is predicted, and is among the examples to learn from whenever it is."""
     groups = np.arange(len(y)) if groups is None else groups
-    yield from _class_folds(y, groups, _checkable(y, groups), repeats)
+    several = [len(np.unique(groups[y == k])) for k in range(y.max() + 1)]
+    places = np.flatnonzero(np.array(several)[y] > 1)
+    if not len(places):
+        return
+    labels, own = y[places], groups[places]
+    kind: Any = StratifiedGroupKFold if len(np.unique(own)) < len(own) else StratifiedKFold
+    for seed in range(repeats):
+        splitter = kind(min(FOLDS, max(several)), shuffle=True, random_state=seed)
+        with warnings.catch_warnings():  # a class may have fewer examples than there are folds
+            warnings.simplefilter("ignore", UserWarning)
+            parts = [places[out] for _, out in splitter.split(places[:, None], labels, own)]
+        for test in parts:
+            # Of a class whose groups all fell into one fold, nothing can be predicted here.
+            left = np.setdiff1d(np.arange(len(y)), test)
+            test = test[np.isin(y[test], y[left])]
+            if len(test):
+                yield np.setdiff1d(np.arange(len(y)), test), test
 
 
 def number_folds(
@@ -482,37 +493,6 @@ def number_folds(
     for _, out in KFold(min(len(own), folds), shuffle=True, random_state=0).split(own):
         test = np.flatnonzero(np.isin(groups, own[out]))
         yield np.setdiff1d(np.arange(len(groups)), test), test
-
-
-def _checkable(y: np.ndarray, groups: np.ndarray) -> Bool[np.ndarray, " n"]:
-    """Whether the class of each example has an example of another group."""
-    several = [len(np.unique(groups[y == k])) > 1 for k in range(y.max() + 1)]
-    return np.array(several)[y]
-
-
-def _class_folds(
-    y: np.ndarray, groups: np.ndarray, checkable: np.ndarray, repeats: int
-) -> Iterator[tuple[Places, Places]]:
-    places = np.flatnonzero(checkable)
-    if not len(places):
-        return
-    labels, own = y[places], groups[places]
-    distinct = max(len(np.unique(own[labels == k])) for k in np.unique(labels))
-    k = min(FOLDS, distinct)
-    single = len(np.unique(own)) == len(own)
-    for seed in range(repeats):
-        kind: Any = StratifiedKFold if single else StratifiedGroupKFold
-        splitter = kind(k, shuffle=True, random_state=seed)
-        with warnings.catch_warnings():  # a class may have fewer examples than there are folds
-            warnings.simplefilter("ignore", UserWarning)
-            parts = [out for _, out in splitter.split(places[:, None], labels, own)]
-        for part in parts:
-            test = places[part]
-            train = np.setdiff1d(np.arange(len(y)), test)
-            # Of a class whose groups all fell into one fold, nothing can be predicted here.
-            test = test[np.isin(y[test], y[train])]
-            if len(test):
-                yield np.setdiff1d(np.arange(len(y)), test), test
 
 
 def copies_of(x: np.ndarray, y: np.ndarray, near: float = 0.0) -> Int[np.ndarray, " n"]:

@@ -26,11 +26,11 @@
   }
   element("about").textContent = `It knows ${model.classes.length} classes: ${model.classes.join(", ")}.`;
 
-  /** The probabilities of bytes `[height, width, 3]`, and the novelty if the model has it. */
+  /** The probabilities of bytes `[height, width, 3]`. */
   async function predict(data, height, width) {
     const pictures = new ort.Tensor("uint8", data, [1, height, width, 3]);
     const found = await session.run({ pictures });
-    return { probabilities: [...found.probabilities.data], novelty: found.novelty?.data[0] };
+    return { probabilities: [...found.probabilities.data] };
   }
   window.armlPredict = predict;
 
@@ -71,13 +71,7 @@
       row.append(label, meter, value);
       return row;
     });
-    const more = [];
-    if (answer.novelty > 1) {
-      const note = document.createElement("p");
-      note.textContent = "This picture is unlike those that the learner was trained on.";
-      more.push(note);
-    }
-    place.replaceChildren(head, ...rows, ...more);
+    place.replaceChildren(head, ...rows);
     return model.classes[best];
   }
 
