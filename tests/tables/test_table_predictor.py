@@ -162,6 +162,53 @@ def test_a_csv_file_on_the_command_line(predictor, tmp_path, capsys):
         assert expected in " ".join(said.split())
 
 
+def test_keys_go_through_to_the_answers(tmp_path, capsys):
+    """A file in order of its classes, whose first column counts the rows; a class is named NA."""
+    names = ["NA"] * (N // 2) + ["null"] * (N // 2)
+    height = [10 + i % 3 + 10 * (k == "NA") for i, k in enumerate(names)]
+    lines = [f"{i},k{i},{2 * i % 7},{height[i]},{names[i]}" for i in range(N)]
+    support, query = tmp_path / "known.tsv", tmp_path / "more.csv"
+    support.write_text("\n".join(["Nr,key,batch,height,kind", *lines]).replace(",", "\t"))
+    query.write_text("Nr,key,batch,height\n77,a,1,21\n78,b,2,11\n")
+    words = ["adapt", "tables", "--support", str(support), "--target", "kind"]
+    assert main([*words, "--query", str(query), "--without", "batch", "--no-trust"]) == 0
+    answers, said = capsys.readouterr()
+    said = " ".join(said.split())
+    assert "not used: Nr (counts the rows)" in said
+    assert "not used: key (texts that differ in nearly every row)" in said
+    header, first, second = (line.split(",") for line in answers.splitlines())
+    assert header == ["row", "Nr", "key", "batch", "label", "probability"]
+    assert first[:5] == ["2", "77", "a", "1", "NA"]
+    assert second[:5] == ["3", "78", "b", "2", "null"]
+    assert main([*words, "--query", str(query), "--without", "nothing"]) == 2
+    assert "no column 'nothing' to leave out" in " ".join(capsys.readouterr().err.split())
+
+
+def test_frames_through_adapt_and_an_estimator():
+    import pandas as pd
+
+    from arml import FewShotClassifier
+
+    frame = pd.DataFrame(
+        {
+            "bark": pd.array(["rough", "smooth", pd.NA, "smooth"] * 4, dtype="string"),
+            "seen": pd.to_datetime(["2024-01-01", "2024-06-01"] * 8),
+            "tall": pd.array([True, False] * 8, dtype="boolean"),
+            "count": [10**19, 1] * 8,
+            "Id": range(16),
+        }
+    )
+    y = pd.Series(["oak", "elm"] * 8, dtype="string")
+    with pytest.warns(UserWarning, match="column 'Id' is not used: counts the rows"):
+        found = arml.load("tables").adapt(frame, y)
+    with pytest.warns(UserWarning, match="column 'Id'"):
+        estimator = FewShotClassifier("tables").fit(frame, y)
+    np.testing.assert_array_equal(found.predict(frame), y.to_numpy())
+    np.testing.assert_array_equal(estimator.predict(frame), y.to_numpy())
+    with pytest.raises(ValueError, match="MultiOutputRegressor"):
+        arml.load("tables-regression").adapt(frame, np.zeros((16, 2)))
+
+
 def cell(value: object) -> str:
     return "" if value is None else str(value)
 

@@ -158,7 +158,7 @@ def rows_of(predictor: Any, query: Sequence[Path], target: str | None) -> Querie
         return Queries(lines, iter([x]))
     cells, lines = query_cells(query)
     read = read_by(predictor, cells, lines, query[0])
-    keys = {name: cells[name] for name in predictor.keys if name in cells}
+    keys = {name: column for name, column in cells.items() if name in predictor.keys}
     return Queries(lines, _blocks(read), keys)
 
 

@@ -180,7 +180,7 @@ class FewShot(BaseEstimator):
             return images.reshape(len(images), -1)
         return X
 
-    def _queries(self, X: object) -> np.ndarray:
+    def _queries(self, X: object) -> Any:
         check_is_fitted(self)
         problem = self.predictor_.problem
         if len(problem.features) == 2:

@@ -27,7 +27,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,9 +77,8 @@ MOST = 1_000
 ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOST)
 """Examples are filled up with empty rows to one of these numbers, so that few programs are
 compiled."""
-CHUNK, LARGE, CELLS = 64, 1024, 2**21
-"""Queries predicted at once, if they are few and if they are many; and the most cells of examples
-that are compared with many queries at once."""
+CHUNK = 256
+"""Queries predicted at once; fewer are filled up, so that one program serves all."""
 NAMES = {
     "classification": ("the learner", "gradient boosting", "logistic regression"),
     "regression": ("the learner", "gradient boosting", "ridge regression"),
@@ -216,32 +215,22 @@ class TablePredictor:
         return len(reader(self.schema, self.values, self.y).kept)
 
     def _by_learner(self, support: Examples) -> Callable[[np.ndarray], np.ndarray]:
-        n, width = support.x.shape[:2]
-        large = max(CHUNK, min(LARGE, CELLS // (n * width)))
-        made: dict[int, Callable[[jax.Array], jax.Array]] = {}
-
-        def function(chunk: int) -> Callable[[jax.Array], jax.Array]:
-            if chunk not in made:
-                if self._learner is None:  # a method with a fixed number of classes
-                    problem = dataclasses.replace(self.problem, features=(width, 3))
-                    rows = np.any(np.asarray(support.x)[..., 1] > 0, axis=1)
-                    some = Examples(support.x[rows], support.y[rows])
-                    ways = self._ways
-                    whole = grouped_function(self.portable.learner, some, problem, ways, chunk)
-                    made[chunk] = whole
-                else:
-                    like = jax.ShapeDtypeStruct((chunk, width, 3), jnp.float32)
-                    closure = _adapted(self._learner, support, like)
-                    made[chunk] = lambda x: _called(closure, x)
-            return made[chunk]
+        width = support.x.shape[1]
+        if self._learner is None:  # a method with a fixed number of classes
+            problem = dataclasses.replace(self.problem, features=(width, 3))
+            rows = np.any(np.asarray(support.x)[..., 1] > 0, axis=1)
+            some = Examples(support.x[rows], support.y[rows])
+            function = grouped_function(self.portable.learner, some, problem, self._ways, CHUNK)
+        else:
+            like = jax.ShapeDtypeStruct((CHUNK, width, 3), jnp.float32)
+            function = partial(_called, _adapted(self._learner, support, like))
 
         def predict(x: Float[np.ndarray, "n columns 3"]) -> Float[np.ndarray, "n outputs"]:
-            chunk = large if len(x) > 4 * CHUNK else CHUNK
             parts = []
-            for first in range(0, max(len(x), 1), chunk):
-                some = x[first : first + chunk]
-                fill = ((0, chunk - len(some)), (0, width - some.shape[1]), (0, 0))
-                parts.append(np.asarray(function(chunk)(jax.device_put(np.pad(some, fill)))))
+            for first in range(0, max(len(x), 1), CHUNK):
+                some = x[first : first + CHUNK]
+                fill = ((0, CHUNK - len(some)), (0, width - some.shape[1]), (0, 0))
+                parts.append(np.asarray(function(jax.device_put(np.pad(some, fill)))))
             found = np.concatenate(parts)[: len(x)]
             if self.classes is not None:
                 return found[:, : len(self.classes)] / self.portable.temperature
@@ -536,21 +525,21 @@ def _boosted(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Log-odds, or the centre of each number and a scale of zero, by gradient boosting."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits
 
-    if classes is None:
-        regressor = HistGradientBoostingRegressor(random_state=0).fit(x, y)
+    kind = HistGradientBoostingRegressor if classes is None else HistGradientBoostingClassifier
+    # One thread: several wait for each other busily, and take 40 times as long on a busy machine.
+    with threadpool_limits(1):
+        model = kind(random_state=0).fit(x, y)
 
-        def numbers(new: np.ndarray) -> np.ndarray:
-            centre = regressor.predict(_with_gaps(new))
-            return np.stack([centre, np.zeros(len(centre))], axis=1)
+    def predict(new: np.ndarray) -> np.ndarray:
+        with threadpool_limits(1):
+            if classes is None:
+                centre = model.predict(_with_gaps(new))
+                return np.stack([centre, np.zeros(len(centre))], axis=1)
+            chances = model.predict_proba(_with_gaps(new))
+        odds = np.full((len(new), len(classes)), -50.0)
+        odds[:, model.classes_.astype(int)] = np.log(np.maximum(chances, 1e-12))
+        return odds
 
-        return numbers
-    classifier = HistGradientBoostingClassifier(random_state=0).fit(x, y)
-
-    def odds(new: np.ndarray) -> np.ndarray:
-        found = np.full((len(new), len(classes)), -50.0)
-        chances = classifier.predict_proba(_with_gaps(new))
-        found[:, classifier.classes_.astype(int)] = np.log(np.maximum(chances, 1e-12))
-        return found
-
-    return odds
+    return predict
