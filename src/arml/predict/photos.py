@@ -40,7 +40,7 @@ from jaxtyping import Float, Float32, Int, UInt8
 from PIL import Image
 
 from arml.core.episodes import Problem
-from arml.datasets.decode import cropped, decode, resize, rgb
+from arml.datasets.decode import Encoded, cropped, decode, resize, rgb
 from arml.datasets.extractor import PHOTOS, Extractor, Preparation
 from arml.datasets.folders import default_folder
 from arml.predict.inputs import checked_labels, joined_labels, places_of
@@ -204,15 +204,18 @@ class PhotoLearner:
         return np.stack(parts) if parts else np.zeros((0, self.extractor.dimension), np.float32)
 
     def _embedded(self, picture: Any, place: int) -> Float32[np.ndarray, " d"]:
-        if not isinstance(picture, str | os.PathLike | bytes):
+        if isinstance(picture, bytes):
+            picture = Encoded(f"picture {place + 1}", lambda data=picture: data)
+        elif isinstance(picture, str | os.PathLike):
+            picture = Encoded(str(picture), Path(picture).read_bytes)
+        elif not isinstance(picture, Encoded):
             pixels = _pixels(picture, place)
             return self.extractor(resize(cropped(pixels), self.extractor.size)[None])[0]
-        where = f"picture {place + 1}" if isinstance(picture, bytes) else str(picture)
         try:
-            data = picture if isinstance(picture, bytes) else Path(picture).read_bytes()
+            data = picture.read()
         except OSError as error:
             raise ValueError(
-                f"{where}: expected a picture, got: {error.strerror}; check the path"
+                f"{picture.where}: expected a picture, got: {error.strerror}; check the path"
             ) from error
         kept = self._cache / f"{hashlib.sha256(data).hexdigest()}.npy"
         try:
@@ -221,7 +224,7 @@ class PhotoLearner:
                 return vector
         except (OSError, ValueError, EOFError):
             pass  # not there, or damaged: it is made again
-        pixels = decode(data, size=self.extractor.size, where=where, crop=True)
+        pixels = decode(data, size=self.extractor.size, where=picture.where, crop=True)
         vector = self.extractor(pixels[None])[0]
         try:
             kept.parent.mkdir(parents=True, exist_ok=True)
