@@ -107,3 +107,43 @@ def test_what_the_page_needs_is_named(adapted, tmp_path):
     line = arml.load("regression2d").adapt(np.eye(2), [1.0, 2.0])
     with pytest.raises(ValueError, match="try --onnx FILE"):
         write_page(line, tmp_path / "page", tmp_path)
+
+
+def test_the_page_of_photographs_learns_new_classes(tmp_path):
+    rng = np.random.default_rng(0)
+
+    def blob(colour):
+        return np.clip(colour + rng.normal(0, 12, (40, 60, 3)), 0, 255).astype(np.uint8)
+
+    red, green, blue = ([blob(c) for _ in range(3)] for c in np.diag([220, 220, 220]))
+    predictor = arml.load("photos").adapt([*red, *green], ["red"] * 3 + ["green"] * 3)
+    more = predictor.add(blue, ["blue"] * 3)
+    write_page(predictor, tmp_path / "page", npm.package("onnxruntime-web") / "dist")
+    assert (tmp_path / "page" / "model.js").stat().st_size < 9e6
+    files = []
+    for i, picture in enumerate([*blue, blob((20, 20, 200))]):
+        files.append(tmp_path / f"{i}.png")
+        assert cv2.imwrite(str(files[-1]), picture[:, :, ::-1])
+    with chromium.opened(f"file://{tmp_path}/page/index.html", width=390, height=800) as tab:
+        page = tab.page
+        page.wait_for_selector("body[data-ready], .status.bad")
+        ask = "([data, h, w]) => armlPredict(new Uint8Array(data), h, w)"
+        given = [red[0].ravel().tolist(), 40, 60]
+        got = page.evaluate(ask, given)["probabilities"]
+        np.testing.assert_allclose(got, predictor.predict_proba(red[:1])[0], atol=0.02)
+        got = page.evaluate(ask, given)["novelty"]
+        np.testing.assert_allclose(got, predictor.novelty(red[:1])[0], atol=0.02)
+        page.set_input_files("#files", str(files[3]))
+        page.wait_for_selector("#answers h3")
+        page.fill("#name", "blue")
+        page.set_input_files("#examples", [str(file) for file in files[:3]])
+        page.wait_for_selector(".status >> text=Learned 3 of blue.")
+        # The picture that was there is answered again, and the order of the classes is their age.
+        assert page.inner_text("#answers h3").startswith("blue")
+        got = page.evaluate(ask, given)["probabilities"]
+        wanted = dict(zip(more.classes, more.predict_proba(red[:1])[0], strict=True))
+        assert abs(got[1] - wanted["red"]) < 0.1
+        page.add_script_tag(path=str(npm.package("axe-core") / "axe.min.js"))
+        found = page.evaluate("axe.run({preload: false})")
+        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found["violations"]] == []
+    assert tab.complaints == []

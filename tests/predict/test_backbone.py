@@ -17,8 +17,8 @@ from arml.app.server import about
 from arml.app.uploads import Limits
 from arml.cli import app as command
 from arml.cli import main
-from arml.datasets.extractor import Extractor
-from arml.datasets.folders import decoded
+from arml.datasets.decode import cropped, decode
+from arml.predict.photos import fit_head
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
 SIZE, WIDTH = 32, 4
@@ -105,34 +105,31 @@ def test_a_model_alone_learns_predicts_and_is_exported_as_one_file(place, capsys
     assert main(["adapt", "eye.onnx", "--support", "own", "--query", "more", "--save", "kept"]) == 0
     said = capsys.readouterr()
     assert "cross-validated accuracy 100%" in said.err
-    assert said.out.startswith("file,label,probability\n")
+    assert said.out.startswith("file,label,probability,novelty\n")
     assert main(["predict", "kept", "more"]) == 2
-    assert "eye.onnx that made the learner's features" in capsys.readouterr().err
+    assert "give that model with --model" in capsys.readouterr().err
     assert main(["predict", "kept", "more", "--model", "eye.onnx"]) == 0
     assert "accuracy 100% (12 of 12" in capsys.readouterr().err
 
-    # The nearest class mean, computed by hand from onnxruntime's vectors.
+    # The head, from onnxruntime's own vectors.
     session = onnxruntime.InferenceSession("eye.onnx")
     read = [cv2.imread(str(path))[..., ::-1] for path in sorted(Path("own").rglob("*.png"))]
     size = (SIZE, SIZE)
-    small = np.stack([cv2.resize(one, size, interpolation=cv2.INTER_AREA) for one in read])
+    kept = [cropped(one) for one in read]
+    small = np.stack([cv2.resize(one, size, interpolation=cv2.INTER_AREA) for one in kept])
     (vectors,) = session.run(None, {"pictures": small})
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    means = vectors.reshape(3, 2, -1).mean(axis=1)
-    logits = 10 * (vectors @ means.T - np.square(means).sum(axis=1) / 2)
+    logits = fit_head(vectors, np.repeat([0, 1, 2], 2), 3).logits(vectors)
     chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    predictor = arml.load_predictor("kept")
-    eye = Extractor("eye.onnx")
-    alone = predictor.using("learner")
-    np.testing.assert_allclose(alone.predict_proba(eye(small)), chances, atol=1e-3)
+    predictor = arml.load_predictor("kept", "eye.onnx")
+    np.testing.assert_allclose(predictor.predict_proba(read), chances, atol=2e-3)
 
     # The exported file has the model inside: it reads pictures of any size.
     assert main(["export", "kept", "--onnx", "whole.onnx", "--model", "eye.onnx"]) == 0
     whole = onnxruntime.InferenceSession("whole.onnx")
     (got,) = whole.run(None, {"pictures": np.stack(read)})
-    np.testing.assert_allclose(got, predictor.predict_proba(eye(small)), atol=2e-3)
+    np.testing.assert_allclose(got, predictor.predict_proba(read), atol=5e-3)
     (got,) = whole.run(None, {"pictures": small[:5]})
-    np.testing.assert_allclose(got, predictor.predict_proba(eye(small[:5])), atol=1e-4)
+    np.testing.assert_allclose(got, predictor.predict_proba(small[:5]), atol=1e-4)
     assert json.loads(whole.get_modelmeta().custom_metadata_map["classes"]) == ["a", "b", "c"]
 
 
@@ -155,19 +152,13 @@ def test_the_page_answers_by_the_model(place):
     given = served.pictures, content, Limits(), served.reader
     answer = answers.classified(*given)
     files = [path for paths in own.values() for path in paths]
-    (small, more) = (next(decoded(some, size=SIZE)) for some in (files, queries))
-    eye = Extractor(place / "eye.onnx")
-    predictor = arml.load(place / "eye.onnx").adapt(eye(small), list("aabbcc"))
+    predictor = arml.load(place / "eye.onnx").adapt(files, list("aabbcc"))
     got = [query["probabilities"] for query in answer["queries"]]
-    np.testing.assert_allclose(got, predictor.predict_proba(eye(more)), rtol=1e-5)
-    assert answer["classes"][1]["seen"] == [answers.as_png(picture) for picture in small[2:4]]
+    np.testing.assert_allclose(got, predictor.predict_proba(queries), rtol=1e-4, atol=1e-6)
+    seen = decode(files[2].read_bytes(), size=SIZE, where="", crop=True)
+    assert answer["classes"][1]["seen"][0] == answers.as_png(seen)
     assert answers.trusted(*given)["said"] == str(predictor.reliability())
     assert base64.b64decode(answers.kept(*given)["zip"]).startswith(b"PK")
-    # A learner on the model's vectors needs the model, too.
-    arml.load(place / "eye.onnx").save(place / "learner")
-    with pytest.raises(ValueError, match=r"expected the model eye\.onnx .*: give it with --model"):
-        command.served(place / "learner")
-    assert command.served(place / "learner", place / "eye.onnx").reader.size == SIZE
     with pytest.raises(ValueError, match="this learner reads pixels and uses no model"):
         command.served(Path("starter"), place / "eye.onnx")
 
@@ -184,8 +175,6 @@ def test_features_of_the_model_are_learned_from(place, capsys, monkeypatch):
 def test_a_model_that_cannot_be_part_of_the_file_is_refused(place, tmp_path):
     eye = resnet18(tmp_path / "two.onnx", 18, batch=2)
     pictures = np.random.default_rng(0).integers(0, 256, (4, SIZE, SIZE, 3), dtype=np.uint8)
-    predictor = arml.load(eye).adapt(Extractor(eye)(pictures), list("aabb"))
+    predictor = arml.load(eye).adapt(pictures, list("aabb"))
     with pytest.raises(ValueError, match=r"for any number of pictures, got two.onnx for 2: export"):
-        predictor.to_onnx(tmp_path / "file.onnx", model=eye)
-    with pytest.raises(ValueError, match="got no --model: give it with --model"):
         predictor.to_onnx(tmp_path / "file.onnx")

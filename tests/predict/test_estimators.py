@@ -27,6 +27,8 @@ from arml.experiment.loaded import Portable
 from arml.experiment.options import Experiment
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.estimators import FEATURES, expected_failed_checks
+from arml.predict.photos import PhotoPredictor
+from arml.predict.predictor import Predictor
 from arml.results.files import RunError
 
 
@@ -183,11 +185,29 @@ def starter_pictures(each: int = 4) -> tuple[np.ndarray, np.ndarray]:
     return glyphs.images[chosen], np.repeat(["alpha", "beta", "gamma"], each)
 
 
-def test_the_learner_that_ships_is_the_default_and_goes_through_joblib(tmp_path):
-    x, y = starter_pictures()
-    model = arml.FewShotClassifier().fit(x, y)
-    assert model.learner == "starter"
+def test_pictures_need_no_learner_to_be_named():
+    rng = np.random.default_rng(0)
+    y = ["red", "blue"] * 4
+    colours = np.array([(220, 30, 30), (30, 30, 220)] * 4)[:, None, None]
+    photographs = np.clip(colours + rng.normal(0, 12, (8, 40, 60, 3)), 0, 255).astype(np.uint8)
+    model = arml.FewShotClassifier().fit(photographs, y)
     assert "FewShotClassifier()" in repr(model)
+    assert isinstance(model.predictor_, PhotoPredictor)
+    assert model.predict(list(photographs[:2])).tolist() == ["red", "blue"]
+    again = pickle.loads(pickle.dumps(clone(model).fit(photographs, y)))
+    np.testing.assert_array_equal(
+        again.predict_proba(photographs), model.predict_proba(photographs)
+    )
+    # Of one grey drawing of each class none can be left out: the learner of drawings takes them.
+    drawings, names = starter_pictures(1)
+    model.fit(drawings, names)
+    assert isinstance(model.predictor_, Predictor)
+    assert model.score(drawings, names) > 0.9
+
+
+def test_the_learner_of_drawings_goes_through_joblib(tmp_path):
+    x, y = starter_pictures()
+    model = arml.FewShotClassifier("starter").fit(x, y)
     joblib.dump(model, tmp_path / "model.joblib")
     again = joblib.load(tmp_path / "model.joblib")
     np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))

@@ -32,13 +32,14 @@ def test_the_wheel_carries_them_and_stays_small(tmp_path):
         for file in ("config.json", "weights.safetensors"):
             assert f"arml/data/learners/{name}/{file}" in names
     assert "arml/data/extractors/starter-protonet.onnx" in names
+    assert "arml/data/photos/efficientnet-lite0.onnx" in names
     assert Path(wheel).stat().st_size < 10 * 2**20
     for name in NAMES:
         assert sum(f.stat().st_size for f in (SHIPPED / name).iterdir()) < 4 * 2**20
 
 
 def test_they_are_found_by_name_and_a_learner_here_goes_first(tmp_path, monkeypatch):
-    assert shipped() == NAMES
+    assert shipped() == ("photos", *NAMES)
     monkeypatch.chdir(tmp_path)
     assert locate("regression2d") == (SHIPPED / "regression2d", None)
     Path("regression2d").mkdir()
@@ -99,7 +100,7 @@ def test_a_table_is_fitted_by_name_on_the_command_line(tmp_path, monkeypatch, ca
     np.testing.assert_allclose(heights, [1, 2, 3, 4], atol=0.8)
     assert main(["adapt", "regression", "--support", "few.csv", "--save", "kept"]) == 2
     assert (
-        "one that ships (regression2d, starter, tables, tables-regression)"
+        "one that ships (photos, regression2d, starter, tables, tables-regression)"
         in capsys.readouterr().err
     )
 

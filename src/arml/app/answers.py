@@ -16,7 +16,8 @@ from arml.datasets.starter import load_starter
 from arml.explain.graph import default_threshold
 from arml.predict.files import packed
 from arml.predict.inputs import PictureReader, picture_reader, places_of
-from arml.predict.learner import FewShotLearner
+from arml.predict.learner import Learner
+from arml.predict.photos import PhotoLearner, PhotoPredictor
 from arml.predict.predictor import Predictor
 from arml.predict.reliability import Evaluation, Reliability
 from arml.results.files import Json
@@ -27,7 +28,7 @@ MISTAKES = 12
 EXAMPLE = {"classes": 3, "shots": 5, "queries": 2}
 
 
-def is_of_pictures(learner: FewShotLearner) -> bool:
+def is_of_pictures(learner: Learner) -> bool:
     """Whether it sorts pictures into classes, by their pixels or by a frozen model's vectors."""
     problem = learner.problem
     pictures = len(problem.features) == 3 or learner.portable.inputs is not None
@@ -37,7 +38,7 @@ def is_of_pictures(learner: FewShotLearner) -> bool:
 class Learned(NamedTuple):
     """A task that was learned from labelled pictures."""
 
-    predictor: Predictor
+    predictor: Predictor | PhotoPredictor
     seen: UInt8[np.ndarray, "n size size 3"]
     """The labelled pictures, as the learner or its frozen model sees them."""
     asked: UInt8[np.ndarray, "m size size 3"]
@@ -47,7 +48,7 @@ class Learned(NamedTuple):
 
 
 def classified(
-    learner: FewShotLearner, content: object, limits: Limits, reader: PictureReader | None = None
+    learner: Learner, content: object, limits: Limits, reader: PictureReader | None = None
 ) -> Json:
     """The answer to labelled pictures and queries; `reader` is the learner's, if it is at hand.
 
@@ -105,7 +106,7 @@ def _measured(marks: Evaluation) -> Json:
 
 
 def _learned(
-    learner: FewShotLearner,
+    learner: Learner,
     content: object,
     limits: Limits,
     reader: PictureReader | None = None,
@@ -118,13 +119,15 @@ def _learned(
     labels, texts, names = read_classes(content)
     queries = read_queries(content) if asked else []
     names += [f"query {i}" for i in range(1, len(queries) + 1)]
-    pictures = read_pictures(texts + queries, names, size=reader.size, limits=limits)
+    pictures = read_pictures(
+        texts + queries, names, size=reader.size, limits=limits, crop=reader.crop
+    )
     n, inputs = len(labels), reader.read(pictures)
     return Learned(learner.adapt(inputs[:n], labels), pictures[:n], pictures[n:], inputs[n:])
 
 
 def trusted(
-    learner: FewShotLearner, content: object, limits: Limits, reader: PictureReader | None = None
+    learner: Learner, content: object, limits: Limits, reader: PictureReader | None = None
 ) -> Json:
     """How well labelled pictures predict each other: a summary, the `classes` that could be
     checked with their accuracy, the `confusion` matrix, and the `odd` ones, each with its `place`
@@ -147,7 +150,7 @@ def trusted(
 
 
 def kept(
-    learner: FewShotLearner, content: object, limits: Limits, reader: PictureReader | None = None
+    learner: Learner, content: object, limits: Limits, reader: PictureReader | None = None
 ) -> Json:
     """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads.
 
@@ -161,11 +164,15 @@ def kept(
     return {"zip": base64.b64encode(packet.getvalue()).decode()}
 
 
-def _classes(predictor: Predictor, seen: UInt8[np.ndarray, "n size size 3"]) -> list[Json]:
+def _classes(
+    predictor: Predictor | PhotoPredictor, seen: UInt8[np.ndarray, "n size size 3"]
+) -> list[Json]:
     """Each class: its pictures as they are `seen`, its prototype, and its reading."""
     assert predictor.classes is not None
-    trace, learner = predictor.trace(), predictor.portable.learner
-    inside = learner.encode if isinstance(learner, ARML | ExtendedARML) else None
+    trace = inside = None
+    if isinstance(predictor, Predictor):
+        trace, learner = predictor.trace(), predictor.portable.learner
+        inside = learner.encode if isinstance(learner, ARML | ExtendedARML) else None
     by_class = inside is not None and isinstance(inside.structure, ClassMeans)
     away, vectors = None, predictor.embedding(predictor.x)
     if trace is not None and by_class:
@@ -191,8 +198,10 @@ def _classes(predictor: Predictor, seen: UInt8[np.ndarray, "n size size 3"]) -> 
     return described
 
 
-def knowledge_graph(learner: FewShotLearner) -> Json | None:
+def knowledge_graph(learner: Learner) -> Json | None:
     """The links between the vertices, and the least that is drawn; None without a graph."""
+    if isinstance(learner, PhotoLearner):
+        return None
     inside = learner.portable.learner
     graph = inside.encode.graph if isinstance(inside, ARML | ExtendedARML) else None
     if graph is None:
@@ -202,7 +211,7 @@ def knowledge_graph(learner: FewShotLearner) -> Json | None:
     return {"links": links.tolist(), "threshold": default_threshold(links)}
 
 
-def example_pictures(learner: FewShotLearner, seed: int) -> Json:
+def example_pictures(learner: Learner, seed: int) -> Json:
     """Pictures of some test classes of the starter set: `classes` and `queries`."""
     rng = np.random.default_rng(seed)
     families, split = load_starter()

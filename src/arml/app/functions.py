@@ -8,7 +8,8 @@ from jaxtyping import Float
 
 from arml.app.answers import knowledge_graph
 from arml.app.uploads import Limits, read_points
-from arml.predict.learner import FewShotLearner
+from arml.predict.learner import FewShotLearner, Learner
+from arml.predict.photos import PhotoLearner
 from arml.results.files import Json
 
 GRID = 48
@@ -21,8 +22,10 @@ def span(learner: FewShotLearner) -> tuple[float, ...]:
     return tuple(getattr(learner.portable.experiment.tasks, "span", None) or ())
 
 
-def is_of_functions(learner: FewShotLearner) -> bool:
+def is_of_functions(learner: Learner) -> bool:
     """Whether it fits functions of two inputs in a known range."""
+    if isinstance(learner, PhotoLearner):
+        return False
     return bool(span(learner)) and learner.problem.features == (2,)
 
 

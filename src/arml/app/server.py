@@ -37,7 +37,7 @@ from arml.app.functions import example_function, span, surface
 from arml.app.tables import Kind, checked, columns, example, predicted
 from arml.app.uploads import Limits
 from arml.predict.inputs import PictureReader
-from arml.predict.learner import FewShotLearner
+from arml.predict.learner import FewShotLearner, Learner
 from arml.results.files import Json, RunError
 
 HOST = "127.0.0.1"
@@ -60,7 +60,7 @@ TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 class Served:
     """The learners of the page. A learner that is None has no tab."""
 
-    pictures: FewShotLearner | None
+    pictures: Learner | None
     functions: FewShotLearner | None
     names: dict[str, str]
     """The names of the learners."""
@@ -179,7 +179,9 @@ def about(served: Served) -> Json:
     found: Json = {"limits": vars(served.limits)}
     if served.pictures is not None:
         portable = served.pictures.portable
-        size = served.reader.size if served.reader is not None else portable.problem.features[0]
+        size = (
+            served.reader.size if served.reader is not None else served.pictures.problem.features[0]
+        )
         found["pictures"] = {
             "learner": served.names["pictures"],
             "size": size,

@@ -11,7 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arml.results.files import write_bytes, write_text
+from arml.predict.photos import PhotoPredictor
+from arml.results.files import Json, write_bytes, write_text
 
 if TYPE_CHECKING:
     from arml.predict.predictor import Predictor
@@ -37,7 +38,10 @@ def check_runtime(runtime: Path) -> None:
 
 
 def write_page(
-    predictor: "Predictor", folder: Path, runtime: Path = PLACE, model: Path | None = None
+    predictor: "Predictor | PhotoPredictor",
+    folder: Path,
+    runtime: Path = PLACE,
+    model: Path | None = None,
 ) -> None:
     """Write the page of a predictor of pictures.
 
@@ -49,6 +53,10 @@ def write_page(
     **Raises** `ValueError` for a predictor of something else, for a runtime that is not there, and
     as `Predictor.to_onnx`; `RunError` if the folder cannot be written.
     """
+    if isinstance(predictor, PhotoPredictor):
+        check_runtime(runtime)
+        _write_page(folder, runtime, _of_photographs(predictor))
+        return
     pictures = len(predictor.problem.features) == 3 or predictor.portable.inputs is not None
     if predictor.classes is None or not pictures:
         raise ValueError(
@@ -59,6 +67,29 @@ def write_page(
         file = Path(place) / "model.onnx"
         predictor.to_onnx(file, model)
         parts = {"onnx": _text(file), "classes": [str(label) for label in predictor.classes]}
+    _write_page(folder, runtime, parts)
+
+
+def _of_photographs(predictor: PhotoPredictor) -> Json:
+    """The network, and the vectors of the examples: the page itself learns from them."""
+    from arml.predict.onnx import write_vectors
+
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "model.onnx"
+        write_vectors(file, predictor.learner.extractor)
+        network = _text(file)
+    vectors = predictor.x.astype("<f4").tobytes()
+    return {
+        "onnx": network,
+        "classes": [str(label) for label in predictor.classes],
+        "vectors": base64.b64encode(vectors).decode(),
+        "labels": predictor.y.tolist(),
+        "temperature": predictor.head.temperature,
+        "bound": predictor.bound,
+    }
+
+
+def _write_page(folder: Path, runtime: Path, parts: Json) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for page in (files("arml.app") / "offline").iterdir():
         write_bytes(folder / page.name, page.read_bytes())

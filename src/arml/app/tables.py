@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from arml.app.uploads import Limits
-from arml.predict.learner import FewShotLearner
+from arml.predict.learner import FewShotLearner, Learner
 from arml.results.files import Json
 from arml.tables.columns import NUMBER, missing
 from arml.tables.predictor import TablePredictor, learned
@@ -23,7 +23,7 @@ FEW = 10
 """A column of numbers with more different values than this is predicted as numbers."""
 
 
-def kind_of(learner: FewShotLearner) -> Kind | None:
+def kind_of(learner: Learner) -> Kind | None:
     """The kind of prediction of a learner of tables; None for another learner."""
     problem = learner.problem
     return KINDS[problem.kind] if len(problem.features) == 2 else None

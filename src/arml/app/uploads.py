@@ -40,7 +40,7 @@ class Limits:
 
 
 def read_pictures(
-    texts: Sequence[Any], names: list[str], *, size: int, limits: Limits
+    texts: Sequence[Any], names: list[str], *, size: int, limits: Limits, crop: bool = False
 ) -> UInt8[np.ndarray, "n size size 3"]:
     """Pictures in base64 as bytes of `size x size` pixels; `names` are for the errors.
 
@@ -57,7 +57,7 @@ def read_pictures(
         except (TypeError, ValueError, binascii.Error):
             raise ValueError(f"{name}: expected a picture in base64") from None
         _check_pixels(data, name, limits)
-        pictures.append(decode(data, size=size, where=name))
+        pictures.append(decode(data, size=size, where=name, crop=crop))
     return np.stack(pictures) if pictures else np.zeros((0, size, size, 3), np.uint8)
 
 

@@ -1,6 +1,7 @@
 """`arml adapt` and `predict`: from one's own examples to predictions."""
 
 import csv
+import dataclasses
 import io
 import sys
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,8 @@ from arml.cli.inputs import (
     check_pictures,
     check_places,
     check_there,
+    embedded,
+    photographs_of,
     pictures_of,
     tell_left_out,
 )
@@ -48,10 +51,12 @@ class AdaptOptions:
     numbers, dates, categories, and missing cells.
     """
 
-    learner: Positional[Path]
-    """A run folder, an exported learner, one of the package (starter, tables,
-    tables-regression, regression2d), or an ONNX model of pictures."""
-    support: Path
+    learner: Positional[Path | None] = None
+    """A run folder, an exported learner, one of the package (photos, starter, tables,
+    tables-regression, regression2d), or an ONNX model of pictures. If none is named, pictures are
+    learned by photos; but by starter, which was trained on drawings, if most of them are grey and
+    starter predicts the examples better."""
+    support: Path = dataclasses.field(kw_only=True)
     """The labelled examples: a folder or zip with one folder for each class, or a CSV file."""
     query: tuple[Path, ...] = ()
     """What to predict: images, folders (with all their subfolders), or one CSV file."""
@@ -90,17 +95,98 @@ def adapt_command(arguments: Sequence[str]) -> int:
         raise UsageError("expected --query FILES or --save FOLDER, got neither: give one or both")
     check_there(options.support, *options.query)
     check_places(options.out, options.save, options.support, *options.query)
+    model = _network(options)
+    if model is not None:
+        return _photographs(options, model)
+    return _learned(options)
+
+
+def _network(options: AdaptOptions) -> Path | None:
+    """The ONNX model of pictures that the options name, or imply; None for any other learner."""
+    from arml.datasets.extractor import PHOTOS
+
+    if options.learner is None and is_table(options.support):
+        raise UsageError(
+            "a table needs a learner: arml adapt tables (classes) or arml adapt tables-regression "
+            "(numbers)"
+        )
+    named = options.learner
+    if named is None or (str(named) == "photos" and not (named / "config.json").exists()):
+        return PHOTOS
+    return named if named.suffix == ".onnx" and named.is_file() else None
+
+
+def _photographs(options: AdaptOptions, model: Path) -> int:
+    """Learn from pictures by a frozen network. It imports no JAX, unless `starter` is tried."""
+    from arml.datasets.folders import encoded, open_source
+    from arml.predict.photos import PhotoLearner
+
+    if is_table(options.support):
+        raise UsageError(f"{options.learner} reads pictures: the table needs the learner tables")
+    check_pictures(options.query, options.target)
+    if options.matter:
+        raise UsageError("expected no --matter, because pictures have no columns: leave it out")
+    learner = PhotoLearner(model)
+    seen = photographs_of(learner, options.query) if options.query else None
+    if seen is not None and len(seen.names) <= FEW:
+        # So that a picture that cannot be read is named before anything is learned.
+        seen = Queries(seen.names, list(seen.batches))
+    with open_source(options.support) as opened:
+        members = opened.pictures
+        names = [member.where for member in members]
+        labels = [name for name, some in opened.classes.items() for _ in some]
+        vectors = embedded(learner, [encoded(member) for member in members])
+    tell_left_out([options.support])
+    if len(vectors) > 1 and not np.any(vectors != vectors[0]):
+        raise ValueError(
+            f"{options.support}: all {len(vectors)} pictures are identical: they cannot tell the "
+            "classes apart"
+        )
+    predictor = learner.adapt(vectors, labels)
+    if options.learner is None and options.uses in ("auto", "learner"):
+        better, said = _better(predictor, options.support, labels)
+        tell(said)
+        if better == "starter":
+            return _learned(dataclasses.replace(options, learner=Path("starter")))
+    if options.uses not in ("auto", *predictor.models):
+        raise UsageError(f"--uses {options.uses} is not for photographs: leave it out")
+    return _finish(predictor, options, names, seen)
+
+
+def _better(predictor: Any, support: Path, labels: Sequence[str]) -> tuple[str, str]:
+    """The learner that predicts the examples better, and the reason in words."""
+    from arml.datasets.folders import labelled_images
+    from arml.predict.photos import SMALL, mostly_grey, starter_is_better
+
+    def starter() -> Any:
+        from arml.predict.learner import load
+
+        found = load("starter").adapt(small, labels)
+        return found.using(found.models[-1])
+
+    small, _ = labelled_images(support, size=SMALL)
+    if not mostly_grey(small):
+        return "photos", "learner: photos (a network that was trained on photographs)"
+    better, said = starter_is_better(predictor, starter)
+    name = "starter" if better else "photos"
+    return name, f"learner: {name} (the pictures are grey like drawings, and {said})"
+
+
+def _learned(options: AdaptOptions) -> int:
+    """Learn by a meta-trained learner."""
     from arml.datasets.folders import labelled_files, labelled_images
     from arml.predict.files import locate
     from arml.predict.inputs import picture_reader
-    from arml.predict.learner import load
+    from arml.predict.learner import FewShotLearner, load
     from arml.predict.models import check_model
 
+    assert options.learner is not None
     place, note = locate(options.learner)
     if note is not None:
         tell(note)
     table = is_table(options.support)
     learner = load(place)
+    assert isinstance(learner, FewShotLearner)  # others are of photographs, for `_photographs`
     check_kind(learner, table, f"{options.support}", options.learner.name)
     if options.uses != "auto":
         check_model(options.uses, learner.problem)
@@ -108,8 +194,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
         check_pictures(options.query, options.target)
         if options.matter:
             raise UsageError("expected no --matter, because pictures have no columns: leave it out")
-    model = place if place.suffix == ".onnx" else options.model
-    reader = None if table else picture_reader(learner, model)
+    reader = None if table else picture_reader(learner, options.model)
     seen: Queries | None = None
     if options.query and reader is not None:
         files, batches, _ = pictures_of(reader, options.query)
@@ -206,10 +291,18 @@ def predict_command(arguments: Sequence[str]) -> int:
         )
     check_there(*options.query)
     check_places(options.out, None, *options.query)
+    from arml.predict.photos import is_photo_predictor, load_photo_predictor
+
+    table = is_table(*options.query)
+    if is_photo_predictor(options.predictor) and not table:
+        check_pictures(options.query, options.target)
+        known = load_photo_predictor(options.predictor, options.model)
+        asked = photographs_of(known.learner, options.query)
+        _answer(known, asked, options, pictures=True)
+        return 0
     from arml.predict.inputs import picture_reader
     from arml.predict.learner import load_predictor
 
-    table = is_table(*options.query)
     predictor = load_predictor(options.predictor)
     check_kind(predictor, table, ", ".join(map(str, options.query[:3])), options.predictor.name)
     if not table:
@@ -217,17 +310,17 @@ def predict_command(arguments: Sequence[str]) -> int:
     reader = None if table else picture_reader(predictor, options.model)
     target = options.target or predictor.target
     pictures = None if reader is None else pictures_of(reader, options.query)
-    asked = pictures or rows_of(predictor, options.query, target)
-    _answer(predictor, asked, options, pictures=pictures is not None)
+    found = pictures or rows_of(predictor, options.query, target)
+    _answer(predictor, found, options, pictures=pictures is not None)
     return 0
 
 
 def _checked(predictor: Any, options: AdaptOptions, names: Sequence[str]) -> Any:
     """The predictor with the model that the options name, checked."""
-    from arml.predict.models import ENSEMBLE, LEARNER, WORDS, models_of
+    from arml.predict.models import ENSEMBLE, LEARNER, WORDS
 
     if not of_tables(predictor):
-        best = models_of(predictor.problem)[-1] if options.reliability else LEARNER
+        best = predictor.models[-1] if options.reliability else LEARNER
         predictor = predictor.using(best if options.uses == "auto" else options.uses)
     if options.reliability:
         found = predictor.reliability()
@@ -257,6 +350,15 @@ def _describe(predictor: Any) -> None:
         )
 
 
+def _strange(predictor: Any, chances: np.ndarray, novelty: np.ndarray) -> np.ndarray:
+    """Which queries may belong to none of the classes: photographs by their novelty, others if the
+    probability of their class is below that of 95% of the examples when these are left out."""
+    if len(novelty):
+        return novelty > 1
+    least: float = predictor.reliability().threshold()
+    return chances.max(axis=1) < least
+
+
 def _answer(
     predictor: Any, asked: Queries, options: AdaptOptions | PredictOptions, *, pictures: bool
 ) -> None:
@@ -276,8 +378,8 @@ def _answer(
             novelty += predictor.novelty(batch).tolist() if known else []
             same += equal_to_known(batch, predictor.x) if pictures else 0
         every = np.concatenate(chances)
-        least = predictor.reliability().threshold() if options.none else 0.0
-        rows = labels_of(predictor, names, every, novelty, (least, NONE))
+        strange = _strange(predictor, every, np.asarray(novelty)) if options.none else None
+        rows = labels_of(predictor, names, every, novelty, NONE, strange)
         marked = marks_of(names, every, predictor.classes) if pictures else []
         warn_of_known(same, len(every), "pictures")
     named = zip(*([name, *cells] for name, cells in keys.items()), strict=True) if keys else None

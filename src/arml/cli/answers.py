@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from arml.predict.photos import PhotoPredictor
     from arml.predict.predictor import Predictor
 
 
@@ -33,14 +34,15 @@ def numbers_of(
 
 
 def labels_of(
-    predictor: "Predictor",
+    predictor: "Predictor | PhotoPredictor",
     names: Sequence[Path | int],
     chances: np.ndarray,
     novelty: Sequence[float],
-    none: tuple[float, str] = (0.0, ""),
+    none: str = "",
+    strange: np.ndarray | None = None,
 ) -> Iterator[list[object]]:
-    """The header and the rows of a classification's answers; there may be no `novelty`. A class
-    whose probability is below the first of `none` is replaced by the second."""
+    """The header and the rows of a classification's answers; there may be no `novelty`. Those that
+    are `strange` are labelled `none`."""
     assert predictor.classes is not None
     reading = predictor.reading()
     # A row of the reading is a class only if the prototypes are the classes.
@@ -51,7 +53,7 @@ def labels_of(
     yield ["row" if isinstance(names[0], int) else "file", "label", "probability", *more]
     for i, (name, chance) in enumerate(zip(names, chances, strict=True)):
         best = int(np.argmax(chance))
-        label = none[1] if chance[best] < none[0] else predictor.classes[best]
+        label = none if strange is not None and strange[i] else predictor.classes[best]
         row = [name, label, f"{chance[best]:.4f}"]
         if read is not None:
             row.append(read[best])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from tyro.conf import Positional
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arml.app.server import Served
 
 SHIPPED = {
-    "pictures": "starter",
+    "pictures": "photos",
     "functions": "regression2d",
     "classes": "tables",
     "numbers": "tables-regression",
@@ -113,10 +113,10 @@ def served(learner: Path | None, model: Path | None = None) -> "Served":
     from arml.app.tables import KINDS, kind_of
     from arml.predict.files import shipped
     from arml.predict.inputs import picture_reader
-    from arml.predict.learner import FewShotLearner, load
+    from arml.predict.learner import load
 
     fits = {"pictures": is_of_pictures, "functions": is_of_functions}
-    found: dict[str, FewShotLearner] = {}
+    found: dict[str, Any] = {}
     names: dict[str, str] = {}
     if learner is None and model is not None:
         raise UsageError(

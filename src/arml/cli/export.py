@@ -74,7 +74,8 @@ def export_command(arguments: Sequence[str]) -> int:
         from arml.app.standalone import write_page
         from arml.predict.learner import load_predictor
 
-        write_page(load_predictor(options.source), options.html, options.runtime, options.model)
+        predictor = load_predictor(options.source, options.model)
+        write_page(predictor, options.html, options.runtime, options.model)
         say(Console(), f"written to {options.html}: open its index.html in a browser")
     return 0
 
@@ -95,11 +96,17 @@ def _learner(run: Path, out: Path, tasks: int) -> None:
 def _onnx(source: Path, file: Path, ways: int | None, model: Path | None) -> None:
     from arml.predict.files import SUPPORT, locate
     from arml.predict.learner import load, load_predictor
+    from arml.predict.photos import PhotoLearner
 
     if (source / SUPPORT).is_file():
-        load_predictor(source).to_onnx(file, model)
+        load_predictor(source, model).to_onnx(file, model)
     else:
         learner = load(locate(source)[0])
+        if isinstance(learner, PhotoLearner):
+            raise UsageError(
+                f"{source} is a network without classes: export the predictor that `arml adapt "
+                f"{source} --support EXAMPLES --save FOLDER` writes"
+            )
         learner.to_onnx(file, ways)
         if learner.portable.inputs is not None:
             tell(

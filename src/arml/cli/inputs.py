@@ -5,15 +5,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from arml.cli.console import tell
 from arml.cli.errors import UsageError
 
 if TYPE_CHECKING:
     from arml.predict.inputs import PictureReader
     from arml.predict.learner import FewShotLearner
+    from arml.predict.photos import PhotoLearner
     from arml.predict.predictor import Predictor
 
     Owner = FewShotLearner | Predictor
+
+AT_ONCE = 1_024
+"""Photographs between two answers."""
 
 
 class Queries(NamedTuple):
@@ -37,8 +43,6 @@ def check_there(*paths: Path) -> None:
 def check_places(out: Path | None, save: Path | None, *read: Path) -> None:
     """Raise `ValueError` if the answers or the predictor cannot be written there, or if the answers
     would replace a file that the command reads, or one that is no CSV file."""
-    from arml.predict.files import check_free
-
     if out is not None and out.is_dir():
         raise UsageError(f"expected a CSV file for --out, got the folder {out}: name a file")
     if out is not None and out.exists():
@@ -54,6 +58,8 @@ def check_places(out: Path | None, save: Path | None, *read: Path) -> None:
     for place in (out, save):
         check_writable(place)
     if save is not None:
+        from arml.predict.files import check_free
+
         check_free(save, predictor=True)
 
 
@@ -107,6 +113,24 @@ def pictures_of(reader: "PictureReader", query: Sequence[Path]) -> Queries:
     files = image_files(query)
     tell_left_out(query)
     return Queries(files, (reader.read(some) for some in decoded(files, size=reader.size)))
+
+
+def embedded(learner: "PhotoLearner", pictures: Sequence[Any]) -> np.ndarray:
+    """The vectors of pictures; on a terminal with a bar of the progress."""
+    from arml.cli.data import shown
+
+    with shown() as progress:
+        return learner.embed(pictures, lambda done, all_: progress("pictures", done, all_))
+
+
+def photographs_of(learner: "PhotoLearner", query: Sequence[Path]) -> Queries:
+    """The files of the pictures to predict, and their vectors in batches."""
+    from arml.datasets.folders import image_files
+
+    files = image_files(query)
+    tell_left_out(query)
+    parts = (files[i : i + AT_ONCE] for i in range(0, len(files), AT_ONCE))
+    return Queries(files, (embedded(learner, part) for part in parts))
 
 
 def tell_left_out(paths: Sequence[Path]) -> None:

@@ -16,6 +16,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import cv2
@@ -117,7 +118,7 @@ class Encoded(NamedTuple):
 
 
 def decoded(
-    pictures: Iterable[Encoded], *, size: int
+    pictures: Iterable[Encoded], *, size: int, crop: bool = False
 ) -> Iterator[UInt8[np.ndarray, "size size 3"]]:
     """The pictures in order. They are decoded on all cores, a few ahead of the one that is asked
     for, and read one after the other in the thread of the caller.
@@ -128,7 +129,8 @@ def decoded(
     with ThreadPoolExecutor(cores()) as pool:
         try:
             for where, read, box in pictures:
-                waiting.append(pool.submit(decode, read(), size=size, where=where, box=box))
+                job = partial(decode, size=size, where=where, box=box, crop=crop)
+                waiting.append(pool.submit(job, read()))
                 if len(waiting) > 4 * cores():
                     yield waiting.popleft().result()
             while waiting:

@@ -97,6 +97,8 @@ class Extractor:
         self.input = _picture_input(path, self._session.get_inputs(), prepare.size)
         self.size = self.input.size
         """Pixels a side of the pictures that it reads."""
+        self.crop = prepare.crop
+        """Whether these lose the ends of their longer side."""
         self._output = _output_name(path, self._session.get_outputs(), prepare.output)
         self._prepare = prepare
         self.rank = 2

@@ -226,7 +226,7 @@ def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Membe
 
 
 def labelled_images(
-    source: Path, *, size: int
+    source: Path, *, size: int, crop: bool = False
 ) -> tuple[UInt8[np.ndarray, "n size size 3"], list[str]]:
     """The pictures of a folder or zip, and the label of each.
 
@@ -234,7 +234,7 @@ def labelled_images(
     if all pictures are identical.
     """
     with open_source(source) as opened:
-        images = np.stack(list(each_decoded(map(encoded, opened.pictures), size=size)))
+        images = np.stack(list(each_decoded(map(encoded, opened.pictures), size=size, crop=crop)))
     if len(images) > 1 and not np.any(images != images[0]):
         raise ValueError(
             f"{source}: all {len(images)} pictures are identical: they cannot tell the classes "

@@ -21,6 +21,13 @@ from arml.predict.files import shipped
 from arml.predict.inputs import checked_inputs
 from arml.predict.learner import FewShotLearner, load
 from arml.predict.models import models_of
+from arml.predict.photos import (
+    PhotoLearner,
+    PhotoPredictor,
+    mostly_grey,
+    small_pictures,
+    starter_is_better,
+)
 from arml.predict.reliability import NumberReliability, Reliability
 from arml.results.files import Json
 
@@ -99,9 +106,11 @@ def expected_failed_checks(estimator: "FewShot") -> dict[str, str]:
     }
 
 
-def _loaded(learner: object, kind: str) -> FewShotLearner:
-    if isinstance(learner, FewShotLearner):
+def _loaded(learner: object, kind: str) -> FewShotLearner | PhotoLearner:
+    if isinstance(learner, FewShotLearner | PhotoLearner):
         return learner
+    if learner is None:
+        return PhotoLearner()
     if not isinstance(learner, str | Path):
         raise ValueError(f"expected a learner, or what arml.load takes, got {learner!r}: load one")
     # The package may have the same learner for numbers.
@@ -129,6 +138,8 @@ class FewShot(BaseEstimator):
         learner of that name.
         """
         learner = _loaded(self.learner, self._kind)
+        if isinstance(learner, PhotoLearner):
+            return self._fit_pictures(learner, X, y)
         problem = learner.problem
         if problem.kind != self._kind:
             raise ValueError(
@@ -151,6 +162,19 @@ class FewShot(BaseEstimator):
         adapted = learner.adapt(inputs, self._checked_y(targets))
         model = models_of(problem)[-1] if self.uses == "auto" else str(self.uses)
         self.predictor_ = adapted.using(model)
+        return self
+
+    def _fit_pictures(self: Model, learner: PhotoLearner, X: Any, y: object) -> Model:
+        vectors, targets = validate_data(self, learner.embed(X), y)
+        labels = self._checked_y(targets)
+        predictor: Any = learner.adapt(vectors, labels)
+        if self.learner is None and np.ndim(X) != 2:
+            small = small_pictures(X)
+            starter = load("starter").adapt(small, labels)
+            starter = starter.using(starter.models[-1])
+            if mostly_grey(small) and starter_is_better(predictor, lambda: starter)[0]:
+                predictor = starter
+        self.predictor_ = predictor
         return self
 
     def predict(self, X: object) -> np.ndarray:
@@ -183,6 +207,10 @@ class FewShot(BaseEstimator):
     def _queries(self, X: object) -> Any:
         check_is_fitted(self)
         problem = self.predictor_.problem
+        if isinstance(self.predictor_, PhotoPredictor):
+            return validate_data(self, self.predictor_.learner.embed(X), reset=False)
+        if self.learner is None:
+            return small_pictures(X)
         if len(problem.features) == 2:
             validate_data(self, X, reset=False, skip_check_array=True)
             return _checked_rows(X)
@@ -211,8 +239,10 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
     **Arguments**
 
-    - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them. The
-      default is the learner of pictures that ships; "tables" takes rows of any columns.
+    - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them.
+      "photos" takes photographs in any form: see `arml.predict.photos.PhotoLearner`. If None,
+      pictures are learned by "photos", or by "starter" if they are grey like drawings and it
+      predicts the examples better. "tables" takes rows of any columns.
     - `uses`: the model that predicts, as `arml.Predictor.using` takes it. "auto" is the ensemble of
       the learner and simple models where these can be used, whose weights are found at the first
       prediction by ten folds or fewer; "learner" is the learner alone, which adapts once.
@@ -226,7 +256,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
     _kind = "classification"
 
     def __init__(
-        self, learner: object = "starter", uses: object = "auto", class_weight: object = None
+        self, learner: object = None, uses: object = "auto", class_weight: object = None
     ) -> None:
         self.learner = learner  # unchecked until `fit`, as scikit-learn asks
         self.uses = uses

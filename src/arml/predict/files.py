@@ -23,6 +23,7 @@ import numpy as np
 
 from arml.core.episodes import Problem
 from arml.core.novelty import Novelty
+from arml.datasets.extractor import PHOTOS
 from arml.experiment.building import initial
 from arml.experiment.loaded import Portable, problem_of
 from arml.experiment.options import from_json, to_json
@@ -89,7 +90,8 @@ class Content(msgspec.Struct):
 
 def shipped() -> tuple[str, ...]:
     """Names of the learners that the package carries."""
-    return tuple(sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}")))
+    folders = [path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}")]
+    return tuple(sorted([PHOTOS.parent.name, *folders]))
 
 
 def locate(learner: Path | str) -> tuple[Path, str | None]:
@@ -108,7 +110,8 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
         return path, f"using the folder {path}, not the learner that ships" if mine else None
     if str(path) in names:
         note = f"the folder {path} holds no learner: using the one that ships with arml"
-        return SHIPPED / path, note if path.is_dir() else None
+        place = PHOTOS if str(path) == PHOTOS.parent.name else SHIPPED / path
+        return place, note if path.is_dir() else None
     close = get_close_matches(str(path), names, 1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise RunError(

@@ -183,6 +183,8 @@ class PictureReader(NamedTuple):
     """Pixels a side."""
     read: Callable[[np.ndarray], np.ndarray]
     """Converts pixels `[n, size, size, 3]` to inputs."""
+    crop: bool = False
+    """Whether pictures lose the ends of their longer side: see `arml.datasets.decode.cropped`."""
 
 
 def picture_reader(owner: Any, model: Path | None = None) -> PictureReader | None:
@@ -201,4 +203,4 @@ def picture_reader(owner: Any, model: Path | None = None) -> PictureReader | Non
     if owner.portable.inputs is None:
         return None
     extractor = remade(owner.portable.inputs, model)
-    return PictureReader(extractor.size, extractor)
+    return PictureReader(extractor.size, extractor, extractor.crop)

@@ -21,10 +21,7 @@ from arml.core.calibration import calibrated
 from arml.core.episodes import Problem, Task
 from arml.core.inner import steps_of
 from arml.core.learner import MetaLearner
-from arml.datasets.extractor import Extractor
-from arml.experiment.building import built
 from arml.experiment.loaded import Portable, Run
-from arml.experiment.recipes import recipe
 from arml.predict.files import (
     SUPPORT,
     WEIGHTS,
@@ -39,14 +36,10 @@ from arml.predict.files import (
 )
 from arml.predict.models import models_of
 from arml.predict.onnx import write_learner_file
+from arml.predict.photos import PhotoLearner, is_photo_predictor, load_photo_predictor
 from arml.predict.predictor import Predictor, for_classes, inductive, learned
 from arml.results.files import RunError, read_arrays
 from arml.training.evaluate import looks, together
-
-COSINES = 10.0
-"""The score of two equal vectors of a frozen model: where the cosine classifier of Gidaris and
-Komodakis, Dynamic Few-Shot Visual Learning without Forgetting, CVPR 2018, starts. It says how sure
-a probability is and changes no label; it was not calibrated on data."""
 
 
 class FewShotLearner:
@@ -112,9 +105,13 @@ class FewShotLearner:
         return self  # it never changes, and scikit-learn copies parameters often
 
 
-def load(path: Path | str) -> FewShotLearner:
+Learner = FewShotLearner | PhotoLearner
+
+
+def load(path: Path | str) -> Learner:
     """The learner of a run folder, one that was saved, or one that the package carries, unless a
-    folder here has that name; of an ONNX model of pictures, the nearest class mean of its vectors.
+    folder here has that name. The learner "photos", and that of an ONNX model of pictures, take
+    pictures and train nothing: see `arml.predict.photos`.
 
         learner = arml.load("regression2d")
         predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
@@ -124,13 +121,14 @@ def load(path: Path | str) -> FewShotLearner:
     """
     path, _ = locate(path)
     if path.is_file():
-        return FewShotLearner(_backbone(path))
+        return PhotoLearner(path)
     shared = (path / WEIGHTS).exists()
     return FewShotLearner(read_learner(path)[0] if shared else Run(path).portable())
 
 
-def load_predictor(folder: Path | str) -> Any:
-    """A predictor that was saved.
+def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
+    """A predictor that was saved. `model` is the frozen network of one of photographs, if it is not
+    that of the package.
 
         predictor.save("line")
         arml.load_predictor("line").predict([[2.5, 1]])
@@ -139,6 +137,8 @@ def load_predictor(folder: Path | str) -> Any:
     """
     folder = Path(folder)
     check_predictor(folder)
+    if is_photo_predictor(folder):
+        return load_photo_predictor(folder, model)
     portable, task = read_learner(folder)
     if task is None:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
@@ -196,21 +196,3 @@ def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portab
 def _outputs(learner: MetaLearner, task: Task, key: Array) -> tuple[Array, Array]:
     """The predictions on ONE task, and the targets."""
     return learner.adapt(task.support, key=key).predict(task.query.x), task.query.y
-
-
-def _backbone(model: Path) -> Portable:
-    """A frozen model alone as a learner: the nearest class mean of its vectors, with nothing
-    trained. **Raises** `ValueError` as `Extractor`."""
-    extractor = Extractor(model)
-    d = extractor.dimension
-    experiment = recipe("features/frozen-protonet")
-    problem = Problem("classification", (d,), 5, 5, 15)
-    return Portable(
-        experiment,
-        built(experiment, problem),
-        problem,
-        (str(extractor.about["saw"]),),
-        # -|a - c|^2 of vectors of length sqrt(d) is 2 d cos and terms that hardly differ.
-        temperature=2 * d / COSINES,
-        inputs=extractor.about,
-    )

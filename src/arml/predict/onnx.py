@@ -525,6 +525,17 @@ BROADCASTS: dict[str, Callable[[Graph, list[Value], Params, Typed], Value]] = {
 }
 
 
+def _cropped(graph: Graph, pictures: str) -> str:
+    """Pictures `[n, h, w, 3]` without the ends of their longer side, as `decode.cropped`."""
+    sides = graph.node("Shape", pictures, start=1, end=3)
+    product = graph.cast(graph.node("ReduceProd", sides, keepdims=1), np.float64)
+    kept = graph.cast(graph.node("Floor", graph.node("Sqrt", product)), np.int64)
+    cut = graph.node("Max", graph.node("Sub", sides, kept), graph.integers(0))
+    first = graph.node("Div", cut, graph.integers(2))
+    last = graph.node("Add", first, graph.node("Min", sides, kept))
+    return graph.node("Slice", pictures, first, last, graph.integers(1, 2))
+
+
 def resized(graph: Graph, pictures: str, size: int) -> str:
     """Bytes `[n, h, w, 3]` to whole numbers from 0 to 255, as floats `[n, size, size, 3]`."""
     x = graph.cast(pictures, np.float32)
@@ -681,6 +692,18 @@ def write_predictor(
     graph.save(path)
 
 
+def write_vectors(path: Path, extractor: Extractor) -> None:
+    """Write a frozen model that takes pictures `[n, h, w, 3]` of any size, as bytes, and returns
+    their `vectors` `[n, d]`.
+
+    **Raises** `RunError` if the file cannot be written.
+    """
+    graph = Graph()
+    x = read_inputs(graph, "pictures", (extractor.dimension,), QUERIES, "n", extractor)
+    graph.add_output(x.name, "vectors", np.float32, ["n", extractor.dimension])
+    graph.save(path)
+
+
 def write_learner_file(
     learner: MetaLearner, problem: Problem, temperature: float, path: Path
 ) -> None:
@@ -718,7 +741,8 @@ def read_inputs(
     value = graph.add_input(name, np.uint8, [count, f"{name}_height", f"{name}_width", 3])
     graph.set_length(prime, value)
     if extractor is not None:
-        value = extracted(graph, resized(graph, value, extractor.size), extractor)
+        whole = _cropped(graph, value) if extractor.crop else value
+        value = extracted(graph, resized(graph, whole, extractor.size), extractor)
     else:
         pixels = resized(graph, value, features[0])
         value = graph.node("Div", pixels, graph.constant(np.float32(255)))

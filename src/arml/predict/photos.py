@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float32, Int, UInt8
@@ -44,13 +44,6 @@ from arml.datasets.decode import Encoded, cropped, decode, resize, rgb
 from arml.datasets.extractor import PHOTOS, Extractor, Preparation
 from arml.datasets.folders import default_folder
 from arml.predict.inputs import checked_labels, joined_labels, places_of
-from arml.predict.reliability import (
-    Evaluation,
-    Reliability,
-    class_folds,
-    classification_reliability,
-    copies_of,
-)
 from arml.results.files import (
     Json,
     RunError,
@@ -63,6 +56,9 @@ from arml.results.files import (
 )
 from arml.results.machine import one_blas_thread
 
+if TYPE_CHECKING:
+    from arml.predict.reliability import Evaluation, Reliability
+
 SHRINKAGE = 0.005
 """The variance of the metric in every direction, beside that of the examples."""
 NU = 4
@@ -72,8 +68,11 @@ TEMPERATURE = 0.11
 WEIGHT = 5.0
 """The precision of the prior of log T."""
 TEMPERATURES = np.geomspace(0.02, 0.6, 52)
+FOLDS = 10
 NEAR = 0.05
 """Pictures are copies if their distance is below this share of the median distance."""
+SMALL = 32
+"""Pixels a side of the pictures that `starter` reads."""
 GREY = 8
 """Pictures whose channels differ by less, in the mean, are grey: most such are drawings."""
 WHAT = "arml predictor of photographs"
@@ -115,7 +114,7 @@ def fit_head(
         middle, weights = _fitted(z, y, ways)
         temperature = TEMPERATURE
         if folds:
-            temperature = _temperature([_left_out(z, y, ways, *fold) for fold in class_folds(y)])
+            temperature = _temperature([_left_out(z, y, ways, *fold) for fold in _folds(y)])
     return Head(middle, weights, temperature)
 
 
@@ -138,6 +137,18 @@ def _left_out(
     return u @ head.weights / np.linalg.norm(u, axis=1, keepdims=True).clip(1e-9), y[test]
 
 
+def _folds(y: Int[np.ndarray, " n"]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The places to learn from and to predict, for each of at most `FOLDS` folds with equal shares
+    of each class. A class with one example is always learned from."""
+    counts, fold = np.bincount(y), np.zeros(len(y), int)
+    for k in range(len(counts)):
+        # Of a class with two examples each is alone in a fold.
+        fold[y == k] = np.arange(counts[k]) % FOLDS
+    fold[counts[y] == 1] = -1
+    places = np.arange(len(y))
+    return [(places[fold != f], places[fold == f]) for f in range(fold.max() + 1)]
+
+
 def _temperature(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     if not parts:
         return TEMPERATURE
@@ -148,6 +159,18 @@ def _temperature(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     gain = logs[:, np.arange(len(labels)), labels].sum(axis=1)
     prior = WEIGHT / 2 * np.square(np.log(TEMPERATURES / TEMPERATURE))
     return float(TEMPERATURES[np.argmax(gain - prior)])
+
+
+class Frozen(NamedTuple):
+    """The facts about a frozen network, where other learners have `Portable`."""
+
+    inputs: Json
+    """The network."""
+    families: tuple[str, ...]
+    """Its training data."""
+    novelty: bool = True
+    """It has a measure of novelty."""
+    temperature: float = 1.0
 
 
 class PhotoLearner:
@@ -166,6 +189,8 @@ class PhotoLearner:
         prepare = Preparation(unit=False, crop=True)
         self.extractor = Extractor(PHOTOS if model is None else model, prepare, threads=1)
         self.problem = Problem("classification", (self.extractor.dimension,), 5, 5, 15)
+        about = self.extractor.about
+        self.portable = Frozen(about, (str(about["saw"]),))
 
     @property
     def name(self) -> str:
@@ -204,11 +229,8 @@ class PhotoLearner:
         return np.stack(parts) if parts else np.zeros((0, self.extractor.dimension), np.float32)
 
     def _embedded(self, picture: Any, place: int) -> Float32[np.ndarray, " d"]:
-        if isinstance(picture, bytes):
-            picture = Encoded(f"picture {place + 1}", lambda data=picture: data)
-        elif isinstance(picture, str | os.PathLike):
-            picture = Encoded(str(picture), Path(picture).read_bytes)
-        elif not isinstance(picture, Encoded):
+        picture = _opened(picture, place)
+        if not isinstance(picture, Encoded):
             pixels = _pixels(picture, place)
             return self.extractor(resize(cropped(pixels), self.extractor.size)[None])[0]
         try:
@@ -245,7 +267,10 @@ class PhotoPredictor:
     """A task that was learned from photographs. `classes` are its labels in order; `x` are the
     vectors `[n, d]` of the examples, and `y` the places of their labels."""
 
-    model = "photos"
+    model = "learner"
+    models = ("learner",)
+    """The models that can predict: there is one."""
+    columns = target = reader = None
 
     def __init__(
         self,
@@ -260,6 +285,11 @@ class PhotoPredictor:
     def problem(self) -> Problem:
         """The kind of tasks of the learner."""
         return self.learner.problem
+
+    @property
+    def portable(self) -> Frozen:
+        """The facts about the network."""
+        return self.learner.portable
 
     @cached_property
     def head(self) -> Head:
@@ -287,13 +317,15 @@ class PhotoPredictor:
         as `predict`."""
         return _softmax(self.head.logits(self.learner.embed(x)).astype(np.float64))
 
-    def evaluate(self, x: object, y: object) -> Evaluation:
+    def evaluate(self, x: object, y: object) -> "Evaluation":
         """How pictures are predicted whose labels `y` are known. **Raises** `ValueError` as
         `predict`, and for a label that is not among `classes`."""
+        from arml.predict.reliability import Evaluation
+
         chances = self.predict_proba(x)
         return Evaluation(self.classes, places_of(y, self.classes), chances)
 
-    def reliability(self) -> Reliability:
+    def reliability(self) -> "Reliability":
         """How well each example is predicted from the others, and which look mislabelled."""
 
         def refit(train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
@@ -301,18 +333,37 @@ class PhotoPredictor:
             head = fit_head(self.x[train], self.y[train], len(self.classes), len(train) <= 200)
             return {self.model: _softmax(head.logits(self.x[test]).astype(np.float64))}
 
+        from arml.predict.reliability import classification_reliability, copies_of
+
         groups = copies_of(self.x, self.y, NEAR)
         return classification_reliability(refit, self.y, self.classes, groups, model=self.model)
+
+    def using(self, model: str) -> "PhotoPredictor":
+        """The same, as other predictors have it. **Raises** `ValueError` for another model."""
+        if model not in self.models:
+            raise ValueError(f"no model {model!r} predicts photographs, only the learner")
+        return self
+
+    def embedding(self, x: object) -> Float[np.ndarray, "n d"]:
+        """The vectors in which the head compares pictures."""
+        vectors: Float[np.ndarray, "n d"] = unit_roots(self.learner.embed(x))
+        return vectors
+
+    def reading(self) -> None:
+        """It has no graph."""
+
+    trace = reading
 
     def novelty(self, x: object) -> Float[np.ndarray, " n"]:
         """How far each picture is from the nearest class mean: one minus the cosine, as a share of
         the distance below which 95% of the examples are when they are left out. Pictures above 1
         may belong to none of the classes."""
-        return _away(self.x, self.y, self.learner.embed(x)) / self._bound
+        return _away(self.x, self.y, self.learner.embed(x)) / self.bound
 
     @cached_property
-    def _bound(self) -> float:
-        parts = [_away(self.x[a], self.y[a], self.x[b]) for a, b in class_folds(self.y)]
+    def bound(self) -> float:
+        """The distance from the nearest class mean that has a novelty of 1."""
+        parts = [_away(self.x[a], self.y[a], self.x[b]) for a, b in _folds(self.y)]
         if parts:
             return float(np.quantile(np.concatenate(parts), 0.95))
         # One example of each class: as far as the two nearest classes are from each other.
@@ -324,6 +375,20 @@ class PhotoPredictor:
         more = self.learner.embed(x)
         labels = joined_labels(self.classes[self.y], y, len(more))
         return self.learner.adapt(np.concatenate([self.x, more]), labels)
+
+    def to_onnx(self, path: Path | str, model: Path | str | None = None) -> None:
+        """Write it as one ONNX file with the network inside, which takes pictures of any size and
+        runs without this package (extra `onnx`). `model` is ignored: the network is at hand.
+
+        **Raises** `RunError` if it cannot be written.
+        """
+        import jax.numpy as jnp
+
+        from arml.predict.onnx import write_predictor
+
+        head = self.head
+        given = self.problem, self.classes, self.learner.extractor
+        write_predictor(Path(path), lambda x: head.logits(x, jnp), *given)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the vectors and labels of its examples, not the pictures.
@@ -384,6 +449,43 @@ def mostly_grey(pictures: Iterable[UInt8[np.ndarray, "h w 3"]]) -> bool:
     return float(np.median(spread)) <= GREY
 
 
+def starter_is_better(predictor: PhotoPredictor, starter: Callable[[], Any]) -> tuple[bool, str]:
+    """Whether the learner `starter` predicts grey examples better than `predictor`, and the reason
+    in words. With one example of each class none can be left out, and `starter` is chosen.
+
+    **Arguments**
+
+    - `starter`: gives its predictor of the same examples.
+    """
+    if np.bincount(predictor.y).max() == 1:
+        return True, "starter was trained on such"
+    found = {"photos": predictor, "starter": starter()}
+    likely = {name: _left_out_likelihood(each) for name, each in found.items()}
+    better = likely["starter"] > likely["photos"]
+    best, other = ("starter", "photos") if better else ("photos", "starter")
+    given = f"{np.exp(likely[best]):.0%} against {np.exp(likely[other]):.0%}"
+    return better, f"{best} gives the labels of left-out examples more probability, {given}"
+
+
+def _left_out_likelihood(predictor: Any) -> float:
+    """The mean log-probability of the labels of examples that were left out."""
+    found = predictor.reliability()
+    own = found.probabilities[np.arange(len(found.labels)), found.labels]
+    return float(np.mean(np.log(np.maximum(own, 1e-9))))
+
+
+def small_pictures(x: object) -> UInt8[np.ndarray, "n size size 3"]:
+    """Pictures of any size as `starter` reads them: `SMALL` pixels a side, stretched."""
+    return np.stack(
+        [
+            decode(opened.read(), size=SMALL, where=opened.where)
+            if isinstance(opened := _opened(picture, place), Encoded)
+            else resize(_pixels(opened, place), SMALL)
+            for place, picture in enumerate(_listed(x))
+        ]
+    )
+
+
 def _away(x: np.ndarray, y: np.ndarray, vectors: np.ndarray) -> Float[np.ndarray, " n"]:
     """One minus the cosine to the nearest class mean."""
     z = unit_roots(x)
@@ -410,6 +512,15 @@ def _as_vectors(x: Any, dimension: int) -> Float32[np.ndarray, "n d"] | None:
     if not np.all(np.isfinite(vectors)):
         raise ValueError("expected finite vectors, got NaN or infinity: drop these rows")
     return vectors
+
+
+def _opened(picture: Any, place: int) -> Any:
+    """A file as `Encoded`; anything else as it is."""
+    if isinstance(picture, bytes):
+        return Encoded(f"picture {place + 1}", lambda: picture)
+    if isinstance(picture, str | os.PathLike):
+        return Encoded(str(picture), Path(picture).read_bytes)
+    return picture
 
 
 def _listed(x: Any) -> list[Any]:

@@ -115,6 +115,11 @@ class Predictor:
         """The kind of tasks that the learner was built for."""
         return self.portable.problem
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that can predict: see `using`."""
+        return models_of(self.problem)
+
     def using(self: P, model: str) -> P:
         """The same, predicting with another model: the `learner`, `logistic` regression on the
         inputs or on the `edges` of pictures, a Gaussian `process` for numbers, or the `ensemble` of

@@ -24,12 +24,35 @@
     say(`The model cannot be loaded: ${error.message}`, true);
     return;
   }
-  element("about").textContent = `It knows ${model.classes.length} classes: ${model.classes.join(", ")}.`;
+  const tellClasses = () => {
+    element("about").textContent = `It knows ${model.classes.length} classes: ${model.classes.join(", ")}.`;
+  };
+  tellClasses();
 
-  /** The probabilities of bytes `[height, width, 3]`. */
+  // A predictor of photographs: the model makes vectors, and the page learns from those of examples.
+  let head = null;
+  if (model.vectors) {
+    const all = new Float32Array(bytes(model.vectors).buffer), d = all.length / model.labels.length;
+    model.vectors = model.labels.map((_, i) => all.slice(i * d, (i + 1) * d));
+    refit();
+    element("teach").hidden = false;
+  }
+  function refit() {
+    head = armlHead.fit(model.vectors, model.labels, model.classes.length, model.temperature);
+    const options = model.classes.map((name) => Object.assign(document.createElement("option"), { value: name }));
+    element("names").replaceChildren(...options);
+    tellClasses();
+  }
+
+  /** The probabilities of bytes `[height, width, 3]`, and the novelty of photographs. */
   async function predict(data, height, width) {
     const pictures = new ort.Tensor("uint8", data, [1, height, width, 3]);
     const found = await session.run({ pictures });
+    if (head) {
+      const vector = found.vectors.data;
+      const novelty = armlHead.distance(head, vector) / model.bound;
+      return { vector, novelty, probabilities: armlHead.probabilities(head, vector) };
+    }
     return { probabilities: [...found.probabilities.data] };
   }
   window.armlPredict = predict;
@@ -71,7 +94,13 @@
       row.append(label, meter, value);
       return row;
     });
-    place.replaceChildren(head, ...rows);
+    const more = [];
+    if (answer.novelty > 1) {
+      const note = document.createElement("p");
+      note.textContent = "This picture is unlike the examples of every class.";
+      more.push(note);
+    }
+    place.replaceChildren(head, ...rows, ...more);
     return model.classes[best];
   }
 
@@ -88,7 +117,7 @@
         row.append(image, text);
         const label = bars(text, answer);
         element("answers").append(row);
-        answers.push([file.name, label, ...answer.probabilities.map((p) => p.toFixed(4))]);
+        answers.push({ name: file.name, label, text, ...answer });
         element("save").disabled = element("clear").disabled = element("found").hidden = false;
         say("");
       } catch {
@@ -120,12 +149,46 @@
   });
   element("save").addEventListener("click", () => {
     const cell = (value) => (/[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
-    const rows = [["file", "label", ...model.classes], ...answers];
+    const rows = answers.map((one) => [one.name, one.label, ...one.probabilities.map((p) => p.toFixed(4))]);
+    rows.unshift(["file", "label", ...model.classes]);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([rows.map((row) => row.map(cell).join(",")).join("\n") + "\n"]));
     link.download = "answers.csv";
     link.click();
   });
+
+  /** Learn from pictures of one class, which may be new, and answer again. */
+  async function learn(files) {
+    const name = element("name").value.trim();
+    if (!name) {
+      say("Name the class first.", true);
+      return;
+    }
+    for (const file of files) {
+      try {
+        const picture = await createImageBitmap(file);
+        const { vector } = await look(picture, picture.width, picture.height);
+        if (!model.classes.includes(name)) model.classes.push(name);
+        model.vectors.push(vector);
+        model.labels.push(model.classes.indexOf(name));
+      } catch {
+        say(`${file.name}: expected a picture that this browser can show, got something else`, true);
+        return;
+      }
+    }
+    refit();
+    for (const one of answers) {
+      one.probabilities = armlHead.probabilities(head, one.vector);
+      one.novelty = armlHead.distance(head, one.vector) / model.bound;
+      one.label = bars(one.text, one);
+    }
+    say(`Learned ${files.length} of ${name}.`);
+  }
+  element("examples").addEventListener("change", async (event) => {
+    await learn([...event.target.files]);
+    event.target.value = "";
+  });
+  element("teach").addEventListener("submit", (event) => event.preventDefault());
 
   let stream = null;
   const camera = element("camera"), video = element("video");
