@@ -171,7 +171,7 @@ def test_keys_go_through_to_the_answers(tmp_path, capsys):
     support.write_text("\n".join(["Nr,key,batch,height,kind", *lines]).replace(",", "\t"))
     query.write_text("Nr,key,batch,height\n77,a,1,21\n78,b,2,11\n")
     words = ["adapt", "tables", "--support", str(support), "--target", "kind"]
-    assert main([*words, "--query", str(query), "--without", "batch", "--no-trust"]) == 0
+    assert main([*words, "--query", str(query), "--without", "batch", "--no-reliability"]) == 0
     answers, said = capsys.readouterr()
     said = " ".join(said.split())
     assert "not used: Nr (counts the rows)" in said
