@@ -246,6 +246,17 @@ class MahalanobisHead(eqx.Module):
         return replace(net, head=quadratic(self.scale, net.body(support.x), support.y, self.ways))
 
 
+def ridge(
+    features: Float[Array, "n d"], targets: Float[Array, "n outputs"], strength: Float[Array, ""]
+) -> Linear:
+    """The linear head that ridge regression finds [2], from a system as large as the support set:
+    W = F^T (F F^T + strength I)^-1 Y (Woodbury), with F = [features, 1]."""
+    inputs = jnp.concatenate([features, jnp.ones_like(features[:, :1])], axis=1)
+    system = inputs @ inputs.T + strength * jnp.eye(len(inputs), dtype=inputs.dtype)
+    weight = inputs.T @ solved(system, targets)[0]
+    return Linear(weight[:-1], weight[-1])
+
+
 class RidgeHead(eqx.Module):
     """Gives a network the head that ridge regression finds on its features of the support set [2].
 

@@ -1,0 +1,114 @@
+"""CAVIA: a task adapts a few context parameters, which are inputs of the network. The weights are
+shared by all tasks, and are learned through the adapted context. So a task is a short vector, which
+starts at zero.
+
+[1] Zintgraf, Shiarlis, Kurin, Hofmann and Whiteson, Fast Context Adaptation via Meta-Learning,
+    ICML 2019.
+[2] The authors' code, lmzintgraf/cavia (PyTorch).
+
+Differences
+- The base network is that of the other methods. For vectors the context enters the first block by a
+  matrix of its own, which is the same as more inputs of the network. For pictures a linear layer
+  maps it to a scale and a shift of the third block's units (FiLM), as the authors do.
+- Inner rates are for mean losses.
+- The FiLM follows the pooling, as elsewhere in this library.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from arml.algorithms.method import Method
+from arml.core.checks import at_least
+from arml.core.episodes import Examples, Problem
+from arml.core.inner import GradientDescent, InnerOptions, Shared
+from arml.core.learner import Adapted, Code, Loss, MetaLearner, Network
+from arml.core.losses import loss_of
+from arml.nn.networks import BaseNetwork, Film, filmed, glorot, widths, with_body
+
+
+class CAVIA(MetaLearner):
+    """phi = 0; phi <- phi - rate * grad_phi L_support(f(x, phi; theta)), repeated."""
+
+    net: BaseNetwork
+    """theta, with the weights of the context."""
+    weight: Float[Array, "context units"]
+    """Maps phi to the shifts of a block's units, or to their scales and then their shifts."""
+    inner: GradientDescent
+    block: int = eqx.field(static=True)
+    """The block that the context enters."""
+    scales: bool = eqx.field(static=True)
+    """Whether the context also scales the units."""
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        net = self.conditioned(self.context(support))
+        return Adapted(net.given(support.x), net=net)
+
+    def context(self, support: Examples) -> Code:
+        """phi of ONE task."""
+        start = jnp.zeros(len(self.weight), self.weight.dtype)
+        return self.inner(lambda phi: self.loss(self.conditioned(phi)(support.x), support.y), start)
+
+    def conditioned(self, phi: Code) -> BaseNetwork:
+        """The network with this context."""
+        tau = phi @ self.weight
+        scale, shift = jnp.split(tau, 2) if self.scales else (jnp.zeros_like(tau), tau)
+        body, film = self.net.body, Film(Shared(1 + scale), Shared(shift))
+        (block,) = filmed(replace(body, blocks=(body.blocks[self.block],)), (film,)).blocks
+        blocks = (*body.blocks[: self.block], block, *body.blocks[self.block + 1 :])
+        return replace(self.net, body=replace(body, blocks=blocks))
+
+    def coding(self) -> Callable[[Examples], Code]:
+        return self.context
+
+
+@dataclass(frozen=True, kw_only=True)
+class CAVIAOptions(InnerOptions):
+    """CAVIA: a task adapts a context, not weights."""
+
+    context: int = 5
+    """Context parameters."""
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid."""
+        super().check()
+        at_least(self, ("context",), 1)
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> CAVIA:
+        """The learner for the base network `net`, with fresh weights of the context."""
+        net = with_body(net, "CAVIA")
+        sizes, pictures = widths(net.body, problem.features), len(problem.features) == 3
+        if not sizes:
+            raise ValueError("CAVIA needs a network with one block or more, got a linear network")
+        block = min(2, len(sizes) - 1) if pictures else 0
+        units = sizes[block] * (2 if pictures else 1)
+        return CAVIA(
+            net=net,
+            weight=glorot(key, (self.context, units), jnp.float32),
+            inner=self.descent(jnp.zeros(self.context, jnp.float32)),
+            block=block,
+            scales=pictures,
+            loss=loss_of(problem),
+        )
+
+
+def cavia(problem: Problem) -> CAVIAOptions:
+    """The authors' contexts: 100 parameters for pictures, and 5 for regression."""
+    pictures = len(problem.features) == 3
+    return CAVIAOptions(inner_rate=1.0 if pictures else 0.1, context=100 if pictures else 5)
+
+
+METHODS = (
+    Method(
+        name="cavia",
+        title="CAVIA",
+        options_class=CAVIAOptions,
+        paper="Zintgraf, Shiarlis, Kurin, Hofmann and Whiteson, ICML 2019",
+        preset=cavia,
+        tune=("inner_rate", "context"),
+    ),
+)

@@ -1,0 +1,94 @@
+"""R2-D2: a task's head is the solution of ridge regression on the features of its support set. The
+solution is a closed form that the outer gradient passes through, so the body learns features on
+which a linear head generalises; the strength of the ridge is learned, too.
+
+[1] Bertinetto, Henriques, Torr and Vedaldi, Meta-learning with Differentiable Closed-form Solvers,
+    ICLR 2019. Equation numbers are this paper's.
+
+Differences
+- The embedding is the base network without its head, not the paper's network of 96 to 512 filters.
+- The paper's logits are alpha X W + beta. A softmax cancels beta, so there is none. In regression
+  the predictions are X W.
+- The head has a bias, which the ridge shrinks as it does the weights.
+- The initial ridge and alpha are ours; both stay positive, because their logarithms are learned.
+- Training is as for the other methods. The paper trains on more ways and with a random number of
+  shots.
+"""
+
+import math
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from arml.algorithms.method import Method
+from arml.core.checks import Options, at_least
+from arml.core.episodes import Examples, Problem
+from arml.core.learner import Adapted, Loss, Network
+from arml.core.losses import loss_of
+from arml.nn.heads import ridge
+from arml.nn.networks import Body, with_body
+from arml.nn.prototypes import Embedded, among
+
+
+class R2D2(Embedded):
+    """W = X^T (X X^T + lambda I)^-1 Y, with X the features of the support set; logits are
+    alpha f(x) W for one-hot Y, predictions are f(x) W for numbers."""
+
+    body: Body
+    log_ridge: Float[Array, ""]
+    """log lambda."""
+    log_scale: Float[Array, ""] | None
+    """log alpha; None for regression."""
+    outputs: int = eqx.field(static=True)
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        features, embed = self.body.embedded(support.x)
+        strength = jnp.exp(self.log_ridge)
+        if self.log_scale is None:
+            head = ridge(features, support.y, strength)  # Eq. (4), (5)
+            return Adapted(lambda x: head(embed(x)))
+        scale, member = jnp.exp(self.log_scale), jax.nn.one_hot(support.y, self.outputs)
+        head = ridge(features, member, strength)  # Eq. (4), (5)
+        present = jnp.any(member > 0, axis=0)
+        return Adapted(lambda x: among(present, scale * head(embed(x))))  # Eq. (6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class R2D2Options(Options):
+    """R2-D2: the head of a task is the solution of ridge regression."""
+
+    ridge: float = 1.0
+    """Initial strength of the ridge, which is learned."""
+    scale: float = 10.0
+    """Initial scale of the logits, which is learned; not used in regression."""
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is out of range."""
+        at_least(self, ("ridge", "scale"), 0, strict=True)
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> R2D2:
+        """The learner with the body of `net`; it draws no weights, so the key goes unused."""
+        classes = problem.kind == "classification"
+        return R2D2(
+            body=with_body(net, "R2-D2").body,
+            log_ridge=jnp.float32(math.log(self.ridge)),
+            log_scale=jnp.float32(math.log(self.scale)) if classes else None,
+            outputs=problem.outputs,
+            loss=loss_of(problem),
+        )
+
+
+METHODS = (
+    Method(
+        name="r2d2",
+        title="R2-D2",
+        options_class=R2D2Options,
+        paper="Bertinetto, Henriques, Torr and Vedaldi, ICLR 2019",
+        tune=("ridge", "scale"),
+        descends=False,
+    ),
+)

@@ -1,0 +1,192 @@
+"""TNP: an in-context learner. A transformer reads the labelled examples of a task and answers its
+queries in one forward pass; nothing is adapted. In regression it predicts a Gaussian for each
+query; in classification it reads an embedding, and predicts the classes.
+
+[1] Nguyen and Grover, Transformer Neural Processes: Uncertainty-Aware Meta Learning via Sequence
+    Modeling, ICML 2022: TNP-D, with independent predictions of the queries.
+[2] Müller, Hollmann, Pineda Arango, Grabocka and Hutter, Transformers Can Do Bayesian Inference,
+    ICLR 2022: the trained network approximates the posterior predictive distribution.
+
+Differences
+- A query attends to the support set only, as in [2]; in [1] it also attends to itself, which the
+  skip connections do here. So a prediction depends on no other query.
+- Layer normalisation stands before attention and before the dense layers, and has no parameters.
+- Classification, which [1] does not have: labels are one-hot vectors, pictures are embedded by the
+  body of the base network, and the outputs are logits. The order of a task's classes is random, so
+  the transformer learns that it does not matter; it is not built in.
+- In regression the base network is not used: the transformer reads the inputs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from arml.algorithms.method import Method
+from arml.core.checks import Options, at_least
+from arml.core.episodes import Examples, Problem, Task
+from arml.core.learner import Adapted, Code, Embedding, Loss, MetaLearner, Network
+from arml.core.losses import loss_of
+from arml.nn.networks import MLP, Body, Linear, glorot, he, linear, mlp, with_body
+from arml.nn.normalisation import standardised
+from arml.nn.prototypes import units
+
+Tokens = Float[Array, "_ width"]
+LEAST = 0.01
+"""The least standard deviation that is predicted."""
+
+
+class Block(eqx.Module):
+    """Attention to the support set, then two dense layers; both with skip connections."""
+
+    query: Float[Array, "d d"]
+    key: Float[Array, "d d"]
+    value: Float[Array, "d d"]
+    out: Linear
+    dense: MLP
+    heads: int = eqx.field(static=True)
+
+    def __call__(self, tokens: Tokens, support: Tokens) -> Tokens:
+        """The tokens after they attended to those of the support set."""
+        x, context = (standardised(t, axis=-1) for t in (tokens, support))
+        q = (x @ self.query).reshape(len(x), self.heads, -1)
+        k, v = ((context @ w).reshape(len(context), self.heads, -1) for w in (self.key, self.value))
+        weights = jax.nn.softmax(jnp.einsum("mhe,nhe->hmn", q, k) * q.shape[-1] ** -0.5, axis=-1)
+        tokens = tokens + self.out(jnp.einsum("hmn,nhe->mhe", weights, v).reshape(x.shape))
+        return tokens + self.dense(standardised(tokens, axis=-1))
+
+
+def block(width: int, heads: int, *, key: PRNGKeyArray) -> Block:
+    """A block for tokens of `width` numbers; the dense layers are twice as wide inside."""
+    *keys, key_out, key_dense = jax.random.split(key, 5)
+    query, key_, value = (glorot(k, (width, width), jnp.float32) for k in keys)
+    dense = mlp((width, 2 * width, width), init=he, key=key_dense)
+    return Block(query, key_, value, linear(width, width, key=key_out), dense, heads)
+
+
+class TNP(MetaLearner):
+    """tokens [f(x), y] of the support set and [f(x), 0] of the queries; f is the body on pictures,
+    and the identity elsewhere."""
+
+    body: Body | None
+    embed_examples: Linear
+    """Embeds the features and the label of an example."""
+    embed_query: Linear
+    """Embeds the features of a query."""
+    blocks: tuple[Block, ...]
+    head: Linear
+    """In regression it makes a mean and a scale for each target."""
+    problem: Problem = eqx.field(static=True)
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        answer = self.answers(support)
+        return Adapted(lambda x: answer(x)[:, : self.problem.outputs])
+
+    def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The negative log-likelihood of the queries."""
+        found, y = self.answers(task.support)(task.query.x), task.query.y
+        if self.problem.kind == "classification":
+            return self.loss(found, y)
+        mean, scale = jnp.split(found, 2, axis=1)
+        return gaussian_loss(mean, deviation(scale), y)
+
+    def answers(self, support: Examples) -> Callable[[Array], Float[Array, "m outputs"]]:
+        """The function from queries to the head's outputs."""
+        features, embed = self._embedded(support.x)
+        read = self.read(features, support.y)
+
+        def answer(x: Float[Array, "m *features"]) -> Float[Array, "m outputs"]:
+            tokens = self.embed_query(embed(x))
+            for layer, context in zip(self.blocks, read, strict=True):
+                tokens = layer(tokens, context)
+            return self.head(standardised(tokens, axis=-1))
+
+        return answer
+
+    def read(self, features: Float[Array, "n d"], y: Array) -> list[Tokens]:
+        """The support set's tokens before each block."""
+        classes = self.problem.kind == "classification"
+        labels = jax.nn.one_hot(y, self.problem.outputs, dtype=features.dtype) if classes else y
+        tokens, read = self.embed_examples(jnp.concatenate([features, labels], axis=1)), []
+        for layer in self.blocks:
+            read.append(tokens)
+            tokens = layer(tokens, tokens)
+        return read
+
+    def _embedded(self, x: Array) -> tuple[Float[Array, "n d"], Embedding]:
+        return (x, lambda query: query) if self.body is None else self.body.embedded(x)
+
+    def coding(self) -> Callable[[Examples], Code]:
+        """The mean of the last block's context."""
+        return lambda support: jnp.mean(
+            self.read(self._embedded(support.x)[0], support.y)[-1], axis=0
+        )
+
+    def embedding(self) -> Callable[[Array], Embedding]:
+        return lambda support_x: self._embedded(support_x)[1]
+
+
+def deviation(raw: Float[Array, "n targets"]) -> Float[Array, "n targets"]:
+    """The standard deviation: a softplus, and `LEAST` at least."""
+    return LEAST + jax.nn.softplus(raw)
+
+
+def gaussian_loss(
+    mean: Float[Array, "n targets"], scale: Float[Array, "n targets"], y: Float[Array, "n targets"]
+) -> Float[Array, ""]:
+    """The mean negative log-likelihood of Gaussians, without its constant."""
+    return jnp.mean(jnp.log(scale) + jnp.square((y - mean) / scale) / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TNPOptions(Options):
+    """TNP: a transformer that reads the support set and answers the queries."""
+
+    width: int = 64
+    """Numbers of a token."""
+    layers: int = 4
+    """Blocks of attention."""
+    heads: int = 4
+    """Heads of attention, which divide the width."""
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid."""
+        at_least(self, ("width", "heads"), 1)
+        at_least(self, ("layers",), 1, most=100)
+        if self.width % self.heads:
+            raise ValueError(f"width must be a multiple of heads ({self.heads}), got {self.width}")
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TNP:
+        """The learner with fresh weights, and on pictures the body of `net`."""
+        body, size = None, problem.features[0]
+        if len(problem.features) == 3:
+            body = with_body(net, "TNP").body
+            size = units(body, problem.features)
+        numbers = problem.outputs * (2 if problem.kind == "regression" else 1)
+        key_examples, key_query, key_head, *keys = jax.random.split(key, 3 + self.layers)
+        return TNP(
+            body=body,
+            embed_examples=linear(size + problem.outputs, self.width, key=key_examples),
+            embed_query=linear(size, self.width, key=key_query),
+            blocks=tuple(block(self.width, self.heads, key=k) for k in keys),
+            head=linear(self.width, numbers, key=key_head),
+            problem=problem,
+            loss=loss_of(problem),
+        )
+
+
+METHODS = (
+    Method(
+        name="tnp",
+        title="TNP",
+        about="TNP: a transformer reads the examples in context and answers the queries.",
+        options_class=TNPOptions,
+        paper="Nguyen and Grover, ICML 2022",
+        tune=("width", "layers"),
+        descends=False,
+    ),
+)
