@@ -22,7 +22,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from arml.report.table import markdown
+from arml.report.tables import markdown
 from arml.results.files import write_text
 from common import HERE, machine, write
 from fair_tables import Setting, curves, lost, page, table

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arml.report.table import Cell, Column, Line, Table, markdown
-from arml.report.tables import replace_block
+from arml.report.tables import Cell, Column, Line, Table, markdown, replace_block
 from arml.results.comparisons import Comparison, compare, holm, probability
 from arml.results.scores import Scores
 from fair_trainings import BASELINE, GROUPS, METHODS, SEARCH_SEED, SPECIALISTS, WAYS, conflicting

@@ -40,7 +40,7 @@ from arml.core.learner import MetaLearner
 from arml.experiment.options import Experiment
 from arml.growth.growing import GrowthOptions, begun, grown
 from arml.growth.replay import in_stages, kept
-from arml.report.table import markdown
+from arml.report.tables import markdown
 from arml.results.files import read_json, write_json
 from arml.tasks.functions import FAMILIES
 from arml.tasks.mixture import mixture, uniform

@@ -5,10 +5,10 @@ from statistics import fmean, median, stdev
 
 import numpy as np
 
-from arml.report.measures import SHARE, measured, tasks_to_bound
-from arml.report.table import Cell, Column, Line, Table
-from arml.report.tables import METRIC_NAMES
+from arml.report.growth import measured
+from arml.report.tables import METRIC_NAMES, Cell, Column, Line, Table
 from arml.results.files import JsonView
+from arml.results.scores import number_of
 
 BOUND = "joint"
 """The way that trains from scratch on all families so far."""
@@ -22,6 +22,53 @@ NOTE = (
     "tasks, for the part that is trained; the loser of a trial counts. An SD is over seeds; with "
     "one seed or two a figure is an indication."
 )
+
+
+SHARE = 0.9
+"""Of the bound's score, that a new family has to reach."""
+
+
+def reaches(score: float, bound: float, metric: str) -> bool:
+    """Whether a score is at least `SHARE` of the bound's; an error at most the bound's divided by
+    `SHARE`."""
+    return score <= bound / SHARE if metric == "mse" else score >= bound * SHARE
+
+
+def tasks_to(
+    tasks: Sequence[int], scores: Sequence[float], bound: float, metric: str
+) -> int | None:
+    """The tasks after which a learner first reached `SHARE` of the score of the `bound`; None if it
+    never did."""
+    pairs = zip(tasks, scores, strict=True)
+    return next((seen for seen, score in pairs if reaches(score, bound, metric)), None)
+
+
+def tasks_to_bound(
+    stages: Sequence[JsonView], bound: Sequence[JsonView], metric: str
+) -> list[int | None]:
+    """For each stage of one family, the training tasks until the family reaches `SHARE` of the
+    bound's test score after the same stage; None if it does not.
+
+    The tasks are counted along the curve of validation scores, which are those of the part that is
+    trained: a new vertex is scored as if each task read it. So a family counts only if the whole
+    learner reaches the score on test tasks at the end of the stage, too. The tasks of the loser of
+    a trial are counted.
+    """
+    found: list[int | None] = []
+    for record, best in zip(stages, bound, strict=True):
+        if len(record["stage"]) > 1:
+            continue
+        (family,) = record["stage"]
+        score = best["scores"][family]
+        if score is None or not reaches(number_of(record["scores"][family]), score, metric):
+            found.append(None)
+            continue
+        curve = record["curve"]
+        most = max((point["tasks"] for point in curve), default=0)
+        trial = record["tasks"] - most
+        tasks = [point["tasks"] + min(point["tasks"], trial) for point in curve]
+        found.append(tasks_to(tasks, [number_of(one["score"]) for one in curve], score, metric))
+    return found
 
 
 def growing_table(study: JsonView) -> Table:

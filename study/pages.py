@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import arml
-from arml.report.table import Cell, Column, Line, Table, markdown
+from arml.report.tables import Cell, Column, Line, Table, markdown
 from arml.results.files import read_json
 from study.claims import (
     CANNOT,

@@ -15,7 +15,7 @@ from arml.core.registry import Registry, options_of
 from arml.experiment.parts import NETWORKS, PARTS, TASKS
 from arml.experiment.recipes import RECIPES, recipe
 from arml.explain.explaining import looked
-from arml.report.explained import captioned
+from arml.report.graphs import captioned
 from arml.results.files import RunError
 from arml.tasks.functions import functions_2d
 

@@ -19,7 +19,7 @@ from arml.experiment.options import absolute
 from arml.experiment.recipes import recipe
 from arml.experiment.running import run
 from arml.experiment.scoring import evaluate_run
-from arml.report.rows import make_rows
+from arml.report.tables import make_rows
 from arml.results.folder import read_result
 from arml.results.scores import pairing
 from arml.tasks.options import FoldersOptions, StarterOptions, VectorsOptions

@@ -18,8 +18,7 @@ from arml.datasets.vectors import load_features
 from arml.experiment.options import from_json
 from arml.experiment.recipes import RECIPES
 from arml.report.growth import growth_of
-from arml.report.rows import make_rows
-from arml.report.tables import terminal_table
+from arml.report.tables import make_rows, terminal_table
 from arml.results.files import checksum, read_metrics
 from arml.results.folder import read_config, read_run
 from arml.tuning.search import dimension

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from arml.nn.networks import MLPOptions
-from arml.report.table import markdown
+from arml.report.tables import markdown
 from arml.results.files import read_json
 from arml.tasks.options import FunctionsOptions
 

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from arml.report.measures import (
+from arml.report.growth import (
     backward_transfer,
     final_mean,
     first_stages,
     forgetting,
     gain,
-    tasks_to,
 )
+from growing_tables import tasks_to
 
 ERRORS = np.array([[1.0, 9.0, 9.0], [1.5, 2.0, 9.0], [0.9, 3.0, 4.0]])
 """R[stage, family] of an error; family f comes at stage f."""

@@ -14,12 +14,11 @@ from matplotlib.colors import rgb_to_hsv
 from matplotlib.image import imread
 from rich.console import Console
 
-from arml.report import figures, tables
-from arml.report.curves import learning_curves
+from arml.report import graphs, tables
+from arml.report.curves import BLUES, learning_curves, render, save
 from arml.report.notebook import knowledge_graph
 from arml.report.page import write_page
-from arml.report.rows import make_rows, sections
-from arml.report.style import BLUES, render, save
+from arml.report.tables import make_rows, sections
 from arml.results.files import RunError, append_metric, write_json
 from arml.results.folder import Result, RunFiles, read_run
 
@@ -116,16 +115,16 @@ def test_results_of_other_options_are_rows_of_their_own_and_older_ones_join_the_
 def test_the_caption_says_trained_only_of_what_says_so() -> None:
     trained = {"commit": None, "versions": {}, "device": "accelerator"}
     one, two = result(seed=0, trained=trained), result(seed=1, trained=None)
-    assert ". 10-shot. Trained on: accelerator.\n" in tables.markdown(make_rows([one]))
-    assert ". 10-shot. Scored on: cpu.\n" in tables.markdown(make_rows([one, two]))
-    assert ". 10-shot. Scored on: cpu.\n" in tables.markdown(make_rows([result()]))
+    assert ". 10-shot. Trained on: accelerator.\n" in tables.markdown_of(make_rows([one]))
+    assert ". 10-shot. Scored on: cpu.\n" in tables.markdown_of(make_rows([one, two]))
+    assert ". 10-shot. Scored on: cpu.\n" in tables.markdown_of(make_rows([result()]))
 
 
 def test_a_run_that_diverged_is_shown_not_dropped() -> None:
     bad = {"score": {"mean": None, "ci95": None, "n": 4000}}
     rows = make_rows([result(seed=0), result(seed=1, **bad), result("regression2d/arml")])
     assert [row.mean for row in rows] == [None, 1.0]
-    assert "| `regression2d/maml` | not finite |" in tables.markdown(rows)
+    assert "| `regression2d/maml` | not finite |" in tables.markdown_of(rows)
 
 
 def test_the_same_seed_twice_is_refused() -> None:
@@ -146,11 +145,11 @@ def test_only_comparable_rows_share_a_table() -> None:
     high = result("folders/b", **images, score={"mean": 0.6225, "ci95": 0.0147, "n": 4})
     ordered = make_rows([high, low])
     assert [row.recipe for row in ordered] == ["folders/a", "folders/b"]
-    assert "| 62.25 ± 1.47% |" in tables.markdown(ordered)
+    assert "| 62.25 ± 1.47% |" in tables.markdown_of(ordered)
 
 
 def test_markdown_is_a_table_with_the_floor_last() -> None:
-    text = tables.markdown(make_rows([result(seed=0), result(seed=1)]))
+    text = tables.markdown_of(make_rows([result(seed=0), result(seed=1)]))
     lines = [line for line in text.splitlines() if line.startswith("|")]
     head, rule, row, floor = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
     assert len({len(head), len(rule), len(row), len(floor)}) == 1
@@ -171,7 +170,7 @@ def test_the_terminal_shows_each_family() -> None:
 def test_calibration_is_shown_where_it_is_known() -> None:
     known = {"error": 0.081, "temperature": 1.5, "error_calibrated": 0.02, "tasks": 200}
     rows = make_rows([result(metric="accuracy", seed=s, calibration=known) for s in (0, 1)])
-    assert "| 8.10%, 2.00% after temperature |" in tables.markdown(rows)
+    assert "| 8.10%, 2.00% after temperature |" in tables.markdown_of(rows)
     screen = Console(width=80, file=StringIO())
     screen.print(tables.terminal_table(rows))
     text = cast(StringIO, screen.file).getvalue()
@@ -179,23 +178,23 @@ def test_calibration_is_shown_where_it_is_known() -> None:
     assert "8.10%" in text
     assert "2.00%" in text
     older = make_rows([result(metric="accuracy")])
-    assert "alibration" not in tables.markdown(older)
+    assert "alibration" not in tables.markdown_of(older)
 
 
 def test_the_graph_leaves_weak_links_out_and_weighs_the_vertices() -> None:
-    ends, weights = figures.strong_links(explanation())
+    ends, weights = graphs.strong_links(explanation())
     assert ends.tolist() == [[0, 1], [0, 2]]
     assert weights[0] == pytest.approx(0.9)
-    assert figures.reading(explanation()).mean(0) == pytest.approx([0.4, 0.15, 0.45])
-    assert not len(figures.strong_links(explanation(threshold=0.95))[0])
+    assert graphs.reading(explanation()).mean(0) == pytest.approx([0.4, 0.15, 0.45])
+    assert not len(graphs.strong_links(explanation(threshold=0.95))[0])
 
 
 def test_a_weight_of_zero_is_no_link() -> None:
     none = explanation(threshold=0.0)
     none["vertex_links"] = np.zeros_like(none["vertex_links"]).tolist()
     none["vertex_links_reach_tasks"] = False
-    assert not len(figures.strong_links(none)[0])
-    _, axes, *rest = figures.knowledge_graph(none).axes
+    assert not len(graphs.strong_links(none)[0])
+    _, axes, *rest = graphs.knowledge_graph(none).axes
     assert (axes.get_title(loc="left"), axes.get_xlabel(), rest) == (
         "No links",
         "larger vertex = read more by the families",
@@ -209,7 +208,7 @@ def test_darker_is_higher_throughout_the_scale() -> None:
 
 
 def test_heat_maps_show_the_links_of_each_family() -> None:
-    for draw in (figures.heat_maps, figures.average_heat_maps):
+    for draw in (graphs.heat_maps, graphs.average_heat_maps):
         panels = [axes for axes in draw(explanation()).axes if axes.images]
         assert [axes.get_title(loc="left") for axes in panels] == FAMILIES
         for axes, family in zip(panels, FAMILIES, strict=True):
@@ -223,11 +222,11 @@ def test_heat_maps_show_the_links_of_each_family() -> None:
 
 @pytest.mark.parametrize("threshold", [0.5, 0.9, 0.95])
 def test_figures_are_saved_twice_alike_as_png_and_svg(tmp_path: Path, threshold: float) -> None:
-    first = save(figures.knowledge_graph(explanation(threshold)), tmp_path / "a" / "graph")
+    first = save(graphs.knowledge_graph(explanation(threshold)), tmp_path / "a" / "graph")
     assert [path.name for path in first] == ["graph.png", "graph.svg"]
     assert imread(first[0]).shape[0] > 400
     assert ET.parse(first[1]).getroot().tag.endswith("svg")
-    again = render(figures.knowledge_graph(explanation(threshold)), "svg")
+    again = render(graphs.knowledge_graph(explanation(threshold)), "svg")
     assert again == first[1].read_bytes()
     assert b"<dc:date>" not in again
 
@@ -370,5 +369,5 @@ def test_the_page_says_who_won_and_what_the_graph_means(tmp_path: Path) -> None:
         )
         assert "1,000 steps" in text
     for reach in (True, False):
-        axes = figures.knowledge_graph({**explanation(), "vertex_links_reach_tasks": reach}).axes
+        axes = graphs.knowledge_graph({**explanation(), "vertex_links_reach_tasks": reach}).axes
         assert any("influence no task" in part.get_xlabel() for part in axes) is not reach

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arml.core.plugins import as_options
-from arml.report.table import Table as Rows
+from arml.report.tables import Table as Rows
 from arml.results.files import extra, plain
 
 T = TypeVar("T")

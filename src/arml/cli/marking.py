@@ -159,13 +159,13 @@ def _show(console: Console, content: Json) -> None:
             f"{content['variance'] ** 0.5:.4g}",
         )
         return
-    from arml.report.marks import by_class, confusion, summary
+    from arml.report.page import accuracies, accuracy_of, confusion
     from arml.results.folder import Marked
     from arml.results.schema import read_as
 
     marked = read_as(Marked, content, "marks", "")
-    say(console, summary(marked))
-    console.print(upright(by_class(marked)))
+    say(console, accuracy_of(marked))
+    console.print(upright(accuracies(marked)))
     console.print(upright(confusion(marked)))
     for one in marked.mistakes[:5]:
         say(

@@ -12,8 +12,7 @@ from rich.console import Console
 from arml.cli.console import grid, print_json, say
 from arml.cli.errors import UsageError
 from arml.cli.progress import scoring
-from arml.report.rows import make_rows, mean_of, spread_of
-from arml.report.tables import terminal_table
+from arml.report.tables import make_rows, mean_of, spread_of, terminal_table
 from arml.results.comparisons import SEEDS, Comparison, compare_runs, probability
 from arml.results.files import Json, RunError, write_json
 from arml.results.folder import Result

@@ -15,7 +15,7 @@ from arml.results.files import Json
 
 if TYPE_CHECKING:
     from arml.experiment.scoring import Scored
-    from arml.report.rows import Row
+    from arml.report.tables import Row
     from arml.results.folder import ByClass
 
 TASKS = 1_000
@@ -175,7 +175,7 @@ def _predictor(options: EvaluateOptions) -> int:
 def _rows(scored: Sequence["Scored"]) -> list["Row"]:
     """A row for each scored run. If several have one recipe, their names also have the seed, or
     else the folder."""
-    from arml.report.rows import make_rows
+    from arml.report.tables import make_rows
 
     rows = [row for one in scored for row in make_rows([one.result])]
     if len({row.recipe for row in rows}) == len(rows):

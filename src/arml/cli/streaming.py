@@ -38,9 +38,8 @@ def stream_command(arguments: Sequence[str]) -> int:
     since = time.monotonic()
     asked = read(StreamCommand, arguments, prog="arml train --stream", method=METHOD)
     options, experiment, lines = asked.options, asked.experiment, asked.lines
-    from arml.report.growth import scores, stages_of, summary
-    from arml.report.measures import measured
-    from arml.report.table import terminal
+    from arml.report.growth import measured, scores, stages_of, summary
+    from arml.report.tables import terminal
 
     if options.stream.grow and not getattr(experiment.algorithm, "grows", False):
         raise UsageError(

@@ -17,8 +17,8 @@ from arml.experiment.loaded import Run
 from arml.explain.graph import found_in, nearest
 from arml.explain.interventions import interventions
 from arml.explain.looks import IMAGES_AT_ONCE, Found, codes, masks, tree
-from arml.report.explained import captioned
-from arml.report.style import save
+from arml.report.curves import save
+from arml.report.graphs import captioned
 from arml.results.files import RunError, plain, write_bytes, write_json
 from arml.results.folder import FORMAT
 

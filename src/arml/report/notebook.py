@@ -9,10 +9,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from matplotlib.figure import Figure
 
-from arml.report import curves, figures
+from arml.report import curves, graphs
+from arml.report.curves import styled
 from arml.report.page import page_of
 from arml.report.render import framed
-from arml.report.style import styled
 from arml.results.files import Json, read_json, write_text
 from arml.results.folder import check_explained, read_run
 
@@ -78,7 +78,7 @@ def knowledge_graph(explained: Json | Path | str) -> Figure:
         path = path / "explain.json" if path.is_dir() else path
         found = read_json(path)
     check_explained(found, path)
-    return figures.knowledge_graph(found)
+    return graphs.knowledge_graph(found)
 
 
 @styled

@@ -1,29 +1,166 @@
-"""The report of run folders: scores, learning curves, figures and configurations."""
+"""The report of run folders and predictors: scores, learning curves, classes, figures, options."""
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from arml.report import marks, render
-from arml.report.by_class import by_class_blocks, mistakes
+from arml.report import render
 from arml.report.curves import learning_curves
-from arml.report.explained import captioned, graph_like, strongest
+from arml.report.graphs import captioned, graph_like, strongest
 from arml.report.growth import growth_of
 from arml.report.render import Block, Report, Section
-from arml.report.rows import Row, make_rows, sections, told_apart
 from arml.report.tables import (
+    Cell,
+    Column,
+    Line,
+    Row,
+    Table,
     calibrates,
     duration,
     floors,
     interval,
     labels,
+    make_rows,
     number,
+    sections,
     simple,
     table_of,
+    told_apart,
 )
 from arml.results.files import RunError, write_text
-from arml.results.folder import Result, RunFiles, read_by_class, read_marks, read_run, recipe_of
+from arml.results.folder import (
+    ByClass,
+    Marked,
+    Mistake,
+    Result,
+    RunFiles,
+    read_by_class,
+    read_marks,
+    read_run,
+    recipe_of,
+)
+
+SHOWN = 12
+"""Classes of the largest confusion matrix that is shown whole."""
+PAIRS = 10
+"""Confusions that are shown where there are more classes."""
+
+
+def accuracy_of(marked: Marked) -> str:
+    """The accuracy with its interval, as a sentence."""
+    right = sum(marked.confusion[k][k] for k in range(len(marked.classes)))
+    by = f", predicted by {marked.by}" if marked.by else ""
+    return (
+        f"Accuracy {marked.accuracy:.1%} ({right} of {marked.n}; 95% interval {marked.low:.0%} to "
+        f"{marked.high:.0%}) on {marked.query}{by}."
+    )
+
+
+def accuracies(marked: Marked) -> Table:
+    """The accuracy of each class, the lowest first."""
+    counts = {name: sum(row) for name, row in zip(marked.classes, marked.confusion, strict=True)}
+    lines = [
+        Line(name, (Cell(f"{share:.1%}"), Cell(str(counts[name]))))
+        for name, share in sorted(marked.by_class.items(), key=lambda pair: pair[1])
+    ]
+    columns = (Column("Class"), Column("Accuracy"), Column("Queries"))
+    return Table("Accuracy of each class", columns, tuple(lines))
+
+
+def confusion(marked: Marked) -> Table:
+    """How many of each class were predicted as each class; of many classes, the pairs that are
+    confused most."""
+    if len(marked.classes) > SHOWN:
+        return _pairs(marked)
+    lines = []
+    for k, (name, row) in enumerate(zip(marked.classes, marked.confusion, strict=True)):
+        cells = [
+            Cell(str(n), kind="better" if j == k else "worse") if n else Cell()
+            for j, n in enumerate(row)
+        ]
+        lines.append(Line(f"{k + 1} {name}", tuple(cells)))
+    # Names as headings would not fit a terminal or a phone.
+    columns = (Column("Labelled"), *(Column(f"as {k + 1}") for k in range(len(marked.classes))))
+    return Table("How each class was predicted", columns, tuple(lines))
+
+
+def _pairs(marked: Marked) -> Table:
+    found = [
+        (count, name, marked.classes[j])
+        for k, (name, row) in enumerate(zip(marked.classes, marked.confusion, strict=True))
+        for j, count in enumerate(row)
+        if count and j != k
+    ]
+    lines = [
+        Line(name, (Cell(other), Cell(str(count))))
+        for count, name, other in sorted(found, key=lambda pair: -pair[0])[:PAIRS]
+    ]
+    columns = (Column("Labelled"), Column("Predicted as"), Column("Queries"))
+    return Table("The most frequent confusions", columns, tuple(lines))
+
+
+CLASSES, PAIRS = 20, 10
+"""Rows of the tables."""
+
+
+def hardest(found: ByClass) -> Table:
+    """The accuracy of the hardest classes, the lowest first."""
+    lines = [
+        Line(one.name, (Cell(f"{one.accuracy:.1%}"), Cell(f"{one.n:,}")))
+        for one in found.classes[:CLASSES]
+    ]
+    columns = (Column("Class"), Column("Accuracy"), Column("Queries"))
+    title = f"The hardest of {len(found.classes)} {found.split} classes"
+    return Table(title, columns, tuple(lines))
+
+
+def confused(found: ByClass) -> Table:
+    """The most frequent confusions."""
+    lines = [
+        Line(
+            pair.label,
+            (
+                Cell(pair.predicted),
+                Cell(f"{pair.count:,} of {pair.of:,}"),
+                Cell(f"{pair.count / max(pair.of, 1):.0%}"),
+            ),
+        )
+        for pair in found.pairs[:PAIRS]
+    ]
+    columns = (Column("Class"), Column("Predicted as"), Column("Queries"), Column("Share"))
+    return Table(
+        "The most frequent confusions, of queries in tasks with both", columns, tuple(lines)
+    )
+
+
+def by_class_blocks(found: ByClass) -> list[Block]:
+    """The part of the report."""
+    blocks: list[Block] = [
+        render.text(
+            f"Each of {found.tasks:,} tasks draws its classes anew; a class counts in all tasks "
+            "that it was drawn for."
+        ),
+        render.table(hardest(found)),
+    ]
+    if found.pairs:
+        blocks.append(render.table(confused(found)))
+    return [*blocks, *mistakes(found.mistakes)]
+
+
+def mistakes(found: Sequence[Mistake]) -> list[Block]:
+    """The worst mistakes with their pictures, under a heading; nothing without a mistake."""
+    cards = [
+        {
+            "data": one.picture,
+            "text": f"{one.name}: labelled {one.label} ({one.own:.0%}), predicted as "
+            f"{one.predicted} ({one.probability:.0%})",
+        }
+        for one in found
+    ]
+    words = "The worst mistakes, the most confident first"
+    return [render.heading(words), render.gallery(cards)] if cards else []
+
 
 LEAD = (
     "Each run learned how to learn from many small tasks. It was then given new tasks, adapted to "
@@ -148,10 +285,10 @@ def _predictor(folder: Path, place: int) -> Section:
     """The part of the report about one predictor."""
     marked = read_marks(folder)
     blocks: list[Block] = [
-        render.text(marks.summary(marked), "lead"),
-        render.table(marks.by_class(marked)),
+        render.text(accuracy_of(marked), "lead"),
+        render.table(accuracies(marked)),
     ]
-    blocks += [render.table(marks.confusion(marked)), *mistakes(marked.mistakes)]
+    blocks += [render.table(confusion(marked)), *mistakes(marked.mistakes)]
     return Section(f"predictor-{place}", f"Predictor {folder.name}", blocks, folder.name)
 
 

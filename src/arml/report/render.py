@@ -1,20 +1,19 @@
 """A report as one HTML file: its content is data, and its style is in `templates/`.
 
 The file needs no network and no other file, so it can be mailed, archived and printed. Its security
-policy allows no other source and no script but its own. All text is escaped.
+policy allows no other source and no script. All text is escaped.
 """
 
 from base64 import b64encode
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from arml.report.style import render
-from arml.report.table import Table
+from arml.report.curves import render
+from arml.report.tables import Table
 from arml.results.files import Json
 
 Block = Json
@@ -40,8 +39,6 @@ class Report:
     title: str
     lead: list[str]
     sections: list[Section]
-    scripted: bool = field(default=False)
-    """Whether its tables can be sorted and its graphs explored."""
 
 
 @cache
@@ -60,19 +57,10 @@ def html(report: Report) -> str:
     environment = _environment()
     loader = environment.loader
     assert loader is not None
-    style, script = (loader.get_source(environment, name)[0] for name in ("style.css", "script.js"))
-    script = script if report.scripted else ""
-    return (
-        environment.get_template("report.html")
-        .render(
-            report=report,
-            # Both are our own files, and the only text that is not escaped.
-            style=Markup(style),
-            script=Markup(script),
-            script_hash=b64encode(sha256(script.encode()).digest()).decode(),
-        )
-        .lstrip()
-    )
+    style = Markup(loader.get_source(environment, "style.css")[0])
+    # The style is our own file, and the only text that is not escaped.
+    page = environment.get_template("report.html").render(report=report, style=style)
+    return page.lstrip()
 
 
 def framed(page: str) -> str:
@@ -100,9 +88,9 @@ def pre(words: str) -> Block:
     return {"macro": "pre", "text": words}
 
 
-def table(given: Table, *, sortable: bool = False) -> Block:
+def table(given: Table) -> Block:
     """A table."""
-    return {"macro": "table", "table": given, "sortable": sortable}
+    return {"macro": "table", "table": given}
 
 
 def details(summary: str, blocks: list[Block], id: str = "", *, opened: bool = False) -> Block:

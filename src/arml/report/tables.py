@@ -1,14 +1,296 @@
-"""Tables of results, drawn from result files and never typed."""
+"""One table, three renderers: Markdown, the terminal, and HTML (`templates/blocks.html`);
+and the tables of runs, drawn from their results.
+
+A cell is text with an optional second line. Nothing here knows the meaning
+of the numbers.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import cast
 
 from rich.console import Group
+from rich.table import Table as Grid
+from rich.text import Text
 
-from arml.report.rows import Row, sections
-from arml.report.table import Cell, Column, Line, Table, terminal
-from arml.report.table import markdown as as_markdown
 from arml.results.files import RunError
+from arml.results.folder import Result, RunFiles, read_result
+from arml.results.scores import Score
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell."""
+
+    text: str = ""
+    small: str = ""
+    """A second line, smaller."""
+    kind: str = ""
+    """The name of its style on a page."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """The heading of a column."""
+
+    title: str
+    small: str = ""
+    brief: bool = False
+    """Whether Markdown leaves out the second lines of its cells."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row: its name, and a cell for each other column; missing ones are empty."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    note: str = ""
+    kind: str = ""
+    code: bool = False
+    """Whether the name is a word to type."""
+
+
+BESIDE = {"floor": "best possible", "simple": "for comparison"}
+"""Kinds of lines that are no recipes, and the words for them."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under their headings, the first of which is that of the rows' names."""
+
+    title: str
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    caption: str = ""
+    kind: str = ""
+    sections: tuple[int, ...] = field(default=())
+    """Columns (without the first) before which the terminal draws a rule."""
+
+
+def markdown(table: Table) -> str:
+    """The table in Markdown, without its caption."""
+    head = [column.title for column in table.columns]
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    body = []
+    for line in table.lines:
+        name = f"`{line.name}`" if line.code else line.name
+        cells = [
+            cell.text if column.brief or not cell.small else f"{cell.text}, {cell.small}"
+            for cell, column in zip(line.cells, table.columns[1:], strict=False)
+        ]
+        body.append([f"*{name}*" if line.kind in BESIDE else name, *cells])
+    whole = [row + [""] * (len(head) - len(row)) for row in [head, rule, *body]]
+    return "\n".join(map(line_of, whole))
+
+
+def line_of(cells: Iterable[str]) -> str:
+    """One line of a Markdown table."""
+    escaped = (text.replace("|", "\\|").replace("\n", " ") for text in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+def terminal(table: Table) -> Group:
+    """The table for a terminal, turned on its side, so that many columns fit."""
+    rows = [line for line in table.lines if line.kind not in BESIDE]
+    beside = [(line, BESIDE[line.kind]) for line in table.lines if line.kind in BESIDE]
+    notes = [
+        table.caption,
+        *(f"{what} ({line.name}): {line.cells[0].text}" for line, what in beside),
+    ]
+    grid = Grid()
+    grid.add_column("", no_wrap=True)
+    for line in rows:
+        # A break after the problem keeps columns narrow.
+        grid.add_column(Text(line.name.replace("/", "/\n")), justify="right", overflow="fold")
+    for index, column in enumerate(table.columns[1:]):
+        if index in table.sections:
+            grid.add_section()
+        # Text, not str: a family's name may look like markup.
+        cells = (_drawn(line.cells[index]) for line in rows)
+        grid.add_row(Text(column.title), *cells)
+    # Beside the grid, because the title and the caption of a grid are wrapped at its width.
+    return Group(Text(table.title, style="bold"), grid, *map(Text, notes))
+
+
+def _drawn(cell: Cell) -> Text:
+    return Text(_plain(cell), style="dim" if cell.kind == "soft" else "")
+
+
+def _plain(cell: Cell) -> str:
+    if cell.small.startswith("±"):
+        return f"{cell.text.rstrip('%')} {cell.small}"
+    return f"{cell.text}, {cell.small}" if cell.small else cell.text
+
+
+@dataclass(frozen=True)
+class Row:
+    """One recipe under one protocol, over its seeds.
+
+    A number is None where it does not exist: a score that is not finite, an interval over one
+    task, a spread over one seed.
+    """
+
+    recipe: str
+    metric: str
+    split: str
+    protocol: str
+    steps: int
+    inner_steps: int
+    seeds: tuple[int, ...]
+    tasks: int
+    mean: float | None
+    ci95: float | None
+    spread: float | None
+    families: dict[str, float | None]
+    families_ci95: dict[str, float | None]
+    empty: frozenset[str]
+    """The families of which no task was scored."""
+    seconds: float
+    devices: tuple[str, ...]
+    """Where it was scored."""
+    trained_on: tuple[str, ...]
+    """Where it was trained; empty unless every result says so."""
+    options: str | None
+    """The options in which runs of one recipe differ; None in older results."""
+    floor: float | None
+    error: float | None
+    """Expected calibration error of a classifier's logits as they are."""
+    error_calibrated: float | None
+    """The same after the temperature that was set on validation tasks."""
+    simple: dict[str, Score]
+    """Scores of classifiers that need no meta-training, on the same tasks."""
+
+
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """The mean, or None if a value is missing: a run that diverged must not be left out."""
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers and len(numbers) == len(values) else None
+
+
+def spread_of(values: Sequence[float | None]) -> float | None:
+    """The standard deviation, or None if a value is missing or there is only one."""
+    numbers = [value for value in values if value is not None]
+    return stdev(numbers) if len(numbers) == len(values) > 1 else None
+
+
+def _row(runs: Sequence[Result]) -> Row:
+    runs = sorted(runs, key=lambda run: run["seed"])
+    first = runs[0]
+    seeds = tuple(run["seed"] for run in runs)
+    if len(set(seeds)) < len(seeds):
+        raise RunError(
+            f"expected one result for each seed of {first['recipe']} with {first['steps']} steps, "
+            f"got seeds {', '.join(map(str, seeds))}; leave one of the equal ones out"
+        )
+    means = [run["score"]["mean"] for run in runs]
+    trained = [(run.get("trained") or {}).get("device") for run in runs]
+    calibrations = [run.get("calibration") for run in runs]
+    names = first["families"]
+    return Row(
+        recipe=first["recipe"],
+        metric=first["metric"],
+        split=first["split"],
+        protocol=first["protocol"],
+        steps=first["steps"],
+        inner_steps=first["inner_steps"],
+        seeds=seeds,
+        tasks=first["score"]["n"],
+        mean=mean_of(means),
+        ci95=mean_of([run["score"]["ci95"] for run in runs]),
+        spread=spread_of(means),
+        families={name: mean_of([run["families"][name]["mean"] for run in runs]) for name in names},
+        families_ci95={
+            name: mean_of([run["families"][name]["ci95"] for run in runs]) for name in names
+        },
+        empty=frozenset(name for name in names if not first["families"][name]["n"]),
+        seconds=fmean(run["seconds"] for run in runs),
+        devices=tuple(sorted({run["device"] for run in runs})),
+        trained_on=tuple(sorted(set(map(str, trained)))) if all(trained) else (),
+        options=next((run["options"] for run in runs if run.get("options")), None),
+        floor=first["floor"],
+        error=mean_of([known.get("error") if known else None for known in calibrations]),
+        error_calibrated=mean_of(
+            [known.get("error_calibrated") if known else None for known in calibrations]
+        ),
+        simple=next((run["simple"] for run in runs if run.get("simple")), {}),
+    )
+
+
+def _by_options(runs: Sequence[Result]) -> list[list[Result]]:
+    """The runs apart by their options."""
+    found = list(dict.fromkeys(run.get("options") for run in runs))
+    if len(set(found) - {None}) < 2:
+        return [list(runs)]
+    return [[run for run in runs if run.get("options") == options] for options in found]
+
+
+def make_rows(results: Iterable[Result | Path]) -> list[Row]:
+    """Group results (or paths of `result.json`) by recipe over seeds, worst mean first.
+
+    Results of one recipe are one row only if they share everything that a score depends on: split,
+    metric, protocol, tasks, families, steps, inner steps, size and options. An older result without
+    its options joins the others if the others have the same options.
+
+    **Raises:** `RunError` for a damaged file, or two results of the same seed in one row.
+    """
+    groups: dict[tuple[object, ...], list[Result]] = {}
+    for item in results:
+        run = read_result(item) if isinstance(item, Path) else item
+        keys = ("recipe", "split", "metric", "protocol", "steps", "inner_steps", "parameters")
+        same = (*(run.get(key) for key in keys), run["score"]["n"], tuple(run["families"]))
+        groups.setdefault(same, []).append(run)
+    alike = [part for group in groups.values() for part in _by_options(group)]
+
+    def goodness(row: Row) -> tuple[bool, float, str]:
+        sign = -1 if row.metric == "mse" else 1
+        return (row.mean is not None, sign * (row.mean or 0.0), row.recipe)
+
+    return sorted(map(_row, alike), key=goodness)
+
+
+def sections(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows that can be compared with each other: the same metric, families, tasks, protocol."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        same = (row.metric, tuple(row.families), row.split, row.tasks, row.protocol)
+        groups.setdefault(same, []).append(row)
+    return [groups[key] for key in sorted(groups, key=str)]
+
+
+def _options(value: object, name: str = "") -> dict[str, str]:
+    """A nested configuration as flat names and texts, without the seed."""
+    if not isinstance(value, dict):
+        return {name: str(value)}
+    found: dict[str, str] = {}
+    for key, item in value.items():
+        if key != "seed":
+            found.update(_options(item, f"{name}.{key}" if name else key))
+    return found
+
+
+def told_apart(runs: Sequence[RunFiles]) -> list[RunFiles]:
+    """The runs. If runs of one recipe have different options, these are added to the name, so that
+    such runs are not averaged as if they were seeds of one experiment.
+    """
+    options = [_options(run.config.get("experiment", {})) for run in runs]
+    named = []
+    for run, own in zip(runs, options, strict=True):
+        recipe = run.config.get("recipe")
+        pairs = zip(runs, options, strict=True)
+        others = [found for other, found in pairs if other.config.get("recipe") == recipe]
+        names = sorted({name for found in others for name in found})
+        differing = [name for name in names if len({found.get(name) for found in others}) > 1]
+        if differing:
+            label = f"{recipe} ({', '.join(f'{name}={own.get(name)}' for name in differing)})"
+            result = cast(Result, {**run.result, "recipe": label}) if run.result else None
+            run = run._replace(config={**run.config, "recipe": label}, result=result)
+        named.append(run)
+    return named
+
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
@@ -133,9 +415,9 @@ def table_of(rows: Sequence[Row]) -> Table:
     )
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown_of(rows: Sequence[Row]) -> str:
     """The rows of one section as a Markdown table under its caption."""
-    return f"{caption(rows)}. {machines(rows)}.\n\n{as_markdown(table_of(rows))}"
+    return f"{caption(rows)}. {machines(rows)}.\n\n{markdown(table_of(rows))}"
 
 
 def machines(rows: Sequence[Row]) -> str:
