@@ -31,7 +31,7 @@ FLOORS = (
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 PLAIN = {"results", "report"}
 """Run folders and reports: plain Python, so that reading results is quick and needs no device."""
-ARRAYS = {"jax", "jaxlib", "equinox", "optax", "orbax", "jaxtyping"}
+ARRAYS = {"jax", "jaxlib", "equinox", "optax", "jaxtyping"}
 
 
 def room(module: str) -> str:

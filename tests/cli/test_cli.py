@@ -24,7 +24,7 @@ from small_pictures import pictures
 PACE = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
 SMALL = f"{PACE} --batch 4 --network.hidden 8 --inner-steps 1 --chunk 10".split()
 ARML = [*SMALL, *["--width", "4", "--vertices", "3", "--summary", "mlp", "--algorithm.hidden"]]
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "v0.1.0"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 class Run(NamedTuple):
@@ -167,7 +167,7 @@ def test_a_finished_run_without_validation_records_is_done_too(maml, tmp_path, c
 
 
 def test_two_runs_of_a_recipe_have_two_headings():
-    result = json.loads((FIXTURES / "regression" / "result.json").read_text())
+    result = json.loads((FIXTURES / "run" / "result.json").read_text())
     named = [
         [row.recipe for row in _rows([Run(Path("a"), first), Run(Path("b"), second)])]
         for first, second in (

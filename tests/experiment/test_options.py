@@ -185,7 +185,11 @@ def test_a_configuration_that_is_none_is_one_line(change, said):
     ("name", "change", "said"),
     [
         ("regression2d/arml", {"algorithm.inner_rate": math.nan}, "inner_rate must be 0 or more"),
-        ("regression2d/arml", {"algorithm.mu_1": math.inf}, "mu_1 must be 0 or more, got inf"),
+        (
+            "regression2d/arml-paper",
+            {"algorithm.mu_1": math.inf},
+            "mu_1 must be 0 or more, got inf",
+        ),
         ("regression2d/arml", {"algorithm.hidden": (0,)}, "hidden must be at least 1, got 0"),
         ("regression2d/maml", {"outer.outer_rate": math.nan}, "outer_rate must be above 0"),
         ("regression2d/maml", {"outer.clip": math.inf}, "clip must be 0 or more, got inf"),
@@ -211,7 +215,8 @@ def test_what_cannot_be_run_is_refused_first(name, change, said, tmp_path):
 
 
 def test_checkpoints_without_a_config_are_nobodys(tmp_path):
-    (tmp_path / "checkpoints" / "20").mkdir(parents=True)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "20.safetensors").touch()
     with pytest.raises(RunError, match=r"has checkpoints, but no config.json .* restore the file"):
         run(recipe("regression2d/maml"), str(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} <= {"checkpoints", ".lock"}

@@ -13,7 +13,7 @@ import pytest
 
 from arml.cli import main
 
-RUN = Path(__file__).parents[1] / "fixtures/v0.1.0/regression"
+RUN = Path(__file__).parents[1] / "fixtures/run"
 PREDICTOR = RUN.parent / "predictor"
 BASES = (
     ("train", "regression2d/maml", "--run", "new"),

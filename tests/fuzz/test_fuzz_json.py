@@ -26,7 +26,7 @@ from arml.tuning.sweep import Sweep, _claim
 from hostile import CASES, altered, tried
 
 ROOT = Path(__file__).parents[2]
-RUN = ROOT / "tests/fixtures/v0.1.0/regression"
+RUN = ROOT / "tests/fixtures/run"
 
 
 def run_folder(tmp_path):

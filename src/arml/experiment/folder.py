@@ -52,14 +52,15 @@ def take_up(experiment: Experiment, folder: Path, like: S) -> tuple[int, S] | No
     """The step and the state of the newest checkpoint that can be read; later metrics are removed.
     None if no checkpoint was ever saved in the folder.
 
-    **Raises** `RunError` if the checkpoints are lost, or the metrics were altered.
+    **Raises** `RunError` if the checkpoints are lost.
     """
     path = folder / "metrics.jsonl"
     found = checkpoint.restore_newest(folder / "checkpoints", like)
     if found is None:
         steps = [record["step"] for record in read_metrics(path)]
         # A process that was killed while it saved the first checkpoint leaves metrics up to there.
-        if max(steps, default=0) > experiment.checkpoint_every:
+        first = -(-experiment.checkpoint_every // experiment.interval) * experiment.interval
+        if max(steps, default=0) > first:
             raise RunError(
                 f"{folder} holds the metrics of a run, but its checkpoints are gone: restore "
                 "them, or delete the folder to start anew"
@@ -72,7 +73,7 @@ def check_claim(experiment: Experiment, folder: Path) -> None:
     """Raise `RunError` for a folder that holds a run with other options, before data are read."""
     path = folder / "config.json"
     if not path.exists():
-        if any((folder / "checkpoints").glob("[0-9]*")):
+        if checkpoint.latest(folder / "checkpoints") is not None:
             raise RunError(
                 f"{folder} has checkpoints, but no config.json that names their run: restore "
                 "the file, or train in a new folder"
