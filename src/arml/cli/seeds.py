@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import jax
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -83,10 +84,11 @@ def train_all(
         check_claim(own, place)
         if checkpoint.latest(place / "checkpoints") != own.steps:
             left.append(seed)
-    workers = min(cores(), len(left))
+    # Processes on one accelerator would each reserve most of its memory.
+    workers = min(cores() if jax.default_backend() == "cpu" else 1, len(left))
     if left:
         at_once = f", {workers} at a time" if workers < len(left) else ""
-        say(console, f"training {len(left)} of {count} seeds{at_once}, one CPU core each")
+        say(console, f"training {len(left)} of {count} seeds{at_once}, one process each")
     display = SeedsDisplay(console, left, experiment.steps)
     stop = Stop("stopping after the steps in hand, which are then saved")
     with stop.listening(), display.bar:

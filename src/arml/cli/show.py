@@ -217,6 +217,13 @@ class ExplainOptions:
 def explain_command(arguments: Sequence[str]) -> int:
     """Draw figures of the inside of a run, such as ARML's graph"""
     options = parse(ExplainOptions, arguments, prog="arml explain")
+    from arml.results.folder import seeds_in
+
+    if runs := seeds_in(options.folder):
+        raise UsageError(
+            f"{options.folder} holds several seeds, and explain looks inside one run: name one, "
+            f"such as {runs[0]}"
+        )
     from arml.explain.explaining import explain
 
     for path in explain(options.folder, options.out, tasks=options.tasks):
