@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import arml.report
 from arml.results.files import write_json
-from studies import explanation, write_run
+from invented import explanation, write_run
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
-"""A study with invented scores, for tests of what is drawn from one."""
+"""A run and an explanation with invented numbers, for tests of what is drawn from them."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,37 +9,6 @@ from arml.results.files import append_metric, write_json
 from arml.results.scores import Scores, summarise, write_scores
 
 FAMILIES = ("line", "ripple <b>")
-
-
-def row(label: str, run: str, seeds: int = 1, **more: Any) -> dict[str, Any]:
-    """A row of `study.json`."""
-    return {
-        "label": label,
-        "run": run,
-        "paper": "",
-        "note": "",
-        "scored": "as trained",
-        "seeds": list(range(seeds)),
-        "steps": 100,
-        "expected": None,
-        "minutes": 1.0,
-        "command": f"arml reproduce x --rows '{label}'",
-        **more,
-    }
-
-
-def table(reference: str, rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """A table of `study.json`."""
-    return {
-        "title": "A table",
-        "about": "About it.",
-        "reference": reference,
-        "paper": "",
-        "seeds": 1,
-        "tasks": 200,
-        "rows": rows,
-        **more,
-    }
 
 
 def write_run(
@@ -74,11 +42,6 @@ def write_run(
     write_scores(folder / "scores.npz", Scores(values, families, tasks))
     write_json(folder / "result.json", result)
     return folder
-
-
-def write_study_of(out: Path, tables: Mapping[str, Any], scale: str = "laptop") -> None:
-    """`study.json`."""
-    write_json(out / "study.json", {"format": 1, "scale": scale, "tables": dict(tables)})
 
 
 def explanation(vertices: int = 4) -> dict[str, Any]:
