@@ -63,6 +63,10 @@ METHODS: dict[str, Method] = {
     "anil": Method("regression2d starter", 0.0003, 0.4),
     "arml": Method("regression2d starter", 0.0085, 0.4, "-"),
     "proto-maml": Method("starter", images=1.1),
+    # Of these no run of the study is kept yet, and their times are guesses.
+    "r2d2": Method("regression2d starter"),
+    "cavia": Method("regression2d starter"),
+    "tnp": Method("regression2d starter"),
 }
 """In the order of the paper's tables, then those that it does not have. The seconds are means of
 the laptop study's runs, one or two at a time on two shared cores of server CPUs."""
