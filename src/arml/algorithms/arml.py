@@ -240,7 +240,9 @@ class Relational(Encoder):
 class ARML(Conditioned):
     """Encode the task, tailor the shared initialisation to its code, descend.
 
-    isinstance(arml.build("arml-paper", tasks), arml.ARML)
+        isinstance(arml.build("arml-paper", tasks), arml.ARML)
+
+    The presets `arml-paper`, `arml-official` and `arml-film` are of this class.
     """
 
     net: Network

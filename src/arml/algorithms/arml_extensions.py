@@ -327,7 +327,8 @@ class Evidence(eqx.Module):
         placed, own = modulate.parts(code)
 
         def explained(net: PyTree) -> Float[Array, ""]:
-            return head.log_evidence(net, support, self.log_noise)
+            evidence: Array = head.log_evidence(net, support, self.log_noise)
+            return evidence
 
         each = modulate.for_each(learner.net, own, explained)
         exponents = jnp.log(placed + NEVER) + jnp.exp(self.log_power) * each
@@ -428,7 +429,8 @@ def without_vertex(learner: ExtendedARML, vertex: int) -> ExtendedARML:
         learner,
         (cut(graph.graph.vertices), jax.tree.map(cut, learner.modulate)),
     )
-    return replace(fewer, choose=choose)
+    smaller: ExtendedARML = replace(fewer, choose=choose)
+    return smaller
 
 
 # Options.

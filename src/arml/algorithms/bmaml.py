@@ -163,7 +163,8 @@ class BMAML(MetaLearner):
                 direction *= self.inner.clip / jnp.maximum(norms, self.inner.clip)
             if self.inner.bound:
                 direction = jnp.clip(direction, -self.inner.bound, self.inner.bound)
-            return flat + rate * direction
+            moved: Array = flat + rate * direction
+            return moved
 
         if self.inner.remat:
             step = jax.checkpoint(step)
@@ -171,7 +172,8 @@ class BMAML(MetaLearner):
         # Unrolled: the steps are few, and some of XLA's convolutions are slow in a loop on a CPU.
         for _ in range(steps):
             every = step(every, rate)
-        return jax.vmap(unravel)(every)
+        moved: Particle = jax.vmap(unravel)(every)
+        return moved
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         read = self.given(support.x)

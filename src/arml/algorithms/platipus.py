@@ -98,7 +98,8 @@ class PLATIPUS(MetaLearner):
     def descend(self, theta: PyTree, support: Examples) -> Network:
         """MAML from the initialisation theta: the network phi."""
         start = join(theta, split(self.net)[1])
-        return self.inner(lambda net: self.loss(net(support.x), support.y), start)
+        adapted: Network = self.inner(lambda net: self.loss(net(support.x), support.y), start)
+        return adapted
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         mu_p = self.centre(support, support, self.gamma_p)

@@ -90,7 +90,8 @@ def match(means: Vectors, references: Vectors, present: Present) -> Int[Array, "
         return chosen.at[k].set(nearest), taken.at[nearest].set(taken[nearest] | present[k])
 
     start = jnp.zeros(len(means), jnp.int32), jnp.zeros(len(references), bool)
-    return jax.lax.fori_loop(0, len(means), choose, start)[0]
+    found: Array = jax.lax.fori_loop(0, len(means), choose, start)[0]
+    return found
 
 
 def differences(references: Vectors, means: Vectors, present: Present) -> Vectors:
@@ -102,7 +103,8 @@ def differences(references: Vectors, means: Vectors, present: Present) -> Vector
 
 
 def _normalised(x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-    return x / (jnp.linalg.norm(x, axis=-1, keepdims=True) + 1e-6)
+    unit: Array = x / (jnp.linalg.norm(x, axis=-1, keepdims=True) + 1e-6)
+    return unit
 
 
 def projection(errors: Vectors, present: Present) -> Project:

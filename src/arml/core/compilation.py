@@ -31,7 +31,8 @@ take most of the compilation, and speed up only long loops over small arrays."""
 def jit(function: Callable[P, R], settings: Settings, *, donate: str = "none") -> Callable[P, R]:
     """`eqx.filter_jit` with the `settings` that this version of XLA knows; it gets `donate`."""
     options = {"donate": donate, "compiler_options": known(settings)}
-    return eqx.filter_jit(function, **options)  # type: ignore[call-overload]
+    compiled: Callable[P, R] = eqx.filter_jit(function, **options)  # type: ignore[call-overload]
+    return compiled
 
 
 def known(settings: Settings) -> Settings:
@@ -69,7 +70,8 @@ def vmap(function: Callable[..., R]) -> Callable[..., R]:
         if len(jax.tree.leaves(arguments)[0]) > 1:
             return jax.vmap(function)(*arguments)
         result = function(*jax.tree.map(lambda a: a[0], arguments))
-        return jax.tree.map(lambda a: a[None], result)
+        expanded: R = jax.tree.map(lambda a: a[None], result)
+        return expanded
 
     return mapped
 

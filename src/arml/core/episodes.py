@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
@@ -157,7 +158,7 @@ def _parts(value: object) -> Iterator[bytes]:
     if isinstance(value, str | bytes | bool | int | float | complex | None):
         yield f"{type(value).__name__} {value!r}".encode()
     elif isinstance(value, np.ndarray | np.generic | jax.Array):
-        if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
         array = np.asarray(value)
         yield f"array {array.dtype.str} {array.shape}".encode()

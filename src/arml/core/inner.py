@@ -132,7 +132,8 @@ def with_steps(learner: N, steps: int) -> N:
     def change(node: PyTree) -> PyTree:
         return dataclasses.replace(node, steps=steps) if is_inner(node) else node
 
-    return jax.tree.map(change, learner, is_leaf=is_inner)
+    changed: N = jax.tree.map(change, learner, is_leaf=is_inner)
+    return changed
 
 
 def steps_of(learner: PyTree) -> int:

@@ -148,7 +148,8 @@ def _eigenvalues(matrix: Float[Array, "d d"]) -> Float[Array, " d"]:
 
 @unbatched
 def _eigenvectors(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    return jnp.linalg.eigh(matrix)[1]
+    vectors: Float[Array, "d d"] = jnp.linalg.eigh(matrix)[1]
+    return vectors
 
 
 def log_det_diagonal(layer: Layer, precision: float) -> Float[Array, ""]:

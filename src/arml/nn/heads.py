@@ -47,7 +47,8 @@ from arml.nn.prototypes import ABSENT, among, class_means
 @jax.custom_jvp
 def inverse(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
     """The inverse of a matrix, whose derivatives are products of the inverse."""
-    return unbatched(jnp.linalg.inv)(matrix)
+    inverted: Array = unbatched(jnp.linalg.inv)(matrix)
+    return inverted
 
 
 @inverse.defjvp

@@ -62,12 +62,13 @@ def mixture(
     apart = squares(cells.score, others.score, smooth) + squares(here, there, smooth)
     ranked = jnp.abs(cells.rank[:, None] - others.rank) + jnp.square(here[:, None] - there)
     far = squares(places, other_places, jnp.ones(places.shape[1]))
-    return (
+    mixed: Array = (
         shares[0] * (cells.score * linear) @ others.score.T
         + shares[1] * jnp.exp(-apart / 2)
         + shares[2] * jnp.exp(-ranked @ steps)
         + shares[3] * jnp.exp(-far / 2)
     )
+    return mixed
 
 
 def squares(

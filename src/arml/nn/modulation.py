@@ -64,7 +64,9 @@ class Gate(eqx.Module):
 
     def __call__(self, net: N, code: Float[Array, " code"]) -> N:
         part, rest = split(net)
-        return join(jax.tree.map(jnp.multiply, self.gates(net, code), part), rest)  # Eq. (10)
+        gates = self.gates(net, code)
+        tailored: N = join(jax.tree.map(jnp.multiply, gates, part), rest)  # Eq. (10)
+        return tailored
 
 
 class FiLM(eqx.Module):
@@ -81,7 +83,8 @@ class FiLM(eqx.Module):
         part, rest = split(net)
         scale = _gates(self.scale(code), part, self.granularity)
         shift = _gates(self.shift(code), part, self.granularity)
-        return join(jax.tree.map(lambda p, g, b: (1 + g) * p + b, part, scale, shift), rest)
+        tailored: N = join(jax.tree.map(lambda p, g, b: (1 + g) * p + b, part, scale, shift), rest)
+        return tailored
 
 
 def stacked(

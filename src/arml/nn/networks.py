@@ -415,4 +415,7 @@ def layers(net: PyTree, is_leaf: Callable[[object], bool] = is_layer) -> list[Py
 def with_layers(net: N, given: Iterable[PyTree], is_leaf: Callable[[object], bool] = is_layer) -> N:
     """The network with its layers replaced by those given, in the same order."""
     others = iter(given)
-    return jax.tree.map(lambda node: next(others) if is_leaf(node) else node, net, is_leaf=is_leaf)
+    changed: N = jax.tree.map(
+        lambda node: next(others) if is_leaf(node) else node, net, is_leaf=is_leaf
+    )
+    return changed

@@ -59,7 +59,8 @@ def squared_distances(x: Samples, centres: Float[Array, "ways d"]) -> Float[Arra
 def units(body: Body, features: tuple[int, ...]) -> int:
     """The number of features that `body` makes from one input of shape `features`."""
     one = jax.ShapeDtypeStruct((1, *features), jnp.float32)
-    return jax.eval_shape(lambda x: body(x), one).shape[-1]
+    count: int = jax.eval_shape(lambda x: body(x), one).shape[-1]
+    return count
 
 
 def auxiliary_loss(body: Body, head: Linear | None, task: Task) -> Float[Array, ""] | float:
