@@ -29,6 +29,11 @@ def is_table(*paths: Path) -> bool:
 
 def of_tables(owner: Any) -> bool:
     """Whether it is a learner or predictor of tables with any columns."""
+    from arml.predict.photos import PhotoLearner, PhotoPredictor
+
+    # Their problem would load JAX, which photographs do not need.
+    if isinstance(owner, PhotoLearner | PhotoPredictor):
+        return False
     return len(owner.problem.features) == 2
 
 

@@ -7,16 +7,18 @@ is refused in one line, before any work.
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
-from arml.core.episodes import Problem
 from arml.datasets.extractor import remade
 
+if TYPE_CHECKING:
+    from arml.core.episodes import Problem
 
-def checked_inputs(x: object, problem: Problem, what: str) -> np.ndarray:
+
+def checked_inputs(x: object, problem: "Problem", what: str) -> np.ndarray:
     """Inputs `[n, *features]`, bytes or float32.
 
     **Arguments**
@@ -122,7 +124,7 @@ def floats(x: np.ndarray) -> np.ndarray:
     return (x / np.float32(255)).astype(np.float32) if x.dtype == np.uint8 else x
 
 
-def checked_targets(y: object, problem: Problem, n: int) -> tuple[np.ndarray, bool]:
+def checked_targets(y: object, problem: "Problem", n: int) -> tuple[np.ndarray, bool]:
     """Targets `[n, outputs]`, and whether they came as `[n]`.
 
     **Raises** `ValueError` for another shape, for texts, and for numbers that are not finite.

@@ -39,7 +39,6 @@ import numpy as np
 from jaxtyping import Float, Float32, Int, UInt8
 from PIL import Image
 
-from arml.core.episodes import Problem
 from arml.datasets.decode import Encoded, cropped, decode, resize, rgb
 from arml.datasets.extractor import PHOTOS, Extractor, Preparation
 from arml.datasets.folders import default_folder
@@ -57,6 +56,7 @@ from arml.results.files import (
 from arml.results.machine import one_blas_thread
 
 if TYPE_CHECKING:
+    from arml.core.episodes import Problem
     from arml.predict.reliability import Evaluation, Reliability
 
 SHRINKAGE = 0.005
@@ -188,9 +188,15 @@ class PhotoLearner:
     def __init__(self, model: Path | str | None = None) -> None:
         prepare = Preparation(unit=False, crop=True)
         self.extractor = Extractor(PHOTOS if model is None else model, prepare, threads=1)
-        self.problem = Problem("classification", (self.extractor.dimension,), 5, 5, 15)
         about = self.extractor.about
         self.portable = Frozen(about, (str(about["saw"]),))
+
+    @cached_property
+    def problem(self) -> "Problem":
+        """The kind of tasks: vectors of any number of classes."""
+        from arml.core.episodes import Problem  # it loads JAX, which takes a second
+
+        return Problem("classification", (self.extractor.dimension,), 5, 5, 15)
 
     @property
     def name(self) -> str:
@@ -283,7 +289,7 @@ class PhotoPredictor:
         self.learner, self.x, self.y, self.classes = learner, x, y, classes
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> "Problem":
         """The kind of tasks of the learner."""
         return self.learner.problem
 
