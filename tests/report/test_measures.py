@@ -12,7 +12,7 @@ from arml.report.growth import (
     forgetting,
     gain,
 )
-from growing_tables import tasks_to
+from growing import tasks_to
 
 ERRORS = np.array([[1.0, 9.0, 9.0], [1.5, 2.0, 9.0], [0.9, 3.0, 4.0]])
 """R[stage, family] of an error; family f comes at stage f."""
