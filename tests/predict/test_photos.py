@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from arml.cli import main
 from arml.datasets.extractor import PHOTOS
 from arml.predict import photos
 from arml.predict.photos import (
@@ -203,3 +204,27 @@ def test_grey_pictures_are_told_from_coloured_ones():
     grey = blob((90, 90, 90))[..., :1].repeat(3, axis=2)
     assert mostly_grey([grey, grey, blob((200, 30, 30))])
     assert not mostly_grey([blob((200, 30, 30)), blob((30, 200, 30))])
+
+
+def test_the_command_line_needs_no_learner(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for part, n in (("own", 3), ("photos", 2)):
+        for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
+            (tmp_path / part / name).mkdir(parents=True)
+            for i in range(n):
+                file = tmp_path / part / name / f"{i}.png"
+                file.write_bytes(encoded(blob(colour, 10 * n + i)))
+    # A folder of the name of the learner is no learner.
+    for learner in ([], ["photos"]):
+        given = ["adapt", *learner, "--support", "own", "--query", "photos", "--save", "kept"]
+        assert main(given) == 0
+        said = capsys.readouterr()
+        assert ("learner: photos" in said.err) == (not learner)
+        assert "accuracy 100% (4 of 4" in said.err
+        assert said.out.startswith("file,label,probability,novelty\nphotos/blue/0.png,blue,")
+    assert main(["predict", "kept", "photos", "--none"]) == 0
+    assert capsys.readouterr().out.count("\n") == 5
+    assert main(["adapt", "--support", "own", "--query", "photos", "--uses", "edges"]) == 2
+    (tmp_path / "few.csv").write_text("a,b\n1,x\n2,y\n")
+    assert main(["adapt", "--support", "few.csv", "--target", "b", "--query", "few.csv"]) == 2
+    assert "a table needs a learner" in capsys.readouterr().err

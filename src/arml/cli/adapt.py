@@ -317,6 +317,12 @@ def predict_command(arguments: Sequence[str]) -> int:
 
 def _checked(predictor: Any, options: AdaptOptions, names: Sequence[str]) -> Any:
     """The predictor with the model that the options name, checked."""
+    from arml.predict.photos import PhotoPredictor
+
+    if isinstance(predictor, PhotoPredictor):  # there is one model, and the import below loads JAX
+        if options.reliability:
+            tell(*predictor.reliability().lines(names))
+        return predictor
     from arml.predict.models import ENSEMBLE, LEARNER, WORDS
 
     if not of_tables(predictor):

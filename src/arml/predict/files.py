@@ -27,6 +27,7 @@ from arml.datasets.extractor import PHOTOS
 from arml.experiment.building import initial
 from arml.experiment.loaded import Portable, problem_of
 from arml.experiment.options import from_json, to_json
+from arml.predict.photos import WHAT as PHOTOGRAPHS
 from arml.results.files import (
     AGAIN,
     Json,
@@ -150,7 +151,9 @@ def check_free(folder: Path, *, predictor: bool) -> None:
         raise RunError(f"{folder} is a file, and no new or empty folder: name another")
     if folder.is_dir() and any(folder.iterdir()):
         known = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
-        if known.get("what") != WHAT or (known.get("task") is not None) != predictor:
+        photographs = known.get("what") == PHOTOGRAPHS
+        known_kind = photographs or known.get("what") == WHAT
+        if not known_kind or (photographs or known.get("task") is not None) != predictor:
             raise RunError(f"{folder} is not empty: name another folder")
 
 
