@@ -1,8 +1,9 @@
-"""Write docs/methods/: a page for each method, made from its docstring and its options.
+"""Write docs/methods.md, the list of all methods; and make a page of each for the site, from its
+docstring and its options.
 
 python docs/make_pages.py [--check]
 
-`--check` writes nothing, and fails if a page is not what it would write.
+`--check` writes nothing, and fails if the list is not what it would write.
 """
 
 import ast
@@ -17,7 +18,7 @@ from arml.algorithms import ALGORITHMS
 from arml.experiment.parts import IMAGES, REGRESSION
 from arml.experiment.recipes import RECIPES
 
-HERE = Path(__file__).parent / "methods"
+LIST = Path(__file__).parent / "methods.md"
 
 
 def options_of(name: str) -> Any:
@@ -37,12 +38,6 @@ def docstrings(cls: type) -> dict[str, str]:
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
                 found[field.target.id] = " ".join(text.value.value.split())  # type: ignore
     return found
-
-
-def stem(module: str) -> str:
-    """The page's name: that of the module, or of the room that has a method of its own."""
-    room, last = module.split(".")[1], module.rpartition(".")[2]
-    return last if room == "algorithms" else room
 
 
 def page(module: str, names: list[str]) -> str:
@@ -68,46 +63,63 @@ def page(module: str, names: list[str]) -> str:
             )
         flag = field.name.replace("_", "-")
         lines.append(f"| `--algorithm.{flag}` | `{field.default}` | {meaning[field.name]} |")
-    file = module.replace(".", "/")
-    lines += ["", f"Source: [`src/{file}.py`](../../src/{file}.py). This page is made from it by"]
-    lines += ["`python docs/make_pages.py`."]
+    lines += ["", f"Source: `src/{module.replace('.', '/')}.py`, from which this page is made."]
     return "\n".join(lines) + "\n"
 
 
-def pages() -> dict[str, str]:
-    """Every page by its file's name, the index too."""
-    of_module: dict[str, list[str]] = {}
+def of_modules() -> dict[str, list[str]]:
+    """The names of the methods by the module that defines their options."""
+    found: dict[str, list[str]] = {}
     for name in ALGORITHMS:
-        of_module.setdefault(type(options_of(name)).__module__, []).append(name)
-    made = {f"{stem(m)}.md": page(m, names) for m, names in of_module.items()}
-    lines = ["# Methods", "", "| algorithm | what it is | regression | classification |"]
-    lines += ["|---|---|---|---|"]
-    for module, names in of_module.items():
+        found.setdefault(type(options_of(name)).__module__, []).append(name)
+    return found
+
+
+def pages() -> dict[str, str]:
+    """The page of each module for the site, by its name: that of the module, or of the room that
+    has a method of its own."""
+
+    def stem(module: str) -> str:
+        _, room, *_, last = module.split(".")
+        return last if room == "algorithms" else room
+
+    return {stem(module): page(module, names) for module, names in of_modules().items()}
+
+
+def index() -> str:
+    """The list of all methods."""
+    lines = [
+        "# Methods",
+        "",
+        "One file each: its docstring names the paper, the reference code, and",
+    ]
+    lines += [
+        "every difference. `arml train SETTING/METHOD --help` shows its options. This list is made"
+    ]
+    lines += ["by `python docs/make_pages.py`.", ""]
+    lines += [
+        "| method | what it is | paper | regression | classification |",
+        "|---|---|---|---|---|",
+    ]
+    for module, names in of_modules().items():
         for name in names:
-            link = f"[`{name}`]({stem(module)}.md)"
+            known = ALGORITHMS[name]
+            link = f"[`{name}`](../src/{module.replace('.', '/')}.py)"
             kinds = ("regression", "classification")
-            marks = " | ".join("yes" if k in ALGORITHMS[name].kinds else "" for k in kinds)
-            lines.append(f"| {link} | {ALGORITHMS[name].about} | {marks} |")
-    made["README.md"] = "\n".join([*lines, ""])
-    return made
+            marks = " | ".join("yes" if kind in known.kinds else "" for kind in kinds)
+            lines.append(f"| {link} | {known.about} | {known.paper} | {marks} |")
+    return "\n".join([*lines, ""])
 
 
 def main() -> None:
-    check = "--check" in sys.argv[1:]
-    made = pages()
-    there = {path.name: path.read_text(encoding="utf-8") for path in HERE.glob("*.md")}
-    if there == made:
+    """Write the list, or check it."""
+    made = index()
+    if LIST.is_file() and LIST.read_text(encoding="utf-8") == made:
         return
-    odd = sorted(name for name in {*made, *there} if made.get(name) != there.get(name))
-    if check:
-        sys.exit(f"{', '.join(odd)}: not what the sources say; run python docs/make_pages.py")
-    HERE.mkdir(exist_ok=True)
-    for name in odd:
-        if name in made:
-            (HERE / name).write_text(made[name], encoding="utf-8")
-        else:
-            (HERE / name).unlink()
-    print(f"wrote {', '.join(odd)}")
+    if "--check" in sys.argv[1:]:
+        sys.exit(f"{LIST.name}: not what the sources say; run python docs/make_pages.py")
+    LIST.write_text(made, encoding="utf-8")
+    print(f"wrote {LIST.name}")
 
 
 if __name__ == "__main__":

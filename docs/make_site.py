@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path, PurePosixPath
 
 import make_api
+import make_pages
 from sphinx.cmd.build import main as sphinx
 
 ROOT = Path(__file__).parents[1]
@@ -30,14 +31,9 @@ ELSEWHERE = {
 }
 """Pages that lie outside docs/, and what they are in the site."""
 PARTS = {
-    "Start": ("practitioner", "any-table", "researcher", "how-do-i"),
-    "Guide": (
-        *("how-arml-works", "app", "predictions", "data", "starter", "features", "scaling"),
-        *("growing", "write-your-own-method"),
-    ),
+    "Guides": ("photographs-and-tables", "research", "arml", "data", "growing", "scaling"),
     "Reference": ("api",),
-    "Results": ("protocol", "study", "study-tables", "study-searched", "benchmarks"),
-    "Methods": ("methods/README",),
+    "Results": ("study", "study-tables", "study-searched", "benchmarks"),
     "Project": ("changelog", "contributing", "starter-set"),
 }
 """The table of contents; a page that is not in it fails the build."""
@@ -78,9 +74,7 @@ def made_of(path: str) -> str | None:
 
 def contents() -> str:
     """The table of contents, for the end of the first page."""
-    methods = sorted(path.stem for path in (ROOT / "docs" / "methods").glob("*.md"))
-    parts = dict(PARTS)
-    parts["Methods"] += tuple(f"methods/{name}" for name in methods if name != "README")
+    parts = {**PARTS, "Methods": ("methods", *(f"methods/{name}" for name in make_pages.pages()))}
     trees = [
         "\n".join(["```{toctree}", ":hidden:", f":caption: {name}", *pages, "```"])
         for name, pages in parts.items()
@@ -101,6 +95,9 @@ def gather(folder: Path) -> None:
         text = turned(path.read_text(encoding="utf-8"), source)
         (folder / page).write_text(text + (contents() if page == "index.md" else ""), "utf-8")
     (folder / "api.md").write_text(make_api.page(), "utf-8")
+    (folder / "methods").mkdir()
+    for name, text in make_pages.pages().items():
+        (folder / "methods" / f"{name}.md").write_text(text, "utf-8")
 
 
 def main() -> int:

@@ -201,7 +201,7 @@ def _learned(options: AdaptOptions) -> int:
         # So that a picture that cannot be read is named before anything is learned.
         seen = Queries(files, list(batches) if len(files) <= FEW else batches)
     if reader is not None:
-        pictures, labels = labelled_images(options.support, size=reader.size)
+        pictures, labels = labelled_images(options.support, size=reader.size, crop=reader.crop)
         tell_left_out([options.support])
         predictor = learner.adapt(reader.read(pictures), labels)
         names = labelled_files(options.support)

@@ -112,7 +112,8 @@ def pictures_of(reader: "PictureReader", query: Sequence[Path]) -> Queries:
 
     files = image_files(query)
     tell_left_out(query)
-    return Queries(files, (reader.read(some) for some in decoded(files, size=reader.size)))
+    parts = decoded(files, size=reader.size, crop=reader.crop)
+    return Queries(files, map(reader.read, parts))
 
 
 def embedded(learner: "PhotoLearner", pictures: Sequence[Any]) -> np.ndarray:

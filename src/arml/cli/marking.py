@@ -79,7 +79,7 @@ def _pictures(predictor: "Predictor", query: Path, model: Path | None) -> Json:
 
     reader = picture_reader(predictor, model)
     assert reader is not None  # `check_kind` was called
-    pixels, labels = labelled_images(query, size=reader.size)
+    pixels, labels = labelled_images(query, size=reader.size, crop=reader.crop)
     x = reader.read(pixels)
     warn_of_known(equal_to_known(x, predictor.x), len(x), "pictures")
     return _marks(predictor, x, labels, labelled_files(query), pixels)

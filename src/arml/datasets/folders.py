@@ -291,13 +291,15 @@ def _files(folder: Path) -> list[Path]:
         return [Path(member.where) for member in listing.members]
 
 
-def decoded(files: Sequence[Path], *, size: int, chunk: int = CHUNK) -> Iterator[np.ndarray]:
+def decoded(
+    files: Sequence[Path], *, size: int, crop: bool = False, chunk: int = CHUNK
+) -> Iterator[np.ndarray]:
     """The pictures as bytes `[at most chunk, size, size, 3]`, a chunk at a time.
 
     **Raises** `ValueError` for a file that is not a picture.
     """
     yield from batches(
-        each_decoded((Encoded(str(f), f.read_bytes) for f in files), size=size), chunk
+        each_decoded((Encoded(str(f), f.read_bytes) for f in files), size=size, crop=crop), chunk
     )
 
 

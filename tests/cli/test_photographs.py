@@ -1,0 +1,38 @@
+"""Photographs on the command line."""
+
+import csv
+import json
+
+import numpy as np
+from PIL import Image
+
+from arml.cli import main
+
+
+def test_evaluate_and_predict_read_pictures_alike(tmp_path, monkeypatch, capsys):
+    """Also pictures that are not square, of which the network sees the middle."""
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    for part, n in (("support", 2), ("labelled", 2)):
+        for name, colour in (("warm", (200, 80, 40)), ("cold", (40, 80, 200))):
+            folder = tmp_path / part / name
+            folder.mkdir(parents=True)
+            for i in range(n):
+                noise = rng.integers(0, 90, (40, 90, 3))
+                pixels = np.clip(np.asarray(colour) + noise - 45, 0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / f"{i}.png")
+    kept, answers = tmp_path / "kept", tmp_path / "answers.csv"
+    queries = str(tmp_path / "labelled")
+    words = ["--support", str(tmp_path / "support"), "--query", queries, "--out", str(answers)]
+    assert main(["adapt", *words, "--save", str(kept)]) == 0
+    assert "learner: photos" in capsys.readouterr().err
+    with answers.open(newline="") as file:
+        sure = [float(row["probability"]) for row in csv.DictReader(file)]
+    assert main(["evaluate", str(kept), "--query", queries, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["n"] == len(sure) == 4
+    own = [one["probability"] for one in found["mistakes"]]
+    assert all(min(abs(p - q) for q in sure) < 1e-3 for p in own)
+    by_predict = tmp_path / "again.csv"
+    assert main(["predict", str(kept), queries, "--out", str(by_predict)]) == 0
+    assert by_predict.read_text() == answers.read_text()
