@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arml.report.tables import Cell, Column, Line, Table, markdown, replace_block
-from arml.results.comparisons import Comparison, compare, holm, probability
+from arml.results.comparisons import Comparison, compare_seeds, holm, probability
 from arml.results.scores import Scores
 from fair_trainings import BASELINE, GROUPS, METHODS, SEARCH_SEED, SPECIALISTS, WAYS, conflicting
 
@@ -138,7 +138,7 @@ def rows_of(found: dict[str, Any], setting: Setting, *, seeds: int = 1) -> dict[
 def against(rows: dict[str, Row]) -> dict[str, Comparison]:
     """Each row but ProtoNet's against it, with Holm's correction over the rows."""
     others = {name: row.runs for name, row in rows.items() if name != NAMES[BASELINE]}
-    found = [compare(runs, rows[NAMES[BASELINE]].runs) for runs in others.values()]
+    found = [compare_seeds(runs, rows[NAMES[BASELINE]].runs) for runs in others.values()]
     return dict(zip(others, holm(found), strict=True))
 
 

@@ -1,7 +1,7 @@
 """The paper's claims, each judged from a study's results, and never by hand.
 
 A claim that one method is better than another *holds* if the difference has the claimed sign and is
-significant over training runs and tasks (`arml.compare_runs`), after Holm's correction for all
+significant over training runs and tasks (`arml.compare`), after Holm's correction for all
 claims of its group that the same table decides. It *does not hold* if the difference is significant
 and has the other sign. In all other cases the data *cannot tell*: the difference may be chance, a
 run failed, there are too few runs (then the figures are an indication, about these trained learners
@@ -222,6 +222,6 @@ def figures(found: Comparison, accuracy: bool) -> str:
     unit = " points" if accuracy else ""
     p = "" if found.adjusted is None else f", p {probability(found.adjusted)}"
     runs = f"{a} runs each" if a == b else f"{a} and {b} runs"
-    if min(a, b) < SEEDS:
+    if not found.over_runs:
         runs = "over tasks, " + ("one run each" if a == b == 1 else runs)
     return f"{difference(found, accuracy)}{unit}{p}, {runs}"

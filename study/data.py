@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from arml.results.comparisons import Comparison, compare, holm
+from arml.results.comparisons import Comparison, compare_seeds, holm
 from arml.results.files import Json, read_json, write_bytes, write_json
 from arml.results.scores import Scores, read_scores, score_of
 from study.paper import Reported, overall
@@ -112,7 +112,7 @@ def compared(a: StudyRow, b: StudyRow) -> Comparison:
     """The comparison `a - b` over runs and tasks. Runs that failed are counted, not left out."""
     failed = (len(a.failures), len(b.failures))
     same = a.about["run"] == b.about["run"]
-    return compare(a.scores, b.scores, failed=failed, same_runs=same)
+    return compare_seeds(a.scores, b.scores, failed=failed, same_runs=same)
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,11 @@ def page(study: Study) -> str:
 NOTES = (
     "Every row of a table is scored on the same test tasks. ± of a score is its 95% interval over "
     "test tasks (1.96 s / √n of the scores averaged over seeds); SD is over seeds. A difference is "
-    "the row minus the table's reference. Where both have three runs or more, its interval and p "
-    "are over runs and tasks (Welch's test with the tasks as a further component), and p is "
-    "corrected by Holm's method for all differences of the table. With fewer runs the interval is "
-    "over tasks alone: it is about these trained learners. The paper's figures are copied from the "
-    "paper; they are for its own tasks."
+    "the row minus the table's reference. Where both have two runs or more, its interval is "
+    "over runs and tasks (Welch's test with the tasks as a further component), and over tasks "
+    "alone otherwise: then it is about these trained learners. A p-value needs five runs of both, "
+    "and is corrected by Holm's method for all differences of the table. The paper's figures are "
+    "copied from the paper; they are for its own tasks."
 )
 
 

@@ -263,8 +263,8 @@ EXAMPLES = (
     *("InnerOptions", "OuterOptions", "MetaLearner", "Adapted", "TaskDistribution", "Options"),
     "unbatched",
     *("register", "check", "build", "MAML", "ProtoNet", "ARML", "with_steps", "fit", "Fitted"),
-    *("evaluate", "Scores", "compare", "Difference"),
-    *("compare_runs", "Comparison", "run", "Run", "recipe", "Experiment"),
+    *("evaluate", "Scores", "compare"),
+    *("Comparison", "run", "Run", "recipe", "Experiment"),
     *("load", "FewShotLearner", "Predictor", "load_predictor"),
     *("FewShotClassifier", "FewShotRegressor"),
 )
@@ -294,7 +294,7 @@ def test_the_examples_of_the_reference_run(tmp_path, monkeypatch):
     with inside(tmp_path):
         reference = import_module("reference")
     assert len(reference.fitted.history) == 2
-    assert reference.difference.mean < 0
+    assert reference.comparison.mean < 0
 
 
 def made(*arguments: str) -> None:

@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from arml.predict.learner import load_predictor as load_predictor
     from arml.predict.predictor import Predictor as Predictor
     from arml.results.comparisons import Comparison as Comparison
-    from arml.results.comparisons import compare_runs as compare_runs
-    from arml.results.scores import Difference as Difference
+    from arml.results.comparisons import compare as compare
     from arml.results.scores import Scores as Scores
-    from arml.results.scores import compare as compare
     from arml.training.evaluate import evaluate as evaluate
     from arml.training.fit import Fitted as Fitted
     from arml.training.fit import fit as fit
@@ -57,8 +55,8 @@ _HOMES = {
     "arml.algorithms.protonet": ("ProtoNet",),
     "arml.core.episodes": ("Examples", "Problem", "Task", "TaskDistribution"),
     "arml.predict.estimators": ("FewShotClassifier", "FewShotRegressor"),
-    "arml.results.comparisons": ("Comparison", "compare_runs"),
-    "arml.results.scores": ("Difference", "Scores", "compare"),
+    "arml.results.comparisons": ("Comparison", "compare"),
+    "arml.results.scores": ("Scores",),
     "arml.training.evaluate": ("evaluate",),
     "arml.training.fit": ("Fitted", "fit"),
     "arml.training.step": ("OuterOptions",),

@@ -59,7 +59,7 @@ def test_folders_of_seeds_are_compared_over_runs_and_tasks(place, tmp_path, caps
     shutil.copytree(place / "maml", tmp_path / "copy")
     found = evaluated(capsys, place / "maml", "--against", tmp_path / "copy")["against"]
     gap = found["difference"]
-    assert (gap["mean"], gap["p"], gap["runs"]) == (0, 1, [3, 3])
+    assert (gap["mean"], gap["p"], gap["runs"]) == (0, None, [3, 3])
     found = evaluated(capsys, place / "anil", "--against", place / "maml")
     other, gap = found["against"], found["against"]["difference"]
     assert gap["mean"] == pytest.approx(found["mean"] - other["mean"])
@@ -69,8 +69,13 @@ def test_folders_of_seeds_are_compared_over_runs_and_tasks(place, tmp_path, caps
     one = place / "anil" / "seed-0"
     assert main(["evaluate", str(one), "--against", str(place / "maml"), "--tasks", "40"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "over 1 and 3 training runs and 40 tasks" in said
-    assert "an indication: a verdict needs 3 training runs of each" in said
+    words = (
+        "over 40 tasks, of 1 and 3 training runs; an indication: a p-value needs 5 training runs"
+    )
+    assert words in said
+    assert main(["evaluate", str(one), "--against", str(place / "maml" / "seed-0")]) == 0
+    words = words.replace("1 and 3", "1 and 1").replace("40", "1,000")
+    assert words in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_report_takes_a_folder_of_seeds(place, tmp_path, capsys):
@@ -123,10 +128,15 @@ def test_runs_are_compared_only_on_the_same_tasks():
     def scores(n, metric="mse", tasks="a"):
         return arml.Scores(np.arange(n), np.zeros(n, int), tasks=tasks, metric=metric)
 
-    found = arml.compare_runs([scores(4)] * 3, [scores(4)] * 3)
-    assert (found.mean, found.p, found.runs, found.counts) == (0, 1, (3, 3), False)
-    far = [replace(scores(4), values=np.arange(4) + 9 + i / 100) for i in range(3)]
-    assert arml.compare_runs(far, [scores(4)] * 3).counts
+    found = arml.compare([scores(4)] * 5, [scores(4)] * 5)
+    assert (found.mean, found.p, found.runs, found.counts) == (0, 1, (5, 5), False)
+    far = [replace(scores(4), values=np.arange(4) + 9 + i / 100) for i in range(5)]
+    assert arml.compare(far, [scores(4)] * 5).counts
+    # Two runs have an interval over runs, which one cannot have; neither has a p-value.
+    apart = [replace(scores(4), values=np.arange(4) + i) for i in range(2)]
+    two, one = (arml.compare(some, [scores(4)] * 2) for some in (apart, apart[:1]))
+    assert (two.p, one.p, two.over_runs, one.over_runs, one.ci95) == (None, None, True, False, 0)
+    assert two.ci95 > 6
     for other, said in (
         ([], "expected scores of each method, got 1 and 0"),
         ([scores(5)], "scores of equally many tasks, got 4 and 5"),
@@ -134,4 +144,4 @@ def test_runs_are_compared_only_on_the_same_tasks():
         ([scores(4, tasks="b")], "differ in their tasks"),
     ):
         with pytest.raises(ValueError, match=said):
-            arml.compare_runs([scores(4)], other)
+            arml.compare([scores(4)], other)

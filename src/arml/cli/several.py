@@ -2,18 +2,16 @@
 runs of another folder, over runs and tasks."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
-import numpy as np
 from rich.console import Console
 
 from arml.cli.console import grid, print_json, say
 from arml.cli.errors import UsageError
 from arml.cli.progress import scoring
 from arml.report.tables import make_rows, mean_of, spread_of, terminal_table
-from arml.results.comparisons import SEEDS, Comparison, compare_runs, probability
+from arml.results.comparisons import Comparison, compare
 from arml.results.files import Json, RunError, write_json
 from arml.results.folder import Result
 from arml.results.scores import Scores, said
@@ -70,10 +68,8 @@ def evaluate_several(
             found.append(side)
     result = _mean(found[0])
     if len(found) == 2:
-        whole, families = _differences(found[0].scores, found[1].scores)
-        parts = {name: _plain(part) for name, part in families.items()}
-        difference = {**_plain(whole), "families": parts}
-        result["against"] = {**_mean(found[1]), "difference": difference}
+        compared = compare(found[0].scores, found[1].scores)
+        result["against"] = {**_mean(found[1]), "difference": compared.to_dict()}
     if out is not None:
         write_json(out, result)
     if json:
@@ -82,17 +78,7 @@ def evaluate_several(
     console = Console()
     console.print(terminal_table(make_rows(_named(found))))
     if len(found) == 2:
-        a, b = whole.runs
-        over = f", over {a} and {b} training runs and {whole.tasks:,} tasks"
-        print_difference(console, found[1].folder, difference, result["metric"], over=over)
-        if sum(whole.failed):
-            say(console, "runs whose scores are not finite are left out, so there is no p-value")
-        elif min(a, b) < SEEDS:
-            say(
-                console,
-                f"an indication: a verdict needs {SEEDS} training runs of each, and ± is over "
-                "tasks alone",
-            )
+        print_difference(console, found[1].folder, compared)
     if out is not None:
         say(console, f"written to {out}")
     elif keeps:
@@ -152,47 +138,17 @@ def _named(found: Sequence[Side]) -> list[Result]:
     ]
 
 
-def _differences(
-    a: Sequence[Scores], b: Sequence[Scores]
-) -> tuple[Comparison, dict[str, Comparison]]:
-    """The comparison over all tasks, and over those of each family that has some."""
-    whole, parts = compare_runs(a, b), {}
-    for i, name in enumerate(a[0].names):
-        if np.any(a[0].families == i):
-            parts[name] = compare_runs(*([_of_family(one, i) for one in side] for side in (a, b)))
-    return whole, parts
-
-
-def _of_family(scores: Scores, i: int) -> Scores:
-    own = scores.families == i
-    return replace(scores, values=scores.values[own], families=scores.families[own])
-
-
-def _plain(found: Comparison) -> Json:
-    about = {"mean": found.mean, "ci95": found.ci95, "p": found.p, "n": found.tasks}
-    return {**about, "runs": list(found.runs), "failed": list(found.failed)}
-
-
-def print_difference(
-    console: Console, folder: Path, found: Json, metric: str, *, over: str = ""
-) -> None:
-    """Print a difference, all and by family, as `arml evaluate --json` has it; `over` says what its
-    interval is over, if not the tasks of two trainings alone."""
-    better = "above zero" if metric == "accuracy" else "below zero"
-    p = f", p {probability(found['p'])}" if found["p"] is not None else ""
-    say(console, f"Difference from {folder} on the same tasks ({better} is better){over}{p}")
+def print_difference(console: Console, folder: Path, found: Comparison) -> None:
+    """Print a difference, over all tasks and by family."""
+    better = "above zero" if found.metric == "accuracy" else "below zero"
+    say(console, f"Difference from {folder} on the same tasks ({better} is better)")
     rows = [
         (
             name,
-            "not finite" if part["mean"] is None else said(metric, part, sign="+"),
-            f"{part['n']:,}",
+            "not finite" if part.mean is None else said(found.metric, part.to_dict(), sign="+"),
+            f"{part.tasks:,}",
         )
-        for name, part in {"all tasks": found, **found["families"]}.items()
+        for name, part in {"all tasks": found, **found.families}.items()
     ]
     console.print(grid(("", "difference ± 95%", "tasks"), rows))
-    if not over:
-        say(
-            console,
-            "± and p are over tasks: they are about these two trainings, and other seeds may give "
-            "another difference (`arml train --seeds`)",
-        )
+    say(console, found.about)

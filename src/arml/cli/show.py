@@ -96,8 +96,9 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     with scoring() as watch:
         from arml.experiment.scoring import evaluate_run, keep, kept, unscored
         from arml.report.tables import terminal_table
+        from arml.results.comparisons import compare
         from arml.results.files import write_json
-        from arml.results.scores import check_same_tasks, compare
+        from arml.results.scores import check_same_tasks
         from arml.training.devices import own_cores
 
         # A comparison can use the scores of an earlier call.
@@ -116,11 +117,11 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             scored.append(found)
     result: Json = {**scored[0].result}
     if options.against is not None:
-        other, gap = scored[1].result, compare(scored[0].scores, scored[1].scores)
+        other, compared = scored[1].result, compare(scored[0].scores, scored[1].scores)
         result["against"] = {
             **{key: other[key] for key in ("recipe", "seed", "steps", "score", "families")},
             "run": str(options.against),
-            "difference": {**gap.score, "p": gap.p, "families": gap.by_family()},
+            "difference": compared.to_dict(),
         }
     out = options.out or (options.folder / "result.json" if usual else None)
     if options.out is not None:
@@ -136,8 +137,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     if options.against is not None:
         from arml.cli.several import print_difference
 
-        difference = result["against"]["difference"]
-        print_difference(console, options.against, difference, result["metric"])
+        print_difference(console, options.against, compared)
     if out is not None:
         say(console, f"written to {out}")
     return 0

@@ -18,8 +18,9 @@ Welch's test over the means of the runs, with the sampling of tasks as a third c
 another difference, and a hierarchical bootstrap is far too certain with three runs, because the
 variance of its draws is (S - 1) / S of the runs' variance.
 
-The variance of runs cannot be estimated from one run. A comparison with fewer than `SEEDS` runs of
-a method has an interval over tasks, which is about these trained learners, and no p-value [1].
+The variance of runs cannot be estimated from one run. A comparison with one run of a method has an
+interval over tasks alone, which is about these trained learners [1]. A p-value is a statement about
+methods, and needs `SEEDS` runs of each; a comparison of fewer is called an indication.
 
 [1] X. Bouthillier et al., Accounting for Variance in Machine Learning Benchmarks. MLSys 2021.
 [2] F. E. Satterthwaite, An Approximate Distribution of Estimates of Variance Components.
@@ -30,18 +31,18 @@ a method has an interval over tasks, which is about these trained learners, and 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from arml.results.files import RunError
-from arml.results.scores import Scores, check_paired, normal_p, number_of
+from arml.results.files import Json, RunError
+from arml.results.scores import Scores, check_paired, normal_p, said, scores_html
 
 LEVEL = 0.05
 """Below this adjusted p-value a difference counts."""
-SEEDS = 3
-"""A verdict on two methods needs as many training runs of each; fewer give an indication."""
+SEEDS = 5
+"""A p-value needs as many training runs of each method; fewer give an indication."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,7 +56,7 @@ class Comparison:
 
     mean: float | None
     ci95: float | None
-    """Half-width of the 95% interval: over runs and tasks, or over tasks if there is no p."""
+    """Half-width of the 95% interval: over runs and tasks, or over tasks alone, see `over_runs`."""
     p: float | None
     """The two-sided p-value of no difference."""
     adjusted: float | None
@@ -70,12 +71,52 @@ class Comparison:
     degrees: float = math.inf
     """Its degrees of freedom."""
 
-    def __repr__(self) -> str:
-        mean, half = number_of(self.mean), number_of(self.ci95)
-        p = f"p = {self.p:.2g}" if self.p is not None else "no p-value"
+    metric: str = ""
+    """accuracy or mse."""
+    families: Mapping[str, "Comparison"] = field(default_factory=dict)
+    """The comparison on the tasks of each family that has some, not corrected for their number."""
+
+    def by_family(self) -> Mapping[str, "Comparison"]:
+        """The comparison on the tasks of each family that has some."""
+        return self.families
+
+    @property
+    def over_runs(self) -> bool:
+        """Whether the interval is over training runs and tasks, and not over tasks alone: if both
+        have two runs or more, and none failed."""
+        return min(self.runs) > 1 and not any(self.failed)
+
+    @property
+    def about(self) -> str:
+        """The sources of chance that the interval is over, with the p-value or why there is none,
+        in words."""
         a, b = self.runs
-        told = f"{mean:+.4f} ± {half:.4f}, {p}, over {a} and {b} runs and {self.tasks:,} tasks"
-        return f"Comparison({told})"
+        both = " and" if self.over_runs else ", of"
+        over = f"over {self.tasks:,} tasks{both} {a} and {b} training runs"
+        if self.p is not None:
+            return f"{over}, p {probability(self.p)}"
+        if any(self.failed):
+            return f"{over}; no p-value, because runs that failed are left out"
+        return f"{over}; an indication: a p-value needs {SEEDS} training runs of each"
+
+    def to_dict(self) -> Json:
+        """The comparison as JSON: `mean`, `ci95`, `p`, `n` (tasks), `runs`, `failed`, and the same
+        of each of the `families`."""
+        own: Json = {"mean": self.mean, "ci95": self.ci95, "p": self.p, "n": self.tasks}
+        own |= {"runs": [*self.runs], "failed": [*self.failed]}
+        if not self.families:
+            return own
+        return {**own, "families": {name: one.to_dict() for name, one in self.families.items()}}
+
+    def __repr__(self) -> str:
+        shown = said(self.metric, self.to_dict(), sign="+")
+        return f"Comparison({self.metric or 'score'} {shown}, {self.about})"
+
+    def _repr_html_(self) -> str:
+        rows = {"all tasks": self.to_dict()}
+        rows |= {name: one.to_dict() for name, one in self.families.items()}
+        heading = f"difference of {self.metric or 'scores'}"
+        return scores_html(heading, rows, self.metric, sign="+", line=self.about)
 
     @property
     def counts(self) -> bool:
@@ -89,14 +130,54 @@ class Comparison:
         return replace(self, p=_p(self.mean - value, self.error, self.degrees))
 
 
-def compare(
+def compare(a: Scores | Sequence[Scores], b: Scores | Sequence[Scores]) -> Comparison:
+    """Compare two methods on the same tasks: the mean of `a - b`, with its 95% interval.
+
+        comparison = arml.compare(scores, arml.evaluate(learner, tasks, n=200))
+        comparison.mean, comparison.ci95, comparison.p, comparison.by_family()
+
+    **Arguments:** the scores of one training run of each, or of several independent runs.
+
+    With two runs of each the interval is over training runs and tasks. With one it is over tasks
+    alone, which is about these trained learners and not about their methods. `p` needs five runs of
+    each and is None for fewer: they give an indication. A difference of accuracies is a share of
+    one: 0.01 is a point.
+
+    **Raises** `ValueError` in one line if one has no scores, or not all were scored on the same
+    tasks.
+    """
+    first, second = [[some] if isinstance(some, Scores) else [*some] for some in (a, b)]
+    if not (first and second):
+        raise ValueError(
+            f"expected scores of each method, got {len(first)} and {len(second)} training runs"
+        )
+    for other in (*first, *second):
+        check_paired(first[0], other)
+    masks = {name: first[0].families == i for i, name in enumerate(first[0].names)}
+
+    def on(own: np.ndarray) -> Comparison:
+        sides = ([_of(scores, own) for scores in side] for side in (first, second))
+        compared = compare_seeds(*(dict(enumerate(side)) for side in sides))
+        return replace(holm([compared])[0], metric=first[0].metric)
+
+    families = {name: on(own) for name, own in masks.items() if own.any()}
+    return replace(on(np.ones(len(first[0]), bool)), families=families)
+
+
+def _of(scores: Scores, own: np.ndarray) -> Scores:
+    """The scores of those tasks, `[tasks]` booleans."""
+    return replace(scores, values=scores.values[own], families=scores.families[own])
+
+
+def compare_seeds(
     a: Mapping[int, Scores],
     b: Mapping[int, Scores],
     *,
     failed: tuple[int, int] = (0, 0),
     same_runs: bool = False,
 ) -> Comparison:
-    """Compare two methods by the scores of their runs, Eq. (1).
+    """Compare two methods by the scores of their runs, by seed, Eq. (1). The p-value is not
+    adjusted yet.
 
     `failed` is how many runs of each have no scores; runs with a score that is not finite are added
     to them. If any run failed there is no p-value, because the remaining runs were selected by
@@ -133,27 +214,10 @@ def compare(
         means = [ours.mean(1), theirs.mean(1)]
     over_tasks = difference_of(ours.mean(0) - theirs.mean(0))
     found = replace(over_tasks, p=None, runs=counts, failed=(lost[0], lost[1]))
-    if min(counts) < SEEDS or any(lost) or found.error is None:
+    if not found.over_runs or found.error is None:
         return found
-    return _over_runs(found, means)
-
-
-def compare_runs(a: Sequence[Scores], b: Sequence[Scores]) -> Comparison:
-    """Compare two methods by the scores of several training runs of each: the mean of `a - b`, with
-    its interval and p-value over runs and tasks.
-
-        comparison = arml.compare_runs([scores] * 3, [scores] * 3)
-
-    With fewer than three runs of one there is no p-value, and the interval is over tasks alone.
-
-    **Raises** `ValueError` in one line if one has no scores, or not all were scored on the same
-    tasks.
-    """
-    if not (a and b):
-        raise ValueError(f"expected scores of each method, got {len(a)} and {len(b)}")
-    for other in (*a, *b):
-        check_paired(a[0], other)
-    return holm([compare(dict(enumerate(a)), dict(enumerate(b)))])[0]
+    tested = _over_runs(found, means)
+    return tested if min(counts) >= SEEDS else replace(tested, p=None)
 
 
 def _over_runs(found: Comparison, means: Sequence[np.ndarray]) -> Comparison:

@@ -1,5 +1,4 @@
-"""The score of each single task, its mean with an interval over tasks, and the comparison of two
-learners task by task."""
+"""The score of each single task, and its mean with an interval over tasks."""
 
 import hashlib
 import io
@@ -185,7 +184,7 @@ class Scores:
 
     def _repr_html_(self) -> str:
         rows = {"all tasks": self.score, **self.by_family()}
-        return _table(self.metric or "score", rows, self.metric)
+        return scores_html(self.metric or "score", rows, self.metric)
 
 
 class About(TypedDict, total=False):
@@ -215,69 +214,15 @@ def _line(metric: str, score: JsonView) -> str:
     return f"{metric or 'score'} {said(metric, score)} over {score['n']:,} tasks"
 
 
-def _table(heading: str, rows: Mapping[str, JsonView], metric: str, sign: str = "") -> str:
+def scores_html(
+    heading: str, rows: Mapping[str, JsonView], metric: str, *, sign: str = "", line: str = ""
+) -> str:
+    """A table with a mean, its interval and its number of tasks in each row, for a notebook."""
     cells = [[name, said(metric, row, sign=sign), f"{row['n']:,}"] for name, row in rows.items()]
-    return table_html(("", f"{heading} ± 95%", "tasks"), cells)
-
-
-@dataclass(frozen=True, repr=False)
-class Difference:
-    """The mean of `a - b` over the same tasks.
-
-        difference.mean, difference.ci95, difference.by_family()
-
-    A difference of accuracies is a share of one: 0.01 is a point.
-    """
-
-    mean: float
-    ci95: float
-    """The half-width of its 95% interval over tasks."""
-    p: float
-    """The two-sided p-value of no difference, by the normal approximation. It is below 0.05 exactly
-    if the interval excludes zero."""
-    n: int
-    metric: str
-    families: dict[str, Score]
-    """The mean difference of each family that has tasks."""
-
-    def by_family(self) -> dict[str, Score]:
-        """The mean difference of each family that has tasks: `{"mean", "ci95", "n"}`."""
-        return self.families
-
-    @property
-    def score(self) -> Score:
-        """Mean, interval and number of tasks."""
-        return Score(mean=plain(self.mean), ci95=plain(self.ci95), n=self.n)
-
-    def __repr__(self) -> str:
-        shown = said(self.metric, self.score, sign="+")
-        return f"Difference({self.metric} {shown}, p = {self.p:.2g}, over {self.n:,} tasks)"
-
-    def _repr_html_(self) -> str:
-        rows = {f"all tasks (p = {self.p:.2g})": self.score, **self.families}
-        return _table(f"difference of {self.metric}", rows, self.metric, "+")
+    return table_html(("", f"{heading} ± 95%", "tasks"), cells, line=line)
 
 
 ADVICE = "only scores on the same tasks can be compared"
-
-
-def compare(a: Scores, b: Scores) -> Difference:
-    """The paired difference `a - b`, with its interval over tasks and its p-value.
-
-        difference = arml.compare(scores, arml.evaluate(learner, tasks, n=200))
-        difference.mean, difference.ci95, difference.p
-
-    **Raises** `ValueError` in one line if the two were not scored on the same tasks.
-    """
-    check_paired(a, b)
-    names = a.names or b.names
-    own = ((name, a.families == i) for i, name in enumerate(names))
-    families = {name: paired(a.values[mask], b.values[mask]) for name, mask in own if mask.any()}
-    total = paired(a.values, b.values)
-    mean, half = number_of(total["mean"]), number_of(total["ci95"])
-    return Difference(
-        mean, half, normal_p(mean, half / 1.96), len(a), a.metric or b.metric, families
-    )
 
 
 def check_paired(a: Scores, b: Scores) -> None:
