@@ -85,6 +85,17 @@ def test_a_report_takes_a_folder_of_seeds(place, tmp_path, capsys):
     assert "3 seeds" in page.read_text()
 
 
+def test_a_comparison_keeps_the_scores_of_both_sides_for_the_report(place, tmp_path, capsys):
+    sides = [shutil.copytree(place / name, tmp_path / name) for name in ("maml", "anil")]
+    for kept in tmp_path.rglob("result.json"):
+        kept.unlink()
+    evaluated(capsys, sides[0], "--against", sides[1])
+    assert len(list(tmp_path.rglob("result.json"))) == 5
+    page = tmp_path / "report.html"
+    assert main(["report", *map(str, sides), "--out", str(page)]) == 0
+    assert "2 seeds" in page.read_text()
+
+
 def test_runs_that_are_no_seeds_of_one_experiment_are_refused_before_the_scoring(
     place, tmp_path, capsys
 ):

@@ -163,10 +163,10 @@ def test_seeds_are_trained_side_by_side_and_resumed(tmp_path, capsys):
     command = ["train", "regression2d/maml", "--run", str(folder), *TINY.split()]
     assert main([*command[:3], str(tmp_path / "one"), *TINY.split(), "--seed", "1"]) == 0
     capsys.readouterr()
-    status, (said, errors) = main([*command, "--seeds", "2"]), capsys.readouterr()
+    status, (said, errors) = main([*command, "--seeds", "2", "--workers", "1"]), capsys.readouterr()
     logs = [path.read_text() for path in folder.glob("worker-*.log")]
     assert status == 0, (said, errors, logs)
-    assert "training 2 of 2 seeds" in said
+    assert "training 2 of 2 seeds, 1 at a time" in said
     assert "seed-1: mean squared error" in said
     assert "2 seeds: mean " in said
 
@@ -182,5 +182,26 @@ def test_seeds_are_trained_side_by_side_and_resumed(tmp_path, capsys):
     assert (folder / "seed-0" / "metrics.jsonl").stat().st_mtime_ns == before
     assert main([*command, "--seeds", "2", "--shots", "3"]) == 2
     assert "seed-0 holds another run" in capsys.readouterr().err
-    for words in (["--seeds", "0"], ["--seeds", "2", "--devices", "2"]):
+    for words in (
+        ["--seeds", "0"],
+        ["--seeds", "2", "--devices", "2"],
+        ["--seeds", "2", "--workers", "0"],
+        ["--workers", "2"],
+    ):
         assert main([*command, *words]) == 2
+
+
+@pytest.mark.parametrize(("backend", "workers"), [("cpu", 3), ("gpu", 1)])
+def test_an_accelerator_trains_one_seed_at_a_time(backend, workers, tmp_path, monkeypatch):
+    asked = []
+
+    def began(*_, workers, **__):
+        asked.append(workers)
+        return dict.fromkeys(range(3), "not trained")
+
+    monkeypatch.setattr("arml.cli.seeds.train_seeds", began)
+    monkeypatch.setattr("arml.cli.seeds.cores", lambda: 8)
+    monkeypatch.setattr("jax.default_backend", lambda: backend)
+    command = ["train", "regression2d/maml", "--run", str(tmp_path), *TINY.split(), "--seeds", "3"]
+    assert main(command) == main([*command, "--workers", "2"]) == 1
+    assert asked == [workers, 2]

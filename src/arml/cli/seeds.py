@@ -72,8 +72,11 @@ def train_all(
     count: int,
     again: str,
     quality: Quality,
+    *,
+    workers: int | None = None,
 ) -> int:
-    """Train `count` seeds from the experiment's own on; returns the exit status."""
+    """Train `count` seeds from the experiment's own on, `workers` at once or as many as suit this
+    machine; returns the exit status."""
     if (folder / "config.json").exists():
         raise UsageError(f"expected a folder for several seeds, got the run {folder}: name another")
     seeds = list(range(experiment.seed, experiment.seed + count))
@@ -84,8 +87,10 @@ def train_all(
         check_claim(own, place)
         if checkpoint.latest(place / "checkpoints") != own.steps:
             left.append(seed)
-    # Processes on one accelerator would each reserve most of its memory.
-    workers = min(cores() if jax.default_backend() == "cpu" else 1, len(left))
+    if workers is None:
+        # Processes on one accelerator would each reserve most of its memory.
+        workers = cores() if jax.default_backend() == "cpu" else 1
+    workers = min(workers, len(left))
     if left:
         at_once = f", {workers} at a time" if workers < len(left) else ""
         say(console, f"training {len(left)} of {count} seeds{at_once}, one process each")

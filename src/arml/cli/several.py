@@ -39,7 +39,7 @@ def evaluate_several(
 
     - `sides`: each folder with its runs; the first is compared with the second.
     - `asked`: `tasks`, `split` and `steps`, as of `evaluate_run`.
-    - `keeps`: whether the scores are made anew and written into the folders of their runs.
+    - `keeps`: whether new scores are written into the folders of their runs.
     """
     if len({folder.resolve() for folder, _ in sides}) < len(sides):
         raise UsageError(f"expected two folders to compare, got {sides[0][0]} twice: name another")
@@ -54,7 +54,7 @@ def evaluate_several(
             side = Side(folder, [], [])
             for run in runs:
                 # A comparison can use the scores of an earlier call.
-                scored = None if keeps else kept(run, **asked)
+                scored = kept(run, **asked) if len(sides) > 1 or not keeps else None
                 if scored is None:
                     # The simple classifiers have the same scores beside each run.
                     first = not side.results
@@ -82,7 +82,8 @@ def evaluate_several(
     if out is not None:
         say(console, f"written to {out}")
     elif keeps:
-        say(console, f"written to result.json in each folder of {sides[0][0]}")
+        places = " and of ".join(str(side.folder) for side in found)
+        say(console, f"the scores are in result.json in each folder of {places}")
     return 0
 
 

@@ -31,11 +31,10 @@ class EvaluateOptions:
     --against the difference from another such folder over training runs and tasks.
     Score a saved predictor on labelled queries: the classes, the confusions, the worst mistakes.
 
-    The scores on test tasks with the training's inner steps are also written to
-    FOLDER/result.json, and those of single tasks to FOLDER/scores.npz, unless --against or --out
-    is given. For pictures, FOLDER/classes.json has the hard classes, which `arml report` shows. The
-    option --against reads earlier scores where a run has them. The published tables use 4,000
-    tasks.
+    The scores on test tasks with the training's inner steps are also written to result.json in the
+    folder of the run, and those of single tasks to scores.npz, unless --out is given. For pictures,
+    classes.json has the hard classes, which `arml report` shows. The option --against reads earlier
+    scores where a run has them. The published tables use 4,000 tasks.
     """
 
     folder: Positional[Path]
@@ -85,11 +84,10 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             read_config(folder)
     tasks = TASKS if options.tasks is None else options.tasks
     asked: Json = {"tasks": tasks, "split": options.split, "steps": options.steps}
-    usual = options.split == "test" and options.steps is None and options.against is None
+    keeps = options.split == "test" and options.steps is None and options.out is None
     if any(runs != [folder] for folder, runs in sides):
         from arml.cli.several import evaluate_several
 
-        keeps = usual and options.out is None
         return evaluate_several(sides, asked, keeps=keeps, out=options.out, json=options.json)
     console = Console()
     scored = []
@@ -114,6 +112,8 @@ def evaluate_command(arguments: Sequence[str]) -> int:
         for folder, found in zip(folders, earlier, strict=True):
             if found is None:
                 found = evaluate_run(folder, **asked, devices=own_cores(), simple=True, watch=watch)
+                if keeps:
+                    keep(found)
             scored.append(found)
     result: Json = {**scored[0].result}
     if options.against is not None:
@@ -123,11 +123,8 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             "run": str(options.against),
             "difference": compared.to_dict(),
         }
-    out = options.out or (options.folder / "result.json" if usual else None)
     if options.out is not None:
         write_json(options.out, result)
-    elif usual:
-        keep(scored[0])
     if options.json:
         print_json(result)
         return 0
@@ -138,8 +135,11 @@ def evaluate_command(arguments: Sequence[str]) -> int:
         from arml.cli.several import print_difference
 
         print_difference(console, options.against, compared)
-    if out is not None:
-        say(console, f"written to {out}")
+    if options.out is not None:
+        say(console, f"written to {options.out}")
+    elif keeps:
+        places = " and ".join(str(folder / "result.json") for folder in folders)
+        say(console, f"the scores are in {places}")
     return 0
 
 

@@ -39,6 +39,9 @@ class TrainOptions(TrainingOptions):
 
     seeds: int = 1
     """Train this many seeds side by side, in RUN/seed-0, RUN/seed-1 and so on."""
+    workers: int | None = None
+    """How many seeds to train at once, one process each: by default one for each core, or one in
+    all on an accelerator, where each process reserves most of the memory."""
     tensorboard: bool = False
     """Write TensorBoard events to the run's folder tensorboard."""
     devices: int = 0
@@ -69,6 +72,10 @@ def train_command(arguments: Sequence[str]) -> int:
     if options.seeds < 1:
         raise UsageError(f"seeds must be at least 1, got {options.seeds}: raise it")
     several = options.seeds > 1
+    if options.workers is not None and options.workers < 1:
+        raise UsageError(f"workers must be at least 1, got {options.workers}: raise it")
+    if options.workers is not None and not several:
+        raise UsageError("--workers is for --seeds, got one seed: leave it out")
     if several and (options.coordinator is not None or options.devices or options.tensorboard):
         raise UsageError(
             "expected --seeds alone, got --coordinator, --devices or --tensorboard too: each seed "
@@ -101,7 +108,15 @@ def train_command(arguments: Sequence[str]) -> int:
             check_claim(experiment, folder)
     again = command("train", *arguments)
     if several:
-        return train_all(console, experiment, folder, options.seeds, again, _quality(experiment))
+        return train_all(
+            console,
+            experiment,
+            folder,
+            options.seeds,
+            again,
+            _quality(experiment),
+            workers=options.workers,
+        )
     if alone() and _is_trained(experiment, folder):
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
         _finish(console, folder, experiment)
