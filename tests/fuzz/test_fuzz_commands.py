@@ -11,10 +11,10 @@ import jax
 import numpy as np
 import pytest
 
+import arml
 from arml.cli import main
 
 RUN = Path(__file__).parents[1] / "fixtures/run"
-PREDICTOR = RUN.parent / "predictor"
 BASES = (
     ("train", "regression2d/maml", "--run", "new"),
     ("train", "regression2d/arml", "--run", "new"),
@@ -78,8 +78,17 @@ BEGINNINGS = (
 """The functions that do the long work of a command, once everything is checked."""
 
 
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory):
+    """A predictor that is adapted to six points of a line."""
+    folder = tmp_path_factory.mktemp("predictor") / "saved"
+    x = np.arange(6.0)[:, None]
+    arml.load("regression2d").adapt(np.hstack([x, x]), x[:, 0]).save(folder)
+    return folder
+
+
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(tmp_path, monkeypatch, predictor):
     """A working folder with a run, a predictor, a table and pictures, in which nothing long can
     begin."""
 
@@ -92,7 +101,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "here"
     shutil.copytree(RUN, folder / "run")
-    shutil.copytree(PREDICTOR, folder / "predictor")
+    shutil.copytree(predictor, folder / "predictor")
     (folder / "table.csv").write_text("x1,x2,y\n" + "1,2,3\n2,3,4\n" * 3)
     (folder / "pictures").mkdir()
     monkeypatch.chdir(folder)
