@@ -158,6 +158,7 @@ def test_missing_empty_and_misplaced(tmp_path):
         (unpack(tmp_path / "hidden", {".x/a.png": png()}), "no images"),
         (unpack(tmp_path / "two", members(2)), "at least 3 class folders"),
         (unpack(tmp_path / "loose", members() | {"a.png": png()}), "outside"),
+        (unpack(tmp_path / "flat", {"a.png": png(), "b.png": png()}), "outside"),
         (unpack(tmp_path / "deep", members() | {"c0/x/a.png": png()}), "one level deeper"),
         (unpack(tmp_path / "bare", members() | {"c9/.DS_Store": b""}), "the folder c9 without"),
         (unpack(tmp_path / "twins", members() | twins), "two files are called"),

@@ -194,9 +194,11 @@ def test_pictures_need_no_learner_to_be_named():
     assert "FewShotClassifier()" in repr(model)
     assert isinstance(model.predictor_, PhotoPredictor)
     assert model.predict(list(photographs[:2])).tolist() == ["red", "blue"]
+    sizes = [*photographs[:4], *photographs[4:, :30]]  # a list of pictures of different sizes
+    assert model.fit(sizes, y).predict(sizes[2:4]).tolist() == ["red", "blue"]
     again = pickle.loads(pickle.dumps(clone(model).fit(photographs, y)))
     np.testing.assert_array_equal(
-        again.predict_proba(photographs), model.predict_proba(photographs)
+        again.predict_proba(photographs), model.fit(photographs, y).predict_proba(photographs)
     )
     # Of one grey drawing of each class none can be left out: the learner of drawings takes them.
     drawings, names = starter_pictures(1)

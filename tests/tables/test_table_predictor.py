@@ -184,6 +184,21 @@ def test_keys_go_through_to_the_answers(tmp_path, capsys):
     assert "no column 'nothing' to leave out" in " ".join(capsys.readouterr().err.split())
 
 
+def test_a_simple_model_may_be_better(tmp_path):
+    """Numbers on a line, of which ridge regression makes the smaller error."""
+    x = RNG.normal(size=(24, 2))
+    y = 2 * x[:, 0] - x[:, 1] + 0.3 * RNG.normal(size=24)
+    lines = [
+        ",".join(f"{value:.3f}" for value in (*row, one)) for row, one in zip(x, y, strict=True)
+    ]
+    support = tmp_path / "line.csv"
+    support.write_text("\n".join(["a,b,height", *lines]))
+    found = arml.load("tables-regression").adapt({"a": x[:, 0], "b": x[:, 1]}, y).reliability()
+    assert found.best == "ridge regression"
+    words = ["adapt", "tables-regression", "--support", str(support), "--target", "height"]
+    assert main([*words, "--save", str(tmp_path / "saved")]) == 0
+
+
 def test_frames_through_adapt_and_an_estimator():
     import pandas as pd
 

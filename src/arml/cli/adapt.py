@@ -331,7 +331,9 @@ def _checked(predictor: Any, options: AdaptOptions, names: Sequence[str]) -> Any
     if options.reliability:
         found = predictor.reliability()
         tell(*found.lines(names))
-        if found.model != ENSEMBLE and found.best != found.model:
+        # Of tables, the other models are there for comparison: none of them can be chosen.
+        other = not of_tables(predictor) and found.best != found.model
+        if other and found.model != ENSEMBLE:
             tell(f"{WORDS[found.best]} would be better: --uses {found.best}")
     if not of_tables(predictor) and predictor.model == ENSEMBLE:
         each = ", ".join(f"{WORDS[name]} {share:.0%}" for name, share in predictor.weights.items())

@@ -150,7 +150,7 @@ def _by_folder(
     paths = [member.name.split("/") for member in pictures]
     levels = zip(*(path[:-1] for path in paths), strict=False)
     top = [names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels)]
-    depth = min(len(top), max(map(len, paths)) - 2)
+    depth = max(min(len(top), max(map(len, paths)) - 2), 0)
     loose = [path for path in paths if len(path) <= depth + 1]
     if loose:
         raise ValueError(

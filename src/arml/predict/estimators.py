@@ -168,7 +168,7 @@ class FewShot(BaseEstimator):
         vectors, targets = validate_data(self, learner.embed(X), y)
         labels = self._checked_y(targets)
         predictor: Any = learner.adapt(vectors, labels)
-        if self.learner is None and np.ndim(X) != 2:
+        if self.learner is None and getattr(X, "ndim", 0) != 2:  # not vectors already
             small = small_pictures(X)
             starter = load("starter").adapt(small, labels)
             starter = starter.using(starter.models[-1])
