@@ -115,7 +115,11 @@ def choose(
     statistics = (
         "normalisation support: a prediction for a picture of yours will depend on no other query"
     )
-    lines = [_about(families, "pictures"), *why, reason, statistics]
+    without = (
+        "photographs of common things need no training: `arml adapt --support FOLDER` learns them "
+        "from a few examples of each class, by a network that knows photographs"
+    )
+    lines = [_about(families, "pictures"), *why, reason, statistics, without]
     if not method:
         made = replace(made, outer=replace(made.outer, schedule="constant", average=AVERAGE))
         lines.append(f"average {AVERAGE:g}: the weights' mean over that last part of the training")
