@@ -1,7 +1,10 @@
 """The learner of photographs: its head against the formulas, its pictures, its files."""
 
 import io
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from PIL import Image
 
 from arml.cli import main
 from arml.datasets.extractor import PHOTOS
-from arml.predict import photos
+from arml.predict import estimators, photos
 from arml.predict.photos import (
     NU,
     SHRINKAGE,
@@ -134,6 +137,35 @@ def test_grey_transparent_turned_and_large_pictures(learner):
     assert np.all(np.isfinite(learner.embed([encoded(large, "JPEG"), tiny])))
 
 
+def test_files_with_other_colours_than_rgb(learner):
+    rgb = np.full((40, 60, 3), (200, 60, 60), np.uint8)
+    rgb[10:30, 20:40] = (30, 60, 200)
+
+    def same(picture, wanted, atol=0.0, kind="PNG", **options):
+        file = io.BytesIO()
+        picture.save(file, kind, **options)
+        a, b = learner.embed([file.getvalue(), wanted])
+        np.testing.assert_allclose(a, b, atol=atol)
+
+    # Adobe's JPEGs of inks: the network sees their colours, not their negative. Its vectors have
+    # numbers up to about 5, and JPEG changes them somewhat.
+    file = io.BytesIO()
+    Image.fromarray(rgb).convert("CMYK").save(file, "JPEG", quality=95)
+    inks, own, negative = learner.embed([file.getvalue(), rgb, 255 - rgb])
+    assert np.linalg.norm(inks - own) < 0.5 * np.linalg.norm(inks - negative)
+    grey = np.linspace(0, 255, 60).round().astype(np.uint8) * np.ones((40, 1), np.uint8)
+    same(Image.fromarray(grey.astype(np.uint16) * 257), grey)
+    white = rgb.copy()
+    white[:5] = 255
+    indices = np.zeros((40, 60), np.uint8)
+    indices[10:30, 20:40] = 1
+    indices[:5] = 2
+    palette = Image.fromarray(indices, "P")
+    palette.putpalette([200, 60, 60, 30, 60, 200, 0, 0, 0])
+    same(palette, white, transparency=2)
+    same(Image.fromarray(grey > 127), np.where(grey > 127, 255, 0).astype(np.uint8))
+
+
 def test_vectors_of_files_are_kept_by_content(learner, tmp_path, monkeypatch):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
     own = PhotoLearner()
@@ -176,6 +208,10 @@ def test_saved_and_pickled_predictors_are_the_same(predictor, tmp_path):
     assert photos.is_photo_predictor(tmp_path / "p")
     for other in (load_photo_predictor(tmp_path / "p"), pickle.loads(pickle.dumps(predictor))):
         np.testing.assert_array_equal(other.predict_proba(new), predictor.predict_proba(new))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match="name another folder"):
+        predictor.save(tmp_path / "other")
     file = tmp_path / "p" / "config.json"
     file.write_text(file.read_text().replace('"red"', '"rod"'))
     with pytest.raises(RunError, match="altered"):
@@ -204,6 +240,37 @@ def test_grey_pictures_are_told_from_coloured_ones():
     grey = blob((90, 90, 90))[..., :1].repeat(3, axis=2)
     assert mostly_grey([grey, grey, blob((200, 30, 30))])
     assert not mostly_grey([blob((200, 30, 30)), blob((30, 200, 30))])
+
+
+def test_starter_is_not_loaded_for_coloured_pictures(monkeypatch):
+    def load(name):
+        raise AssertionError(f"{name} was loaded")
+
+    monkeypatch.setattr(estimators, "load", load)
+    x = [blob(c, i) for i, c in enumerate([(220, 30, 30), (30, 30, 220)] * 2)]
+    model = estimators.FewShotClassifier().fit(x, ["red", "blue"] * 2)
+    assert model.predict([blob((210, 40, 20), 50)]).tolist() == ["red"]
+
+
+def test_grey_pictures_of_one_example_a_class_are_for_starter():
+    x = np.stack([blob((v, v, v), i)[..., :1].repeat(3, 2) for i, v in enumerate((20, 220))])
+    model = estimators.FewShotClassifier().fit(x, ["dark", "light"])
+    assert model.predict(x).tolist() == ["dark", "light"]
+    assert not isinstance(model.predictor_, photos.PhotoPredictor)
+
+
+def test_the_command_line_loads_no_jax(tmp_path):
+    for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        (tmp_path / "own" / name / "0.png").write_bytes(encoded(blob(colour)))
+    given = ["adapt", "--support", "own", "--query", "own", "--save", "kept"]
+    script = (
+        f"import sys; from arml.cli import main; assert main({given}) == 0; "
+        "assert not {'jax', 'equinox'} & {*sys.modules}"
+    )
+    environment = {**os.environ, "ARML_CACHE": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "kept" / "config.json").exists()
 
 
 def test_the_command_line_needs_no_learner(tmp_path, capsys, monkeypatch):

@@ -58,7 +58,7 @@ def check_places(out: Path | None, save: Path | None, *read: Path) -> None:
     for place in (out, save):
         check_writable(place)
     if save is not None:
-        from arml.predict.files import check_free
+        from arml.predict.places import check_free
 
         check_free(save, predictor=True)
 

@@ -30,7 +30,8 @@ from arml.experiment.running import like
 from arml.growth.folder import ASKED, KEPT, SPLIT, check_claim, publish
 from arml.growth.growing import GrowthOptions, begun, grown
 from arml.growth.vertices import own_vertices
-from arml.predict.files import CONFIG, locate, read_learner
+from arml.predict.files import locate, read_learner
+from arml.predict.places import CONFIG
 from arml.results.files import Json, RunError, alone, read_json, write_json
 from arml.results.scores import Score, Scores, paired
 from arml.tasks.mixture import Mixture, mixture, uniform

@@ -6,6 +6,7 @@
 It can stand in a pipeline, a cross-validation or a search.
 """
 
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
@@ -118,6 +119,12 @@ def _loaded(learner: object, kind: str) -> FewShotLearner | PhotoLearner:
     return load(for_numbers if kind == "regression" and for_numbers in shipped() else learner)
 
 
+def _starter(small: np.ndarray, labels: Any) -> Any:
+    """What `starter` learns from small pictures, in its ensemble where there is one."""
+    predictor = load("starter").adapt(small, labels)
+    return predictor.using(predictor.models[-1])
+
+
 class FewShot(BaseEstimator):
     """The base of both estimators; `predictor_` is the `arml.Predictor` that `fit` made."""
 
@@ -170,10 +177,9 @@ class FewShot(BaseEstimator):
         predictor: Any = learner.adapt(vectors, labels)
         if self.learner is None and getattr(X, "ndim", 0) != 2:  # not vectors already
             small = small_pictures(X)
-            starter = load("starter").adapt(small, labels)
-            starter = starter.using(starter.models[-1])
-            if mostly_grey(small) and starter_is_better(predictor, lambda: starter)[0]:
-                predictor = starter
+            starter = cache(lambda: _starter(small, labels))
+            if mostly_grey(small) and starter_is_better(predictor, starter)[0]:
+                predictor = starter()
         self.predictor_ = predictor
         return self
 

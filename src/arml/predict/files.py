@@ -27,7 +27,7 @@ from arml.datasets.extractor import PHOTOS
 from arml.experiment.building import initial
 from arml.experiment.loaded import Portable, problem_of
 from arml.experiment.options import from_json, to_json
-from arml.predict.photos import WHAT as PHOTOGRAPHS
+from arml.predict.places import CONFIG, WHAT, check_free
 from arml.results.files import (
     AGAIN,
     Json,
@@ -45,8 +45,7 @@ from arml.training.provenance import provenance
 
 FORMAT = 1
 """Version of the folder's format."""
-WHAT = "arml learner"
-CONFIG, WEIGHTS, SUPPORT = "config.json", "weights.safetensors", "support.safetensors"
+WEIGHTS, SUPPORT = "weights.safetensors", "support.safetensors"
 BANK = "bank.safetensors"
 SHIPPED = Path(str(files("arml") / "data" / "learners"))
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
@@ -142,19 +141,6 @@ def check_predictor(path: Path) -> None:
         f"no predictor at {path} ({found}): `arml adapt LEARNER --support EXAMPLES --save FOLDER` "
         "makes one"
     )
-
-
-def check_free(folder: Path, *, predictor: bool) -> None:
-    """Raise `RunError` unless a learner, or a predictor, can be written there: a new or empty
-    folder, or one that holds another of its kind."""
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder} is a file, and no new or empty folder: name another")
-    if folder.is_dir() and any(folder.iterdir()):
-        known = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
-        photographs = known.get("what") == PHOTOGRAPHS
-        known_kind = photographs or known.get("what") == WHAT
-        if not known_kind or (photographs or known.get("task") is not None) != predictor:
-            raise RunError(f"{folder} is not empty: name another folder")
 
 
 def write_learner(

@@ -25,7 +25,6 @@ from arml.experiment.loaded import Portable, Run
 from arml.predict.files import (
     SUPPORT,
     WEIGHTS,
-    check_free,
     check_predictor,
     locate,
     packed,
@@ -37,6 +36,7 @@ from arml.predict.files import (
 from arml.predict.models import models_of
 from arml.predict.onnx import write_learner_file
 from arml.predict.photos import PhotoLearner, is_photo_predictor, load_photo_predictor
+from arml.predict.places import check_free
 from arml.predict.predictor import Predictor, for_classes, inductive, learned
 from arml.results.files import RunError, read_arrays
 from arml.training.evaluate import looks, together

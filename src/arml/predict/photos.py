@@ -43,6 +43,7 @@ from arml.datasets.decode import Encoded, cropped, decode, resize, rgb
 from arml.datasets.extractor import PHOTOS, Extractor, Preparation
 from arml.datasets.folders import default_folder
 from arml.predict.inputs import checked_labels, joined_labels, places_of
+from arml.predict.places import CONFIG, PHOTOGRAPHS, check_free
 from arml.results.files import (
     Json,
     RunError,
@@ -75,8 +76,7 @@ SMALL = 32
 """Pixels a side of the pictures that `starter` reads."""
 GREY = 8
 """Pictures whose channels differ by less, in the mean, are grey: most such are drawings."""
-WHAT = "arml predictor of photographs"
-CONFIG, SUPPORT = "config.json", "support.safetensors"
+SUPPORT = "support.safetensors"
 
 Progress = Callable[[int, int], object]
 """Is told how many of how many pictures have been embedded."""
@@ -401,12 +401,13 @@ class PhotoPredictor:
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the vectors and labels of its examples, not the pictures.
 
-        **Raises** `RunError` if it cannot be written.
+        **Raises** `RunError` if it cannot be written, or if the folder holds something else.
         """
         folder = Path(folder)
+        check_free(folder, predictor=True)
         folder.mkdir(parents=True, exist_ok=True)
         content: Json = {
-            "what": WHAT,
+            "what": PHOTOGRAPHS,
             "format": 1,
             "extractor": self.learner.extractor.about,
             "classes": self.classes.tolist(),
@@ -422,7 +423,7 @@ class PhotoPredictor:
 def is_photo_predictor(folder: Path | str) -> bool:
     """Whether `PhotoPredictor.save` wrote a folder."""
     try:
-        return bool(read_json(Path(folder) / CONFIG).get("what") == WHAT)
+        return bool(read_json(Path(folder) / CONFIG).get("what") == PHOTOGRAPHS)
     except RunError:
         return False
 
@@ -435,7 +436,7 @@ def load_photo_predictor(folder: Path | str, model: Path | str | None = None) ->
     folder = Path(folder)
     content = read_json(folder / CONFIG)
     stated = content.pop("sha256", None)
-    if content.get("what") != WHAT or content.get("format") != 1:
+    if content.get("what") != PHOTOGRAPHS or content.get("format") != 1:
         raise RunError(f"{folder}: expected a predictor of photographs of this version of arml")
     if stated != checksum(content):
         raise RunError(f"{folder / CONFIG} was altered or cut short: save the predictor again")
