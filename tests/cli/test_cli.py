@@ -107,7 +107,7 @@ def test_a_setting_a_method_and_a_recipe_are_listed_with_their_scores(capsys):
     # The score of the laptop study, and the setting and method that it belongs to.
     assert re.search(r"starter/maml +69\.2% ", shown["starter"])
     assert re.search(r"starter/maml +69\.2% ", shown["maml"])
-    assert "regression2d/maml  1.17  5 min" in shown["regression2d/maml"]
+    assert "regression2d/maml  1.17  4 min" in shown["regression2d/maml"]
     assert "arml train starter/" in shown["starter"]
     assert "1,623 handwritten characters" in shown["omniglot"]
     assert "did you mean maml" in refused(capsys, "list", "mamll")
@@ -116,7 +116,7 @@ def test_a_setting_a_method_and_a_recipe_are_listed_with_their_scores(capsys):
 def test_help_of_a_recipe_lists_its_options(capsys):
     assert main(["train", "regression2d/arml", "--help"]) == 0
     said = capsys.readouterr().out
-    for words in ("--run", "--steps", "Tasks of one outer step.", "Number of soft clusters."):
+    for words in ("--run", "--steps", "Tasks of one outer step.", "Vertices of the graph."):
         assert words in said
     for option in ("inner-rate", "vertices", "hidden"):
         assert f"--algorithm.{option}" in said
@@ -235,7 +235,7 @@ def test_from_training_to_the_page(maml, relational, tmp_path, capsys):
     for folder in (maml, relational):
         assert main(["evaluate", str(folder), "--tasks", "30"]) == 0
     table = capsys.readouterr().out
-    for words in ("Paper", "0.44", "best possible", "sinusoid"):
+    for words in ("1 seed", "30 test tasks", "best possible", "sinusoid"):
         assert words in table
     out = relational / "explain"
     assert main(["explain", str(relational), "--out", str(out), "--tasks", "20"]) == 0
@@ -381,7 +381,7 @@ def test_places_that_cannot_be_written_are_named_before_learning(tmp_path, capsy
     given = ["adapt", "starter", "--support", tmp_path / "few", "--query", tmp_path / "few", read]
     for words, says in (
         (["--save", taken], "is not empty: name another"),
-        (["--save", taken / "file"], "expected an empty or new folder, got the file"),
+        (["--save", taken / "file"], "is a file, and no new or empty folder: name another"),
         (["--out", taken], "expected a CSV file for --out, got the folder"),
         (["--out", taken / "file"], "expected a new file or a CSV file for --out"),
         (["--out", read], "expected a file for --out that the command does not read"),
@@ -390,7 +390,7 @@ def test_places_that_cannot_be_written_are_named_before_learning(tmp_path, capsy
         assert says in said
         assert "learned" not in said
     folder = tmp_path / "with spaces"
-    assert main([*map(str, given), "--no-trust", "--save", str(folder)]) == 0
+    assert main([*map(str, given), "--save", str(folder)]) == 0
     assert f"next: arml predict '{folder}' FILES" in capsys.readouterr().err
     assert "got the predictor" in refused(capsys, "export", folder, "--out", tmp_path / "out")
     assert "a predictor; arml.load_predictor opens it" in refused(
@@ -401,9 +401,9 @@ def test_places_that_cannot_be_written_are_named_before_learning(tmp_path, capsy
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "expected a header and one or more rows, got none: add rows"),
-        (b"a,class\n", "got the header alone: add rows"),
-        (b"a,class\n1,gr\xfcn\n", "expected a CSV file in UTF-8, got other bytes at place 12"),
+        (b"", "table.csv is empty: add a header and one or more rows"),
+        (b"a,class\n", "table.csv has a header alone: add one or more rows"),
+        (b"a,class\n1,gr\xfcn\n", "table.csv: byte 12 is not UTF-8: save it as CSV in UTF-8"),
         (b"class\nx\ny\n", "expected one or more columns of inputs, all of one length, got none"),
     ],
 )

@@ -115,7 +115,8 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> tuple[Cells
     """The cells below the header by column, and their lines."""
     if len(rows) < 2:
         found = "has a header alone" if rows else "is empty"
-        raise ValueError(f"{where} {found}: add a header and one or more rows")
+        missing = "one or more rows" if rows else "a header and one or more rows"
+        raise ValueError(f"{where} {found}: add {missing}")
     header = ["" if name is None else normal(str(name)) for name in rows[0]]
     for line, row in zip(lines[1:], rows[1:], strict=True):
         if len(row) != len(header):

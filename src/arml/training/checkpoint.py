@@ -50,7 +50,8 @@ def filled(like: S, arrays: Mapping[str, Any]) -> S:
     """`like` with these arrays, found by their paths; `like` may have shapes for its arrays."""
     state, static = eqx.partition(like, is_array)
     leaves = [jax.device_put(arrays[name]) for name in named(like)]
-    return eqx.combine(jax.tree.unflatten(jax.tree.structure(state), leaves), static)
+    combined: S = eqx.combine(jax.tree.unflatten(jax.tree.structure(state), leaves), static)
+    return combined
 
 
 def place_of(folder: Path, step: int) -> Path:

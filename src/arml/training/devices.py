@@ -133,7 +133,10 @@ def over_tasks(mesh: Mesh | None, work: Work) -> Work:
             numbers = jax.tree.map(lambda a: a.astype(float), (total, spread))
             flat, restored = ravel_pytree(numbers)
             summed = restored(jax.lax.psum(flat, TASKS))
-            return jax.tree.map(lambda a, like: a.astype(like.dtype), summed, (total, spread))
+            typed: tuple[PyTree, PyTree] = jax.tree.map(
+                lambda a, like: a.astype(like.dtype), summed, (total, spread)
+            )
+            return typed
 
         def placed(own: Array) -> Array:
             every = jnp.zeros((mesh.size * own.shape[0], *own.shape[1:]), own.dtype)

@@ -297,4 +297,5 @@ def fit(
 
 def _copied(state: TrainState) -> TrainState:
     """A copy of the state, because an interval reuses the memory of the state that it gets."""
-    return jax.tree.map(lambda a: jnp.copy(a) if eqx.is_array(a) else a, state)
+    copied: TrainState = jax.tree.map(lambda a: jnp.copy(a) if eqx.is_array(a) else a, state)
+    return copied

@@ -156,4 +156,5 @@ def of_leader(tree: T) -> T:
         np.frombuffer(data[end - leaf.nbytes : end], leaf.dtype).reshape(leaf.shape)
         for leaf, end in zip(held, ends, strict=True)
     ]
-    return eqx.combine(jax.tree.unflatten(structure, parts), rest)
+    combined: T = eqx.combine(jax.tree.unflatten(structure, parts), rest)
+    return combined
