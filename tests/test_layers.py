@@ -22,7 +22,7 @@ FLOORS = (
     {"algorithms", "tasks"},
     {"training"},
     {"experiment"},
-    {"predict", "explain", "tuning"},
+    {"predict", "explain"},
     {"tables", "growth"},
     {"app"},
     {"cli"},

@@ -17,12 +17,11 @@ from arml.datasets.store import open_store
 from arml.datasets.vectors import load_features
 from arml.experiment.options import from_json
 from arml.experiment.recipes import RECIPES
+from arml.experiment.search import Sweep, _claim, dimension
 from arml.report.growth import growth_of
 from arml.report.tables import make_rows, terminal_table
 from arml.results.files import checksum, read_metrics
 from arml.results.folder import read_config, read_run
-from arml.tuning.search import dimension
-from arml.tuning.sweep import Sweep, _claim
 from hostile import CASES, altered, tried
 
 ROOT = Path(__file__).parents[2]

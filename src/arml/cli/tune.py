@@ -13,9 +13,8 @@ from arml.cli.options import TrainingOptions, flags, read
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
+from arml.experiment.search import Sweep, Trial, Value, chosen, dimension, tune, usual
 from arml.results.files import Json, write_json
-from arml.tuning.search import Value, chosen, dimension, usual
-from arml.tuning.sweep import Sweep, Trial, tune
 
 SHOWN = 10
 """Trials in the table at the end."""

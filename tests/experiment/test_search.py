@@ -13,11 +13,9 @@ from arml.algorithms.protonet import ProtoNetOptions
 from arml.cli import main
 from arml.cli.options import TrainingOptions, flags, read
 from arml.experiment.recipes import RECIPES, recipe, reshaped
+from arml.experiment.search import Dimension, End, Study, Sweep, chosen, dimension, tune, usual
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, write_json
-from arml.tuning.search import Dimension, chosen, dimension, usual
-from arml.tuning.sweep import Study, Sweep, tune
-from arml.tuning.trial import End
 
 TINY = replace(
     recipe("regression2d/maml"),

@@ -1,1 +1,0 @@
-"""Sweeps over an experiment's options."""
