@@ -262,11 +262,12 @@ def test_grey_pictures_of_one_example_a_class_are_for_starter():
 def test_the_command_line_loads_no_jax(tmp_path):
     for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
         (tmp_path / "own" / name).mkdir(parents=True)
-        (tmp_path / "own" / name / "0.png").write_bytes(encoded(blob(colour)))
+        for i in range(2):
+            (tmp_path / "own" / name / f"{i}.png").write_bytes(encoded(blob(colour, i)))
     given = ["adapt", "--support", "own", "--query", "own", "--save", "kept"]
     script = (
         f"import sys; from arml.cli import main; assert main({given}) == 0; "
-        "assert not {'jax', 'equinox'} & {*sys.modules}"
+        "assert not {'jax', 'equinox', 'sklearn', 'pandas'} & {*sys.modules}"
     )
     environment = {**os.environ, "ARML_CACHE": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True)

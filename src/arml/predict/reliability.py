@@ -32,8 +32,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.metrics import confusion_matrix
-from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 
 from arml.results.files import Json
 from arml.results.scores import table_html
@@ -116,10 +114,10 @@ class Evaluation:
     @property
     def confusion(self) -> Int[np.ndarray, "classes classes"]:
         """How many examples of each class (row) were predicted as each class (column)."""
-        places = np.arange(len(self.classes))
-        if not len(self.labels):
-            return np.zeros((len(places), len(places)), int)
-        return confusion_matrix(self.labels, self.probabilities.argmax(axis=1), labels=places)
+        found = np.zeros((len(self.classes), len(self.classes)), int)
+        if len(self.labels):
+            np.add.at(found, (self.labels, self.probabilities.argmax(axis=1)), 1)
+        return found
 
     @property
     def mistakes(self) -> Int[np.ndarray, " wrong"]:
@@ -469,12 +467,13 @@ def class_folds(
     if not len(places):
         return
     labels, own = y[places], groups[places]
-    kind: Any = StratifiedGroupKFold if len(np.unique(own)) < len(own) else StratifiedKFold
+    folds = min(FOLDS, max(several))
     for seed in range(repeats):
-        splitter = kind(min(FOLDS, max(several)), shuffle=True, random_state=seed)
-        with warnings.catch_warnings():  # a class may have fewer examples than there are folds
-            warnings.simplefilter("ignore", UserWarning)
-            parts = [places[out] for _, out in splitter.split(places[:, None], labels, own)]
+        if len(np.unique(own)) == len(own):
+            fold = stratified(labels, folds, seed)
+        else:
+            fold = _stratified_groups(labels, own, folds, seed)
+        parts = [places[fold == k] for k in range(folds)]
         for test in parts:
             # Of a class whose groups all fell into one fold, nothing can be predicted here.
             left = np.setdiff1d(np.arange(len(y)), test)
@@ -483,10 +482,44 @@ def class_folds(
                 yield np.setdiff1d(np.arange(len(y)), test), test
 
 
+def stratified(labels: Int[np.ndarray, " n"], folds: int, seed: int) -> Int[np.ndarray, " n"]:
+    """The fold of each example, with equal shares of each class: the folds of scikit-learn's
+    `StratifiedKFold`, whose import takes longer than the work on a few photographs."""
+    rng = np.random.RandomState(seed)
+    classes, first, y = np.unique(labels, return_index=True, return_inverse=True)
+    y = np.argsort(np.argsort(first))[y]  # numbered as they appear
+    ordered, fold = np.sort(y), np.zeros(len(y), int)
+    sizes = [np.bincount(ordered[k::folds], minlength=len(classes)) for k in range(folds)]
+    for c, own in enumerate(np.transpose(sizes)):
+        dealt = np.arange(folds).repeat(own)
+        rng.shuffle(dealt)
+        fold[y == c] = dealt
+    return fold
+
+
+def _stratified_groups(
+    labels: Int[np.ndarray, " n"], groups: Int[np.ndarray, " n"], folds: int, seed: int
+) -> Int[np.ndarray, " n"]:
+    """The same, with the members of a group in one fold."""
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    splitter, fold = (
+        StratifiedGroupKFold(folds, shuffle=True, random_state=seed),
+        np.zeros_like(labels),
+    )
+    with warnings.catch_warnings():  # a class may have fewer examples than there are folds
+        warnings.simplefilter("ignore", UserWarning)
+        for k, (_, out) in enumerate(splitter.split(labels[:, None], labels, groups)):
+            fold[out] = k
+    return fold
+
+
 def number_folds(
     groups: Int[np.ndarray, " n"], folds: int = FOLDS
 ) -> Iterator[tuple[Places, Places]]:
     """The same for numbers: one group after another, or `folds` parts of them."""
+    from sklearn.model_selection import KFold
+
     own = np.unique(groups)
     if len(own) < 2:
         return
