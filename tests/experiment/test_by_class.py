@@ -12,7 +12,7 @@ import arml
 from arml.cli import main
 from arml.core.learner import Adapted, MetaLearner
 from arml.datasets.folders import ImageFamily
-from arml.experiment.by_class import by_class, class_names
+from arml.experiment.scoring import by_class, class_names
 from arml.results.files import read_json
 from arml.results.folder import CLASSES, read_by_class
 from arml.tasks.images import listed

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from arml.core.episodes import Examples, Problem
 from arml.experiment.contract import Blobs
-from arml.experiment.simple import FLOOR, PENALTY, SIMPLE, simple_scores
+from arml.experiment.scoring import FLOOR, PENALTY, SIMPLE, simple_scores
 from arml.tasks.options import FunctionsOptions, splits_of
 from arml.training.evaluate import evaluate
 

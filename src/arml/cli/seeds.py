@@ -15,7 +15,7 @@ from arml.cli.progress import PLAIN_SECONDS, Quality, last_scored
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.experiment.folder import check_claim
 from arml.experiment.options import Experiment
-from arml.experiment.seeds import of_seed, train_seeds
+from arml.experiment.running import of_seed, train_seeds
 from arml.results.machine import cores
 from arml.training import checkpoint
 

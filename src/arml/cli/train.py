@@ -21,7 +21,7 @@ from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment
 from arml.experiment.parts import TASKS, metric_of
 from arml.experiment.running import run
-from arml.experiment.simple import simple_scores
+from arml.experiment.scoring import simple_scores
 from arml.training import checkpoint
 from arml.training.devices import own_cores, sharing
 from arml.training.processes import LostError, alone, join, leads, together

@@ -16,7 +16,7 @@ from arml.core.registry import nearest
 from arml.experiment.options import Experiment
 from arml.nn.networks import Alone
 from arml.tasks.options import TasksLike, splits_of
-from arml.training.options import FitOptions, seeded
+from arml.training.fit import FitOptions, seeded
 from arml.training.step import OuterOptions, TrainState, start
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from arml.experiment.recipes import recipe
 from arml.nn.networks import Conv4Options
 from arml.tasks.options import FoldersOptions, Splits, VectorsOptions, splits_of
 from arml.training.devices import mesh_of
-from arml.training.fit import intervals
-from arml.training.options import FitOptions, training_key
+from arml.training.fit import FitOptions, intervals, training_key
 
 WAYS, SHOTS, QUERIES, SIZE = 5, 5, 15, 32
 SHORT = 5.0

@@ -1,4 +1,5 @@
-"""`run` trains an experiment in a folder, or continues where an earlier call stopped."""
+"""`run` trains an experiment in a folder, or continues where an earlier call stopped;
+`train_seeds` trains several seeds of it, side by side."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,14 +14,14 @@ from arml.core.episodes import Problem
 from arml.datasets.folders import Progress
 from arml.experiment.building import experiment_for, initial, started
 from arml.experiment.folder import check_claim, check_place, claim, take_up
-from arml.experiment.options import Experiment, absolute, fingerprint, steadier
+from arml.experiment.options import Experiment, absolute, fingerprint, from_json, steadier, to_json
+from arml.experiment.workers import Message, Send, carry_out, processes
 from arml.results.files import JsonView, alone, append_metric
 from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
 from arml.tasks.own import OwnOptions
 from arml.training import checkpoint
 from arml.training.devices import at_once, mesh_of, share
-from arml.training.fit import Moment, NotFiniteError, intervals
-from arml.training.options import FitOptions, training_key
+from arml.training.fit import FitOptions, Moment, NotFiniteError, intervals, training_key
 from arml.training.processes import any_of, attended, check_same, leads, of_leader, together
 from arml.training.step import TrainState, start
 
@@ -190,3 +191,59 @@ def _advised(experiment: Experiment, checkpoints: Path) -> Iterator[None]:
         good = f"the last good checkpoint is that of step {saved}" if saved else "no checkpoint yet"
         advice = f"{good}; {steadier(experiment)}, in a new folder"
         raise NotFiniteError(error.where, advice) from None
+
+
+SeedWatch = Callable[[int, int, Mapping[str, float | None]], None]
+"""Called with the seed, the step that it has reached, and the record of that step."""
+
+
+def of_seed(experiment: Experiment, folder: Path, seed: int) -> tuple[Experiment, Path]:
+    """The experiment and the run folder of one seed."""
+    return replace(experiment, seed=seed), folder / f"seed-{seed}"
+
+
+def work(job: Message, send: Send, stop: Callable[[], bool]) -> Message:
+    """One seed as a worker's job `{experiment, folder}`: sends each record with its `step`."""
+
+    def watch(step: int, record: Mapping[str, float | None]) -> None:
+        send({**record, "step": step})
+
+    experiment = from_json(job["experiment"], "the experiment of a seed")
+    reached = run(experiment, job["folder"], watch=watch, stop=stop)
+    return {"end": "done" if reached == experiment.steps else "stopped"}
+
+
+def train_seeds(
+    experiment: Experiment,
+    folder: Path,
+    seeds: list[int],
+    *,
+    workers: int,
+    watch: SeedWatch,
+    stop: Callable[[], bool] = lambda: False,
+    tick: Callable[[], None] = lambda: None,
+) -> dict[int, str]:
+    """Meta-train with each seed in `folder/seed-N`, `workers` at a time, or continue there.
+
+    **Returns** the seeds that failed, each with the reason. The same call continues the seeds that
+    were stopped.
+    """
+    failed: dict[int, str] = {}
+    experiment = absolute(experiment)
+    jobs = []
+    for seed in seeds:
+        own, place = of_seed(experiment, folder, seed)
+        jobs.append({"experiment": to_json(own), "folder": str(place.resolve()), "seed": seed})
+
+    def heard(index: int, job: Message, message: Message) -> bool:
+        if message.get("end") == "failed":
+            failed[job["seed"]] = message["error"]
+        elif "step" in message:
+            record = {k: v for k, v in message.items() if k != "step"}
+            watch(job["seed"], message["step"], record)
+        return False
+
+    workers = min(workers, len(jobs))
+    hire = processes("arml.experiment.running:work", folder, workers)
+    carry_out(jobs, hire, workers=workers, heard=heard, stop=stop, tick=tick)
+    return failed

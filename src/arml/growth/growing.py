@@ -53,8 +53,7 @@ from arml.results.files import Json
 from arml.results.scores import Score, paired
 from arml.tasks.mixture import Mixture, Stage, uniform
 from arml.training.evaluate import Look, at_once_by_default, looks, together
-from arml.training.fit import Fitted
-from arml.training.options import FitOptions
+from arml.training.fit import FitOptions, Fitted
 from arml.training.step import OuterOptions
 
 Note = Callable[..., None]

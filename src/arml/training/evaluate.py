@@ -1,6 +1,8 @@
-"""Evaluation: one score for each task of a fixed list, which is the same for every method."""
+"""Evaluation: one score for each task of a fixed list, which is the same for every method; and the
+progress bar of long work."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -8,6 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, PyTree
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from arml.core.compilation import short, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
@@ -18,7 +28,30 @@ from arml.results.machine import one_blas_thread
 from arml.results.scores import Scores, pairing
 from arml.tasks.options import TasksLike, splits_of
 from arml.training.devices import over_tasks
-from arml.training.progress import bar
+
+Update = Callable[[int, str], None]
+"""Called with the number of steps done and a short text, such as the loss."""
+
+
+@contextmanager
+def bar(title: str, total: int, *, show: bool | None = None) -> Iterator[Update]:
+    """A bar of `total` steps. It is shown if `show` is True, and if `show` is None in terminals and
+    notebooks."""
+    console = Console(stderr=True)
+    if show is False or not (show or console.is_terminal or console.is_jupyter):
+        yield lambda done, said: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[said]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(title, total=total, said="")
+        yield lambda done, said: progress.update(task, completed=done, said=said)
+
 
 Split = Literal["validation", "test"]
 SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}

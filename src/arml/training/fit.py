@@ -7,7 +7,7 @@ run folder. Both give the same learner, bit for bit.
 import dataclasses
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray
 
 from arml.core.checked_tasks import fault
+from arml.core.checks import at_least
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.results.files import RunError
@@ -26,9 +27,7 @@ from arml.results.machine import one_blas_thread
 from arml.tasks.options import TasksLike, splits_of
 from arml.tasks.stream import prefetched
 from arml.training.devices import at_once, everywhere, mesh_of, own_parts, share
-from arml.training.evaluate import predictions
-from arml.training.options import FitOptions, training_key
-from arml.training.progress import bar
+from arml.training.evaluate import at_once_by_default, bar, predictions
 from arml.training.step import (
     OuterOptions,
     Record,
@@ -39,6 +38,52 @@ from arml.training.step import (
     start,
     task_keys,
 )
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How a learner is trained. `Experiment` has the same options."""
+
+    outer: OuterOptions
+    steps: int
+    batch: int
+    interval: int
+    validate_every: int
+    validation_tasks: int
+    scan: bool
+    chunk: int
+
+    @classmethod
+    def of(cls, experiment: object) -> "FitOptions":
+        """The options of an experiment."""
+        return cls(**{field.name: getattr(experiment, field.name) for field in fields(cls)})
+
+    @classmethod
+    def usual(cls, problem: Problem, steps: int) -> "FitOptions":
+        """The options of the recipes for such tasks. On a CPU, convolutions are neither scanned nor
+        batched over tasks."""
+        images = len(problem.features) == 3
+        batch, interval = (4, 20) if images else (25, 100)
+        chunk = min(batch, at_once_by_default(problem))
+        return cls(OuterOptions(), steps, batch, interval, 10 * interval, 200, not images, chunk)
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid."""
+        counts = ("steps", "batch", "interval", "chunk", "validate_every", "validation_tasks")
+        at_least(self, counts, 1)
+        at_once(self.chunk, self.batch)
+        self.outer.check()
+
+
+def seeded(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """The keys of the initial weights and of the training tasks."""
+    weights, training = jax.random.split(jax.random.key(seed))
+    return weights, training
+
+
+def training_key(seed: int) -> PRNGKeyArray:
+    """The key of the training tasks."""
+    return seeded(seed)[1]
 
 
 class NotFiniteError(RunError):
