@@ -24,10 +24,9 @@ def growing(monkeypatch):
     return growing
 
 
-def test_the_table_is_that_of_the_file(growing):
-    page = BENCHMARKS.parent / "docs" / "growing.md"
+def test_the_file_of_figures_makes_the_table(growing):
     table = markdown(growing.growing_table(read_json(BENCHMARKS / "results" / "growing.json")))
-    assert table in page.read_text(encoding="utf-8")
+    assert "| as listed: growing | 0, 1, 2 | 0.238 (SD 0.008) |" in table
 
 
 def tiny(made):
