@@ -184,7 +184,7 @@ def test_keys_go_through_to_the_answers(tmp_path, capsys):
     assert "no column 'nothing' to leave out" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_simple_model_may_be_better(tmp_path):
+def test_a_simple_model_may_be_better(tmp_path, capsys):
     """Numbers on a line, of which ridge regression makes the smaller error."""
     x = RNG.normal(size=(24, 2))
     y = 2 * x[:, 0] - x[:, 1] + 0.3 * RNG.normal(size=24)
@@ -196,7 +196,22 @@ def test_a_simple_model_may_be_better(tmp_path):
     found = arml.load("tables-regression").adapt({"a": x[:, 0], "b": x[:, 1]}, y).reliability()
     assert found.best == "ridge regression"
     words = ["adapt", "tables-regression", "--support", str(support), "--target", "height"]
-    assert main([*words, "--save", str(tmp_path / "saved")]) == 0
+    saved = str(tmp_path / "saved")
+    assert main([*words, "--save", saved]) == 0
+    capsys.readouterr()
+    assert main(["export", saved, "--onnx", str(tmp_path / "line.onnx")]) == 2
+    assert "predicts rows of tables" in " ".join(capsys.readouterr().err.split())
+
+
+def test_answers_have_the_digits_in_which_targets_differ(tmp_path, capsys):
+    x = np.arange(12)
+    support = tmp_path / "far.csv"
+    support.write_text("\n".join(["a,height", *(f"{k},{10_000_000 + 3 * k}" for k in x * x)]))
+    words = ["adapt", "tables-regression", "--support", str(support), "--target", "height"]
+    assert main([*words, "--query", str(support), "--no-reliability"]) == 0
+    answers = [float(row.split(",")[1]) for row in capsys.readouterr().out.splitlines()[1:]]
+    np.testing.assert_allclose(answers, 10_000_000 + 3 * x * x, atol=30)
+    assert len(set(answers)) == len(x)
 
 
 def test_frames_through_adapt_and_an_estimator():

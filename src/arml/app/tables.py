@@ -10,6 +10,7 @@ import numpy as np
 
 from arml.app.uploads import Limits
 from arml.predict.learner import FewShotLearner, Learner
+from arml.predict.reliability import digits_of
 from arml.results.files import Json
 from arml.tables.columns import NUMBER, missing
 from arml.tables.predictor import TablePredictor, learned
@@ -75,7 +76,8 @@ def predicted(learners: Mapping[Kind, FewShotLearner], content: object, limits: 
         low, high = predictor.interval(x, LEVEL)
         each = np.stack([predictor.predict(x), low, high], axis=1)
         more = [f"{(1 - LEVEL) / 2:.0%} quantile", f"{(1 + LEVEL) / 2:.0%} quantile"]
-        answers = [[f"{number:.6g}" for number in row] for row in each]
+        digits = digits_of(predictor.y)
+        answers = [[f"{number:.{digits}g}" for number in row] for row in each]
     else:
         chances = predictor.predict_proba(x)
         more = ["probability"]

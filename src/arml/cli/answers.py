@@ -22,6 +22,9 @@ def numbers_of(
     predictor: "Predictor", names: Sequence[Path | int], batches: Iterable[Any], level: float
 ) -> Iterator[list[object]]:
     """The header and the rows of a regression's answers."""
+    from arml.predict.reliability import digits_of  # scikit-learn, which classes do not need
+
+    digits = digits_of(predictor.y)
     sure = len(predictor.y) >= level / (1 - level) - 1e-9
     yield ["row", "prediction", *([f"low {level:.0%}", f"high {level:.0%}"] if sure else [])]
 
@@ -30,7 +33,7 @@ def numbers_of(
         return np.stack(answers, axis=-1)
 
     for name, values in zip(names, chain.from_iterable(map(numbers, batches)), strict=True):
-        yield [name, *(f"{number:.6g}" for number in np.ravel(values))]
+        yield [name, *(f"{number:.{digits}g}" for number in np.ravel(values))]
 
 
 def labels_of(

@@ -10,6 +10,7 @@ from tyro.conf import Positional
 from arml.cli.console import parse, say, tell
 from arml.cli.errors import UsageError
 from arml.cli.progress import working
+from arml.cli.tables import of_tables
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,13 @@ def _onnx(source: Path, file: Path, ways: int | None, model: Path | None) -> Non
     from arml.predict.photos import PhotoLearner
 
     if (source / SUPPORT).is_file():
-        load_predictor(source, model).to_onnx(file, model)
+        predictor = load_predictor(source, model)
+        if of_tables(predictor):
+            raise UsageError(
+                f"{source} predicts rows of tables, whose cells an ONNX file cannot read: copy the "
+                "folder as it is, and use `arml predict` there"
+            )
+        predictor.to_onnx(file, model)
     else:
         learner = load(locate(source)[0])
         if isinstance(learner, PhotoLearner):

@@ -356,10 +356,11 @@ class NumberReliability:
         elif self.relative >= 1:
             said.append("no better than always answering the mean of the targets: do not trust it")
         said += _copies_said(self.copies, names)
+        digits = digits_of(self.targets, 4)
         for place in doubtful[:SHOWN]:
             said.append(
-                f"check {names[place]}: its target is {_numbers(self.targets[place])}, but "
-                f"{_numbers(self.predictions[place])} is predicted from the other examples"
+                f"check {names[place]}: its target is {_numbers(self.targets[place], digits)}, but "
+                f"{_numbers(self.predictions[place], digits)} is predicted from the other examples"
             )
         if len(doubtful) > SHOWN:
             said.append(f"as far off, too: {len(doubtful) - SHOWN} more")
@@ -611,5 +612,14 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _numbers(values: np.ndarray, digits: int = 4) -> str:
+def digits_of(targets: np.ndarray, digits: int = 6) -> int:
+    """Significant digits for numbers like these: more than `digits` if their spread is small beside
+    their size, so that 10,000,002 and 10,000,015 do not both become 1e+07."""
+    size = float(np.abs(targets).max(initial=0))
+    spread = float(np.std(targets)) if len(targets) else 0.0
+    lost = math.floor(math.log10(size / spread)) if 0 < spread < size < math.inf else 0
+    return min(digits + lost, 15)
+
+
+def _numbers(values: np.ndarray, digits: int) -> str:
     return " and ".join(f"{value:.{digits}g}" for value in values)
