@@ -105,7 +105,7 @@ def test_what_the_page_needs_is_named(adapted, tmp_path):
     for name in (SCRIPT, CODE, MACHINE):
         (tmp_path / name).touch()
     line = arml.load("regression2d").adapt(np.eye(2), [1.0, 2.0])
-    with pytest.raises(ValueError, match="try --onnx FILE"):
+    with pytest.raises(ValueError, match="use `arml predict`"):
         write_page(line, tmp_path / "page", tmp_path)
 
 

@@ -60,7 +60,7 @@ def write_page(
     pictures = len(predictor.problem.features) == 3 or predictor.portable.inputs is not None
     if predictor.classes is None or not pictures:
         raise ValueError(
-            "expected a predictor of pictures for a page, got another: try --onnx FILE"
+            "only a predictor of pictures can become a page, and this is none: use `arml predict`"
         )
     check_runtime(runtime)
     with tempfile.TemporaryDirectory() as place:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from tyro.conf import Positional
 
-from arml.cli.answers import labels_of, numbers_of, vertices
+from arml.cli.answers import labels_of, numbers_of
 from arml.cli.console import command, parse, tell
 from arml.cli.errors import UsageError
 from arml.cli.inputs import (
@@ -249,7 +249,7 @@ def _finish(
     if options.matter and of_tables(predictor):
         drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
         shown = ", ".join(f"{name} {drop:.2f}" for name, drop in drops[:MATTER])
-        tell(f"columns that matter (log-probability lost without each, in nats): {shown}")
+        tell(f"columns that matter (log-probability lost without each): {shown}")
     if options.query:
         asked = seen or rows_of(predictor, options.query, options.target)
         _answer(predictor, asked, options, pictures=seen is not None)
@@ -346,9 +346,6 @@ def _describe(predictor: Any) -> None:
     classes = predictor.classes
     kind = f"{len(classes)} classes" if classes is not None else "regression"
     tell(f"learned from {len(predictor.y)} examples ({kind})")
-    reading = predictor.reading()
-    if reading is not None:
-        tell(f"read from the meta-knowledge graph: {vertices(reading.mean(axis=0))}")
     known = predictor.portable.novelty
     # A low novelty is no assurance, so only a high one is told.
     if known is not None and (novelty := float(predictor.novelty(predictor.x).mean())) > 1:
