@@ -4,7 +4,7 @@
     python benchmarks/photos.py accuracy clothing.zip foods.zip stamps.zip --shots 1 5 --draws 50
     python benchmarks/photos.py heads clothing.zip foods.zip stamps.zip
     python benchmarks/photos.py novelty clothing.zip foods.zip stamps.zip
-    python benchmarks/photos.py speed clothing.zip
+    python benchmarks/photos.py speed clothing.zip --torch build/photos-venv/bin/python
 
 Each draw is a 5-way task; all sides see the same pictures. A row is the mean over draws with its
 95% interval, and the gain of `photos` over it, paired by draw. `heads` compares classifiers of the
@@ -19,7 +19,10 @@ defects, drawings) gain less.
 
 import argparse
 import json
+import os
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -308,33 +311,104 @@ def scores_of(predictor: PhotoPredictor, vectors: np.ndarray) -> dict[str, np.nd
     return {"novelty": predictor.novelty(vectors), "one minus the top probability": unsure}
 
 
-def speed(path: Path, learner: PhotoLearner, n: int = 60) -> dict[str, float]:
+OURS = """
+import json, resource, sys, time
+from pathlib import Path
+from arml.predict.photos import PhotoLearner
+learner, files = PhotoLearner(), sorted(Path(sys.argv[1]).iterdir())
+rates = []
+for _ in range(2):  # the second time their vectors are kept
+    begun = time.perf_counter()
+    learner.embed(files)
+    rates.append(round(len(files) / (time.perf_counter() - begun), 1))
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({"a second": rates[0], "again": rates[1], "peak megabytes": round(peak)}))
+"""
+
+
+def speed(path: Path, learner: PhotoLearner, torch: str | None, n: int = 60) -> dict[str, Any]:
     """Photographs of a zip, enlarged to 12 megapixels: pictures a second, decoding included, before
-    and after their vectors are kept; seconds of the head and of logistic regression; memory."""
-    with open_source(path) as listed:
-        some = [member.read() for member in listed.pictures[:n]]
-    large = []
-    for data in some:
-        picture = decode(data, size=1024, where=path.name)
-        picture = cv2.resize(picture, (4000, 3000), interpolation=cv2.INTER_CUBIC)
-        large.append(cv2.imencode(".jpg", picture[..., ::-1])[1].tobytes())
-    rows = {"pictures": n}
-    with tempfile.TemporaryDirectory() as cache:
-        learner.kept_in = Path(cache)
-        for name in ("first", "again"):
+    and after their vectors are kept, each side in a process of its own; the first answer of
+    `arml adapt` for 25 labelled and 20 other pictures; seconds of the head and of scikit-learn's
+    logistic regression on their vectors.
+
+    **Arguments**
+
+    - `torch`: the Python that has the packages of `photos_torch.py`.
+    """
+    rows: dict[str, Any] = {"pictures": n, "load of other programs": round(os.getloadavg()[0], 1)}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        large, labels = enlarged(path, folder, n)
+        cache = {**os.environ, "ARML_CACHE": str(folder / "cache"), "JAX_PLATFORMS": "cpu"}
+        rows["pictures, photos"] = json.loads(
+            ran([sys.executable, "-c", OURS, str(folder / "all")], cache).stdout
+        )
+        if torch is not None:
+            script = [torch, str(HERE / "photos_torch.py"), str(folder / "all")]
+            rows["pictures, PyTorch"] = json.loads(
+                ran([*script, str(folder / "torch.npy")], dict(os.environ)).stdout.splitlines()[-1]
+            )  # the package prints, too
+        adapt = [sys.executable, "-m", "arml", "adapt", "--support", "own", "--query", "new"]
+        for run in ("first", "again"):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
             begun = time.perf_counter()
-            x = learner.embed(large)
-            rows[f"pictures a second, {name}"] = round(n / (time.perf_counter() - begun), 1)
-    y = np.arange(n) % WAYS
-    for name, fit in (
-        ("head", lambda: fit_head(x, y, WAYS)),
-        ("logistic regression", lambda: LogisticRegression(max_iter=1000).fit(unit_roots(x), y)),
+            ran([*adapt, "--out", f"{run}.csv"], {**cache, "ARML_CACHE": str(folder / "c")}, folder)
+            seconds = time.perf_counter() - begun
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            rows[f"arml adapt of 25 + 20, {run}"] = {
+                "seconds": round(seconds, 2),
+                "seconds of one core": round(spent, 2),
+            }
+        learner.kept_in = folder / "kept"
+        x = learner.embed(large)
+    z, y, new = unit_roots(x), labels, np.repeat(x, 17, axis=0)[:1000]
+    model = LogisticRegression(C=10, max_iter=1000)
+    for name, fit, predict in (
+        ("photos", lambda: fit_head(x, y, WAYS), lambda head: head.logits(new)),
+        ("scikit-learn", lambda: model.fit(z, y), lambda fit: fit.predict_proba(unit_roots(new))),
     ):
-        begun = time.perf_counter()
-        fit()
-        rows[f"seconds of {name}"] = round(time.perf_counter() - begun, 3)
-    rows["peak megabytes"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        spent = []
+        for _ in range(5):
+            times = [time.perf_counter()]
+            fitted = fit()
+            times.append(time.perf_counter())
+            predict(fitted)
+            times.append(time.perf_counter())
+            spent.append(np.diff(times))
+        to_fit, to_predict = np.median(spent, axis=0).round(4).tolist()
+        rows[f"seconds on vectors, {name}"] = {f"fit {n}": to_fit, "predict 1000": to_predict}
     return rows
+
+
+def enlarged(path: Path, folder: Path, n: int) -> tuple[list[Path], np.ndarray]:
+    """Write photographs of 12 megapixels: all of them in `all`, and as classes in `own` and `new`.
+    Their paths, and the places of their classes."""
+    with open_source(path) as listed:
+        kinds = [images for images in listed.classes.values() if len(images) >= n // WAYS][:WAYS]
+        data = [image.read() for images in kinds for image in images[: n // WAYS]]
+    files = []
+    for i, one in enumerate(data):
+        kind, place = divmod(i, n // WAYS)
+        picture = decode(one, size=1024, where=path.name)
+        picture = cv2.resize(picture, (4000, 3000), interpolation=cv2.INTER_CUBIC)
+        encoded = cv2.imencode(".jpg", picture[..., ::-1])[1].tobytes()
+        part = "own" if place < 5 else "new"
+        places = [folder / "all" / f"{i:03}.jpg"]
+        places += [folder / part / f"kind {kind}" / f"{i}.jpg"] * (place < 9)
+        for file in places:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(encoded)
+        files.append(places[0])
+    return files, np.repeat(np.arange(WAYS), n // WAYS)
+
+
+def ran(words: list[str], environment: dict[str, str], folder: Path | None = None) -> Any:
+    """A command that must succeed."""
+    return subprocess.run(
+        words, env=environment, cwd=folder, check=True, capture_output=True, text=True
+    )
 
 
 def main() -> None:
@@ -345,6 +419,7 @@ def main() -> None:
     parser.add_argument("--shots", nargs="+", type=int, default=[1, 5])
     parser.add_argument("--draws", type=int, default=50)
     parser.add_argument("--sides", nargs="+", help="of `accuracy`; all if not given")
+    parser.add_argument("--torch", help="of `speed`: a Python with PyTorch, see `photos_torch.py`")
     parser.add_argument("--no-write", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -361,7 +436,7 @@ def main() -> None:
         }
         sides = {name: makers[name]() for name in given.sides or makers}
     if given.what == "speed":
-        done["speed"] = {path.stem: speed(path, learner) for path in given.data}
+        done["speed"] = {path.stem: speed(path, learner, given.torch) for path in given.data}
         print(done["speed"])
         write("photos", done, before)
         return

@@ -255,7 +255,7 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     page.wait_for_selector("#pictures-status >> text=Checked in")
     # The browser gives the pictures of a folder in an order of its own, so the folds may differ.
     assert page.inner_text("#trust-said").startswith(str(predictor.reliability()).split(";")[0])
-    assert page.locator("#odd li").count() == len(predictor.reliability().odd)
+    assert page.locator("#odd li").count() == len(predictor.reliability().doubtful)
     cells = page.locator("#confusion td:not(:nth-child(2))").all_inner_texts()
     assert [int(text or 0) for text in cells] == predictor.reliability().confusion.ravel().tolist()
     with page.expect_download() as download:

@@ -112,7 +112,7 @@ def used(page, learners):
     # A broken table is refused; then cells of a spreadsheet, and a prediction.
     page.focus("#table-text")
     page.keyboard.insert_text("a,a\n1,2")
-    page.wait_for_selector("#tables-status.bad >> text=several columns are named 'a'")
+    page.wait_for_selector("#tables-status.bad >> text=two columns are named 'a'")
     assert page.is_disabled("#table-predict")
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(tables.example(0)["csv"].replace(",", "\t"))
