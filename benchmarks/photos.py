@@ -3,6 +3,7 @@
 
     python benchmarks/photos.py accuracy clothing.zip foods.zip stamps.zip --shots 1 5 --draws 50
     python benchmarks/photos.py heads clothing.zip foods.zip stamps.zip
+    python benchmarks/photos.py chosen clothing.zip foods.zip stamps.zip cards.zip --draws 10
     python benchmarks/photos.py novelty clothing.zip foods.zip stamps.zip
     python benchmarks/photos.py speed clothing.zip --torch build/photos-venv/bin/python
 
@@ -26,7 +27,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +40,7 @@ from sklearn.metrics import roc_auc_score
 from arml.datasets.decode import decode
 from arml.datasets.folders import open_source
 from arml.nn.edges import histograms
+from arml.predict import photos
 from arml.predict.photos import PhotoLearner, PhotoPredictor, fit_head, unit_roots
 from common import HERE, machine, write
 
@@ -272,6 +275,47 @@ def heads() -> dict[str, Side]:
     }
 
 
+GRID = {
+    "TEMPERATURE": (0.08, 0.11, 0.15),
+    "WEIGHT": (2.0, 5.0, 15.0),
+    "SHRINKAGE": (0.0025, 0.005, 0.01, 0.02),
+}
+"""Constants of the head from which `chosen` chooses."""
+
+
+def chosen(families: list[Family], shots: Sequence[int], n: int) -> dict[str, Any]:
+    """The calibration of sets of pictures that had no part in the choice of the head's constants:
+    those with the smallest log loss on every second set are applied to the others, and vice versa.
+    """
+    usual = {name: getattr(photos, name) for name in GRID}
+    sides = {"photos": heads()["photos"]}
+    found: dict[tuple[float, ...], dict[str, Any]] = {}
+    for constants in product(*GRID.values()):
+        for name, value in zip(GRID, constants, strict=True):
+            setattr(photos, name, value)
+        found[constants] = {
+            f"{family.name}, {s}-shot": compared(family, sides, s, n)["photos"]
+            for family in families
+            for s in shots
+        }
+    for name, value in usual.items():
+        setattr(photos, name, value)
+    rows = {}
+    for part in (0, 1):
+        choosing = {family.name for family in families[part::2]}
+
+        def loss(constants: tuple[float, ...], names: set[str] = choosing) -> float:
+            rows = found[constants].items()
+            return float(np.mean([r["log_loss"] for k, r in rows if k.split(",")[0] in names]))
+
+        best = min(found, key=loss)
+        rows[f"chosen on {', '.join(sorted(choosing))}"] = {
+            "constants": dict(zip(GRID, best, strict=True)),
+            "others": {k: r for k, r in found[best].items() if k.split(",")[0] not in choosing},
+        }
+    return rows
+
+
 def unit(x: np.ndarray) -> np.ndarray:
     """Scaled to length 1."""
     return x / np.linalg.norm(x, axis=1, keepdims=True).clip(1e-9)
@@ -314,6 +358,7 @@ def scores_of(predictor: PhotoPredictor, vectors: np.ndarray) -> dict[str, np.nd
 OURS = """
 import json, re, sys, time
 from pathlib import Path
+from arml.predict import photos
 from arml.predict.photos import PhotoLearner
 learner, files = PhotoLearner(), sorted(Path(sys.argv[1]).iterdir())
 rates = []
@@ -415,7 +460,7 @@ def ran(words: list[str], environment: dict[str, str], folder: Path | None = Non
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("accuracy", "heads", "novelty", "speed"))
+    parser.add_argument("what", choices=("accuracy", "heads", "chosen", "novelty", "speed"))
     parser.add_argument("data", nargs="+", type=Path, help="zips with a folder for each class")
     parser.add_argument("--shots", nargs="+", type=int, default=[1, 5])
     parser.add_argument("--draws", type=int, default=50)
@@ -442,6 +487,11 @@ def main() -> None:
         write("photos", done, before)
         return
     families = [load(path, learner) for path in given.data]
+    if given.what == "chosen":
+        done["constants chosen on other sets"] = chosen(families, given.shots, given.draws)
+        print(json.dumps(done["constants chosen on other sets"], indent=1))
+        write("photos", done, before)
+        return
     for shots in given.shots:
         title = f"{given.what}, {f'{shots}-shot' if shots else 'uneven'}, {given.draws} draws"
         rows = done.setdefault(title, {})
