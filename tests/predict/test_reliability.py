@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.feature_selection import SelectKBest, f_classif
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 
 from arml.predict.reliability import (
@@ -16,7 +15,6 @@ from arml.predict.reliability import (
     number_folds,
     quantile_of,
     regression_reliability,
-    stratified,
     wilson,
 )
 
@@ -268,13 +266,3 @@ def test_quantiles_hold_the_stated_share():
         quantile_of(np.ones((5, 1)), 0.9)
     with pytest.raises(ValueError, match="between 0 and 1"):
         quantile_of(np.ones((5, 1)), 1.0)
-
-
-@pytest.mark.filterwarnings("ignore:The least populated class")
-@pytest.mark.parametrize(("n", "folds"), [(7, 3), (25, 5), (61, 10)])
-def test_folds_are_those_of_scikit_learn(n, folds):
-    y = np.random.default_rng(n).integers(0, 4, n)
-    splits = StratifiedKFold(folds, shuffle=True, random_state=n).split(y[:, None], y)
-    fold = stratified(y, folds, n)
-    for k, (_, test) in enumerate(splits):
-        np.testing.assert_array_equal(np.flatnonzero(fold == k), test)

@@ -155,17 +155,21 @@ def _photographs(options: AdaptOptions, model: Path) -> int:
 
 def _better(predictor: Any, support: Path, labels: Sequence[str]) -> tuple[str, str]:
     """The learner that predicts the examples better, and the reason in words."""
-    from arml.datasets.folders import labelled_images
-    from arml.predict.photos import SMALL, mostly_grey, starter_is_better
+    from arml.datasets.decode import decoded
+    from arml.datasets.folders import encoded, labelled_images, open_source
+    from arml.predict.photos import SMALL, mostly_grey, sampled, starter_is_better
 
     def starter() -> Any:
         from arml.predict.learner import load
 
+        small, _ = labelled_images(support, size=SMALL)
         found = load("starter").adapt(small, labels)
         return found.using(found.models[-1])
 
-    small, _ = labelled_images(support, size=SMALL)
-    if not mostly_grey(small):
+    with open_source(support) as opened:
+        some = map(encoded, sampled(opened.pictures))
+        grey = mostly_grey(decoded(some, size=SMALL))
+    if not grey:
         return "photos", "learner: photos (a network that was trained on photographs)"
     better, said = starter_is_better(predictor, starter)
     name = "starter" if better else "photos"

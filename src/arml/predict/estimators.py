@@ -26,6 +26,7 @@ from arml.predict.photos import (
     PhotoLearner,
     PhotoPredictor,
     mostly_grey,
+    sampled,
     small_pictures,
     starter_is_better,
 )
@@ -176,9 +177,9 @@ class FewShot(BaseEstimator):
         labels = self._checked_y(targets)
         predictor: Any = learner.adapt(vectors, labels)
         if self.learner is None and getattr(X, "ndim", 0) != 2:  # not vectors already
-            small = small_pictures(X)
-            starter = cache(lambda: _starter(small, labels))
-            if mostly_grey(small) and starter_is_better(predictor, starter)[0]:
+            starter = cache(lambda: _starter(small_pictures(X), labels))
+            grey = mostly_grey(small_pictures(sampled(X)))
+            if grey and starter_is_better(predictor, starter)[0]:
                 predictor = starter()
         self.predictor_ = predictor
         return self

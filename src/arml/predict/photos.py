@@ -74,6 +74,8 @@ NEAR = 0.05
 """Pictures are copies if their distance is below this share of the median distance."""
 SMALL = 32
 """Pixels a side of the pictures that `starter` reads."""
+SAMPLED = 15
+"""How many pictures are looked at to tell whether they are grey."""
 GREY = 8
 """Pictures whose channels differ by less, in the mean, are grey: most such are drawings."""
 SUPPORT = "support.safetensors"
@@ -449,6 +451,11 @@ def load_photo_predictor(folder: Path | str, model: Path | str | None = None) ->
             f"{about['model']}: give that model with --model"
         )
     return PhotoPredictor(learner, arrays["x"], arrays["y"], np.asarray(content["classes"]))
+
+
+def sampled(pictures: Any) -> Any:
+    """At most `SAMPLED` of a sequence of pictures, evenly: enough to tell whether they are grey."""
+    return pictures[:: max(1, -(-len(pictures) // SAMPLED))]
 
 
 def mostly_grey(pictures: Iterable[UInt8[np.ndarray, "h w 3"]]) -> bool:

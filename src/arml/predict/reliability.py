@@ -468,51 +468,21 @@ def class_folds(
     if not len(places):
         return
     labels, own = y[places], groups[places]
-    folds = min(FOLDS, max(several))
+    # Here, because scikit-learn takes most of a second to load.
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+    kind: Any = StratifiedGroupKFold if len(np.unique(own)) < len(own) else StratifiedKFold
     for seed in range(repeats):
-        if len(np.unique(own)) == len(own):
-            fold = stratified(labels, folds, seed)
-        else:
-            fold = _stratified_groups(labels, own, folds, seed)
-        parts = [places[fold == k] for k in range(folds)]
+        splitter = kind(min(FOLDS, max(several)), shuffle=True, random_state=seed)
+        with warnings.catch_warnings():  # a class may have fewer examples than there are folds
+            warnings.simplefilter("ignore", UserWarning)
+            parts = [places[out] for _, out in splitter.split(places[:, None], labels, own)]
         for test in parts:
             # Of a class whose groups all fell into one fold, nothing can be predicted here.
             left = np.setdiff1d(np.arange(len(y)), test)
             test = test[np.isin(y[test], y[left])]
             if len(test):
                 yield np.setdiff1d(np.arange(len(y)), test), test
-
-
-def stratified(labels: Int[np.ndarray, " n"], folds: int, seed: int) -> Int[np.ndarray, " n"]:
-    """The fold of each example, with equal shares of each class: the folds of scikit-learn's
-    `StratifiedKFold`, whose import takes longer than the work on a few photographs."""
-    rng = np.random.RandomState(seed)
-    classes, first, y = np.unique(labels, return_index=True, return_inverse=True)
-    y = np.argsort(np.argsort(first))[y]  # numbered as they appear
-    ordered, fold = np.sort(y), np.zeros(len(y), int)
-    sizes = [np.bincount(ordered[k::folds], minlength=len(classes)) for k in range(folds)]
-    for c, own in enumerate(np.transpose(sizes)):
-        dealt = np.arange(folds).repeat(own)
-        rng.shuffle(dealt)
-        fold[y == c] = dealt
-    return fold
-
-
-def _stratified_groups(
-    labels: Int[np.ndarray, " n"], groups: Int[np.ndarray, " n"], folds: int, seed: int
-) -> Int[np.ndarray, " n"]:
-    """The same, with the members of a group in one fold."""
-    from sklearn.model_selection import StratifiedGroupKFold
-
-    splitter, fold = (
-        StratifiedGroupKFold(folds, shuffle=True, random_state=seed),
-        np.zeros_like(labels),
-    )
-    with warnings.catch_warnings():  # a class may have fewer examples than there are folds
-        warnings.simplefilter("ignore", UserWarning)
-        for k, (_, out) in enumerate(splitter.split(labels[:, None], labels, groups)):
-            fold[out] = k
-    return fold
 
 
 def number_folds(

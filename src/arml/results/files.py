@@ -12,7 +12,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, runtime_checkable
@@ -258,12 +258,6 @@ def truncate_metrics(path: Path | str, step: int) -> None:
     kept = [line + b"\n" for line, record in _metric_lines(path) if record["step"] <= step]
     if path.exists():
         write_bytes(path, b"".join(kept))
-
-
-def write_lines(path: Path, records: Sequence[JsonView]) -> None:
-    """Write JSON lines, atomically. **Raises** `RunError`."""
-    lines = [json.dumps(plain(record), ensure_ascii=False, allow_nan=False) for record in records]
-    write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 AGAIN = "get the learner again"

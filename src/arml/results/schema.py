@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
+from arml.results.files import Json, JsonView, RunError, checksum, read_json
 
 Made = TypeVar("Made")
 
@@ -62,11 +62,6 @@ def read_checked(path: Path, kind: Any, advice: str) -> Json:
     content = read_json(path)
     read_as(kind, content, str(path), advice)
     return content
-
-
-def write_stated(path: Path, content: JsonView, *, name: str = "sha256") -> None:
-    """Write JSON with its own checksum. **Raises** `RunError` if it cannot be written."""
-    write_json(path, {**content, name: checksum(content)})
 
 
 def read_options(kind: type[Made], value: JsonView, where: str, advice: str) -> Made:

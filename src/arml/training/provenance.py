@@ -20,11 +20,6 @@ def provenance(devices: int = 1) -> Json:
     return {"commit": commit(), "versions": versions(), "device": several + device()}
 
 
-def provenance_without_jax() -> Json:
-    """The same for a program that computes in NumPy, which saves the second of importing JAX."""
-    return {"commit": commit(), "versions": versions(), "device": host()}
-
-
 def versions() -> dict[str, str]:
     """The versions that a score may depend on."""
     packages = ("jax", "jaxlib", "equinox", "optax", "numpy")
