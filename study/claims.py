@@ -55,8 +55,9 @@ class Verdict:
     verdict: str
     why: str = ""
     """Why the data cannot tell."""
-    said: str = ""
-    """The figures."""
+    indicates: int = 0
+    """With too few runs: 1 if the figures indicate that the claim holds, -1 if that it does not."""
+    accuracy: bool = False
     comparison: Comparison | None = None
 
 
@@ -165,10 +166,8 @@ def _margin(claim: Claim, table: StudyTable) -> float:
 
 
 def _decide(claim: Claim, table: StudyTable, found: Comparison) -> Verdict:
-    said = figures(found, table.accuracy)
-
-    def verdict(kind: str, why: str = "", more: str = "") -> Verdict:
-        return Verdict(claim, table.name, kind, why, said + more, found)
+    def verdict(kind: str, why: str = "", indicates: int = 0) -> Verdict:
+        return Verdict(claim, table.name, kind, why, indicates, table.accuracy, found)
 
     if any(found.failed):
         return verdict(UNCLEAR, FAILED)
@@ -177,10 +176,8 @@ def _decide(claim: Claim, table: StudyTable, found: Comparison) -> Verdict:
     # How far `better` is ahead of the margin; positive for a better score of either metric.
     ahead = (found.mean - _margin(claim, table)) * (1 if table.accuracy else -1)
     if min(found.runs) < SEEDS:
-        if found.ci95 is None or abs(ahead) <= found.ci95:
-            return verdict(UNCLEAR, INDICATION, "; indicates nothing")
-        way = "that it holds" if ahead > 0 else "that it does not hold"
-        return verdict(UNCLEAR, INDICATION, f"; indicates {way}")
+        clear = found.ci95 is not None and abs(ahead) > found.ci95
+        return verdict(UNCLEAR, INDICATION, (1 if ahead > 0 else -1) if clear else 0)
     if found.counts:
         return verdict(HOLDS if ahead > 0 else FAILS)
     return verdict(UNCLEAR, CHANCE)
@@ -210,18 +207,3 @@ def difference(found: Comparison, accuracy: bool) -> str:
 def probability(p: float | None) -> str:
     """A p-value: `0.03`, `< 0.001`; a dash where there is none."""
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.2g}"
-
-
-def figures(found: Comparison, accuracy: bool) -> str:
-    """A comparison as text: mean, interval, adjusted p, runs."""
-    a, b = found.runs
-    if any(found.failed):
-        return f"{max(found.failed)} runs failed"
-    if found.mean is None:
-        return "not finite"
-    unit = " points" if accuracy else ""
-    p = "" if found.adjusted is None else f", p {probability(found.adjusted)}"
-    runs = f"{a} runs each" if a == b else f"{a} and {b} runs"
-    if not found.over_runs:
-        runs = "over tasks, " + ("one run each" if a == b == 1 else runs)
-    return f"{difference(found, accuracy)}{unit}{p}, {runs}"

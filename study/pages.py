@@ -19,11 +19,11 @@ from arml.report.tables import Cell, Column, Line, Table, markdown
 from arml.results.files import read_json
 from study.claims import (
     CANNOT,
-    CHANCE,
     FAILS,
     HOLDS,
     NOT_YET,
     UNCLEAR,
+    Verdict,
     counted,
     difference,
     judge,
@@ -76,28 +76,53 @@ NOTES = (
     "over runs and tasks (Welch's test with the tasks as a further component), and over tasks "
     "alone otherwise: then it is about these trained learners. A p-value needs five runs of both, "
     "and is corrected by Holm's method for all differences of the table. The paper's figures are "
-    "copied from the paper; they are for its own tasks."
+    "copied from the paper; they are for its own tasks. Differences of accuracies are in points. "
+    "Of a claim that cannot be decided, ↑ marks figures that indicate that it holds, and ↓ that it "
+    "does not: their interval excludes zero, and there are too few runs."
 )
 
 
 def claims(study: Study) -> str:
-    """The paper's claims in three groups under their counts, then those about our own presets."""
+    """The paper's claims, then those about our own presets: those that are decided, and a table of
+    the figures of the others."""
     verdicts, lines = judge(study), []
     for ours, title in ((False, "The paper's claims"), (True, "Our own presets, not in the paper")):
         own = [v for v in verdicts if v.claim.ours is ours]
         lines += [f"## {title}", counted(own)]
-        for kind in (HOLDS, FAILS, UNCLEAR):
-            some = [v for v in own if v.verdict == kind and v.said]
-            rows = [
-                (v.claim.text, f"`{v.table}`", v.said + (f" ({v.why})" if v.why == CHANCE else ""))
-                for v in some
-            ]
-            table = drawn(("Claim", "Table", "Figures"), rows) if rows else "*None.*"
-            lines += [f"### {kind.capitalize()}", table]
+        rows = [
+            (
+                kind,
+                v.claim.text,
+                f"`{v.table}`",
+                difference(v.comparison, v.accuracy),
+                probability(v.comparison.adjusted),
+            )
+            for kind in (HOLDS, FAILS)
+            for v in own
+            if v.verdict == kind and v.comparison
+        ]
+        if rows:
+            lines.append(drawn(("Verdict", "Claim", "Table", "Difference", "p"), rows))
+        lines.append(undecided([v for v in own if v.verdict == UNCLEAR and v.comparison]))
         for why in (NOT_YET, CANNOT):
             names = dict.fromkeys(f"`{v.table}`" for v in own if v.why == why)
             lines += [f"No figures ({why}): {', '.join(names)}."] if names else []
-    return "\n\n".join(lines)
+    return "\n\n".join(filter(None, lines))
+
+
+def undecided(verdicts: Sequence[Verdict]) -> str:
+    """The figures of the claims that cannot be decided: a row for each claim, a column for each
+    table. An arrow says what too few runs indicate."""
+    arrows = {1: " ↑", 0: "", -1: " ↓"}
+    tables = list(dict.fromkeys(v.table for v in verdicts))
+    rows: dict[str, dict[str, str]] = {}
+    for v in verdicts:
+        cell = difference(v.comparison, v.accuracy) if v.comparison else ""
+        rows.setdefault(v.claim.text, {})[v.table] = cell + arrows[v.indicates]
+    if not rows:
+        return ""
+    head = ("Cannot tell", *(f"`{name}`" for name in tables))
+    return drawn(head, [[text, *(r.get(t, "") for t in tables)] for text, r in rows.items()])
 
 
 def tables(study: Study) -> str:
@@ -114,9 +139,10 @@ def caption(table: StudyTable) -> str:
     first = table.first
     assert first is not None
     what = "Accuracy, higher is better" if table.accuracy else "MSE, lower is better"
+    steps = max(row.about["steps"] for row in table.rows)
     return (
-        f"{what}; {first['tasks']:,} test tasks, {first['protocol']}. Differences are from "
-        f"{table.about['reference']}."
+        f"{what}; {steps:,} steps, {first['tasks']:,} test tasks, {first['protocol']}. Differences "
+        f"are from {table.about['reference']}."
     )
 
 
@@ -124,38 +150,41 @@ def rows_of(table: StudyTable) -> str:
     """A table: score, the paper's figure, the difference from the reference, families, time."""
     assert table.first is not None
     families, accuracy = table.first["families"], table.accuracy
-    printed = any(table.paper(row) for row in table.rows)
-    head = ["Row", "Accuracy" if accuracy else "MSE", *(["Paper"] if printed else [])]
-    head += ["Difference", "p", "SD", *families, "Training"]
-    rows = [_cells(table, row, families, printed) for row in table.rows]
+    optional = {
+        "Paper": any(table.paper(row) for row in table.rows),
+        "p": any(one.adjusted is not None for one in table.comparisons.values()),
+    }
+    head = ["Row", "Accuracy" if accuracy else "MSE", "Paper", "Difference", "p", "SD (seeds)"]
+    head += [*families, "Minutes"]
+    rows = [_cells(table, row, families) for row in table.rows]
     if table.first["floor"] is not None:
         rows.append(["*Bayes-optimal predictor*", number(table.first["floor"], accuracy)])
-    return drawn(head, rows)
+    kept = [i for i, name in enumerate(head) if optional.get(name, True)]
+    return drawn([head[i] for i in kept], [[row[i] for i in kept if i < len(row)] for row in rows])
 
 
-def _cells(
-    table: StudyTable, row: StudyRow, families: Sequence[str], printed: bool
-) -> Sequence[str]:
+def _cells(table: StudyTable, row: StudyRow, families: Sequence[str]) -> Sequence[str]:
     accuracy, found = table.accuracy, table.comparisons.get(row.label)
     if not row.scores:
         return [row.label, next(iter(row.failures.values()), "not yet run")]
-    cells = [row.label, interval(row.mean, row.ci95, accuracy)]
-    if printed:
-        paper = table.paper(row)
-        half = "" if paper is None or paper.ci95 is None else f" ± {paper.ci95:.2f}"
-        cells.append(f"{paper.mean:.2f}{half}" if paper else "")
+    paper = table.paper(row)
+    half = "" if paper is None or paper.ci95 is None else f" ± {paper.ci95:.2f}"
     reference = row.label == table.about["reference"]
-    cells += ["reference" if reference else difference(found, accuracy) if found else ""]
-    cells += ["" if found is None else probability(found.adjusted)]
-    count = f"{len(row.scores)} seed{'s' if len(row.scores) > 1 else ''}"
-    count += f", {len(row.failures)} failed" if row.failures else ""
-    cells.append(count if row.spread is None else f"{number(row.spread, accuracy)} ({count})")
+    count = f"({len(row.scores)}{f', {len(row.failures)} failed' if row.failures else ''})"
+    cells = [
+        row.label,
+        interval(row.mean, row.ci95, accuracy),
+        f"{paper.mean:.2f}{half}" if paper else "",
+        "reference" if reference else difference(found, accuracy) if found else "",
+        "" if found is None else probability(found.adjusted),
+        count if row.spread is None else f"{number(row.spread, accuracy)} {count}",
+    ]
     figures = by_family(table.about["paper"], row.about["paper"])
     for name in families:
         theirs = f", paper {figures[name].mean:g}%" if name in figures else ""
         cells.append(number(row.family(name), accuracy) + theirs)
     seconds = np.mean([facts["seconds"] for facts in row.facts.values()])
-    return [*cells, f"{row.about['steps']:,} steps, {seconds / 60:.0f} min"]
+    return [*cells, f"{seconds / 60:.0f}"]
 
 
 STEPS = (5_000, 10_000, 20_000, 30_000, 50_000, 70_000)
@@ -197,63 +226,64 @@ def others(study: Study) -> str:
     return drawn(("Recipe", "Score", "Tasks", "Steps", "Families"), rows)
 
 
-NAMES = {
-    "links": "links between vertices",
-    "equal_vertices": "differences between vertices (all made equal)",
-    "mean": "its code (the mean of all in its place)",
-    "own_family": "its code (that of another task of its family)",
-    "other_family": "its code (that of a task of another family)",
-    "mean_reading": "its reading (the mean of all in its place)",
-    "own_family_reading": "its reading (that of another task of its family)",
-    "other_family_reading": "its reading (that of a task of another family)",
+PARTS = {
+    "links": "links",
+    "equal_vertices": "different vertices",
+    "mean": "its code: mean",
+    "own_family": "own family's",
+    "other_family": "other family's",
+    "mean_reading": "its reading: mean",
+    "own_family_reading": "own family's",
+    "other_family_reading": "other family's",
 }
+"""The parts that a learner loses in `explained.json`, and the heads of their columns."""
 
 
 def interventions(study: Study) -> str:
-    """The cost of each kind of intervention in each learner of `explained.json`."""
+    """The mean cost of each kind of intervention in each learner of `explained.json`."""
     rows = []
     for learner, one in read_json(RESULTS / "explained.json")["learners"].items():
         found = one.get("interventions")
-        if not found:
+        if not found or learner.startswith("shipped-"):  # those are runs that are in the list, too
             continue
         scale = 100 if found["metric"] == "accuracy" else 1
-        named = {"links": found["links"], **found.get("use", {})}
+        parts = {"links": found["links"], **found.get("use", {})}
         vertices = [entry["all"] for entry in found["vertices"]]
-        if vertices:
-            worst = max(range(len(vertices)), key=lambda i: vertices[i]["mean"] or 0.0)
-            what = f"V{worst}, the vertex with the largest mean loss of {len(vertices)}"
-            rows.append(_effect(learner, what, vertices[worst], scale))
-        rows += [_effect(learner, NAMES[key], each["all"], scale) for key, each in named.items()]
-    head = ("Learner", "Without", "Mean loss ± 95%", "p", "Median", "Tasks worse", "p (sign)")
-    return drawn(head, rows)
+        worst = max(vertices, key=lambda entry: entry["mean"] or 0.0)
+        cells = [_loss(worst, scale)]
+        cells += [_loss(parts[key]["all"], scale) if key in parts else "" for key in PARTS]
+        rows.append([f"`{learner}`", f"1 of {len(vertices)}: {cells[0]}", *cells[1:]])
+    table = drawn(("Learner", "Worst vertex", *PARTS.values()), rows)
+    return (
+        "The mean loss over tasks of error, or of accuracy in points, when a part is taken away or "
+        "replaced by that of other tasks; * marks p < 0.05 after Holm's correction.\n\n" + table
+    )
 
 
-def _effect(learner: str, what: str, entry: dict[str, Any], scale: int) -> list[str]:
-    mean, half, median, worse = (entry.get(k) for k in ("mean", "ci95", "median", "worse"))
-    told = "not finite" if mean is None else f"{scale * mean:+.3g}"
-    return [
-        f"`{learner}`",
-        what,
-        told + ("" if half is None else f" ± {scale * half:.2g}"),
-        probability(entry.get("adjusted")),
-        "–" if median is None else f"{scale * median:+.2g}",
-        "–" if worse is None else f"{worse:.0%}",
-        probability(entry.get("adjusted_sign")),
-    ]
+def _loss(entry: dict[str, Any], scale: int) -> str:
+    mean, half, p = (entry.get(key) for key in ("mean", "ci95", "adjusted"))
+    if mean is None:
+        return "not finite"
+    if not mean and not half:
+        return "0"
+    interval = "" if half is None else f" ± {scale * half:.2g}"
+    return f"{scale * mean:+.3g}{interval}{'*' if p is not None and p < 0.05 else ''}"
 
 
 def rates(study: Study) -> str:
     """How often each rule for verdicts finds a difference although there is none (simulated)."""
-    found = read_json(RESULTS / "false-positives.json")["tables"]
-    rules = list(dict.fromkeys(rule for entry in found.values() for rule in entry["equal"]["3"]))
-    truths = {"retrained": "one method, trained again", "equal": "two methods, equal in the mean"}
-    rows = [
-        [f"`{name}`", truth, runs, *(f"{r[rule]:.0%}" if r.get(rule) else "–" for rule in rules)]
-        for name, entry in found.items()
-        for kind, truth in truths.items()
-        for runs, r in entry[kind].items()
-    ]
-    return drawn(("Table", "Truth", "Runs of each", *rules), rows)
+    found = read_json(RESULTS / "false-positives.json")["tables"].values()
+    rows = []
+    for runs in ("1", "3", "5"):
+        for rule in next(iter(found))["equal"]["3"]:
+            cells = []
+            for truth in ("retrained", "equal"):
+                each = [one[truth][runs].get(rule) for one in found]
+                known = [value for value in each if value]  # a rule that needs more runs has none
+                cells.append(f"{min(known):.0%} to {max(known):.0%}" if known else "")
+            rows += [[rule, runs, *cells]] if any(cells) else []
+    head = ("Rule", "Runs of each", "One method, trained again", "Two methods, equal in the mean")
+    return f"The least and the greatest rate of three tables.\n\n{drawn(head, rows)}"
 
 
 def diverged(study: Study) -> str:
@@ -319,8 +349,7 @@ def written() -> dict[Path, str]:
     names = "; ".join(f"`{old}` is `{new}` today" for old, new in study.renamed.items())
     more = {
         "Recipes outside these tables": others,
-        "Validation error by step": by_steps,
-        "What a learner loses without a part": interventions,
+        "The cost of losing a part": interventions,
         "How often verdicts err": rates,
         "Trainings whose loss became infinite": diverged,
     }
