@@ -76,7 +76,7 @@ def pytest_terminal_summary(terminalreporter):
 def alone(monkeypatch):
     """The plug-ins that a test loads, and what they register, end with it. The value forgets them
     at once, as in a process that has not loaded them."""
-    from arml.core import plugins
+    from arml.core import registry as plugins
     from arml.experiment.parts import ALGORITHMS, NETWORKS, TASKS
 
     def forget() -> None:

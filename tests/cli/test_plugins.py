@@ -14,8 +14,8 @@ import arml
 import contract_suite
 from arml.algorithms import ALGORITHMS
 from arml.cli import main
-from arml.core import plugins
-from arml.core.plugins import announce, as_options
+from arml.core import registry as plugins
+from arml.core.registry import announce, as_options
 from arml.experiment.options import Experiment, from_json, to_json
 from arml.experiment.parts import TASKS, metric_of
 from arml.results.files import RunError

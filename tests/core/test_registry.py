@@ -10,7 +10,7 @@ import pytest
 import arml
 from arml.algorithms import ALGORITHMS, Method
 from arml.algorithms.maml import MAMLOptions
-from arml.core import plugins
+from arml.core import registry as plugins
 from arml.core.registry import Registry, options_of
 from arml.experiment.parts import NETWORKS, PARTS, TASKS
 from arml.experiment.recipes import RECIPES, recipe

@@ -13,7 +13,7 @@ import pytest
 
 import arml
 from arml.cli import main
-from arml.core import plugins
+from arml.core import registry as plugins
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError
 from arml.tasks.own import OwnOptions

@@ -12,7 +12,7 @@ from importlib import import_module
 
 from arml.cli.errors import UsageError, named
 from arml.cli.stopping import INTERRUPTED, Stop
-from arml.core.plugins import announce, place_in_plugin
+from arml.core.registry import announce, place_in_plugin
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("listing", "List settings, methods and data sets; `arml list starter` shows one"),

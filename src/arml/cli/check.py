@@ -51,7 +51,7 @@ def named_parts(what: str) -> Iterator[tuple[str, str]]:
 
     **Raises** `UsageError` in one line if there is none.
     """
-    from arml.core.plugins import announce
+    from arml.core.registry import announce
     from arml.experiment.parts import ALGORITHMS, NETWORKS, TASKS
 
     file = Path(what).expanduser().resolve() if what.endswith(".py") else None

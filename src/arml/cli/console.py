@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from arml.core.plugins import as_options
+from arml.core.registry import as_options
 from arml.report.tables import Table as Rows
 from arml.results.files import extra, plain
 

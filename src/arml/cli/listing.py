@@ -13,7 +13,7 @@ from tyro.conf import Positional
 
 from arml.cli.console import parse, print_json, say
 from arml.cli.errors import UsageError
-from arml.core.plugins import as_options
+from arml.core.registry import as_options
 from arml.results.files import Json
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tyro.conf import arg
 from arml.cli.console import print_json, say
 from arml.cli.errors import UsageError
 from arml.cli.options import TrainingOptions, read, timed
-from arml.core.plugins import as_options
+from arml.core.registry import as_options
 from arml.experiment.choose import STREAM_MINUTES
 from arml.growth.stream import StreamOptions, train_stream
 

@@ -1,20 +1,70 @@
 """Registries of the parts that an experiment may name: this package's and those of others.
 
 An entry brings everything that the library needs to know about one method, one kind of tasks or one
-network. Entries of others come from installed packages (entry points) and from plug-in files; a
-registry reads both at its first use.
+network. Entries of others come from installed packages (entry points) and from plug-in files, which
+call `arml.register`. A registry reads both at its first use, in worker processes too: the
+environment variable `ARML_PLUGINS` names the plug-in files. Nothing here needs JAX.
 """
 
+import hashlib
+import os
+import sys
+import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
 from difflib import get_close_matches
-from importlib import import_module
+from functools import cache
+from importlib import import_module, metadata, util
 from inspect import signature
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from arml.core.checks import Options
-from arml.core.episodes import TaskDistribution
-from arml.core.plugins import Source, entry_points, load_plugins, source_of
+
+VARIABLE = "ARML_PLUGINS"
+"""The environment variable that names plug-in files, separated as in PATH."""
+
+
+class Source(NamedTuple):
+    """Where a part comes from: an installed package and its version, or a file and its digest."""
+
+    name: str
+    version: str
+
+    @property
+    def remedy(self) -> str:
+        """How to get it again."""
+        if self.name.endswith(".py"):
+            return f"give --plugin {self.name}, or import that file first"
+        return f"install {self.name} {self.version}"
+
+
+def source_of(cls: type) -> Source | None:
+    """Where a class comes from; None for one of this package."""
+    top = cls.__module__.partition(".")[0]
+    if top == "arml":
+        return None
+    package = next(iter(_distributions().get(top, ())), None)
+    if package is not None:
+        return Source(package, metadata.version(package))
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    if file is None:  # a notebook
+        return Source(cls.__module__, "")
+    return Source(Path(file).name, hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12])
+
+
+def warn_of_change(now: Source | None, then: str, where: str) -> None:
+    """Warn if `where` was made with another version of a part, `then`."""
+    if now is not None and then and then != now.version:
+        warnings.warn(
+            f"{where}: {now.name} is not the version that this was made with "
+            f"({now.version}, not {then})",
+            stacklevel=3,
+        )
+
+
+_distributions = cache(metadata.packages_distributions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,40 +104,42 @@ class Entry:
         return source_of(self.options_class)
 
 
+CONTEXT = ("key", "progress", "split")
+"""Parameters that the caller of `build` passes: they are not options."""
+
+
 def options_of(build: Callable[..., object]) -> type:
     """A class of options whose fields are the parameters of a function that have defaults.
 
     `options.build(...)` calls the function with them. It leaves out arguments for which the
-    function has no parameter, so that a class of tasks may be given as the function.
+    function has no parameter, so that a class of tasks may take the place of the function.
 
     **Raises** `ValueError` in one line for a keyword without a default.
     """
-    known = signature(build, eval_str=True).parameters
-    for name, p in known.items():
-        if p.kind is p.KEYWORD_ONLY and p.default is p.empty and name not in GIVEN:
+    parameters = signature(build, eval_str=True).parameters
+    options = {name: p for name, p in parameters.items() if name not in CONTEXT}
+    required = sum(p.default is p.empty and p.kind < p.KEYWORD_ONLY for p in parameters.values())
+    for name, p in options.items():
+        if p.kind is p.KEYWORD_ONLY and p.default is p.empty:
             raise ValueError(f"the option {name} of {build.__name__} needs a default: give it one")
-    given = [p for p in known.values() if p.default is p.empty and p.kind < p.KEYWORD_ONLY]
-    own = {name: p for name, p in known.items() if p.default is not p.empty and name not in GIVEN}
+    options = {name: p for name, p in options.items() if p.default is not p.empty}
 
-    def made(options: object, *parts: object, **more: object) -> object:
-        wanted = {name: value for name, value in more.items() if name in known}
-        return build(
-            *parts[: len(given)], **wanted, **{name: getattr(options, name) for name in own}
-        )
+    def built(self: object, *parts: object, **context: object) -> object:
+        accepted = {name: value for name, value in context.items() if name in parameters}
+        own = {name: getattr(self, name) for name in options}
+        return build(*parts[:required], **accepted, **own)
 
     held = [
         (name, type(p.default) if p.annotation is p.empty else p.annotation, p.default)
-        for name, p in own.items()
+        for name, p in options.items()
     ]
-    about = {"build": made, "__doc__": build.__doc__}
+    namespace = {"build": built, "__doc__": build.__doc__}
     name = f"{build.__name__.title().replace('_', '')}Options"
-    cls = make_dataclass(name, held, bases=(Options,), namespace=about, frozen=True)
+    cls = make_dataclass(name, held, bases=(Options,), namespace=namespace, frozen=True)
     cls.__module__ = build.__module__  # its file is the plug-in
     return cls
 
 
-GIVEN = ("key", "progress", "split")
-"""Parameters that the caller of `build` gives: they are not options."""
 E = TypeVar("E", bound=Entry)
 
 
@@ -138,8 +190,7 @@ class Registry(Mapping[str, E], Generic[E]):
 
     def make(self, name: str, options: Callable[..., object], **about: object) -> E:
         """The entry of that name for a class of options, a function or a class of tasks."""
-        builds = not isinstance(options, type) or issubclass(options, TaskDistribution)
-        if callable(options) and builds:
+        if callable(options) and (not isinstance(options, type) or hasattr(options, "sample")):
             options = options_of(options)
         return self.entry(name=name, options_class=options, **about)
 
@@ -200,3 +251,91 @@ def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
         return f"; did you mean {' or '.join(map(repr, close))}?"
     few = len(names) < 9
     return f": expected {' or '.join(names)}" if few else ": `arml list` names all of them"
+
+
+def entry_points(group: str) -> Iterator[tuple[str, Any]]:
+    """Name and object of each entry point of a group. **Raises** `ValueError` in one line for one
+    that cannot be loaded."""
+    for point in metadata.entry_points(group=group):
+        try:
+            loaded = point.load()
+        except Exception as error:
+            package = point.dist.name if point.dist else "a package"
+            raise ValueError(
+                f"could not load {point.name!r} of {package}: {_line(error)}; update or remove it"
+            ) from error
+        yield point.name, loaded
+
+
+def announce(file: Path | str) -> None:
+    """Announce a plug-in file to this process and to those that it starts.
+
+    **Raises** `ValueError` if there is no such file.
+    """
+    path = Path(file).expanduser().resolve()
+    if not path.is_file():
+        raise ValueError(f"expected a plug-in file at {file}, found none: check the path")
+    paths = _announced()
+    if str(path) not in paths:
+        os.environ[VARIABLE] = os.pathsep.join([*paths, str(path)])
+
+
+def _announced() -> list[str]:
+    return [path for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
+
+
+def as_options() -> list[str]:
+    """The announced plug-ins as options, for a command that is shown to the user."""
+    return [word for path in _announced() for word in ("--plugin", os.path.relpath(path))]
+
+
+def place_in_plugin(error: BaseException) -> str:
+    """The file and line of the innermost call of an announced plug-in that raised the error; empty
+    if none was called."""
+    known, found = _announced(), ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename in known:
+            found = f"{os.path.relpath(frame.f_code.co_filename)}, line {line}"
+    return found
+
+
+_loaded: set[str] = set()
+
+
+def load_plugins() -> None:
+    """Run the announced plug-ins that have not run yet."""
+    for path in _announced():
+        load_plugin(path)
+
+
+def load_plugin(file: Path | str) -> None:
+    """Run a plug-in file, once in a process. It can import the modules of its folder, as a script
+    can.
+
+    **Raises** `ValueError` in one line if that fails.
+    """
+    path = Path(file).expanduser().resolve()
+    if str(path) in _loaded:
+        return
+    name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else "plugin"
+    while name in sys.modules:
+        name += "_"
+    spec = util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"expected a Python file as the plug-in, got {file}: name a .py file")
+    module = util.module_from_spec(spec)
+    # Before it runs, because dataclasses look up their module, and registries load plug-ins.
+    sys.modules[name] = module
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # last, so that no installed module is hidden
+    _loaded.add(str(path))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        _loaded.discard(str(path))
+        del sys.modules[name]
+        raise ValueError(f"could not load the plug-in {file}: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

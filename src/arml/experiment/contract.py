@@ -24,8 +24,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from arml.algorithms import ALGORITHMS
-from arml.core.checked_tasks import fault
-from arml.core.episodes import Examples, Problem, Task, TaskDistribution
+from arml.core.episodes import Examples, Problem, Task, TaskDistribution, fault
 from arml.core.inner import with_steps
 from arml.core.learner import MetaLearner, NetworkOptions
 from arml.experiment.parts import NETWORKS, TASKS

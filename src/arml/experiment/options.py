@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from arml.algorithms.maml import MAMLOptions
 from arml.core.checks import at_least
 from arml.core.learner import MethodOptions, NetworkOptions
-from arml.core.plugins import Source, source_of, warn_of_change
+from arml.core.registry import Source, source_of, warn_of_change
 from arml.experiment.parts import PARTS
 from arml.nn.networks import MLPOptions
 from arml.results.files import Json, RunError

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from arml.core.problem import Problem
+from arml.core.episodes import Problem
 
 FAR = 4.0
 """A value is pulled towards the others when it is more standard deviations than this away."""

@@ -9,9 +9,8 @@ from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-from arml.core.checked_tasks import Tasks, as_tasks
 from arml.core.checks import at_least
-from arml.core.episodes import TaskDistribution
+from arml.core.episodes import TaskDistribution, Tasks, as_tasks
 from arml.datasets.folders import (
     PARTS,
     ImageFamily,

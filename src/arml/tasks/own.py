@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arml.core.checked_tasks import Tasks, as_tasks
-from arml.core.episodes import Problem, module_name
-from arml.core.plugins import Source, load_plugins, source_of, warn_of_change
+from arml.core.episodes import Problem, Tasks, as_tasks, module_name
+from arml.core.registry import Source, load_plugins, source_of, warn_of_change
 from arml.datasets.folders import Progress
 from arml.results.files import RunError
 from arml.tasks.options import Splits

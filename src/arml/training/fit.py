@@ -18,9 +18,8 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray
 
-from arml.core.checked_tasks import fault
 from arml.core.checks import at_least
-from arml.core.episodes import Problem, TaskDistribution
+from arml.core.episodes import Problem, TaskDistribution, fault
 from arml.core.learner import MetaLearner
 from arml.results.files import RunError
 from arml.results.machine import one_blas_thread
