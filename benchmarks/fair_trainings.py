@@ -8,10 +8,9 @@ from typing import Any
 from arml.algorithms.conditioned import Conditioned
 from arml.datasets.filters import FILTERS
 from arml.experiment.choose import AVERAGE, choose
-from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
-from arml.experiment.running import run
+from arml.experiment.running import Run, run
 from arml.explain.interventions import interventions
 from arml.tasks.conflict import QUESTIONS, ConflictOptions
 from arml.tasks.mixture import mixture

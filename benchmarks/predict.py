@@ -36,7 +36,7 @@ def prepare(recipe: str, folder: Path) -> tuple[Path, Path]:
 
     import arml
     from arml.experiment.building import build
-    from arml.experiment.loaded import Portable
+    from arml.experiment.running import Portable
 
     experiment, tasks = arml.recipe(recipe), tasks_of(recipe)
     learner = build(experiment, tasks.problem)

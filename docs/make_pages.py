@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from arml.algorithms import ALGORITHMS
-from arml.experiment.parts import IMAGES, REGRESSION
+from arml.experiment.options import IMAGES, REGRESSION
 from arml.experiment.recipes import RECIPES
 
 LIST = Path(__file__).parent / "methods.md"

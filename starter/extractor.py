@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from arml.datasets.extractor import SAW
 from arml.datasets.starter import SIZE, load_starter
-from arml.experiment.loaded import Run
+from arml.experiment.running import Run
 from arml.nn.convolution import max_pool
 from arml.nn.normalisation import batch_norm, moments
 from arml.results.files import write_bytes

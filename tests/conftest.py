@@ -77,7 +77,7 @@ def alone(monkeypatch):
     """The plug-ins that a test loads, and what they register, end with it. The value forgets them
     at once, as in a process that has not loaded them."""
     from arml.core import registry as plugins
-    from arml.experiment.parts import ALGORITHMS, NETWORKS, TASKS
+    from arml.experiment.options import ALGORITHMS, NETWORKS, TASKS
 
     def forget() -> None:
         monkeypatch.setenv(plugins.VARIABLE, "")

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from arml.core.losses import loss_of as loss_of
     from arml.experiment.building import build as build
     from arml.experiment.contract import check as check
-    from arml.experiment.loaded import Run as Run
     from arml.experiment.options import Experiment as Experiment
-    from arml.experiment.parts import register as register
+    from arml.experiment.options import register as register
     from arml.experiment.recipes import RECIPES as RECIPES
     from arml.experiment.recipes import recipe as recipe
+    from arml.experiment.running import Run as Run
     from arml.experiment.running import run as run
     from arml.nn.networks import Linear as Linear
     from arml.nn.networks import linear as linear
@@ -62,10 +62,8 @@ _HOMES = {
     "arml.training.step": ("OuterOptions",),
     "arml.experiment.building": ("build",),
     "arml.experiment.contract": ("check",),
-    "arml.experiment.loaded": ("Run",),
-    "arml.experiment.options": ("Experiment",),
-    "arml.experiment.parts": ("register",),
-    "arml.experiment.running": ("run",),
+    "arml.experiment.options": ("Experiment", "register"),
+    "arml.experiment.running": ("Run", "run"),
     "arml.core.checks": ("Options",),
     "arml.core.compilation": ("unbatched",),
     "arml.core.losses": ("loss_of",),

@@ -11,8 +11,8 @@ import chromium
 from arml.app import server, tables
 from arml.app.uploads import Limits
 from arml.experiment.building import build
-from arml.experiment.loaded import Portable
 from arml.experiment.recipes import recipe
+from arml.experiment.running import Portable
 from arml.predict.learner import FewShotLearner
 from arml.tables.model import TablesOptions
 from serving import serving

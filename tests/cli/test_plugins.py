@@ -16,8 +16,7 @@ from arml.algorithms import ALGORITHMS
 from arml.cli import main
 from arml.core import registry as plugins
 from arml.core.registry import announce, as_options
-from arml.experiment.options import Experiment, from_json, to_json
-from arml.experiment.parts import TASKS, metric_of
+from arml.experiment.options import TASKS, Experiment, from_json, metric_of, to_json
 from arml.results.files import RunError
 
 OWN = Path(__file__).parents[2] / "docs" / "own.py"

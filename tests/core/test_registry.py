@@ -12,7 +12,7 @@ from arml.algorithms import ALGORITHMS, Method
 from arml.algorithms.maml import MAMLOptions
 from arml.core import registry as plugins
 from arml.core.registry import Registry, options_of
-from arml.experiment.parts import NETWORKS, PARTS, TASKS
+from arml.experiment.options import NETWORKS, PARTS, TASKS
 from arml.experiment.recipes import RECIPES, recipe
 from arml.explain.explaining import looked
 from arml.report.graphs import captioned

@@ -21,10 +21,9 @@ from arml.cli import main
 from arml.datasets import store as storing
 from arml.datasets.prepare import prepare
 from arml.datasets.store import INDEX, Store, open_store, place, verify
-from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
-from arml.experiment.running import run
+from arml.experiment.running import Run, run
 from arml.results.files import LOCK, alone, digest_of, read_metrics
 from arml.tasks.images import ImageEpisodes
 from arml.tasks.options import StoreOptions, device_room

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from arml.core.checks import at_least
-from arml.experiment.folder import check_claim
 from arml.experiment.options import Experiment, absolute, fingerprint, from_json, to_json
 from arml.experiment.recipes import recipe
-from arml.experiment.running import run
+from arml.experiment.running import check_claim, run
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, write_json
 from arml.tasks.options import FoldersOptions, FunctionsOptions

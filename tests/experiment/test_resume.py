@@ -16,7 +16,7 @@ import pytest
 
 from arml.cli import main
 from arml.cli.progress import Display
-from arml.experiment.loaded import Run
+from arml.experiment.running import Run
 from arml.experiment.scoring import evaluate_run
 from arml.training.checkpoint import place_of
 

@@ -1,49 +1,87 @@
-"""What is said of a score."""
+"""The conditions of a score in words; and the classifiers that need no meta-training."""
 
-from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
+import numpy as np
 import pytest
+from scipy.optimize import minimize
 
-import arml
-from arml.experiment.options import Experiment
-from arml.experiment.scoring import protocol
+from arml.core.episodes import Problem
+from arml.experiment.contract import Blobs
+from arml.experiment.recipes import recipe
+from arml.experiment.scoring import (
+    FLOOR,
+    MEAN,
+    PENALTY,
+    protocol,
+    simple_predictions,
+    simple_scores,
+)
 from arml.tasks.functions import functions_2d
+from arml.tasks.options import FunctionsOptions, splits_of
+from arml.training.evaluate import split_keys
 
-TASKS = functions_2d(shots=3, queries=4)
-pytestmark = pytest.mark.usefixtures("optax_promotes")
-
-
-class Centred(eqx.Module):
-    """Centres the outputs of all inputs that it gets together."""
-
-    layer: arml.Linear
-
-    def __call__(self, x):
-        y = jax.vmap(self.layer)(x)
-        return y - jnp.mean(y, axis=0)
+PROBLEM = Problem("classification", (6,), 3, 2, 4)
 
 
-@dataclass(frozen=True)
-class Normed:
-    """A network of a user's own, which normalises by the inputs that it gets, or does not."""
-
-    batch: bool = True
-
-    def check(self) -> None: ...
-
-    def build(self, problem, *, key):
-        layer = arml.linear(problem.features[0], problem.outputs, key=key)
-        return Centred(layer) if self.batch else arml.network([], layer)
+def arrays(tasks, key):
+    """Inputs and classes of the examples and of the queries of one task."""
+    task = tasks.sample(key)
+    return tuple(map(np.asarray, (*task.support, *task.query)))
 
 
-@pytest.mark.parametrize(("batch", "said"), [(True, "transductive"), (False, "noise 0.3")])
-def test_whether_a_network_of_ones_own_is_transductive_is_measured(batch, said):
-    network = Normed(batch)
-    experiment = Experiment("own", network=network)
-    learner = arml.build("maml", TASKS, network=network)
-    found = protocol(experiment, learner, TASKS)
-    assert found.endswith(said)
-    assert "support statistics" not in found
+@pytest.mark.parametrize(
+    ("statistics", "words"),
+    [("batch", "batch statistics (transductive)"), ("support", "support statistics")],
+)
+def test_the_protocol_names_the_statistics_of_the_network(statistics, words):
+    experiment = recipe("folders/maml")
+    network = replace(experiment.network, normalisation=statistics)
+    images = Blobs(Problem("classification", (16, 16, 3), 3, 2, 4))
+    assert protocol(replace(experiment, network=network), images).endswith(f", {words}")
+    functions = functions_2d(shots=3, queries=4)
+    assert "statistics" not in protocol(recipe("regression2d/maml"), functions)
+
+
+def test_logistic_regression_against_scipy():
+    """The same predictions as BFGS on the stated loss, from the weights' side."""
+    x, y, queries, _ = arrays(Blobs(PROBLEM, noise=2.0), jax.random.key(1))
+    middle = x.mean(axis=0)
+    scale = np.sqrt(np.mean(np.sum((x - middle) ** 2, axis=1)))
+    one_hot = np.eye(3)[y]
+
+    def logits(flat, inputs):
+        return (inputs - middle) / scale @ flat[:18].reshape(6, 3) + flat[18:]
+
+    def loss(flat):
+        z = logits(flat, x)
+        log_p = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+        return -np.mean(np.sum(one_hot * log_p, axis=1)) + PENALTY / 2 * np.sum(flat[:18] ** 2)
+
+    best = minimize(loss, np.zeros(21), options={"gtol": 1e-8}).x
+    expected = logits(best, queries).argmax(axis=1)
+    np.testing.assert_array_equal(simple_predictions(x, y, queries)[FLOOR], expected)
+
+
+def test_the_nearest_mean_against_numpy():
+    x, y, queries, _ = arrays(Blobs(PROBLEM, noise=2.0), jax.random.key(1))
+    means = np.stack([x[y == k].mean(axis=0) for k in range(3)])
+    far = np.linalg.norm(queries[:, None] - means, axis=-1)
+    np.testing.assert_array_equal(simple_predictions(x, y, queries)[MEAN], far.argmin(axis=1))
+
+
+def test_simple_classifiers_are_scored_on_the_tasks_of_a_split():
+    tasks = Blobs(PROBLEM, noise=2.0)
+    done: list[int] = []
+    found = simple_scores(tasks, 6, split="test", chunk=3, watch=done.append)
+    assert done == [3, 6]
+    right = []
+    for key in split_keys("test", 0, 6):
+        x, y, queries, targets = arrays(tasks, jax.random.split(key)[0])
+        right.append(np.mean(simple_predictions(x, y, queries)[MEAN] == targets))
+    assert found[MEAN]["mean"] == pytest.approx(np.mean(right))
+    assert found[FLOOR]["n"] == 6
+    line = FunctionsOptions().build(Path())
+    assert simple_scores(splits_of(line).test, 6, split="test", chunk=3) == {}

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from arml.algorithms.maml import MAMLOptions
-from arml.algorithms.protonet import ProtoNetOptions
 from arml.cli import main
 from arml.cli.options import TrainingOptions, flags, read
+from arml.experiment import search
 from arml.experiment.recipes import RECIPES, recipe, reshaped
-from arml.experiment.search import Dimension, End, Study, Sweep, chosen, dimension, tune, usual
+from arml.experiment.search import Sweep, chosen, opened, space, tune, usual
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, write_json
 
@@ -39,16 +39,22 @@ COMMAND += ["algorithm.inner_rate=0.0001..0.01", "outer.outer_rate=0.01,0.001"]
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
+def only(text):
+    """The distribution of the only option of a search."""
+    (found,) = space((text,), TINY).values()
+    return found
+
+
 def test_a_range_of_a_factor_of_ten_is_logarithmic():
-    rate = dimension("algorithm.inner_rate=0.001..0.1", TINY)
-    assert rate == Dimension("algorithm.inner_rate", 0.001, 0.1)
-    assert rate.log
-    steps = dimension("algorithm.inner_steps=1..5", TINY)
-    assert steps.whole
-    assert not steps.log
-    assert dimension("algorithm.first_order=true,false", TINY).choices == (True, False)
-    for one in (rate, steps):
-        assert dimension(str(one), TINY) == one
+    rate = only("algorithm.inner_rate=0.001..0.1")
+    assert (rate.low, rate.high, rate.log) == (0.001, 0.1, True)
+    steps = only("algorithm.inner_steps=1..5")
+    assert (steps.low, steps.high, steps.log) == (1, 5, False)
+    assert isinstance(steps.low, int)
+    assert only("algorithm.first_order=true,false").choices == (True, False)
+    sweep = Sweep(TINY, space(("algorithm.inner_rate=0.01..0.1", "outer.clip=1,2"), TINY))
+    assert str(sweep) == "algorithm.inner_rate=0.01..0.1  outer.clip=1.0,2.0"
+    assert Sweep.from_json(json.loads(json.dumps(sweep.to_json()))) == sweep
 
 
 @pytest.mark.parametrize(
@@ -56,7 +62,6 @@ def test_a_range_of_a_factor_of_ten_is_logarithmic():
     [
         ("tasks.shots=1..5", "expected an option of algorithm, outer, network"),
         ("algorithm.rate=1..5", "algorithm has inner_rate, inner_steps"),
-        ("algorithm.inner_rate=0.1", None),
         ("algorithm.inner_rate=1..0.1", "a range of numbers from low to high"),
         ("algorithm.inner_rate=0.1..x", "values of the type float, got 'x'"),
         ("algorithm.inner_rate=-1..1", "inner_rate must be 0 or more"),
@@ -66,16 +71,13 @@ def test_a_range_of_a_factor_of_ten_is_logarithmic():
     ],
 )
 def test_what_cannot_be_searched_is_refused(text, said):
-    if said is None:
-        assert dimension(text, TINY).choices == (0.1,)
-        return
     with pytest.raises(ValueError, match=said):
-        dimension(text, TINY)
+        space((text,), TINY)
 
 
 def test_step_sizes_and_weights_are_searched_by_default():
     def paths(name):
-        return [one.path for one in usual(recipe(name))]
+        return [*usual(recipe(name))]
 
     assert paths("regression2d/maml") == ["algorithm.inner_rate", "outer.outer_rate"]
     assert {"algorithm.mu_1", "algorithm.mu_2"} < {*paths("regression2d/arml-official")}
@@ -97,16 +99,18 @@ def test_the_flags_of_an_experiment_make_it_again(tmp_path):
 def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "sweep"
     command = [*COMMAND, "--trials", "2", "--run", str(folder)]
-    report = Study.report
+    train = search.run
 
-    def pressed(self, trial, step, score):
-        behind = report(self, trial, step, score)
-        if trial.number == 1 and step == 10:
-            os.kill(os.getpid(), signal.SIGINT)
-        return behind
+    def pressed(experiment, place, *, watch, stop):
+        def told(step, record):
+            watch(step, record)
+            if place.name == "0001" and "validation" in record:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        return train(experiment, place, watch=told, stop=stop)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Study, "report", pressed)
+        patch.setattr(search, "run", pressed)
         assert main(command) == 130
     assert "stopped after 1 trials; to continue: arml tune" in capsys.readouterr().out
     first = (folder / "trials" / "0000" / "metrics.jsonl").read_bytes()
@@ -137,37 +141,46 @@ def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monke
     assert "holds another sweep: search" in capsys.readouterr().err
 
 
-def test_a_trial_that_falls_behind_or_is_not_finite_is_ended(tmp_path):
-    sweep = Sweep(replace(TINY, validate_every=10), (dimension("algorithm.inner_rate=1e30", TINY),))
-    trials = tune(sweep, tmp_path / "sweep", trials=1)
-    assert [(trial.state, trial.scores) for trial in trials] == [("pruned", {})]
-    sweep = Sweep(TINY, (dimension("algorithm.inner_rate=0.001", TINY),))
-    (tmp_path / "median").mkdir()
-    study = Study(sweep, tmp_path / "median")
-    for score in (1.0, 1.0, 1.0, 1.0, 1.0):
-        trial = study.next(10)
-        assert not study.report(trial, 10, score)
-        study.report(trial, 20, score)
-        study.end(trial, End("complete"))
-    assert study.report(study.next(10), 10, 2.0)
-    assert not study.report(study.next(10), 10, 0.5)
+def test_a_trial_whose_loss_is_not_finite_is_ended(tmp_path):
+    sweep = Sweep(TINY, space(("algorithm.inner_rate=1e30",), TINY))
+    (trial,) = tune(sweep, tmp_path, trials=1)
+    assert (trial.finished, trial.scores) == (False, {})
+    assert trial.why.startswith("the loss is not finite at step 1,")
+
+
+def test_a_trial_that_falls_behind_is_ended(tmp_path, monkeypatch):
+    """Optuna's median: the sixth trial is worse than five others at their first score."""
+    scores = iter([1.0] * 5 + [2.0, 0.5])
+
+    def train(experiment, place, *, watch, stop):
+        score = next(scores)
+        for step in (10, 20):
+            watch(step, {"validation": score})
+            if stop():
+                break
+        return step
+
+    monkeypatch.setattr(search, "run", train)
+    ended = tune(Sweep(TINY, space(("algorithm.inner_rate=0.001",), TINY)), tmp_path, trials=7)
+    assert [(trial.number, trial.score) for trial in ended[:1] + ended[-1:]] == [(6, 0.5), (5, 2.0)]
+    assert [trial.finished for trial in ended] == [True] * 6 + [False]
+    assert [*ended[-1].scores] == [10]
 
 
 def test_a_damaged_record_of_optunas_is_named(tmp_path):
-    sweep = Sweep(TINY, (dimension("algorithm.inner_rate=0.001", TINY),))
-    Study(sweep, tmp_path).next(1)
+    sweep = Sweep(TINY, space(("algorithm.inner_rate=0.001",), TINY))
+    opened(sweep, tmp_path).ask(sweep.search)
     record = tmp_path / "study.jsonl"
     record.write_text(record.read_text().replace('"op_code"', '"op"'))
     with pytest.raises(RunError, match=r"study\.jsonl: Optuna cannot read its record .KeyError"):
-        Study(sweep, tmp_path)
+        opened(sweep, tmp_path)
 
 
 @pytest.mark.slow
 def test_two_trials_at_a_time_are_those_of_one_at_a_time(tmp_path):
-    dimensions = (dimension("algorithm.inner_rate=0.001,0.01", TINY),)
-    sweep = Sweep(TINY, dimensions, "none")
+    sweep = Sweep(TINY, space(("algorithm.inner_rate=0.001,0.01",), TINY), "none")
     ended = tune(sweep, tmp_path / "two", trials=3, workers=2)
-    assert [trial.state for trial in ended] == ["complete"] * 3
+    assert [trial.finished for trial in ended] == [True] * 3
     assert all(sorted(trial.scores) == [10, 20] for trial in ended)
     # The seed and the options alone decide a score.
     one = tune(sweep, tmp_path / "one", trials=1)[0]
@@ -184,11 +197,10 @@ def test_bad_sweeps_are_refused(tmp_path, capsys):
     for words in (["--trials", "0"], ["--workers", "0"]):
         assert main([*COMMAND, "--run", str(tmp_path / "x"), *words]) == 2
         assert "must be at least 1, got 0" in capsys.readouterr().err
-    twice = dimension("algorithm.inner_rate=1..2", TINY)
     with pytest.raises(ValueError, match="each option once"):
-        Sweep(TINY, (twice, twice)).check()
+        space(("algorithm.inner_rate=1..2",) * 2, TINY)
     with pytest.raises(ValueError, match="got none: give --search"):
-        Sweep(TINY, usual(replace(TINY, algorithm=ProtoNetOptions()))[:0]).check()
+        Sweep(TINY, {}).check()
 
 
 def test_defaults_follow_the_ways_and_shots():

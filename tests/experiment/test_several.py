@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from arml.cli import main
-from arml.experiment.loaded import Run
+from arml.experiment.running import Run
 from arml.results.files import read_metrics
 from arml.results.folder import read_config
 

@@ -23,9 +23,10 @@ from arml.algorithms.mumomaml import MUMOMAMLOptions
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import mse
-from arml.experiment import building, loaded, running
+from arml.experiment import building
 from arml.experiment.options import to_json
 from arml.experiment.recipes import recipe
+from arml.experiment.running import Run, fresh
 from arml.explain.explaining import explain, graph, looked
 from arml.explain.graph import default_threshold, read, read_tasks
 from arml.explain.interventions import (
@@ -69,13 +70,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     value = {"format": 1, "recipe": TINY.recipe, "experiment": to_json(TINY)}
     write_json(folder / "config.json", {**value, "sources": {}})
     splits = TINY.tasks.build(folder / "split.json")
-    checkpoint.save(folder / "checkpoints", 2, running.fresh(TINY, splits.train.problem))
+    checkpoint.save(folder / "checkpoints", 2, fresh(TINY, splits.train.problem))
     return folder
 
 
 @pytest.fixture(scope="module")
-def trained(run: Path) -> loaded.Run:
-    return loaded.Run(run)
+def trained(run: Path) -> Run:
+    return Run(run)
 
 
 @pytest.fixture(scope="module")

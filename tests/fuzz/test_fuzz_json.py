@@ -16,8 +16,6 @@ from arml.datasets.splits import published, read_split
 from arml.datasets.store import open_store
 from arml.datasets.vectors import load_features
 from arml.experiment.options import from_json
-from arml.experiment.recipes import RECIPES
-from arml.experiment.search import Sweep, _claim, dimension
 from arml.report.growth import growth_of
 from arml.report.tables import make_rows, terminal_table
 from arml.results.files import checksum, read_metrics
@@ -130,13 +128,6 @@ def annotations(tmp_path):
     return path, None, read
 
 
-def sweep(tmp_path):
-    experiment = RECIPES["regression2d/maml"].make()
-    made = Sweep(experiment, (dimension("algorithm.inner_rate=0.001", experiment),))
-    _claim(made, tmp_path)
-    return tmp_path / "plan.json", None, lambda: _claim(made, tmp_path)
-
-
 def growing(tmp_path):
     path = tmp_path / "growth.json"
     stage = {"stage": 0, "shares": {"line": 1.0}, "scores": {"line": 0.2}, "vertices": 1}
@@ -169,7 +160,6 @@ KINDS = {
     "metrics": metrics,
     "published split": given_split,
     "annotations": annotations,
-    "sweep": sweep,
     "growing": growing,
 }
 """Each makes a file, and gives its path, the field of its own checksum, and what reads it."""

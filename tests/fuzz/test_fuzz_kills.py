@@ -12,8 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from arml.experiment.loaded import Run
-from arml.experiment.running import like
+from arml.experiment.running import Run, like
 from arml.training import checkpoint
 
 # The package is imported once; each process is then a copy of that one.

@@ -9,7 +9,7 @@ import pytest
 
 import arml
 from arml.cli import main
-from arml.experiment.folder import claim
+from arml.experiment.running import claim
 from arml.growth import training
 from arml.growth.folder import publish
 from arml.growth.growing import begun

@@ -12,7 +12,7 @@ import pytest
 
 import arml
 from arml.cli import main
-from arml.experiment.folder import check_place
+from arml.experiment.running import check_place
 from arml.growth import training
 from arml.growth.teach import between, refusals
 from arml.results.files import RunError, read_json

@@ -21,8 +21,8 @@ import arml
 from arml.algorithms import ALGORITHMS
 from arml.datasets.starter import load_starter
 from arml.experiment.building import build
-from arml.experiment.loaded import Portable
 from arml.experiment.options import Experiment
+from arml.experiment.running import Portable
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.estimators import FEATURES, expected_failed_checks
 from arml.predict.photos import PhotoPredictor

@@ -18,8 +18,8 @@ from arml.cli import main
 from arml.datasets.decode import resize
 from arml.datasets.starter import load_starter
 from arml.experiment.building import build
-from arml.experiment.loaded import Portable
 from arml.experiment.options import Experiment
+from arml.experiment.running import Portable
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.onnx import Graph, resized
 

@@ -19,9 +19,8 @@ from arml.cli import main
 from arml.core.calibration import calibration_error, expected_error, temperature
 from arml.core.episodes import Examples
 from arml.core.novelty import Novelty
-from arml.experiment.loaded import Run
 from arml.experiment.options import Experiment
-from arml.experiment.running import run
+from arml.experiment.running import Run, run
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results.files import RunError
 from arml.tasks.options import FoldersOptions, FunctionsOptions

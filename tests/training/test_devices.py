@@ -16,9 +16,8 @@ import pytest
 from arml.algorithms.maml import MAMLOptions
 from arml.cli import main
 from arml.core.episodes import Problem
-from arml.experiment.loaded import Run
 from arml.experiment.recipes import recipe
-from arml.experiment.running import run
+from arml.experiment.running import Run, run
 from arml.experiment.scoring import evaluate_run
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.images import ImageEpisodes, Table

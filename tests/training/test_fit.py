@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import arml
-from arml.experiment.loaded import Run
+from arml.experiment.running import Run
 from arml.training.step import OuterOptions
 
 

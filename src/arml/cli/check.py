@@ -52,7 +52,7 @@ def named_parts(what: str) -> Iterator[tuple[str, str]]:
     **Raises** `UsageError` in one line if there is none.
     """
     from arml.core.registry import announce
-    from arml.experiment.parts import ALGORITHMS, NETWORKS, TASKS
+    from arml.experiment.options import ALGORITHMS, NETWORKS, TASKS
 
     file = Path(what).expanduser().resolve() if what.endswith(".py") else None
     if file is not None:

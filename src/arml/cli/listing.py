@@ -55,9 +55,8 @@ def catalogue() -> dict[str, list[Json]]:
     """Everything that can be named: each entry has a name and a one-line description."""
     from arml.algorithms import ALGORITHMS
     from arml.cli.data import entries
-    from arml.experiment.parts import NETWORKS, TASKS
-    from arml.experiment.recipes import RECIPES, measured
-    from arml.experiment.settings import PROBLEMS
+    from arml.experiment.options import NETWORKS, TASKS
+    from arml.experiment.recipes import RECIPES, measured, settings
 
     scores = measured()
     # A command with parts of a plug-in needs the plug-in. Its tasks are listed as settings.
@@ -86,7 +85,7 @@ def catalogue() -> dict[str, list[Json]]:
     return {
         "settings": [
             {"name": name, "description": f"{setting.description}."}
-            for name, setting in PROBLEMS.items()
+            for name, setting in settings().items()
         ],
         "algorithms": _described(ALGORITHMS.values()),
         "recipes": recipes,

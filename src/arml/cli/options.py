@@ -19,8 +19,7 @@ from arml.cli.console import CONFIG, parse
 from arml.cli.errors import UsageError
 from arml.cli.progress import working
 from arml.experiment.choose import MINUTES, choose, paced
-from arml.experiment.options import Experiment
-from arml.experiment.parts import NETWORKS, PARTS
+from arml.experiment.options import NETWORKS, PARTS, Experiment
 from arml.experiment.recipes import recipe, reshaped
 from arml.results.folder import read_config, seeds_in
 

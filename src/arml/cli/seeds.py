@@ -13,9 +13,8 @@ from arml.cli.console import command, say
 from arml.cli.errors import UsageError
 from arml.cli.progress import PLAIN_SECONDS, Quality, last_scored
 from arml.cli.stopping import INTERRUPTED, Stop
-from arml.experiment.folder import check_claim
 from arml.experiment.options import Experiment
-from arml.experiment.running import of_seed, train_seeds
+from arml.experiment.running import check_claim, of_seed, train_seeds
 from arml.results.machine import cores
 from arml.training import checkpoint
 

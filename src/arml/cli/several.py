@@ -89,8 +89,8 @@ def evaluate_several(
 
 def _check(runs: Sequence[Path]) -> None:
     """Raise `RunError` in one line unless the runs are trained seeds of one experiment."""
-    from arml.experiment.loaded import Run
     from arml.experiment.options import fingerprint
+    from arml.experiment.running import Run
 
     opened = [Run(path) for path in runs]
     first, seeds = opened[0], set[int]()

@@ -16,11 +16,8 @@ from arml.cli.options import TrainingOptions, read, timed
 from arml.cli.progress import Display, Quality, last_scored, working
 from arml.cli.seeds import train_all
 from arml.cli.stopping import INTERRUPTED, Stop
-from arml.experiment.folder import check_claim, check_place
-from arml.experiment.loaded import Run
-from arml.experiment.options import Experiment
-from arml.experiment.parts import TASKS, metric_of
-from arml.experiment.running import run
+from arml.experiment.options import TASKS, Experiment, metric_of
+from arml.experiment.running import Run, check_claim, check_place, run
 from arml.experiment.scoring import simple_scores
 from arml.training import checkpoint
 from arml.training.devices import own_cores, sharing

@@ -13,7 +13,7 @@ from arml.cli.options import TrainingOptions, flags, read
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
-from arml.experiment.search import Sweep, Trial, Value, chosen, dimension, tune, usual
+from arml.experiment.search import Sweep, Trial, Value, chosen, space, tune, usual
 from arml.results.files import Json, write_json
 
 SHOWN = 10
@@ -47,11 +47,11 @@ def tune_command(arguments: Sequence[str]) -> int:
     if options.minutes is not None:
         raise UsageError("--minutes does not suit a search: give --steps")
     experiment.check()
-    named = tuple(dimension(text, experiment) for text in options.search)
-    sweep = Sweep(experiment, named or usual(experiment), options.pruner)
+    search = space(options.search, experiment) or usual(experiment)
+    sweep = Sweep(experiment, search, options.pruner)
 
     console, stop = Console(), Stop()
-    say(console, "searching " + "  ".join(map(str, sweep.search)))
+    say(console, f"searching {sweep}")
 
     def watch(trial: Trial) -> None:
         say(console, _line(trial, experiment.steps))
@@ -65,7 +65,7 @@ def tune_command(arguments: Sequence[str]) -> int:
             watch=watch,
             stop=stop,
         )
-    finished = sum(trial.state == "complete" for trial in ended)
+    finished = sum(trial.finished for trial in ended)
     if ended:
         console.print(_table(ended, experiment.steps))
     if finished:
@@ -109,7 +109,7 @@ def _score(trial: Trial) -> str:
 
 
 def _state(trial: Trial, steps: int) -> str:
-    if trial.state == "complete":
+    if trial.finished:
         return "finished"
     return f"ended at step {max(trial.scores, default=0):,} of {steps:,}"
 

@@ -1,5 +1,6 @@
 """From a name or options to a learner with its initial weights."""
 
+import contextlib
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from arml.core.compilation import ONCE, short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner, MethodOptions, NetworkOptions, parameters
 from arml.core.registry import nearest
-from arml.experiment.options import Experiment
+from arml.experiment.options import NETWORKS, Experiment
+from arml.experiment.recipes import RECIPES, recipe, reshaped, setting_for
 from arml.nn.networks import Alone
 from arml.tasks.options import TasksLike, splits_of
 from arml.training.fit import FitOptions, seeded
@@ -53,34 +55,30 @@ def build(
     """
     problem = tasks if isinstance(tasks, Problem) else splits_of(tasks).train.problem
     experiment = what if isinstance(what, Experiment) else experiment_for(what, problem)
-    if network is not None:
-        from arml.experiment.parts import NETWORKS
-
-        chosen = NETWORKS.known(network).options_class() if isinstance(network, str) else network
-        experiment = replace(experiment, network=chosen)
-    if options:
-        known = [field.name for field in fields(experiment.algorithm)]
-        if odd := sorted({*options} - {*known}):
-            raise ValueError(
-                f"{experiment.recipe} has no option {odd[0]!r}{nearest(odd[0], known)}"
-            )
-        experiment = replace(experiment, algorithm=replace(experiment.algorithm, **options))
-    if seed is not None:
-        experiment = replace(experiment, seed=seed)
+    if isinstance(network, str):
+        network = NETWORKS.known(network).options_class()
+    known = [field.name for field in fields(experiment.algorithm)]
+    if odd := sorted({*options} - {*known}):
+        raise ValueError(f"{experiment.recipe} has no option {odd[0]!r}{nearest(odd[0], known)}")
+    experiment = replace(
+        experiment,
+        network=experiment.network if network is None else network,
+        algorithm=replace(experiment.algorithm, **options),
+        seed=experiment.seed if seed is None else seed,
+    )
     experiment.algorithm.check()
     experiment.network.check()
     learner = built(experiment, problem)
-    # The steps are no part of it: learners of one recipe share their compiled programs.
-    object.__setattr__(learner, "training", replace(FitOptions.of(experiment), steps=0))
+    # A learner with a constructor of its own has no such argument: it has the usual options.
+    with contextlib.suppress(TypeError):
+        # The steps are no part of it: learners of one recipe share their compiled programs.
+        return replace(learner, training=replace(FitOptions.of(experiment), steps=0))
     return learner
 
 
 def experiment_for(what: What, problem: Problem | None) -> Experiment:
     """The experiment of a method, a recipe or options of a method, for tasks of this problem. If
     the problem is None, `what` must name a recipe, whose tasks stay."""
-    from arml.experiment.recipes import RECIPES, recipe, reshaped
-    from arml.experiment.settings import setting_for
-
     if problem is None:
         return recipe(str(what))
     if not isinstance(what, str):

@@ -1,29 +1,60 @@
-"""`run` trains an experiment in a folder, or continues where an earlier call stopped;
-`train_seeds` trains several seeds of it, side by side."""
+"""A run folder: `run` trains an experiment in it, or continues where an earlier call stopped; `Run`
+opens it; `train_seeds` trains several seeds, side by side."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import fields, replace
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import equinox as eqx
 import numpy as np
 
-from arml.core.episodes import Problem
+from arml.core.checks import MOST
+from arml.core.episodes import Problem, TaskDistribution, in_words, protocol_of
+from arml.core.learner import MetaLearner, parameters
+from arml.core.novelty import Novelty
 from arml.datasets.folders import Progress
 from arml.experiment.building import experiment_for, initial, started
-from arml.experiment.folder import check_claim, check_place, claim, take_up
-from arml.experiment.options import Experiment, absolute, fingerprint, from_json, steadier, to_json
-from arml.experiment.workers import Message, Send, carry_out, processes
-from arml.results.files import JsonView, alone, append_metric
+from arml.experiment.options import (
+    REMEDY,
+    Experiment,
+    absolute,
+    essence,
+    fingerprint,
+    from_json,
+    to_json,
+)
+from arml.experiment.workers import Message, Send, Stop, carry_out
+from arml.results.files import (
+    Json,
+    JsonView,
+    RunError,
+    alone,
+    append_metric,
+    plain,
+    read_metrics,
+    truncate_metrics,
+    write_json,
+)
+from arml.results.folder import FORMAT, Result, read_config, read_result
+from arml.results.schema import read_as
+from arml.results.scores import Scores, read_scores
 from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
 from arml.tasks.own import OwnOptions
 from arml.training import checkpoint
 from arml.training.devices import at_once, mesh_of, share
 from arml.training.fit import FitOptions, Moment, NotFiniteError, intervals, training_key
 from arml.training.processes import any_of, attended, check_same, leads, of_leader, together
+from arml.training.provenance import provenance
 from arml.training.step import TrainState, start
+
+S = TypeVar("S")
+CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
+OWN = (CHECKPOINTS, "tensorboard", "explain", "growing")
+"""The folders in a run folder. The last one holds the stages of a learner that grows."""
 
 
 class Clocked(eqx.Module):
@@ -41,10 +72,110 @@ def fresh(experiment: Experiment, problem: Problem) -> Clocked:
 def like(experiment: Experiment, problem: Problem) -> Clocked:
     """A checkpoint of the experiment, with shapes in the place of arrays."""
 
-    def begun() -> TrainState:
+    def first() -> TrainState:
         return start(initial(experiment, problem), experiment.outer.build(experiment.steps))
 
-    return Clocked(eqx.filter_eval_shape(begun), np.zeros(()))
+    return Clocked(eqx.filter_eval_shape(first), np.zeros(()))
+
+
+def differences(old: object, new: object, name: str = "") -> list[str]:
+    """`name old -> new` for each value that differs between two nested dictionaries."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        rows = []
+        for key in sorted({*old, *new}):
+            path = f"{name}.{key}" if name else key
+            rows += differences(old.get(key), new.get(key), path)
+        return rows
+    return [] if old == new else [f"{name} {old!r} -> {new!r}"]
+
+
+def check_place(folder: Path) -> None:
+    """Raise `RunError` for a path that cannot be a run folder."""
+    whole = folder.resolve() == Path(folder.resolve().anchor)
+    # An empty name means the current folder.
+    if whole or (folder == Path() and not (folder / CONFIG).is_file()):
+        raise RunError(
+            f"expected a folder of the run's own, got {str(folder)!r}: name a new folder, as in "
+            "--run runs/mine"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"expected a folder for the run, got the file {folder}: name another")
+    if folder.is_dir() and not (folder / CONFIG).exists():
+        # Else checkpoints would lie among folders of pictures, as one more class.
+        for path in sorted(folder.iterdir()):
+            if path.is_dir() and path.name not in OWN:
+                raise RunError(
+                    f"expected a new folder for the run, got {folder}, which holds other folders, "
+                    f"such as {path.name}: name another"
+                )
+
+
+def check_claim(experiment: Experiment, folder: Path) -> None:
+    """Raise `RunError` for a folder that holds a run with other options, before data are read."""
+    path = folder / CONFIG
+    if not path.exists():
+        if checkpoint.latest(folder / CHECKPOINTS) is not None:
+            raise RunError(
+                f"{folder} has checkpoints, but no config.json that names their run: restore "
+                "the file, or train in a new folder"
+            )
+        return
+    # Compared as options and not as text: an option that this version added has its default.
+    old = essence(from_json(read_config(folder).get("experiment"), str(path)))
+    _refuse(folder, differences(plain(old), plain(essence(absolute(experiment)))))
+
+
+def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int = 1) -> None:
+    """Write the experiment into the folder, or check that its data have not changed."""
+    path = folder / CONFIG
+    if path.exists():
+        _refuse(folder, differences(read_config(folder).get("sources"), splits.sources, "data"))
+        return
+    config = {
+        "format": FORMAT,
+        "recipe": experiment.recipe,
+        "experiment": to_json(experiment),
+        "sources": splits.sources,
+        # So that the learner can be used without the data.
+        "problem": asdict(splits.train.problem),
+        "families": splits.train.families,
+        "inputs": splits.inputs,
+        # For the reader of a result: a run can be resumed if these differ.
+        "made": provenance(devices),
+    }
+    write_json(path, config)
+
+
+def _refuse(folder: Path, rows: list[str]) -> None:
+    if rows:
+        # The recipe says most, and another algorithm differs in many options.
+        rows = sorted(rows, key=lambda row: not row.startswith("recipe "))
+        more = f"; and {len(rows) - 8} more" if len(rows) > 8 else ""
+        raise RunError(
+            f"{folder} holds another run: {'; '.join(rows[:8])}{more}. Give the options it was "
+            "made with to resume it, or another folder to start anew"
+        )
+
+
+def _newest(experiment: Experiment, folder: Path, like: S) -> S | None:
+    """The newest checkpoint that can be read; later metrics are removed. None if no checkpoint was
+    ever saved in the folder.
+
+    **Raises** `RunError` if the checkpoints are lost.
+    """
+    path = folder / METRICS
+    found = checkpoint.restore_newest(folder / CHECKPOINTS, like)
+    if found is None:
+        steps = [record["step"] for record in read_metrics(path)]
+        # A process that was killed while it saved the first checkpoint leaves metrics up to there.
+        first = -(-experiment.checkpoint_every // experiment.interval) * experiment.interval
+        if max(steps, default=0) > first:
+            raise RunError(
+                f"{folder} holds the metrics of a run, but its checkpoints are gone: restore "
+                "them, or delete the folder to start anew"
+            )
+    truncate_metrics(path, found[0] if found else 0)
+    return found[1] if found else None
 
 
 Watch = Callable[[int, Mapping[str, float | None]], None]
@@ -87,19 +218,17 @@ def run(
     **Raises** `ValueError` or `RunError` in one line for invalid options, a folder that holds
     another run, a full disk, and a loss that is not finite.
     """
-    experiment, folder = _experiment(experiment, tasks, changes), Path(folder)
-    metrics, checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
+    experiment, folder = absolute(_experiment(experiment, tasks, changes)), Path(folder)
+    checkpoints = folder / CHECKPOINTS
     with ExitStack() as stack:
         with together():
             experiment.check()
             check_place(folder)
-            check_claim(experiment, folder)  # before anything is written in somebody's folder
-            held = stack.enter_context(alone(folder)) if leads() else None
+            hold = stack.enter_context(alone(folder)) if leads() else None
+            check_claim(experiment, folder)
         with together():
             mesh = mesh_of(devices)
             at_once(experiment.chunk, share(mesh, experiment.batch))
-            experiment = absolute(experiment)
-            check_claim(experiment, folder)  # again: another process may have been faster
             splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
             # Before the folder is claimed, because it may raise.
             now = fresh(experiment, splits.train.problem)
@@ -107,15 +236,14 @@ def run(
                 raise ValueError(
                     "steps must be at least 1, got 0: this learner has weights to train"
                 )
-            found = None
+            saved = None
             if leads():
                 claim(experiment, splits, folder, devices=mesh.size if mesh else 1)
-                found = take_up(experiment, folder, now)
-            saved, now = found or (None, now)
+                saved = _newest(experiment, folder, now)
         check_same("options", (fingerprint(experiment), experiment.seed, devices))
         check_same("data", splits.sources)
-        now = of_leader(now)
-        begins = before = done = int(now.state.step)
+        now = of_leader(saved or now)
+        before = done = int(now.state.step)
         with together():
             watch(done, {})
 
@@ -133,21 +261,21 @@ def run(
                 done = moment.step
                 with together():
                     if leads():
-                        _write(metrics, moment)
+                        _write(folder / METRICS, moment)
                     watch(done, moment.record)
                 stopping = any_of(stop())
                 due = done // experiment.checkpoint_every > before // experiment.checkpoint_every
                 before = done
                 if done == experiment.steps or stopping or due:
                     with together():
-                        if held is not None:
-                            held.check()
+                        if hold is not None:
+                            hold.check()
                             seconds = np.asarray(float(now.seconds) + time.monotonic() - clock)
                             checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
                 if stopping:
                     break
-        if held is not None and saved is None and done == begins:
-            checkpoint.save(checkpoints, done, now)  # a learner that has nothing to train
+        if hold is not None and not experiment.steps and saved is None:
+            checkpoint.save(checkpoints, done, now)
         return done
 
 
@@ -189,8 +317,13 @@ def _advised(experiment: Experiment, checkpoints: Path) -> Iterator[None]:
     except NotFiniteError as error:
         saved = checkpoint.latest(checkpoints)
         good = f"the last good checkpoint is that of step {saved}" if saved else "no checkpoint yet"
-        advice = f"{good}; {steadier(experiment)}, in a new folder"
-        raise NotFiniteError(error.where, advice) from None
+        options = {**vars(experiment.algorithm), **vars(experiment.outer)}
+        names = ("inner_rate", "outer_rate", "inner_bound", "inner_clip", "clip")
+        flags = {name: f"--{name.replace('_', '-')}" for name in names if name in options}
+        lower = " or ".join(flag for name, flag in flags.items() if options[name])
+        unset = " or ".join(flag for name, flag in flags.items() if not options[name])
+        advice = f"lower {lower}" + (f", or set {unset}" if unset else "")
+        raise NotFiniteError(error.where, f"{good}; {advice}, in a new folder") from None
 
 
 SeedWatch = Callable[[int, int, Mapping[str, float | None]], None]
@@ -202,17 +335,6 @@ def of_seed(experiment: Experiment, folder: Path, seed: int) -> tuple[Experiment
     return replace(experiment, seed=seed), folder / f"seed-{seed}"
 
 
-def work(job: Message, send: Send, stop: Callable[[], bool]) -> Message:
-    """One seed as a worker's job `{experiment, folder}`: sends each record with its `step`."""
-
-    def watch(step: int, record: Mapping[str, float | None]) -> None:
-        send({**record, "step": step})
-
-    experiment = from_json(job["experiment"], "the experiment of a seed")
-    reached = run(experiment, job["folder"], watch=watch, stop=stop)
-    return {"end": "done" if reached == experiment.steps else "stopped"}
-
-
 def train_seeds(
     experiment: Experiment,
     folder: Path,
@@ -220,7 +342,7 @@ def train_seeds(
     *,
     workers: int,
     watch: SeedWatch,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Stop = lambda: False,
     tick: Callable[[], None] = lambda: None,
 ) -> dict[int, str]:
     """Meta-train with each seed in `folder/seed-N`, `workers` at a time, or continue there.
@@ -228,22 +350,177 @@ def train_seeds(
     **Returns** the seeds that failed, each with the reason. The same call continues the seeds that
     were stopped.
     """
-    failed: dict[int, str] = {}
-    experiment = absolute(experiment)
     jobs = []
     for seed in seeds:
-        own, place = of_seed(experiment, folder, seed)
-        jobs.append({"experiment": to_json(own), "folder": str(place.resolve()), "seed": seed})
+        own, place = of_seed(absolute(experiment), folder, seed)
+        jobs.append({"experiment": to_json(own), "folder": str(place.resolve())})
 
-    def heard(index: int, job: Message, message: Message) -> bool:
-        if message.get("end") == "failed":
-            failed[job["seed"]] = message["error"]
-        elif "step" in message:
-            record = {k: v for k, v in message.items() if k != "step"}
-            watch(job["seed"], message["step"], record)
-        return False
+    def heard(number: int, record: Message) -> None:
+        watch(seeds[number], record.pop("step"), record)
 
-    workers = min(workers, len(jobs))
-    hire = processes("arml.experiment.running:work", folder, workers)
-    carry_out(jobs, hire, workers=workers, heard=heard, stop=stop, tick=tick)
-    return failed
+    job = "arml.experiment.running:work"
+    more = {"workers": workers, "heard": heard, "stop": stop, "tick": tick}
+    return {seeds[i]: why for i, why in carry_out(job, jobs, folder, **more).items()}
+
+
+def work(job: Message, send: Send, stop: Stop) -> None:
+    """Train one seed as a worker's job `{experiment, folder}`, and send each record."""
+
+    def watch(step: int, record: Mapping[str, float | None]) -> None:
+        send({**record, "step": step})
+
+    experiment = from_json(job["experiment"], "the experiment of a seed")
+    run(experiment, job["folder"], watch=watch, stop=stop)
+
+
+class Run:
+    """A run folder, opened at its newest checkpoint. Each part is read when it is asked for.
+
+        run = arml.Run("runs/sines")
+        run.learner; run.tasks("test"); run.metrics; run.scores
+
+    **Raises** `RunError` in one line if the folder is no run, has no checkpoint, or is damaged.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self.config: JsonView = read_config(self.folder)
+        if "what" in self.config:
+            kind, opens = "a shared learner", "arml.load"
+            if self.config.get("task") is not None:
+                kind, opens = "a predictor", "arml.load_predictor"
+            raise RunError(f"expected a run folder, got {folder}, {kind}; {opens} opens it")
+        where = str(self.folder / CONFIG)
+        self.experiment: Experiment = from_json(self.config.get("experiment"), where)
+        self.problem: Problem = problem_of(self.config.get("problem"), f"{where}: problem")
+        """The problem of its tasks."""
+        families = self.config.get("families")
+        self.families = read_as(tuple[str, ...], families, f"{where}: families", REMEDY)
+        """The families of its tasks."""
+        saved = checkpoint.latest(self.folder / CHECKPOINTS)
+        if saved is None:
+            raise RunError(
+                f"expected a checkpoint in {folder}, found none: `arml train` with this folder "
+                "makes one"
+            )
+        self.step: int = saved
+        """The outer step of the checkpoint."""
+
+    @cached_property
+    def _restored(self) -> Clocked:
+        blank = like(self.experiment, self.problem)
+        return checkpoint.restore(self.folder / CHECKPOINTS, self.step, blank)
+
+    @property
+    def learner(self) -> MetaLearner:
+        """The trained learner. Its data need not be there."""
+        return self.state.learner
+
+    @property
+    def state(self) -> TrainState:
+        """The learner, the state of the outer optimiser, and the step."""
+        return self._restored.state
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that the training has taken."""
+        return float(self._restored.seconds)
+
+    @cached_property
+    def splits(self) -> Splits:
+        """The tasks of all splits; it reads the data.
+
+        **Raises** `RunError` if the data has changed.
+        """
+        splits = splits_of(self.experiment.tasks.build(self.folder / "split.json"))
+        changed = differences(self.config.get("sources"), splits.sources, "data")
+        if changed:
+            raise RunError(f"{self.folder}: the data has changed: {'; '.join(changed)}; restore it")
+        return splits
+
+    def tasks(self, split: str = "test") -> TaskDistribution:
+        """The task distribution of a split: train, validation or test."""
+        return getattr(self.splits, split)
+
+    @property
+    def made(self) -> Json | None:
+        """Commit, versions and device of the training."""
+        return self.config.get("made")
+
+    @property
+    def inputs(self) -> Json | None:
+        """The frozen model that made its inputs from pictures, if there is one."""
+        return self.config.get("inputs")
+
+    @property
+    def metrics(self) -> list[Json]:
+        """The records of its training in order: `step` and `loss`, or `step` and `validation`."""
+        return read_metrics(self.folder / METRICS)
+
+    @property
+    def result(self) -> Result | None:
+        """The scores that `arml evaluate` wrote; None before it."""
+        path = self.folder / "result.json"
+        return read_result(path) if path.exists() else None
+
+    @property
+    def scores(self) -> Scores | None:
+        """The score of each task, which `arml evaluate` wrote; None before it."""
+        path = self.folder / "scores.npz"
+        return read_scores(path) if path.exists() else None
+
+    def portable(self) -> "Portable":
+        """The learner, ready to be used elsewhere."""
+        return Portable(
+            self.experiment,
+            self.learner,
+            self.problem,
+            self.families,
+            inputs=self.inputs,
+            trained={"step": self.step, **(self.made or {})},
+        )
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}: {self.experiment.recipe}, step {self.step:,})"
+
+
+@dataclass(frozen=True, repr=False)
+class Portable:
+    """A meta-trained learner that can be used without the data that it was trained on."""
+
+    experiment: Experiment
+    learner: MetaLearner
+    problem: Problem
+    families: tuple[str, ...]
+    temperature: float = 1.0
+    """Divides the logits, so that probabilities are calibrated on validation tasks."""
+    trained: Json | None = None
+    """Step, commit, versions and device of the training, where they were noted."""
+    inputs: Json | None = None
+    """The frozen model that made its inputs from pictures, if there is one."""
+    novelty: Novelty | None = None
+    """How far a task may be from those of meta-training; None where it has not been measured."""
+
+    def __repr__(self) -> str:
+        return f"Portable({self.about})"
+
+    @property
+    def about(self) -> str:
+        """Method, parameters and tasks in one line."""
+        tasks = in_words(protocol_of(self.problem))
+        return f"{self.experiment.recipe}, {parameters(self.learner):,} parameters, {tasks}"
+
+
+def problem_of(value: object, where: str = "problem") -> Problem:
+    """The problem that JSON holds.
+
+    **Raises** `RunError` for JSON that is no problem, or one that no task can have.
+    """
+    problem = read_as(Problem, value, where, REMEDY)
+    several = (*problem.features, problem.outputs)
+    if not several or min(several) < 1 or max(several) > MOST or len(several) > 4:
+        raise RunError(
+            f"{where}: expected 1 to 3 sizes of the inputs and a number of outputs, each from 1 to "
+            f"{MOST:,}, got {list(problem.features)} and {problem.outputs}; {REMEDY}"
+        )
+    return problem

@@ -13,7 +13,7 @@ from arml.algorithms import ALGORITHMS
 from arml.algorithms.arml_extensions import ExtendedARML, the_features
 from arml.core.episodes import TaskDistribution
 from arml.core.learner import MetaLearner, MethodOptions
-from arml.experiment.loaded import Run
+from arml.experiment.running import Run
 from arml.explain.graph import found_in, nearest
 from arml.explain.interventions import interventions
 from arml.explain.looks import IMAGES_AT_ONCE, Found, codes, masks, tree

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from arml.experiment.folder import check_place, differences
 from arml.experiment.options import Experiment, to_json
-from arml.experiment.running import Clocked
+from arml.experiment.running import Clocked, check_place, differences
 from arml.growth.growing import Growth
 from arml.growth.vertices import grown_vertices
 from arml.results.files import LOCK, Json, RunError, plain, read_json, write_json, write_text

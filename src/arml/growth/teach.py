@@ -23,10 +23,8 @@ import numpy as np
 
 from arml.core.learner import MetaLearner
 from arml.datasets.folders import TooFewError
-from arml.experiment.folder import claim
-from arml.experiment.loaded import Portable, Run
 from arml.experiment.options import Experiment, absolute
-from arml.experiment.running import like
+from arml.experiment.running import Portable, Run, claim, like
 from arml.growth.folder import ASKED, KEPT, SPLIT, check_claim, publish
 from arml.growth.growing import GrowthOptions, begun, grown
 from arml.growth.vertices import own_vertices

@@ -25,8 +25,8 @@ from arml.core.episodes import Problem
 from arml.core.novelty import Novelty
 from arml.datasets.extractor import PHOTOS
 from arml.experiment.building import initial
-from arml.experiment.loaded import Portable, problem_of
 from arml.experiment.options import from_json, to_json
+from arml.experiment.running import Portable, problem_of
 from arml.predict.places import CONFIG, WHAT, check_free
 from arml.results.files import (
     AGAIN,

@@ -21,7 +21,7 @@ from arml.core.calibration import calibrated
 from arml.core.episodes import Problem, Task
 from arml.core.inner import steps_of
 from arml.core.learner import MetaLearner
-from arml.experiment.loaded import Portable, Run
+from arml.experiment.running import Portable, Run
 from arml.predict.files import (
     SUPPORT,
     WEIGHTS,

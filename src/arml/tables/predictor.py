@@ -40,7 +40,7 @@ from jaxtyping import Float, Int
 from arml.core.compilation import short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner
-from arml.experiment.loaded import Portable
+from arml.experiment.running import Portable
 from arml.predict.files import packed, unpacked, write_learner
 from arml.predict.inputs import checked_labels, places_of
 from arml.predict.predictor import for_classes, grouped_function

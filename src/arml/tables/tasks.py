@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.datasets.folders import Progress
-from arml.experiment.parts import TaskFamily
+from arml.experiment.options import TaskFamily
 from arml.results.files import Json
 from arml.tables.prior import MECHANISMS, draw_rows
 from arml.tasks.options import Splits, splits_of
