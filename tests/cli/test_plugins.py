@@ -138,7 +138,7 @@ def test_lists_and_recipes_have_what_a_plugin_brings(capsys):
     assert one["command"].endswith(f"--run runs/waves/maml --plugin {os.path.relpath(OWN)}")
     assert "waves" in {entry["name"] for entry in found["settings"]}
     assert "waves" not in {entry["name"] for entry in found["datasets"]}
-    assert [entry["name"] for entry in found["networks"]] == ["mlp", "conv4", "cells", "residual"]
+    assert [entry["name"] for entry in found["networks"]] == ["mlp", "conv4", "residual"]
 
 
 @pytest.mark.usefixtures("alone")

@@ -159,7 +159,7 @@ def test_what_json_holds_is_read_back():
         ({"scan": 1}, "experiment: scan: expected bool, got int;"),
         ({"steps": True}, "experiment: steps: expected int, got bool;"),
         ({"outer": 3}, "expected outer to be one of adam, got 3"),
-        ({"network": [1]}, "expected network to be one of mlp, conv4, cells, got [1]"),
+        ({"network": [1]}, "expected network to be one of mlp, conv4, got [1]"),
         ({"tasks.kind": ["a"]}, "expected tasks to be one of functions, folders, "),
         ({"tasks.noise": "loud"}, "tasks: noise: expected float, got str;"),
         ({"network.hidden": [8, "x"]}, "network: hidden[1]: expected int, got str;"),

@@ -27,7 +27,6 @@ from arml.core.episodes import Examples, Problem, Task, TaskDistribution, fault
 from arml.core.inner import with_steps
 from arml.core.learner import MetaLearner, NetworkOptions
 from arml.experiment.options import NETWORKS, TASKS
-from arml.nn.flat import CellsOptions
 from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
 from arml.tasks.functions import functions_2d
 from arml.tasks.options import splits_of
@@ -370,7 +369,7 @@ KINDS = {
     # The last axis is a cell: its value, whether it is there, its kind.
     "tables": Kind(
         blobs((6, 3), 3, 3, noise=1.0),
-        CellsOptions(width=8),
+        MLP,
         sizes=MappingProxyType({"width": 8, "depth": 1, "vertices": 3}),
     ),
 }

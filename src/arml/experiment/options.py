@@ -15,7 +15,6 @@ from arml.core.episodes import Problem
 from arml.core.learner import MethodOptions, NetworkOptions
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
-from arml.nn.flat import CellsOptions
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results.files import Json, RunError
 from arml.results.schema import read_options
@@ -89,7 +88,6 @@ NETWORKS: Registry[Entry] = Registry(
     [
         Entry(name="mlp", options_class=MLPOptions),
         Entry(name="conv4", options_class=Conv4Options),
-        Entry(name="cells", options_class=CellsOptions),
     ],
 )
 PARTS: dict[str, Registry[Any]] = {

@@ -28,7 +28,6 @@ from arml.experiment.options import (
     Experiment,
     TaskFamily,
 )
-from arml.nn.flat import CellsOptions
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results.files import JsonView
 from arml.tasks.conflict import ConflictOptions
@@ -144,7 +143,7 @@ def tables(name: str, tasks: TasksOptions) -> Experiment:
     return Experiment(
         name,
         tasks=tasks,
-        network=CellsOptions(),
+        network=MLPOptions(hidden=(64,), init="he"),
         outer=OuterOptions(outer_rate=0.003, clip=1.0, schedule="cosine", warmup=0.04),
         steps=5_000,
         batch=16,

@@ -10,6 +10,7 @@ whether that function uses them.
 `Linear` and `Conv2d` layers in the network.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Literal, TypeVar
@@ -148,9 +149,9 @@ class DenseBlock(eqx.Module):
     film: Callable[[Array], Array] | None = None
 
     def __call__(
-        self, x: Float[Array, "n inputs"], statistics: Statistics = None
+        self, x: Float[Array, "n *inputs"], statistics: Statistics = None
     ) -> tuple[Float[Array, "n units"], None]:
-        z = self.layer(x)
+        z = self.layer(x.reshape(len(x), -1))
         return jax.nn.relu(z if self.film is None else self.film(z)), None
 
 
@@ -265,13 +266,14 @@ class MLPOptions:
         at_least(self, ("hidden",), 1)
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
-        if len(problem.features) != 1:
+        if len(problem.features) > 2:
             raise ValueError(
                 f"an MLP reads vectors, but these tasks have inputs of shape {problem.features}; "
                 "use the network conv4"
             )
         init = {"authors": truncated_normal(0.01), "he": he}[self.init]
-        return perceptron((*problem.features, *self.hidden, problem.outputs), init=init, key=key)
+        sizes = (math.prod(problem.features), *self.hidden, problem.outputs)
+        return perceptron(sizes, init=init, key=key)
 
 
 @dataclass(frozen=True)

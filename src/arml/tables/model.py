@@ -2,13 +2,13 @@
 
 Every cell is a token: its value and its rank, as the support set measures them, and the mean of the
 column over other examples with a similar label. Tokens attend over columns, then over rows, where
-queries see the support set only [1]. The tokens give a weight for each column and a place for each
-row. These and a few numbers of the task make a kernel, and ridge regression with this kernel
-predicts. Classes are one-hot vectors, so that their number may be any, and no class has an output
-of its own. Numbers have the variance of a Gaussian process. As the ridge grows, the classifier
-becomes the nearest class mean. The numbers of a task (mixture of kernels, ridge, temperature) and
-the scales inside the layers are blends of templates: a task reads the vertices of a graph of
-meta-knowledge, as in ARML [2], and each vertex owns a template.
+queries attend to the support set only [1]. The tokens give a weight for each column and a place for
+each row. These and a few numbers of the task make a kernel, and ridge regression with this kernel
+predicts [3]. Classes are one-hot vectors, so that their number may be any, and no class has an
+output of its own. Numbers have the variance of a Gaussian process. As the ridge grows, the
+classifier becomes the nearest class mean. The numbers of a task (mixture of kernels, ridge,
+temperature) and the scales inside the layers are blends of templates: a task reads the vertices of
+a graph of meta-knowledge, as in ARML [2], and each vertex owns a template.
 
     K = a_1 sum_c w_c z_c z'_c + a_2 exp(-sum_c v_c (z_c - z'_c)^2 / 2)
       + a_3 exp(-sum_c u_c |r_c - r'_c|) + a_4 exp(-|g - g'|^2 / 2)                      (1)
@@ -16,53 +16,52 @@ meta-knowledge, as in ARML [2], and each vertex owns a template.
 
 with z the standardised values, r the ranks, w, v, u the columns' weights and g the rows' places.
 
+An input is the cells of a row, `[columns, 3]`: value, whether it is there, kind (1 for the
+indicator of a category). A row without any cell is no example, and a column without any cell is no
+column.
+
 [1] Pfefferle, Hog, Purucker and Hutter, nanoTabPFN, arXiv 2511.03634.
 [2] Yao et al., Automated Relational Meta-learning, ICLR 2020.
 [3] Bertinetto, Henriques, Torr and Vedaldi, Meta-learning with Differentiable Closed-form Solvers,
     ICLR 2019: ridge regression as the head.
+[4] Rao et al., MSA Transformer, ICML 2021: tied axial attention.
 
 Differences
 - nanoTabPFN has one learned output for each class, so a task has at most as many classes as in its
   training. Here labels enter only by how alike they are: permuting the classes permutes the
   outputs.
+- The attention maps are tied [4]: one map of columns serves all rows, and one map of rows serves
+  all columns. There are no positions, so permuting columns or rows permutes the tokens.
 - No token attends to a missing cell, and no value of it reaches the kernel: it is at distance one
   from all values, along an axis of its own.
 - The tokens of the examples know labels, and those of queries do not. The more rows there are, the
   more exactly the places of the examples tell their labels, until the other kernels are not used.
-  So beyond `ROWS` rows, the most that were seen in meta-training, a_4 falls with their square.
+  So beyond `ROWS` rows, the most in meta-training, a_4 falls with their square.
 - ARML's vertices shape the initialisation of a network; here they shape the kernel.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
 from arml.core.checks import Options, at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, MetaLearner, Network, Spread
 from arml.core.losses import loss_of
-from arml.nn.attention import Layer, Tokens, layer, standard
-from arml.nn.cells import (
-    DESCRIBED,
-    Cells,
-    alike_classes,
-    alike_numbers,
-    count_of,
-    described,
-    expected,
-    mean_of,
-    measure,
-    one_target,
-    standard_targets,
-)
-from arml.nn.kernels import Places, Read, Solved, mixture
 from arml.nn.networks import MLP, Linear, linear, mlp
 from arml.nn.prototypes import among
 
+FAR = 4.0
+"""A value is pulled towards the others when it is more standard deviations than this away."""
+DESCRIBED = 11
+"""Numbers that describe a column."""
 PLACE = 16
 """Dimension of a row's place."""
 ROWS = 40
@@ -71,6 +70,315 @@ NUMBERS = (1.0, 0.5, 0.5, 0.0, -1.5, 1.5, 0.0)
 """Initial numbers of a task: four shares of kernels, log ridge, log temperature, log noise."""
 FREEDOM = 4
 """Degrees of freedom of the predictive distribution of a number: Student's t."""
+MASKED = -1e9
+"""The logit of a cell that may not be attended to."""
+
+Tokens = Float[Array, "rows columns d"]
+Places = Float[Array, "rows place"]
+
+
+# Cells, in units of the support set.
+
+
+class Cells(NamedTuple):
+    """Cells of rows, in units of the support set; zero where they are missing."""
+
+    score: Float[Array, "rows columns"]
+    """Value in standard deviations of the support set, pulled in beyond `FAR`."""
+    rank: Float[Array, "rows columns"]
+    """Share of the support set below the value, from -1.73 to 1.73."""
+    there: Bool[Array, "rows columns"]
+    kind: Float[Array, "rows columns"]
+
+    @property
+    def rows(self) -> Bool[Array, " rows"]:
+        """Which rows are examples."""
+        return jnp.any(self.there, axis=1)
+
+
+def count_of(there: Bool[Array, "..."], axis: int | tuple[int, ...] | None = None) -> Array:
+    """How many are `there`; one if none is."""
+    return jnp.maximum(jnp.sum(there, axis=axis), 1).astype(jnp.float32)
+
+
+def mean_of(x: Float[Array, "n *d"], there: Bool[Array, "n *_"]) -> Float[Array, "*d"]:
+    """The mean over the first axis of the entries that are `there`; zero if none is."""
+    there = there.reshape(there.shape + (1,) * (x.ndim - there.ndim))
+    return jnp.sum(jnp.where(there, x, 0.0), axis=0) / count_of(there, 0)
+
+
+class Measure(eqx.Module):
+    """The measures of a support set, applied to any cells."""
+
+    values: Float[Array, "n columns"]
+    there: Bool[Array, "n columns"]
+    mean: Float[Array, " columns"]
+    deviation: Float[Array, " columns"]
+
+    def __call__(self, x: Float[Array, "rows columns 3"]) -> Cells:
+        there = x[..., 1] > 0.5
+        value = jnp.where(there, x[..., 0], self.mean)
+        score = (value - self.mean) / self.deviation
+        score = score / jnp.sqrt(1 + jnp.square(score / FAR))
+        below = jnp.where(self.there, jnp.sign(value[:, None] - self.values[None]), 0.0)
+        rank = jnp.sum(below, axis=1) / count_of(self.there, 0) * 1.73
+        return Cells(
+            jnp.where(there, score, 0.0),
+            jnp.where(there, rank, 0.0),
+            there,
+            jnp.where(there, x[..., 2], 0.0),
+        )
+
+
+def measure(x: Float[Array, "n columns 3"]) -> Measure:
+    """The measures of the support inputs `x`."""
+    there = x[..., 1] > 0.5
+    values = jnp.where(there, x[..., 0], 0.0)
+    mean = mean_of(values, there)
+    deviation = jnp.sqrt(mean_of(jnp.square(values - mean), there))
+    # A column without spread has no information: its scores are zero, not huge.
+    flat = deviation <= 1e-6 * (jnp.abs(mean) + 1e-6)
+    return Measure(values, there, mean, jnp.where(flat, 1e12, deviation))
+
+
+def standard_targets(
+    y: Float[Array, " n"], rows: Bool[Array, " n"]
+) -> tuple[Float[Array, " n"], Float[Array, ""], Float[Array, ""]]:
+    """The targets of a regression in their own standard deviations, zero for rows that are not
+    there; their mean; and their standard deviation, 1 if all are equal."""
+    mean = mean_of(y, rows)
+    off = jnp.where(rows, y - mean, 0.0)
+    deviation = jnp.sqrt(mean_of(jnp.square(off), rows))
+    deviation = jnp.where(deviation > 1e-6 * (jnp.abs(mean) + 1e-6), deviation, 1.0)
+    return off / deviation, mean, deviation
+
+
+def similar_labels(y: Array, rows: Bool[Array, " n"], classes: bool) -> Float[Array, "n n"]:
+    """How similar the labels of two different examples are: 1 in the same class and 0 otherwise;
+    for standardised targets a share from 0 to 1."""
+    if classes:
+        near = (y[:, None] == y[None]).astype(jnp.float32)
+    else:
+        near = jnp.exp(-2 * jnp.square(y[:, None] - y[None]))
+    return jnp.where(rows[:, None] & rows[None] & ~jnp.eye(len(y), dtype=bool), near, 0.0)
+
+
+def expected(
+    values: Float[Array, "n columns"], there: Bool[Array, "n columns"], alike: Float[Array, "n n"]
+) -> Float[Array, "n columns"]:
+    """For each example, the mean of each column over the others, weighted by how alike their labels
+    are; zero if no other label is alike."""
+    weight = alike @ there.astype(values.dtype)
+    return jnp.where(there, alike @ values / jnp.maximum(weight, 1e-6), 0.0)
+
+
+def described(
+    cells: Cells, alike: Float[Array, "n n"], classes: Float[Array, ""]
+) -> Float[Array, "columns described"]:
+    """Numbers that describe each column on the support set: how well other examples with the same
+    label predict it (by score and by rank), gaps, ties, shape, how much other columns repeat it;
+    and how many rows, columns and classes there are."""
+    score, rank, there, kind = cells
+    n = count_of(cells.rows)
+    count = count_of(there, 0)
+    mean = partial(mean_of, there=there)
+    flat = score / jnp.sqrt(mean(jnp.square(score)) + 1e-6)
+    repeats = jnp.abs(flat.T @ flat) / n
+    columns = count_of(jnp.any(there, axis=0))
+    ties = (score[:, None] == score[None]) & there[:, None] & there[None]
+    each = jnp.stack(
+        [
+            mean(score * expected(score, there, alike)),
+            mean(rank * expected(rank, there, alike)),
+            count / n,
+            mean(kind),
+            count_of(ties, (0, 1)) / jnp.square(count),
+            mean(score**3) / 3,
+            mean(score**4) / 10,
+            jnp.sum(repeats, axis=1) / columns,
+        ],
+        axis=1,
+    )
+    counts = jnp.stack([jnp.log(n + 1.0), jnp.log(columns), jnp.log(classes)]) / 3
+    return jnp.concatenate([each, jnp.broadcast_to(counts, (len(each), 3))], axis=1)
+
+
+# Attention over the columns and over the rows.
+
+
+class Remembered(NamedTuple):
+    """The part of the support set that queries need in one layer."""
+
+    columns: Float[Array, "heads columns columns"]
+    """The map of columns."""
+    keys: Float[Array, "n columns heads e"]
+    values: Float[Array, "n columns heads e"]
+    there: Bool[Array, "n columns"]
+
+
+def standard(x: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+    """Layer normalisation without parameters: the layers after it have their own."""
+    mean = jnp.mean(x, axis=-1, keepdims=True)
+    return (x - mean) * jax.lax.rsqrt(jnp.var(x, axis=-1, keepdims=True) + 1e-5)
+
+
+class Layer(eqx.Module):
+    """Attention over columns, over rows, and a small network in each cell. Every sum leaves out
+    missing cells."""
+
+    across: Linear
+    """Queries, keys and values of the attention over columns."""
+    across_out: Linear
+    down: Linear
+    """The same over rows."""
+    down_out: Linear
+    alike: Float[Array, " heads"]
+    """How much more a row attends to rows with a similar label."""
+    wide: Linear
+    narrow: Linear
+    heads: int = eqx.field(static=True)
+
+    def __call__(
+        self,
+        h: Tokens,
+        there: Bool[Array, "rows columns"],
+        film: Float[Array, "2 d"],
+        *,
+        alike: Float[Array, "rows n"] | None = None,
+        support: Remembered | None = None,
+    ) -> tuple[Tokens, Remembered]:
+        """The cells after one layer, and the part of them that queries will need.
+
+        `alike` says how alike the labels of two rows of the support set are. For queries, `support`
+        is the part of the support set that they need. `film` scales and shifts the input of the
+        small network.
+        """
+        seen = there.astype(h.dtype)
+        q, k, v = self._split(self.across(standard(h)), seen)
+        columns, rows = jnp.any(there, axis=0), jnp.any(there, axis=1)
+        scale = (q.shape[-1] * jnp.maximum(jnp.sum(rows), 1).astype(h.dtype)) ** -0.5
+        across = _map("rche,rdhe->hcd", q, k, columns, scale)
+        across = across if support is None else support.columns
+        mixed = jnp.einsum("hcd,rdhe->rche", across, v)
+        weight = jnp.einsum("hcd,rd->rch", across, seen)
+        h = h + self.across_out(self._merge(mixed, weight))
+        q, k, v = self._split(self.down(standard(h)), seen)
+        own = Remembered(across, k, v, there)
+        others = own if support is None else support
+        rows, columns = (jnp.any(others.there, axis=i) for i in (1, 0))
+        scale = (q.shape[-1] * jnp.maximum(jnp.sum(columns), 1).astype(h.dtype)) ** -0.5
+        bias = 0.0 if alike is None else self.alike[:, None, None] * alike
+        down = _map("rche,nche->hrn", q, others.keys, rows, scale, bias)
+        mixed = jnp.einsum("hrn,nche->rche", down, others.values)
+        weight = jnp.einsum("hrn,nc->rch", down, others.there.astype(h.dtype))
+        h = h + self.down_out(self._merge(mixed, weight))
+        inside = standard(h) * (1 + film[0]) + film[1]
+        return h + self.narrow(jax.nn.gelu(self.wide(inside))), own
+
+    def _split(
+        self, x: Float[Array, "rows columns three_d"], seen: Float[Array, "rows columns"]
+    ) -> list[Float[Array, "rows columns heads e"]]:
+        x = x * seen[..., None]
+        return [p.reshape(*x.shape[:2], self.heads, -1) for p in jnp.split(x, 3, axis=-1)]
+
+    def _merge(
+        self, x: Float[Array, "rows columns heads e"], weight: Float[Array, "rows columns heads"]
+    ) -> Tokens:
+        """The mean over the cells that were attended to."""
+        x = x / jnp.maximum(weight, 1e-6)[..., None]
+        return x.reshape(*x.shape[:2], -1)
+
+
+def _map(
+    product: str,
+    q: Array,
+    k: Array,
+    allowed: Bool[Array, " m"],
+    scale: Float[Array, ""],
+    bias: Float[Array, "heads n m"] | float = 0.0,
+) -> Float[Array, "heads n m"]:
+    """Softmax of the products of queries and keys. `scale` brings them to the size of one cell's
+    product."""
+    logits = jnp.einsum(product, q, k)
+    return jax.nn.softmax(jnp.where(allowed, logits * scale + bias, MASKED), axis=-1)
+
+
+def layer(d: int, heads: int, *, key: PRNGKeyArray) -> Layer:
+    """A layer of width `d` with Glorot weights."""
+    keys = jax.random.split(key, 6)
+    return Layer(
+        linear(d, 3 * d, key=keys[0]),
+        linear(d, d, key=keys[1]),
+        linear(d, 3 * d, key=keys[2]),
+        linear(d, d, key=keys[3]),
+        jnp.ones(heads, jnp.float32),
+        linear(d, 2 * d, key=keys[4]),
+        linear(2 * d, d, key=keys[5]),
+        heads,
+    )
+
+
+# The kernel, and the learner.
+
+
+class Read(NamedTuple):
+    """The parts of a support set that queries need."""
+
+    reading: Float[Array, " vertices"]
+    """How much the task reads each vertex; the sum is one."""
+    measure: Measure
+    cells: Cells
+    columns: Float[Array, "columns described"]
+    films: Float[Array, "layers 2 d"]
+    remembered: list[Remembered]
+    places: Float[Array, "n place"]
+    weights: Float[Array, "3 columns"]
+    """w, v and u of Eq. (1)."""
+    numbers: Float[Array, " numbers"]
+
+    def kernel(self, cells: Cells, places: Places) -> Float[Array, "rows n"]:
+        """K between rows and the support set, all four parts positive definite. Eq. (1). A missing
+        cell is at distance one, along an axis of its own, from each cell that is there."""
+        shares, others = jax.nn.softmax(self.numbers[:4]), self.cells
+        linear, smooth, steps = self.weights
+        here, there = (c.there.astype(jnp.float32) for c in (cells, others))
+        apart = squares(cells.score, others.score, smooth) + squares(here, there, smooth)
+        ranked = jnp.abs(cells.rank[:, None] - others.rank) + jnp.square(here[:, None] - there)
+        far = squares(places, self.places, jnp.ones(places.shape[1]))
+        mixed: Array = (
+            shares[0] * (cells.score * linear) @ others.score.T
+            + shares[1] * jnp.exp(-apart / 2)
+            + shares[2] * jnp.exp(-ranked @ steps)
+            + shares[3] * jnp.exp(-far / 2)
+        )
+        return mixed
+
+
+def squares(
+    x: Float[Array, "rows d"], y: Float[Array, "n d"], weights: Float[Array, " d"]
+) -> Float[Array, "rows n"]:
+    """sum_d w_d (x_d - y_d)^2, by matrix products: their rounding matters little to a kernel."""
+    own = jnp.square(x) @ weights
+    other = jnp.square(y) @ weights
+    return jnp.maximum(own[:, None] + other - 2 * (x * weights) @ y.T, 0.0)
+
+
+class Solved(NamedTuple):
+    """A task's kernel, and the solution of its ridge regression."""
+
+    similar: Callable[[Array], Float[Array, "rows n"]]
+    """k(x) of inputs."""
+    itself: Callable[[Array], Float[Array, " rows"]]
+    """k(x, x)."""
+    factor: Float[Array, "n n"]
+    """Cholesky factor of K + l I."""
+    ridge: Float[Array, ""]
+    dual: Float[Array, "n outputs"]
+    mean: Float[Array, " outputs"]
+    """Of the labels."""
+    deviation: Float[Array, ""]
+    """Of the targets; 1 for classes."""
+    numbers: Float[Array, " numbers"]
 
 
 class Tables(MetaLearner):
@@ -105,7 +413,7 @@ class Tables(MetaLearner):
         label = support.y
         if not self.ways:
             label = standard_targets(support.y[:, 0], cells.rows)[0]
-        alike = (alike_classes if self.ways else alike_numbers)(label, cells.rows)
+        alike = similar_labels(label, cells.rows, classes=self.ways > 0)
         columns = described(cells, alike, self._classes(support.y, cells))
         known = jnp.any(cells.there, axis=0)
         code = mean_of(self.code(columns), known)  # the task, as its columns describe it
@@ -149,16 +457,11 @@ class Tables(MetaLearner):
     def _places(self, h: Tokens, cells: Cells) -> Places:
         return self.place(standard(mean_of(h.swapaxes(0, 1), cells.there.T[..., None])))
 
-    def kernel(self, read: Read, cells: Cells, places: Places) -> Float[Array, "rows n"]:
-        """K between rows and the support set. Eq. (1)."""
-        shares = jax.nn.softmax(read.numbers[:4])
-        return mixture(shares, read.weights, (cells, places), (read.cells, read.places))
-
     def solve(self, support: Examples) -> Solved:
         """Learn ONE task: its kernel, and the ridge regression in it."""
         read = self.read(support)
         rows = read.cells.rows
-        own = jnp.where(rows[:, None] & rows, self.kernel(read, read.cells, read.places), 0.0)
+        own = jnp.where(rows[:, None] & rows, read.kernel(read.cells, read.places), 0.0)
         ridge = jnp.exp(read.numbers[4]) + 1e-3
         factor = jnp.linalg.cholesky(own + ridge * jnp.eye(len(own), dtype=own.dtype))
         if self.ways:
@@ -178,7 +481,7 @@ class Tables(MetaLearner):
             return cells, self._places(h, cells)
 
         def similar(x: Array) -> Float[Array, "rows n"]:
-            return jnp.where(rows, self.kernel(read, *seen(x)), 0.0)
+            return jnp.where(rows, read.kernel(*seen(x)), 0.0)
 
         def itself(x: Array) -> Float[Array, " rows"]:
             shares = jax.nn.softmax(read.numbers[:4])
@@ -253,7 +556,10 @@ class TablesOptions(Options):
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Tables:
         """The learner; it uses nothing of `net`."""
-        one_target(problem)
+        if problem.kind == "regression" and problem.outputs != 1:
+            raise ValueError(
+                f"expected one target for tables, got {problem.outputs}: train a learner for each"
+            )
         keys = jax.random.split(key, 9)
         d, v = self.width, self.vertices
         numbers = jnp.asarray(NUMBERS) + 0.1 * jax.random.normal(keys[0], (v, len(NUMBERS)))
