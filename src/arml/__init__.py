@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from arml.results.scores import Scores as Scores
     from arml.training.evaluate import evaluate as evaluate
     from arml.training.fit import Fitted as Fitted
+    from arml.training.fit import OuterOptions as OuterOptions
     from arml.training.fit import fit as fit
-    from arml.training.step import OuterOptions as OuterOptions
 
 __version__ = "0.1.0"
 
@@ -58,8 +58,7 @@ _HOMES = {
     "arml.results.comparisons": ("Comparison", "compare"),
     "arml.results.scores": ("Scores",),
     "arml.training.evaluate": ("evaluate",),
-    "arml.training.fit": ("Fitted", "fit"),
-    "arml.training.step": ("OuterOptions",),
+    "arml.training.fit": ("Fitted", "OuterOptions", "fit"),
     "arml.experiment.building": ("build",),
     "arml.experiment.contract": ("check",),
     "arml.experiment.options": ("Experiment", "register"),

@@ -15,7 +15,7 @@ from arml.core.inner import GradientDescent
 from arml.core.learner import parameters
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
-from arml.training.step import OuterOptions, make_step, start
+from arml.training.fit import OuterOptions, make_step, start
 
 TASKS = functions_2d(shots=6, queries=4)
 KEY = jax.random.key(0)

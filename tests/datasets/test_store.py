@@ -28,7 +28,7 @@ from arml.results.files import LOCK, alone, digest_of, read_metrics
 from arml.tasks.images import ImageEpisodes
 from arml.tasks.options import StoreOptions, device_room
 from arml.tasks.stream import AHEAD, Pixels, StreamedEpisodes, prefetched
-from arml.training.step import task_keys
+from arml.training.fit import task_keys
 
 
 @pytest.fixture(autouse=True)

@@ -48,7 +48,7 @@ from arml.results.scores import summarise
 from arml.tasks.functions import FAMILIES, functions_2d
 from arml.tasks.options import FoldersOptions
 from arml.training import checkpoint
-from arml.training.evaluate import evaluate, looks, together
+from arml.training.evaluate import concatenated, evaluate, looks
 
 VERTICES, TASKS = 5, 60
 KEPT = jnp.arange(1, VERTICES)
@@ -165,7 +165,7 @@ def test_another_code_costs_what_it_costs(trained, files):
     found = read_json(files[0])["interventions"]["use"]
     assert set(found) == {"equal_vertices", "mean", "own_family", "other_family"}
     learner, test = trained.learner, trained.splits.test
-    codes = together(looks(code_of, learner, test, split="test", n=TASKS, chunk=25))[0]
+    codes = concatenated(looks(code_of, learner, test, split="test", n=TASKS, chunk=25))[0]
     mean = jnp.asarray(codes.mean(0))
     same = eqx.tree_at(lambda m: m.encode, learner, lambda support: (mean, 0.0))
     scored = [evaluate(one, test, split="test", n=TASKS, chunk=25) for one in (same, learner)]
@@ -191,7 +191,7 @@ def test_a_reading_is_replaced_and_what_is_the_tasks_own_is_kept():
     made = eqx.tree_at(lambda m: m.modulate, made, jax.tree.unflatten(structure, drawn))
     found, _ = graph(made, test, n=TASKS, chunk=20)
     assert set(found["interventions"]["use"]) == {"equal_vertices", *CODES, *READINGS}
-    codes, families = together(looks(code_of, made, test, split="test", n=TASKS, chunk=20))
+    codes, families = concatenated(looks(code_of, made, test, split="test", n=TASKS, chunk=20))
     mean = jnp.asarray(codes[:, :3].mean(0))
     same = replace(made, choose=lambda _, support, code: jnp.concatenate([mean, code[3:]]))
     scored = [evaluate(one, test, split="test", n=TASKS, chunk=20) for one in (same, made)]

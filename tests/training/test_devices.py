@@ -22,9 +22,8 @@ from arml.experiment.scoring import evaluate_run
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.images import ImageEpisodes, Table
 from arml.tasks.stream import Pixels, StreamedEpisodes, prefetched
-from arml.training.devices import mesh_of, own_parts, share, sharing
-from arml.training.processes import join
-from arml.training.step import OuterOptions, make_interval, make_step, start, task_keys
+from arml.training.distributed import join, mesh_of, own_parts, share, sharing
+from arml.training.fit import OuterOptions, make_interval, make_step, start, task_keys
 
 STEPS = 40
 EXPERIMENT = replace(
@@ -61,7 +60,7 @@ from pathlib import Path
 from arml.cli import main
 from arml.cli.progress import Display
 from arml.experiment.running import run
-from arml.training.processes import join
+from arml.training.distributed import join
 from test_devices import EXPERIMENT
 
 process, folder = int(sys.argv[1]), Path(sys.argv[2])

@@ -10,7 +10,7 @@ import pytest
 
 import arml
 from arml.experiment.running import Run
-from arml.training.step import OuterOptions
+from arml.training.fit import OuterOptions
 
 
 class Waves(arml.TaskDistribution):

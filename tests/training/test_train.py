@@ -15,7 +15,7 @@ from arml.algorithms.mumomaml import MUMOMAMLOptions
 from arml.core.episodes import Problem, TaskDistribution
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
-from arml.training.step import OuterOptions, TrainState, make_interval, make_step, start
+from arml.training.fit import OuterOptions, TrainState, make_interval, make_step, start
 
 TASKS = functions_2d(shots=4, queries=3)
 KEY = jax.random.key(0)

@@ -45,7 +45,7 @@ def evaluate_several(
         raise UsageError(f"expected two folders to compare, got {sides[0][0]} twice: name another")
     with scoring() as watch:
         from arml.experiment.scoring import evaluate_run, keep, kept
-        from arml.training.devices import own_cores
+        from arml.training.distributed import own_cores
 
         for _, runs in sides:
             _check(runs)

@@ -97,7 +97,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
         from arml.results.comparisons import compare
         from arml.results.files import write_json
         from arml.results.scores import check_same_tasks
-        from arml.training.devices import own_cores
+        from arml.training.distributed import own_cores
 
         # A comparison can use the scores of an earlier call.
         against = options.against is not None

@@ -20,8 +20,15 @@ from arml.experiment.options import TASKS, Experiment, metric_of
 from arml.experiment.running import Run, check_claim, check_place, run
 from arml.experiment.scoring import simple_scores
 from arml.training import checkpoint
-from arml.training.devices import own_cores, sharing
-from arml.training.processes import LostError, alone, join, leads, together
+from arml.training.distributed import (
+    LostError,
+    failing_together,
+    is_main_process,
+    join,
+    own_cores,
+    sharing,
+    single_process,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +95,9 @@ def train_command(arguments: Sequence[str]) -> int:
             "expected --coordinator with --processes and --process, got none: give HOST:PORT"
         )
     # Only one of several processes prints.
-    console = Console(quiet=not leads())
+    console = Console(quiet=not is_main_process())
     say(console, *asked.lines)
-    with together():
+    with failing_together():
         if not several:
             check_place(folder)
         experiment, devices = asked.experiment, options.devices
@@ -98,7 +105,7 @@ def train_command(arguments: Sequence[str]) -> int:
         if not devices:
             # The processes of a run must have equally many, and steps of small networks take
             # milliseconds.
-            split = alone() and not experiment.scan and not several
+            split = single_process() and not experiment.scan and not several
             devices = sharing(experiment.batch, experiment.chunk, own_cores()) if split else 1
         experiment = timed(asked, since, devices=devices, console=console)
         if not several:
@@ -114,7 +121,7 @@ def train_command(arguments: Sequence[str]) -> int:
             _quality(experiment),
             workers=options.workers,
         )
-    if alone() and _is_trained(experiment, folder):
+    if single_process() and _is_trained(experiment, folder):
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
         _finish(console, folder, experiment)
         return 0
@@ -128,14 +135,16 @@ def train_command(arguments: Sequence[str]) -> int:
 
     def idle() -> str:
         # Only compilation is lost, and it cannot be interrupted in another way.
-        if not alone() or display.phase not in ("loading", "compiling"):
+        if not single_process() or display.phase not in ("loading", "compiling"):
             return ""
         saved = f"the run is saved at step {display.reached:,}"
         return f"stopped; {saved if display.reached else 'no step was done yet'}"
 
     few = f"{experiment.interval} steps at most"
     stop = Stop(f"stopping after the steps in hand ({few}), which are then saved", idle=idle)
-    write = TensorBoard(folder / "tensorboard") if options.tensorboard and leads() else None
+    write = (
+        TensorBoard(folder / "tensorboard") if options.tensorboard and is_main_process() else None
+    )
 
     def watch(step: int, record: Mapping[str, float | None]) -> None:
         if write is not None:
@@ -152,9 +161,9 @@ def train_command(arguments: Sequence[str]) -> int:
     if reached < experiment.steps:
         say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
         return INTERRUPTED
-    if asked.own and alone():
+    if asked.own and single_process():
         _print_simple(console, folder, experiment)
-    if leads():
+    if is_main_process():
         _finish(console, folder, experiment)
     return 0
 

@@ -18,8 +18,7 @@ from arml.experiment.options import NETWORKS, Experiment
 from arml.experiment.recipes import RECIPES, recipe, reshaped, setting_for
 from arml.nn.networks import Alone
 from arml.tasks.options import TasksLike, splits_of
-from arml.training.fit import FitOptions, seeded
-from arml.training.step import OuterOptions, TrainState, start
+from arml.training.fit import FitOptions, OuterOptions, TrainState, seeded, start
 
 if TYPE_CHECKING:
     What = str | MethodOptions | Experiment

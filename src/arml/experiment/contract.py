@@ -31,7 +31,7 @@ from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
 from arml.tasks.functions import functions_2d
 from arml.tasks.options import splits_of
 from arml.training import checkpoint
-from arml.training.step import Record, TrainState, make_step, start
+from arml.training.fit import Record, TrainState, make_step, start
 
 BATCH = 2
 

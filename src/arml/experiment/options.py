@@ -29,8 +29,8 @@ from arml.tasks.options import (
     splits_of,
 )
 from arml.tasks.own import OwnOptions
-from arml.training.devices import at_once
-from arml.training.step import OuterOptions
+from arml.training.distributed import at_once
+from arml.training.fit import OuterOptions
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)
 IMAGES = Problem("classification", (28, 28, 3), 5, shots=1, queries=15)

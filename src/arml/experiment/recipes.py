@@ -40,7 +40,7 @@ from arml.tasks.options import (
     VectorsOptions,
 )
 from arml.tasks.own import OwnOptions
-from arml.training.step import OuterOptions
+from arml.training.fit import OuterOptions
 
 
 class Setting(NamedTuple):

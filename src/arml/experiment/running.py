@@ -45,11 +45,27 @@ from arml.results.scores import Scores, read_scores
 from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
 from arml.tasks.own import OwnOptions
 from arml.training import checkpoint
-from arml.training.devices import at_once, mesh_of, share
-from arml.training.fit import FitOptions, Moment, NotFiniteError, intervals, training_key
-from arml.training.processes import any_of, attended, check_same, leads, of_leader, together
-from arml.training.provenance import provenance
-from arml.training.step import TrainState, start
+from arml.training.distributed import (
+    any_process,
+    at_once,
+    check_same,
+    detecting_loss,
+    failing_together,
+    from_main_process,
+    is_main_process,
+    mesh_of,
+    provenance,
+    share,
+)
+from arml.training.fit import (
+    FitOptions,
+    Moment,
+    NotFiniteError,
+    TrainState,
+    intervals,
+    start,
+    training_key,
+)
 
 S = TypeVar("S")
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
@@ -181,7 +197,7 @@ def _newest(experiment: Experiment, folder: Path, like: S) -> S | None:
 Watch = Callable[[int, Mapping[str, float | None]], None]
 
 
-@attended()
+@detecting_loss()
 def run(
     experiment: Experiment | str,
     folder: Path | str,
@@ -210,8 +226,8 @@ def run(
     - `devices`: of each process; all of them share the tasks of a step. A run can be continued
       with another number of devices, and its numbers are the same to rounding.
 
-    If several processes were joined (`processes.join`), all of them make the same call. Each reads
-    the data, and only the first writes to the folder.
+    If several processes were joined (`training.distributed.join`), all of them make the same call.
+    Each reads the data, and only the main process writes to the folder.
 
     **Returns** the step that was reached: `experiment.steps`, unless the run was stopped.
 
@@ -221,12 +237,12 @@ def run(
     experiment, folder = absolute(_experiment(experiment, tasks, changes)), Path(folder)
     checkpoints = folder / CHECKPOINTS
     with ExitStack() as stack:
-        with together():
+        with failing_together():
             experiment.check()
             check_place(folder)
-            hold = stack.enter_context(alone(folder)) if leads() else None
+            hold = stack.enter_context(alone(folder)) if is_main_process() else None
             check_claim(experiment, folder)
-        with together():
+        with failing_together():
             mesh = mesh_of(devices)
             at_once(experiment.chunk, share(mesh, experiment.batch))
             splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
@@ -237,14 +253,14 @@ def run(
                     "steps must be at least 1, got 0: this learner has weights to train"
                 )
             saved = None
-            if leads():
+            if is_main_process():
                 claim(experiment, splits, folder, devices=mesh.size if mesh else 1)
                 saved = _newest(experiment, folder, now)
         check_same("options", (fingerprint(experiment), experiment.seed, devices))
         check_same("data", splits.sources)
-        now = of_leader(saved or now)
+        now = from_main_process(saved or now)
         before = done = int(now.state.step)
-        with together():
+        with failing_together():
             watch(done, {})
 
         clock = time.monotonic()
@@ -259,15 +275,15 @@ def run(
         with closing(loop), _advised(experiment, checkpoints):
             for moment in loop:
                 done = moment.step
-                with together():
-                    if leads():
+                with failing_together():
+                    if is_main_process():
                         _write(folder / METRICS, moment)
                     watch(done, moment.record)
-                stopping = any_of(stop())
+                stopping = any_process(stop())
                 due = done // experiment.checkpoint_every > before // experiment.checkpoint_every
                 before = done
                 if done == experiment.steps or stopping or due:
-                    with together():
+                    with failing_together():
                         if hold is not None:
                             hold.check()
                             seconds = np.asarray(float(now.seconds) + time.monotonic() - clock)

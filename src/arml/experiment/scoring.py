@@ -45,9 +45,8 @@ from arml.results.folder import (
 )
 from arml.results.machine import one_blas_thread
 from arml.results.scores import Score, Scores, pairing, score_of, write_scores
-from arml.training.devices import everywhere, mesh_of
+from arml.training.distributed import commit, device, everywhere, mesh_of, versions
 from arml.training.evaluate import Predictions, Split, looks, predictions, split_keys
-from arml.training.provenance import commit, device, versions
 
 PAIRS = 50
 """Confused pairs that are kept."""

@@ -31,7 +31,7 @@ from arml.algorithms.arml_extensions import Spread, VertexReader
 from arml.core.episodes import Task, TaskDistribution
 from arml.explain.looks import by_family, finite
 from arml.results.files import Json
-from arml.training.evaluate import looks, together
+from arml.training.evaluate import concatenated, looks
 
 Encoder = Relational | VertexReader
 """An encoder with a graph."""
@@ -71,7 +71,7 @@ def read(learner: PyTree, task: Task, key: Array) -> Read:
 
 def read_tasks(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Read:
     """The readings of the first `n` test tasks, with a leading axis of tasks, as NumPy arrays."""
-    return Read(*together(looks(read, learner, tasks, split="test", n=n, chunk=chunk)))
+    return Read(*concatenated(looks(read, learner, tasks, split="test", n=n, chunk=chunk)))
 
 
 def prototype_names(structure: Structure, count: int) -> list[str]:

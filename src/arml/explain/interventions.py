@@ -32,7 +32,7 @@ from arml.core.losses import score_of
 from arml.nn.networks import Linear
 from arml.results.comparisons import Comparison, difference_of, holm
 from arml.results.files import Json, plain
-from arml.training.evaluate import looks, together
+from arml.training.evaluate import concatenated, looks
 
 Score = Callable[[Array, Array], Float[Array, ""]]
 
@@ -107,13 +107,13 @@ def interventions(
         given = eqx.tree_at(lambda m: m.encode.graph, learner, changed)
         if removed >= 0 and isinstance(learner, ExtendedARML) and learner.choose is not None:
             given = without_vertex(learner, removed)
-        found = together(look(code_of, given))[0]
+        found = concatenated(look(code_of, given))[0]
         if removed >= 0 and isinstance(learner, ExtendedARML):
             # The code begins with the weights of the vertices, which weigh their templates.
             found = np.insert(found, removed, 0.0, axis=1)
         return found
 
-    codes, families = together(look(code_of, learner))
+    codes, families = concatenated(look(code_of, learner))
     count = len(graph.vertices)
     removals = [[j for j in range(count) if j != i] for i in range(count if count > 1 else 0)]
     replaced = {"links": coded(silenced(graph))}
@@ -128,7 +128,7 @@ def interventions(
         }
 
     def scored(given: np.ndarray) -> np.ndarray:
-        return np.asarray(together(look(scoring, learner, given=given)), np.float64)
+        return np.asarray(concatenated(look(scoring, learner, given=given)), np.float64)
 
     whole, sign = scored(codes), 1 if metric == "mse" else -1
     losses = {name: sign * (scored(given) - whole) for name, given in replaced.items()}

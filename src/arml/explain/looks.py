@@ -13,7 +13,7 @@ from arml.algorithms.hsml import TreeEncoder
 from arml.algorithms.mt_net import MTNet
 from arml.core.episodes import Task, TaskDistribution
 from arml.results.files import Json, RunError
-from arml.training.evaluate import looks, together
+from arml.training.evaluate import concatenated, looks
 
 IMAGES_AT_ONCE = 8
 """Tasks of images at once. Convolutions are unrolled over tasks on a CPU: more would compile for
@@ -74,7 +74,7 @@ def tree(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Fou
         return assignments[0][0], tuple(flows), task.family
 
     found = looks(look, learner.encode, tasks, split="test", n=n, chunk=chunk)
-    leaves, flows, families = together(found)
+    leaves, flows, families = concatenated(found)
     finite("assignments", leaves, *flows)
     result = {
         "kind": "tree",
@@ -94,7 +94,7 @@ def codes(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Fo
         return code, jnp.stack([jnp.mean(b.film.scale.value) for b in blocks]), task.family
 
     found = looks(look, learner, tasks, split="test", n=n, chunk=chunk)
-    values, scales, families = together(found)
+    values, scales, families = concatenated(found)
     finite("codes", values, scales)
     centred = np.asarray(values, np.float64) - values.mean(0)
     strengths, axes = np.linalg.svd(centred, full_matrices=False)[1:]

@@ -19,7 +19,7 @@ from arml.growth.vertices import grown_vertices
 from arml.results.files import LOCK, Json, RunError, plain, read_json, write_json, write_text
 from arml.results.folder import read_config
 from arml.training import checkpoint
-from arml.training.step import start
+from arml.training.fit import start
 
 SPLIT, FILE, KEPT = "split.json", "growth.json", "growing"
 ASKED = "asked.json"

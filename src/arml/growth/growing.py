@@ -52,9 +52,8 @@ from arml.results.comparisons import LEVEL
 from arml.results.files import Json
 from arml.results.scores import Score, paired
 from arml.tasks.mixture import Mixture, Stage, uniform
-from arml.training.evaluate import Look, at_once_by_default, looks, together
-from arml.training.fit import FitOptions, Fitted
-from arml.training.step import OuterOptions
+from arml.training.evaluate import Look, at_once_by_default, concatenated, looks
+from arml.training.fit import FitOptions, Fitted, OuterOptions
 
 Note = Callable[..., None]
 """Keeps the record of a decision: its name, and its numbers."""
@@ -403,7 +402,7 @@ HANDICAPS = np.linspace(0, 3, 13)
 def _each(look: Look, learner: MetaLearner, tasks: TaskDistribution, split: str, n: int) -> Any:
     """`look` of the first `n` tasks of a split."""
     chunk = min(n, at_once_by_default(tasks.problem))
-    return together(looks(look, learner, tasks, split=split, n=n, chunk=chunk))
+    return concatenated(looks(look, learner, tasks, split=split, n=n, chunk=chunk))
 
 
 def band(log_losses: Float[np.ndarray, " n"]) -> tuple[float, float, float]:

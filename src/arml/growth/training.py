@@ -13,8 +13,7 @@ from arml.core.episodes import TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.results.files import RunError, plain, read_bytes, write_bytes
 from arml.training.checkpoint import filled, named
-from arml.training.fit import FitOptions, Fitted, Moment, fit
-from arml.training.step import start
+from arml.training.fit import FitOptions, Fitted, Moment, fit, start
 
 
 def trained(

@@ -41,7 +41,7 @@ from arml.results.files import (
 )
 from arml.results.schema import read_as
 from arml.training.checkpoint import filled, named
-from arml.training.provenance import provenance
+from arml.training.distributed import provenance
 
 FORMAT = 1
 """Version of the folder's format."""

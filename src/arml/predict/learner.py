@@ -39,7 +39,7 @@ from arml.predict.photos import PhotoLearner, is_photo_predictor, load_photo_pre
 from arml.predict.places import check_free
 from arml.predict.predictor import Predictor, for_classes, inductive, learned
 from arml.results.files import RunError, read_arrays
-from arml.training.evaluate import looks, together
+from arml.training.evaluate import concatenated, looks
 
 
 class FewShotLearner:
@@ -186,7 +186,7 @@ def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portab
         parts = looks(
             _outputs, learner, opened.splits.validation, split="validation", n=tasks, chunk=chunk
         )
-        outputs, targets = together(parts)
+        outputs, targets = concatenated(parts)
         found = calibrated(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1))
         portable = dataclasses.replace(portable, temperature=found)
     write_learner(portable, folder)

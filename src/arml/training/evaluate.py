@@ -27,7 +27,7 @@ from arml.core.losses import score_of
 from arml.results.machine import one_blas_thread
 from arml.results.scores import Scores, pairing
 from arml.tasks.options import TasksLike, splits_of
-from arml.training.devices import over_tasks
+from arml.training.distributed import over_tasks
 
 Update = Callable[[int, str], None]
 """Called with the number of steps done and a short text, such as the loss."""
@@ -112,7 +112,7 @@ def looks(
         yield found
 
 
-def together(parts: Iterable[PyTree]) -> PyTree:
+def concatenated(parts: Iterable[PyTree]) -> PyTree:
     """The arrays of all tasks, of those that `looks` yields by chunks."""
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
@@ -156,7 +156,7 @@ def predictions(
     for part in looks(predicted, (learner, score), tasks, split=split, n=n, chunk=chunk, mesh=mesh):
         parts.append(part)
         watch(sum(len(p[0]) for p in parts), n)
-    outputs, targets, values, families, classes = together(parts)
+    outputs, targets, values, families, classes = concatenated(parts)
     identity = tasks.identity()
     scores = Scores(
         values,
