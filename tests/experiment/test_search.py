@@ -178,7 +178,7 @@ def test_a_damaged_record_of_optunas_is_named(tmp_path):
 
 @pytest.mark.slow
 def test_two_trials_at_a_time_are_those_of_one_at_a_time(tmp_path):
-    sweep = Sweep(TINY, space(("algorithm.inner_rate=0.001,0.01",), TINY), "none")
+    sweep = Sweep(TINY, space(("algorithm.inner_rate=0.001,0.01",), TINY))
     ended = tune(sweep, tmp_path / "two", trials=3, workers=2)
     assert [trial.finished for trial in ended] == [True] * 3
     assert all(sorted(trial.scores) == [10, 20] for trial in ended)

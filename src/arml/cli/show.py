@@ -16,12 +16,9 @@ from arml.results.files import Json
 if TYPE_CHECKING:
     from arml.experiment.scoring import Scored
     from arml.report.tables import Row
-    from arml.results.folder import ByClass
 
 TASKS = 1_000
 """Tasks that a run is scored on."""
-HARDEST = 5
-"""Classes, and confusions, that are named in the terminal."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +29,8 @@ class EvaluateOptions:
     Score a saved predictor on labelled queries: the classes, the confusions, the worst mistakes.
 
     The scores on test tasks with the training's inner steps are also written to result.json in the
-    folder of the run, and those of single tasks to scores.npz, unless --out is given. For pictures,
-    classes.json has the hard classes, which `arml report` shows. The option --against reads earlier
-    scores where a run has them. The published tables use 4,000 tasks.
+    folder of the run, and those of single tasks to scores.npz, unless --out is given. The option
+    --against reads earlier scores where a run has them. The published tables use 4,000 tasks.
     """
 
     folder: Positional[Path]
@@ -92,24 +88,15 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     console = Console()
     scored = []
     with scoring() as watch:
-        from arml.experiment.scoring import evaluate_run, keep, kept, unscored
+        from arml.experiment.scoring import evaluate_run, keep, kept
         from arml.report.tables import terminal_table
         from arml.results.comparisons import compare
         from arml.results.files import write_json
-        from arml.results.scores import check_same_tasks
         from arml.training.distributed import own_cores
 
-        # A comparison can use the scores of an earlier call.
-        against = options.against is not None
-        earlier = [kept(folder, **asked) if against else None for folder in folders]
-        if against:
-            check_same_tasks(
-                *(
-                    found.scores if found else unscored(folder, options.split)
-                    for folder, found in zip(folders, earlier, strict=True)
-                )
-            )
-        for folder, found in zip(folders, earlier, strict=True):
+        for folder in folders:
+            # A comparison can use the scores of an earlier call.
+            found = kept(folder, **asked) if options.against is not None else None
             if found is None:
                 found = evaluate_run(folder, **asked, devices=own_cores(), simple=True, watch=watch)
                 if keeps:
@@ -129,8 +116,6 @@ def evaluate_command(arguments: Sequence[str]) -> int:
         print_json(result)
         return 0
     console.print(terminal_table(_rows(scored)))
-    if options.against is None and (classes := scored[0].classes) is not None:
-        _print_classes(console, classes)
     if options.against is not None:
         from arml.cli.several import print_difference
 
@@ -183,18 +168,6 @@ def _rows(scored: Sequence["Scored"]) -> list["Row"]:
     seeds = [f"seed {one.result['seed']}" for one in scored]
     told = seeds if len({*seeds}) == len(rows) else [str(one.folder) for one in scored]
     return [replace(row, recipe=f"{row.recipe}, {by}") for row, by in zip(rows, told, strict=True)]
-
-
-def _print_classes(console: Console, found: "ByClass") -> None:
-    """The hardest classes and the most frequent confusions, in two lines."""
-    names = ", ".join(f"{one.name} {one.accuracy:.0%} right" for one in found.classes[:HARDEST])
-    say(console, f"hardest of {len(found.classes)} classes: {names}")
-    if found.pairs:
-        told = ", ".join(
-            f"{pair.label} as {pair.predicted} ({pair.count} of {pair.of})"
-            for pair in found.pairs[:HARDEST]
-        )
-        say(console, f"most frequent confusions, of the queries in tasks with both: {told}")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +21,8 @@ SHOWN = 10
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions(TrainingOptions):
-    """Search a recipe's options on meta-validation tasks; the same command again continues.
+    """Search a recipe's options on meta-validation tasks; the same command again continues. A trial
+    ends early if its score is below the median of the others at the same step.
 
     `arml tune RECIPE --run DIR`; `arml list` shows the recipes, and `arml tune RECIPE --help` the
     options of one.
@@ -34,8 +34,6 @@ class TuneOptions(TrainingOptions):
     """Options to search: PART.NAME=LOW..HIGH (on a logarithmic scale if it spans a factor of ten)
     or PART.NAME=A,B,C, where PART is algorithm, outer or network; the step sizes and the weights
     of losses if not given."""
-    pruner: Literal["median", "hyperband", "none"] = "median"
-    """The rule that stops a trial which has fallen behind."""
     workers: int = 1
     """Trials that run at the same time."""
 
@@ -47,8 +45,7 @@ def tune_command(arguments: Sequence[str]) -> int:
     if options.minutes is not None:
         raise UsageError("--minutes does not suit a search: give --steps")
     experiment.check()
-    search = space(options.search, experiment) or usual(experiment)
-    sweep = Sweep(experiment, search, options.pruner)
+    sweep = Sweep(experiment, space(options.search, experiment) or usual(experiment))
 
     console, stop = Console(), Stop()
     say(console, f"searching {sweep}")
@@ -115,7 +112,7 @@ def _state(trial: Trial, steps: int) -> str:
 
 
 def _line(trial: Trial, steps: int) -> str:
-    why = f" ({trial.why.partition(';')[0]})" if trial.why else ""
+    why = f" ({trial.why.partition(':')[0]})" if trial.why else ""
     return (
         f"trial {trial.number}: {_score(trial)}, {_state(trial, steps)}{why}  "
         f"{_values(trial.values)}"

@@ -2,8 +2,8 @@
 opens it; `train_seeds` trains several seeds, side by side."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -60,7 +60,6 @@ from arml.training.distributed import (
 from arml.training.fit import (
     FitOptions,
     Moment,
-    NotFiniteError,
     TrainState,
     intervals,
     start,
@@ -272,7 +271,7 @@ def run(
             key=training_key(experiment.seed),
             mesh=mesh,
         )
-        with closing(loop), _advised(experiment, checkpoints):
+        with closing(loop):
             for moment in loop:
                 done = moment.step
                 with failing_together():
@@ -323,23 +322,6 @@ def _write(metrics: Path, moment: Moment) -> None:
     append_metric(metrics, {"step": moment.step, "loss": moment.record["loss"]})
     if scored:
         append_metric(metrics, {"step": moment.step, **scored})
-
-
-@contextmanager
-def _advised(experiment: Experiment, checkpoints: Path) -> Iterator[None]:
-    """If the loss is not finite, add to the error which options to change."""
-    try:
-        yield
-    except NotFiniteError as error:
-        saved = checkpoint.latest(checkpoints)
-        good = f"the last good checkpoint is that of step {saved}" if saved else "no checkpoint yet"
-        options = {**vars(experiment.algorithm), **vars(experiment.outer)}
-        names = ("inner_rate", "outer_rate", "inner_bound", "inner_clip", "clip")
-        flags = {name: f"--{name.replace('_', '-')}" for name in names if name in options}
-        lower = " or ".join(flag for name, flag in flags.items() if options[name])
-        unset = " or ".join(flag for name, flag in flags.items() if not options[name])
-        advice = f"lower {lower}" + (f", or set {unset}" if unset else "")
-        raise NotFiniteError(error.where, f"{good}; {advice}, in a new folder") from None
 
 
 SeedWatch = Callable[[int, int, Mapping[str, float | None]], None]

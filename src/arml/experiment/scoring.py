@@ -4,54 +4,29 @@ The tasks of a split are the same for every run, so two runs are compared task b
 
 Beside it are the scores of classifiers that need no meta-training: they learn each task from its
 support set alone, on the raw inputs. A learner that is not above them has learned nothing useful.
-
-The hard classes of a split come from the same predictions: the accuracy of each class over all
-tasks that have it, the pairs of classes that are confused most often, and the worst mistakes. Their
-tasks are drawn again, to show the pictures.
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
-import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
-from scipy.special import softmax
 
 from arml.core.calibration import expected_error, temperature
-from arml.core.compilation import short
 from arml.core.episodes import Problem, Task, TaskDistribution, in_words
 from arml.core.inner import steps_of, with_steps
 from arml.core.learner import parameters
-from arml.datasets.splits import read_split
 from arml.experiment.options import Experiment, fingerprint
 from arml.experiment.running import Run
 from arml.results.files import plain
-from arml.results.folder import (
-    CLASSES,
-    FORMAT,
-    ByClass,
-    Calibration,
-    Mistake,
-    OneClass,
-    Pair,
-    Result,
-    thumbnail,
-    write_by_class,
-    write_result,
-)
+from arml.results.folder import FORMAT, Calibration, Result, write_result
 from arml.results.machine import one_blas_thread
-from arml.results.scores import Score, Scores, pairing, score_of, write_scores
+from arml.results.scores import Score, Scores, score_of, write_scores
 from arml.training.distributed import commit, device, everywhere, mesh_of, versions
-from arml.training.evaluate import Predictions, Split, looks, predictions, split_keys
+from arml.training.evaluate import Predictions, Split, looks, predictions
 
-PAIRS = 50
-"""Confused pairs that are kept."""
-PICTURES = 24
-"""Mistakes that are kept with their pictures."""
 CALIBRATION_TASKS = 200
 """Validation tasks on which the temperature is set."""
 
@@ -63,8 +38,6 @@ class Scored(NamedTuple):
     run: Run
     result: Result
     scores: Scores
-    classes: ByClass | None = None
-    """Which classes are hard, if the classes of the tasks have names."""
 
 
 def evaluate_run(
@@ -150,19 +123,12 @@ def evaluate_run(
             chunk=run.experiment.chunk,
             watch=lambda done: watch(tasks + calibrating + done, total),
         )
-    names, classes = class_names(run.folder, distribution, split), None
-    if names is not None:
-        best = (calibration["temperature"] if calibration else None) or 1.0
-        classes = by_class(predicted, names, distribution, step=run.step, temperature=best)
-    return Scored(run.folder, run, result, scores, classes)
+    return Scored(run.folder, run, result, scores)
 
 
 def keep(scored: Scored) -> None:
     """Write the scores of single tasks and the result into the folder of the run."""
     write_scores(scored.folder / "scores.npz", scored.scores)
-    (scored.folder / CLASSES).unlink(missing_ok=True)
-    if scored.classes is not None:
-        write_by_class(scored.folder, scored.classes)
     # Last: if there is a result, the scores are complete.
     write_result(scored.folder / "result.json", scored.result)
 
@@ -184,14 +150,6 @@ def kept(
     if scores.score["n"] != result["score"]["n"]:
         result = {**result, "calibration": None, "simple": {}}
     return Scored(run.folder, run, cast(Result, {**result, **scores.summary()}), scores)
-
-
-def unscored(folder: Path | str, split: Split = "test") -> Scores:
-    """Scores of no task of a run, to see before any work whether two runs can be compared."""
-    tasks = Run(folder).tasks(split)
-    identity, none = tasks.identity(), np.zeros(0)
-    tasks_of = pairing(identity, split)
-    return Scores(none, none, tasks_of, tasks.families, split=split, identity=identity)
 
 
 def calibrated(predicted: Predictions, validated: Predictions | None) -> Calibration:
@@ -287,85 +245,3 @@ def simple_predictions(
     means = np.stack([inputs[y == k].mean(axis=0) for k in classes])
     nearest = classes[pairwise_distances_argmin(asked, means)]
     return {FLOOR: logistic.predict(asked / scale), MEAN: nearest}
-
-
-def class_names(folder: Path, tasks: TaskDistribution, split: Split) -> list[str] | None:
-    """The names of all classes of a split; None if they have none, because the tasks are not of
-    pictures or do not ask for the class of a picture."""
-    path = folder / "split.json"
-    if not tasks.problem.classes or not path.is_file():
-        return None
-    parts = read_split(path)
-    if {*tasks.families} - {*parts}:
-        return None
-    several = len(tasks.families) > 1
-    names = [
-        f"{family}/{name}" if several else name
-        for family in tasks.families
-        for name in sorted(parts[family][split])
-    ]
-    return names if len(names) == tasks.problem.classes else None
-
-
-def by_class(
-    predicted: Predictions,
-    names: Sequence[str],
-    tasks: TaskDistribution,
-    *,
-    step: int,
-    temperature: float = 1.0,
-) -> ByClass | None:
-    """The accuracy of each class in the predictions of tasks; None if the tasks do not say which
-    classes they have."""
-    if predicted.classes is None or np.any(predicted.classes < 0):
-        return None
-    outputs, targets = predicted.outputs[..., : predicted.classes.shape[1]], predicted.targets
-    chances = softmax(outputs / temperature, axis=-1)
-    rows = np.arange(len(targets))[:, None]
-    labels, guesses = (predicted.classes[rows, y] for y in (targets, outputs.argmax(axis=-1)))
-    right = labels == guesses
-    counts = np.bincount(labels.ravel(), minlength=len(names))
-    hits = np.bincount(labels[right], minlength=len(names))
-    classes = [
-        OneClass(names[k], float(hits[k] / counts[k]), int(counts[k]))
-        for k in np.argsort(hits / np.maximum(counts, 1), kind="stable")
-        if counts[k]
-    ]
-    each = targets.shape[1] // predicted.classes.shape[1]
-    together = Counter(
-        (int(a), int(b)) for own in predicted.classes for a in own for b in own if a != b
-    )
-    confused = Counter(zip(labels[~right].tolist(), guesses[~right].tolist(), strict=True))
-    pairs = [
-        Pair(names[a], names[b], count, each * together[a, b])
-        for (a, b), count in confused.most_common(PAIRS)
-    ]
-    wrong = np.argwhere(~right)
-    worst = wrong[np.argsort(-chances.max(axis=-1)[~right], kind="stable")][:PICTURES]
-    split = predicted.scores.split
-    mistakes = [
-        Mistake(
-            name=f"task {i}, query {j}",
-            label=names[labels[i, j]],
-            predicted=names[guesses[i, j]],
-            probability=float(chances[i, j].max()),
-            own=float(chances[i, j, targets[i, j]]),
-            picture=_picture(tasks, split, int(i), int(j)),
-        )
-        for i, j in worst
-    ]
-    return ByClass(split, step, len(targets), classes, pairs, mistakes)
-
-
-def _picture(tasks: TaskDistribution, split: str, i: int, j: int) -> str | None:
-    """Query `j` of task `i` as a small PNG; None if it is not a picture."""
-    if len(tasks.problem.features) != 3:
-        return None
-    pixels: Int[np.ndarray, "h w 3"] = np.asarray(_queries(tasks, split_keys(split, i, 1)[0])[j])
-    return thumbnail(np.rint(255 * pixels).astype(np.uint8))
-
-
-@short
-def _queries(tasks: TaskDistribution, key: Array) -> Array:
-    """The queries of the task that `training.evaluate` draws from this key."""
-    return tasks.sample(jax.random.split(key)[0]).query.x

@@ -130,11 +130,10 @@ def chosen(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The options that are searched, and how trials are stopped early."""
+    """The experiment and the options that are searched."""
 
     experiment: Experiment
     search: Space
-    pruner: Literal["median", "hyperband", "none"] = "median"
 
     def check(self) -> None:
         """Raise `ValueError` if the sweep cannot be run."""
@@ -160,7 +159,6 @@ class Sweep:
                 path: optuna().distributions.distribution_to_json(one)
                 for path, one in self.search.items()
             },
-            "pruner": self.pruner,
         }
 
     @classmethod
@@ -168,7 +166,7 @@ class Sweep:
         """The inverse of `to_json`."""
         read = optuna().distributions.json_to_distribution
         search = {path: read(text) for path, text in value["search"].items()}
-        return cls(from_json(value["experiment"], "a sweep"), search, value["pruner"])
+        return cls(from_json(value["experiment"], "a sweep"), search)
 
 
 class Trial(NamedTuple):
@@ -264,19 +262,13 @@ def opened(sweep: Sweep, folder: Path) -> Any:
     if (folder / CONFIG).exists() or seeds_in(folder):
         raise RunError(f"expected a folder for a sweep, got {folder} with runs: name another")
     package = optuna()
-    steps, every = sweep.experiment.steps, sweep.experiment.validate_every
-    pruners = {
-        "median": package.pruners.MedianPruner(n_warmup_steps=steps // 10),
-        "hyperband": package.pruners.HyperbandPruner(every, max(steps, every)),
-        "none": package.pruners.NopPruner(),
-    }
     try:
         record = package.storages.journal.JournalFileBackend(str(folder / JOURNAL))
         study = package.create_study(
             study_name="arml",
             storage=package.storages.JournalStorage(record),
             direction="minimize" if _falls(sweep) else "maximize",
-            pruner=pruners[sweep.pruner],
+            pruner=package.pruners.MedianPruner(n_warmup_steps=sweep.experiment.steps // 10),
             load_if_exists=True,
         )
         plan, known = sweep.to_json(), study.user_attrs.get("plan")
@@ -350,7 +342,7 @@ def _attempt(trial: Any, sweep: Sweep, place: Path, stop: Stop) -> End | None:
         if "validation" in record and not behind:
             score = record["validation"]
             if score is None:
-                raise NotFiniteError("the validation score is not finite", f"step {step}")
+                raise NotFiniteError(f"the validation score is not finite at step {step}")
             trial.report(score, step)
             behind = step < experiment.steps and trial.should_prune()
 

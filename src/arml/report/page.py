@@ -30,12 +30,10 @@ from arml.report.tables import (
 )
 from arml.results.files import RunError, write_text
 from arml.results.folder import (
-    ByClass,
     Marked,
     Mistake,
     Result,
     RunFiles,
-    read_by_class,
     read_marks,
     read_run,
     recipe_of,
@@ -98,54 +96,6 @@ def _pairs(marked: Marked) -> Table:
     ]
     columns = (Column("Labelled"), Column("Predicted as"), Column("Queries"))
     return Table("The most frequent confusions", columns, tuple(lines))
-
-
-CLASSES, PAIRS = 20, 10
-"""Rows of the tables."""
-
-
-def hardest(found: ByClass) -> Table:
-    """The accuracy of the hardest classes, the lowest first."""
-    lines = [
-        Line(one.name, (Cell(f"{one.accuracy:.1%}"), Cell(f"{one.n:,}")))
-        for one in found.classes[:CLASSES]
-    ]
-    columns = (Column("Class"), Column("Accuracy"), Column("Queries"))
-    title = f"The hardest of {len(found.classes)} {found.split} classes"
-    return Table(title, columns, tuple(lines))
-
-
-def confused(found: ByClass) -> Table:
-    """The most frequent confusions."""
-    lines = [
-        Line(
-            pair.label,
-            (
-                Cell(pair.predicted),
-                Cell(f"{pair.count:,} of {pair.of:,}"),
-                Cell(f"{pair.count / max(pair.of, 1):.0%}"),
-            ),
-        )
-        for pair in found.pairs[:PAIRS]
-    ]
-    columns = (Column("Class"), Column("Predicted as"), Column("Queries"), Column("Share"))
-    return Table(
-        "The most frequent confusions, of queries in tasks with both", columns, tuple(lines)
-    )
-
-
-def by_class_blocks(found: ByClass) -> list[Block]:
-    """The part of the report."""
-    blocks: list[Block] = [
-        render.text(
-            f"Each of {found.tasks:,} tasks draws its classes anew; a class counts in all tasks "
-            "that it was drawn for."
-        ),
-        render.table(hardest(found)),
-    ]
-    if found.pairs:
-        blocks.append(render.table(confused(found)))
-    return [*blocks, *mistakes(found.mistakes)]
 
 
 def mistakes(found: Sequence[Mistake]) -> list[Block]:
@@ -254,11 +204,6 @@ def _explained(run: RunFiles) -> list[Block]:
     return [*words, *figures]
 
 
-def _classes(run: RunFiles) -> list[Block]:
-    found = read_by_class(run.folder, run.result["steps"]) if run.result else None
-    return by_class_blocks(found) if found else []
-
-
 def _name(run: RunFiles) -> str:
     seed = f", seed {run.result['seed']}" if run.result else ""
     return f"{recipe_of(run)}{seed}"
@@ -343,7 +288,6 @@ def _runs_report(runs: Sequence[Path]) -> Report:
     parts = [
         Section("scores", "Scores on new tasks", tables, "Scores"),
         Section("curves", "Learning curves", curves, "Curves"),
-        Section("classes", "Which classes are hard", of_runs(_classes), "Classes"),
         inside,
         Section("growth", "How it grew", of_runs(lambda run: growth_of(run.folder)), "Growth"),
         Section("reading", "How to read the numbers", [render.items(_notes(rows))], "Reading"),

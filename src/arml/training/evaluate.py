@@ -125,19 +125,15 @@ class Predictions(NamedTuple):
     targets: np.ndarray
     """`[tasks, queries]` classes, or `[tasks, queries, outputs]`."""
     scores: Scores
-    classes: np.ndarray | None = None
-    """`[tasks, ways]`: the number of each class of a task among all classes of the distribution;
-    None where these are not numbered."""
 
 
 def predicted(
     given: tuple[MetaLearner, Callable[[Array, Array], Array]], task: Task, key: PRNGKeyArray
-) -> tuple[Array, Array, Array, Array, Array | None]:
-    """The learner's predictions on ONE task, the targets, the score, the task's family, and its
-    classes."""
+) -> tuple[Array, Array, Array, Array]:
+    """The learner's predictions on ONE task, the targets, the score, and the task's family."""
     learner, score = given
     outputs = adapted_to(learner, task.support, key=key).predict(task.query.x)
-    return outputs, task.query.y, score(outputs, task.query.y), task.family, task.classes
+    return outputs, task.query.y, score(outputs, task.query.y), task.family
 
 
 def predictions(
@@ -156,7 +152,7 @@ def predictions(
     for part in looks(predicted, (learner, score), tasks, split=split, n=n, chunk=chunk, mesh=mesh):
         parts.append(part)
         watch(sum(len(p[0]) for p in parts), n)
-    outputs, targets, values, families, classes = concatenated(parts)
+    outputs, targets, values, families = concatenated(parts)
     identity = tasks.identity()
     scores = Scores(
         values,
@@ -168,7 +164,7 @@ def predictions(
         identity,
         steps_of(learner),
     )
-    return Predictions(outputs, targets, scores, classes)
+    return Predictions(outputs, targets, scores)
 
 
 @runtime_checkable

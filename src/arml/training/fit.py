@@ -374,11 +374,7 @@ def training_key(seed: int) -> PRNGKeyArray:
 
 
 class NotFiniteError(RunError):
-    """The loss of a training is no longer finite. `where` tells the step and the family."""
-
-    def __init__(self, where: str, more: str) -> None:
-        super().__init__(f"{where}; {more}")
-        self.where = where
+    """The loss of a training is no longer finite."""
 
 
 class Moment(NamedTuple):
@@ -408,7 +404,7 @@ class Moment(NamedTuple):
         return _copied(self.state).learner
 
 
-Given = tuple[TaskDistribution, Array, Array]
+Values = tuple[TaskDistribution, Array, Array]
 """The tasks, the data of the training's key, and its number of steps: an interval reads these."""
 Callback = Callable[[Moment], object]
 """Called after each interval; a training ends early where one returns True."""
@@ -416,8 +412,8 @@ Callback = Callable[[Moment], object]
 
 @lru_cache(maxsize=64)
 def _step(outer: OuterOptions, batch: int, chunk: int, mesh: Mesh | None) -> Step:
-    def step(given: Given, state: TrainState) -> tuple[TrainState, Record]:
-        tasks, data, steps = given
+    def step(values: Values, state: TrainState) -> tuple[TrainState, Record]:
+        tasks, data, steps = values
         key, optimiser = jax.random.wrap_key_data(data), outer.build(steps)
         one = make_step(optimiser, batch=batch, chunk=chunk, mesh=mesh, key=key)
         return one(tasks, state)
@@ -493,8 +489,8 @@ def _check_finite(
     where = f"the loss is not finite at step {done + first + 1}, {on}"
     if wrong := fault(tasks, keys(jnp.asarray(done + first))):
         raise ValueError(f"{where}: {wrong}")
-    bound = "the method's option inner_bound=100.0" if outer.clip else "OuterOptions(clip=10.0)"
-    raise NotFiniteError(where, f"lower the inner or the outer rate, or give {bound}")
+    bound = "the method's inner_bound to 100" if outer.clip else "the outer optimiser's clip to 10"
+    raise NotFiniteError(f"{where}: lower inner_rate or outer_rate, or set {bound}; start anew")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
