@@ -4,10 +4,9 @@ import jax
 import pytest
 
 from arml.algorithms import ALGORITHMS
-from arml.experiment import contract
 from arml.experiment.contract import KINDS, MLP, Kind, blobs, make
 from contract_suite import *  # noqa: F403
-from contract_suite import cases
+from contract_suite import cases, check_runs
 
 case = cases("vectors")
 CLASSES_ONLY = [name for name, known in ALGORITHMS.items() if "regression" not in known.kinds]
@@ -16,7 +15,7 @@ CLASSES_ONLY = [name for name, known in ALGORITHMS.items() if "regression" not i
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_many_ways_and_one_shot(name):
-    contract.check_runs(make(name, Kind(blobs((4,), 7, 1), MLP)))
+    check_runs(make(name, Kind(blobs((4,), 7, 1), MLP)))
 
 
 @pytest.mark.parametrize("name", CLASSES_ONLY)
