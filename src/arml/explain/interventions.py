@@ -128,7 +128,7 @@ def interventions(
         }
 
     def scored(given: np.ndarray) -> np.ndarray:
-        return np.asarray(concatenated(look(scoring, learner, given=given)), np.float64)
+        return np.asarray(concatenated(look(scoring, learner, entries=given)), np.float64)
 
     whole, sign = scored(codes), 1 if metric == "mse" else -1
     losses = {name: sign * (scored(given) - whole) for name, given in replaced.items()}

@@ -28,7 +28,6 @@ DAMAGED = "damaged"
 
 
 S = TypeVar("S")
-Shapes = Mapping[str, PyTree]
 
 
 class DamagedError(RunError):
@@ -107,18 +106,19 @@ def restore(folder: Path, step: int, like: S) -> S:
     **Raises** `DamagedError` if the checkpoint was cut short or altered, and `RunError` if it
     belongs to another learner.
     """
-    path, expected = place_of(folder, step), named(like)
+    path = place_of(folder, step)
     arrays = _read(path)
-    wanted = {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in expected.items()}
-    found = {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()}
-    odd = sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
-    if odd:
-        name = odd[0]
-        raise RunError(
-            f"the checkpoint {path} is of another learner: expected {name} as "
-            f"{wanted.get(name, 'no array')}, got {found.get(name, 'no array')}; restore the run's "
-            "own config.json and checkpoints, or train in a new folder"
-        )
+    wanted, found = (
+        {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves.items()}
+        for leaves in (named(like), arrays)
+    )
+    for name in sorted({*wanted, *found}):
+        if wanted.get(name) != found.get(name):
+            raise RunError(
+                f"the checkpoint {path} is of another learner: expected {name} as "
+                f"{wanted.get(name, 'no array')}, got {found.get(name, 'no array')}; restore the "
+                "run's own config.json and checkpoints, or train in a new folder"
+            )
     return filled(like, arrays)
 
 
@@ -129,28 +129,27 @@ def restore_newest(folder: Path, like: S) -> tuple[int, S] | None:
 
     **Raises** `DamagedError` if all are damaged, and `RunError` as `restore`.
     """
-    damaged: list[DamagedError] = []
+    errors: dict[int, DamagedError] = {}
     for step in _steps(folder):
         try:
             state = restore(folder, step, like)
         except DamagedError as error:
-            damaged.append(error)
+            errors[step] = error
             continue
         aside = folder.parent / DAMAGED
-        for bad in (each for each in _steps(folder) if each > step):
+        for damaged, error in errors.items():
             aside.mkdir(exist_ok=True)
-            os.replace(place_of(folder, bad), place_of(aside, bad))
-        if damaged:
+            os.replace(place_of(folder, damaged), place_of(aside, damaged))
             warnings.warn(
-                f"{damaged[0]}; going on from the checkpoint of step {step}, the damaged one is "
-                f"now in {aside}",
+                f"{error}; going on from the checkpoint of step {step}, the damaged one is now in "
+                f"{aside}",
                 stacklevel=2,
             )
         return step, state
-    if damaged:
+    for error in errors.values():
         raise DamagedError(
-            f"{damaged[0]}, and no other checkpoint is left: restore it, or delete the run "
-            "folder to start again"
+            f"{error}, and no other checkpoint is left: restore it, or delete the run folder to "
+            "start again"
         )
     return None
 

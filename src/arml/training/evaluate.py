@@ -11,13 +11,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, PyTree
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, TextColumn
 
 from arml.core.compilation import short, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
@@ -38,19 +32,11 @@ def bar(title: str, total: int, *, show: bool | None = None) -> Iterator[Update]
     """A bar of `total` steps. It is shown if `show` is True, and if `show` is None in terminals and
     notebooks."""
     console = Console(stderr=True)
-    if show is False or not (show or console.is_terminal or console.is_jupyter):
-        yield lambda done, said: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[said]}"),
-    )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(title, total=total, said="")
-        yield lambda done, said: progress.update(task, completed=done, said=said)
+    hidden = show is False or not (show or console.is_terminal or console.is_jupyter)
+    columns = (*Progress.get_default_columns(), TextColumn("{task.fields[note]}"))
+    with Progress(*columns, console=console, disable=hidden) as progress:
+        task = progress.add_task(title, total=total, note="")
+        yield lambda done, note: progress.update(task, completed=done, note=note)
 
 
 Split = Literal["validation", "test"]
@@ -59,7 +45,7 @@ SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}
 
 Look = Callable[..., PyTree]
 """A function `look(part, task, key)` of ONE task, where `part` is a learner or a part of one and
-the key is for the adaptation. With `given`, a fourth argument is the task's own entry of it."""
+the key is for the adaptation. With `entries`, a fourth argument is the task's own entry of it."""
 
 
 def look_chunk(
@@ -68,12 +54,14 @@ def look_chunk(
     tasks: TaskDistribution,
     keys: Array,
     mesh: Mesh | None,
-    given: tuple[Array, ...] = (),
+    entries: tuple[Array, ...] = (),
 ) -> PyTree:
     """`look(part, task, key)` on the tasks of these keys, with a leading axis of tasks."""
 
-    def each(held: tuple[PyTree, TaskDistribution], keys: tuple[Array, ...]) -> tuple[None, PyTree]:
-        part, tasks = held
+    def each(
+        values: tuple[PyTree, TaskDistribution], keys: tuple[Array, ...]
+    ) -> tuple[None, PyTree]:
+        part, tasks = values
 
         def one(key: Array, *own: Array) -> PyTree:
             task_key, adapt_key = jax.random.split(key)
@@ -81,7 +69,7 @@ def look_chunk(
 
         return None, vmap(one)(*keys)
 
-    return over_tasks(mesh, each)((part, tasks), (keys, *given))[1]
+    return over_tasks(mesh, each)((part, tasks), (keys, *entries))[1]
 
 
 _look_chunk = short(look_chunk)
@@ -96,16 +84,16 @@ def looks(
     n: int,
     chunk: int,
     mesh: Mesh | None = None,
-    given: np.ndarray | None = None,
+    entries: np.ndarray | None = None,
 ) -> Iterator[PyTree]:
     """`look(part, task, key)` of the first `n` tasks of a split, as NumPy arrays, `chunk` tasks at
-    a time on each device. `given` `[n, ...]` has an entry for each task. Define `look` in a module:
+    a time on each device. `entries` `[n, ...]` has an entry for each task. Define `look` in a module:
     a new function at each call is compiled each time."""
     chunk *= mesh.size if mesh else 1
     for first in range(0, n, chunk):
         # The last chunk is filled up, so that one compiled program serves all chunks.
         rows = np.minimum(np.arange(first, first + chunk), n - 1)
-        own = () if given is None else (jnp.asarray(given[rows]),)
+        own = () if entries is None else (jnp.asarray(entries[rows]),)
         with one_blas_thread():
             found = _look_chunk(look, part, tasks, split_keys(split, first, chunk), mesh, own)
             found = jax.tree.map(lambda leaf, first=first: np.asarray(leaf)[: n - first], found)
@@ -128,10 +116,10 @@ class Predictions(NamedTuple):
 
 
 def predicted(
-    given: tuple[MetaLearner, Callable[[Array, Array], Array]], task: Task, key: PRNGKeyArray
+    scored: tuple[MetaLearner, Callable[[Array, Array], Array]], task: Task, key: PRNGKeyArray
 ) -> tuple[Array, Array, Array, Array]:
     """The learner's predictions on ONE task, the targets, the score, and the task's family."""
-    learner, score = given
+    learner, score = scored
     outputs = adapted_to(learner, task.support, key=key).predict(task.query.x)
     return outputs, task.query.y, score(outputs, task.query.y), task.family
 
@@ -216,7 +204,7 @@ def evaluate(
     chosen = getattr(splits_of(tasks), split)
     with bar("evaluate", n, show=progress) as update:
 
-        def told(done: int, total: int) -> None:
+        def progressed(done: int, total: int) -> None:
             update(done, "")
             watch(done, total)
 
@@ -227,7 +215,7 @@ def evaluate(
             n=n,
             chunk=min(n, chunk or at_once_by_default(chosen.problem)),
             mesh=mesh,
-            watch=told,
+            watch=progressed,
         ).scores
 
 
