@@ -87,8 +87,8 @@ def looks(
     entries: np.ndarray | None = None,
 ) -> Iterator[PyTree]:
     """`look(part, task, key)` of the first `n` tasks of a split, as NumPy arrays, `chunk` tasks at
-    a time on each device. `entries` `[n, ...]` has an entry for each task. Define `look` in a module:
-    a new function at each call is compiled each time."""
+    a time on each device. `entries` `[n, ...]` has one for each task. Define `look` in a module: a
+    new function at each call is compiled each time."""
     chunk *= mesh.size if mesh else 1
     for first in range(0, n, chunk):
         # The last chunk is filled up, so that one compiled program serves all chunks.
