@@ -13,7 +13,7 @@ from arml.cli import main
 from arml.cli.options import TrainingOptions, flags, read
 from arml.experiment import search
 from arml.experiment.recipes import RECIPES, recipe, reshaped
-from arml.experiment.search import Sweep, chosen, opened, space, tune, usual
+from arml.experiment.search import chosen, in_words, opened, space, tune, usual
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, write_json
 
@@ -52,9 +52,8 @@ def test_a_range_of_a_factor_of_ten_is_logarithmic():
     assert (steps.low, steps.high, steps.log) == (1, 5, False)
     assert isinstance(steps.low, int)
     assert only("algorithm.first_order=true,false").choices == (True, False)
-    sweep = Sweep(TINY, space(("algorithm.inner_rate=0.01..0.1", "outer.clip=1,2"), TINY))
-    assert str(sweep) == "algorithm.inner_rate=0.01..0.1  outer.clip=1.0,2.0"
-    assert Sweep.from_json(json.loads(json.dumps(sweep.to_json()))) == sweep
+    both = space(("algorithm.inner_rate=0.01..0.1", "outer.clip=1,2"), TINY)
+    assert in_words(both) == "algorithm.inner_rate=0.01..0.1  outer.clip=1.0,2.0"
 
 
 @pytest.mark.parametrize(
@@ -142,10 +141,9 @@ def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monke
 
 
 def test_a_trial_whose_loss_is_not_finite_is_ended(tmp_path):
-    sweep = Sweep(TINY, space(("algorithm.inner_rate=1e30",), TINY))
-    (trial,) = tune(sweep, tmp_path, trials=1)
-    assert (trial.finished, trial.scores) == (False, {})
-    assert trial.why.startswith("the loss is not finite at step 1,")
+    (trial,) = tune(TINY, space(("algorithm.inner_rate=1e30",), TINY), tmp_path, trials=1)
+    assert (trial.state.name, trial.intermediate_values) == ("PRUNED", {})
+    assert trial.user_attrs["why"].startswith("the loss is not finite at step 1,")
 
 
 def test_a_trial_that_falls_behind_is_ended(tmp_path, monkeypatch):
@@ -161,36 +159,36 @@ def test_a_trial_that_falls_behind_is_ended(tmp_path, monkeypatch):
         return step
 
     monkeypatch.setattr(search, "run", train)
-    ended = tune(Sweep(TINY, space(("algorithm.inner_rate=0.001",), TINY)), tmp_path, trials=7)
-    assert [(trial.number, trial.score) for trial in ended[:1] + ended[-1:]] == [(6, 0.5), (5, 2.0)]
-    assert [trial.finished for trial in ended] == [True] * 6 + [False]
-    assert [*ended[-1].scores] == [10]
+    ended = tune(TINY, space(("algorithm.inner_rate=0.001",), TINY), tmp_path, trials=7)
+    assert [(trial.number, trial.value) for trial in ended[:1] + ended[-1:]] == [(6, 0.5), (5, 2.0)]
+    assert [trial.state.name for trial in ended] == ["COMPLETE"] * 6 + ["PRUNED"]
+    assert [*ended[-1].intermediate_values] == [10]
 
 
 def test_a_damaged_record_of_optunas_is_named(tmp_path):
-    sweep = Sweep(TINY, space(("algorithm.inner_rate=0.001",), TINY))
-    opened(sweep, tmp_path).ask(sweep.search)
+    search = space(("algorithm.inner_rate=0.001",), TINY)
+    opened(TINY, search, tmp_path).ask(search)
     record = tmp_path / "study.jsonl"
     record.write_text(record.read_text().replace('"op_code"', '"op"'))
     with pytest.raises(RunError, match=r"study\.jsonl: Optuna cannot read its record .KeyError"):
-        opened(sweep, tmp_path)
+        opened(TINY, search, tmp_path)
 
 
 @pytest.mark.slow
 def test_two_trials_at_a_time_are_those_of_one_at_a_time(tmp_path):
-    sweep = Sweep(TINY, space(("algorithm.inner_rate=0.001,0.01",), TINY))
-    ended = tune(sweep, tmp_path / "two", trials=3, workers=2)
-    assert [trial.finished for trial in ended] == [True] * 3
-    assert all(sorted(trial.scores) == [10, 20] for trial in ended)
+    search = space(("algorithm.inner_rate=0.001,0.01",), TINY)
+    ended = tune(TINY, search, tmp_path / "two", trials=3, workers=2)
+    assert [trial.state.name for trial in ended] == ["COMPLETE"] * 3
+    assert all(sorted(trial.intermediate_values) == [10, 20] for trial in ended)
     # The seed and the options alone decide a score.
-    one = tune(sweep, tmp_path / "one", trials=1)[0]
-    same = [trial for trial in ended if trial.values == one.values]
+    one = tune(TINY, search, tmp_path / "one", trials=1)[0]
+    same = [trial for trial in ended if trial.params == one.params]
     assert same
     for trial in same:
-        assert trial.score == pytest.approx(one.score, rel=1e-5)
+        assert trial.value == pytest.approx(one.value, rel=1e-5)
     write_json(tmp_path / "two" / "trials" / "0003" / "config.json", {"format": 1})
     with pytest.raises(ValueError, match="0003 failed: "):
-        tune(sweep, tmp_path / "two", trials=4, workers=2)
+        tune(TINY, search, tmp_path / "two", trials=4, workers=2)
 
 
 def test_bad_sweeps_are_refused(tmp_path, capsys):
@@ -200,7 +198,7 @@ def test_bad_sweeps_are_refused(tmp_path, capsys):
     with pytest.raises(ValueError, match="each option once"):
         space(("algorithm.inner_rate=1..2",) * 2, TINY)
     with pytest.raises(ValueError, match="got none: give --search"):
-        Sweep(TINY, {}).check()
+        tune(TINY, {}, tmp_path / "x", trials=1)
 
 
 def test_defaults_follow_the_ways_and_shots():

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from arml.cli.console import command, grid, say
 from arml.cli.errors import UsageError
@@ -12,7 +13,7 @@ from arml.cli.options import TrainingOptions, flags, read
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
-from arml.experiment.search import Sweep, Trial, Value, chosen, space, tune, usual
+from arml.experiment.search import chosen, in_words, space, tune, usual
 from arml.results.files import Json, write_json
 
 SHOWN = 10
@@ -41,32 +42,40 @@ class TuneOptions(TrainingOptions):
 def tune_command(arguments: Sequence[str]) -> int:
     """Search a recipe's options on meta-validation tasks; the same command again continues"""
     asked = read(TuneOptions, arguments, prog="arml tune")
-    options, experiment, name = asked.options, asked.experiment, asked.experiment.recipe
+    options, experiment = asked.options, asked.experiment
     if options.minutes is not None:
         raise UsageError("--minutes does not suit a search: give --steps")
     experiment.check()
-    sweep = Sweep(experiment, space(options.search, experiment) or usual(experiment))
+    search = space(options.search, experiment) or usual(experiment)
 
     console, stop = Console(), Stop()
-    say(console, f"searching {sweep}")
+    say(console, f"searching {in_words(search)}")
 
-    def watch(trial: Trial) -> None:
-        say(console, _line(trial, experiment.steps))
+    def watch(trial: Any) -> None:
+        why = trial.user_attrs.get("why", "").partition(":")[0]
+        cells = _cells(trial, experiment.steps)
+        say(
+            console,
+            f"trial {cells[0]}: {cells[1]}, {cells[2]}{f' ({why})' * bool(why)}  {cells[3]}",
+        )
 
     with stop.listening():
         ended = tune(
-            sweep,
+            experiment,
+            search,
             options.run,
             trials=options.trials,
             workers=options.workers,
             watch=watch,
             stop=stop,
         )
-    finished = sum(trial.finished for trial in ended)
+    finished = sum(trial.state.name == "COMPLETE" for trial in ended)
     if ended:
-        console.print(_table(ended, experiment.steps))
+        rows = [_cells(trial, experiment.steps) for trial in ended[:SHOWN]]
+        title = "Validation scores, the best first"
+        console.print(grid(("trial", "score", "", "options"), rows, left=(2, 3), title=title))
     if finished:
-        best = _best(ended[0], sweep, name)
+        best = _best(ended[0], experiment, options.run)
         write_json(options.run / "best.json", best)
         say(console, f"best of {finished} finished trials, on validation tasks: {best['command']}")
     if stop():
@@ -76,53 +85,31 @@ def tune_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _best(trial: Trial, sweep: Sweep, name: str) -> Json:
+def _best(trial: Any, experiment: Experiment, folder: Path) -> Json:
     """The best trial, and the command that trains with its options."""
-    usual_steps, steps = recipe(name).steps, sweep.experiment.steps
+    base = recipe(experiment.recipe)
     # Trials are often shorter than the run that the search is for.
-    tuned = chosen(sweep.experiment, trial.values)
-    whole: Experiment = replace(tuned, steps=max(usual_steps, steps))
-    words = ["train", name, "--run", f"runs/{name}-tuned", *flags(recipe(name), whole)]
+    steps = max(base.steps, experiment.steps)
+    whole = replace(chosen(experiment, trial.params), steps=steps)
+    words = ["train", base.recipe, "--run", f"runs/{base.recipe}-tuned", *flags(base, whole)]
     return {
-        "score": trial.score,
+        "score": trial.value,
         "split": "validation",
-        "tasks": sweep.experiment.validation_tasks,
-        "steps": steps,
-        "values": trial.values,
-        "run": str(trial.folder),
+        "tasks": experiment.validation_tasks,
+        "steps": experiment.steps,
+        "values": trial.params,
+        "run": str(folder / "trials" / trial.user_attrs["run"]),
         "command": command(*words),
     }
 
 
-def _values(values: dict[str, Value]) -> str:
-    return "  ".join(
+def _cells(trial: Any, steps: int) -> tuple[str, str, str, str]:
+    """A trial's number, score, end and options."""
+    values = "  ".join(
         f"{path}={value:.3g}" if isinstance(value, float) else f"{path}={value}"
-        for path, value in values.items()
+        for path, value in trial.params.items()
     )
-
-
-def _score(trial: Trial) -> str:
-    return "none" if trial.score is None else f"{trial.score:.4f}"
-
-
-def _state(trial: Trial, steps: int) -> str:
-    if trial.finished:
-        return "finished"
-    return f"ended at step {max(trial.scores, default=0):,} of {steps:,}"
-
-
-def _line(trial: Trial, steps: int) -> str:
-    why = f" ({trial.why.partition(':')[0]})" if trial.why else ""
-    return (
-        f"trial {trial.number}: {_score(trial)}, {_state(trial, steps)}{why}  "
-        f"{_values(trial.values)}"
-    )
-
-
-def _table(ended: Sequence[Trial], steps: int) -> Table:
-    rows = [
-        (str(trial.number), _score(trial), _state(trial, steps), _values(trial.values))
-        for trial in ended[:SHOWN]
-    ]
-    title = "Validation scores, the best first"
-    return grid(("trial", "score", "", "options"), rows, left=(2, 3), title=title)
+    score = "none" if trial.value is None else f"{trial.value:.4f}"
+    last = max(trial.intermediate_values, default=0)
+    end = "finished" if last == steps else f"ended at step {last:,} of {steps:,}"
+    return str(trial.number), score, end, values

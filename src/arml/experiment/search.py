@@ -10,16 +10,16 @@ its checkpoint, and the next proposal depends only on the seed and on the trials
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, get_args
 
 import jax
 
 from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment, absolute, from_json, metric_of, to_json
 from arml.experiment.recipes import RECIPES
-from arml.experiment.running import CONFIG, differences, run
+from arml.experiment.running import CHECKPOINTS, CONFIG, METRICS, differences, run
 from arml.experiment.workers import Message, Send, Stop, carry_out
 from arml.results.files import Json, RunError, alone, extra, plain, read_metrics
 from arml.results.folder import seeds_in
@@ -128,133 +128,95 @@ def chosen(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     return experiment
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """The experiment and the options that are searched."""
-
-    experiment: Experiment
-    search: Space
-
-    def check(self) -> None:
-        """Raise `ValueError` if the sweep cannot be run."""
-        self.experiment.check()
-        if not self.search:
-            raise ValueError(
-                "expected options to search, got none: give --search PART.NAME=LOW..HIGH"
-            )
-
-    def __str__(self) -> str:
-        return "  ".join(
-            f"{path}={one.low:g}..{one.high:g}"
-            if hasattr(one, "low")
-            else f"{path}={','.join(map(str, one.choices))}"
-            for path, one in self.search.items()
-        )
-
-    def to_json(self) -> Json:
-        """As plain data."""
-        return {
-            "experiment": plain(to_json(absolute(self.experiment))),
-            "search": {
-                path: optuna().distributions.distribution_to_json(one)
-                for path, one in self.search.items()
-            },
-        }
-
-    @classmethod
-    def from_json(cls, value: Json) -> "Sweep":
-        """The inverse of `to_json`."""
-        read = optuna().distributions.json_to_distribution
-        search = {path: read(text) for path, text in value["search"].items()}
-        return cls(from_json(value["experiment"], "a sweep"), search)
-
-
-class Trial(NamedTuple):
-    """One choice of options, and its scores."""
-
-    number: int
-    folder: Path
-    values: dict[str, Value]
-    scores: dict[int, float]
-    """Validation score by step."""
-    finished: bool
-    """Whether it took all steps; if not, it fell behind, or its loss was not finite."""
-    why: str
-    """The reason for an early end, if its loss was not finite."""
-
-    @property
-    def score(self) -> float | None:
-        """The last validation score."""
-        return self.scores[max(self.scores)] if self.scores else None
-
-
-Watch = Callable[[Trial], None]
+def in_words(search: Space) -> str:
+    """The options and their values in one line."""
+    return "  ".join(
+        f"{path}={one.low:g}..{one.high:g}"
+        if hasattr(one, "low")
+        else f"{path}={','.join(map(str, one.choices))}"
+        for path, one in search.items()
+    )
 
 
 def tune(
-    sweep: Sweep,
+    experiment: Experiment,
+    search: Space,
     folder: Path | str,
     *,
     trials: int,
     workers: int = 1,
-    watch: Watch = lambda trial: None,
+    watch: Callable[[Any], None] = lambda trial: None,
     stop: Stop = lambda: False,
-) -> list[Trial]:
-    """Try `trials` choices of the sweep's options in `folder`, or continue an earlier call.
+) -> list[Any]:
+    """Try `trials` choices of the experiment's options in `folder`, or continue an earlier call.
     `workers` trials run at a time, each in a process of its own if there are several. `watch` is
     called with each trial that is over.
 
-    **Returns** the trials that are over, the best first.
+    **Returns** the trials that are over, the best first, as Optuna's `FrozenTrial`. Their user
+    attribute `run` names the run folder under `trials/`; `why` is the reason for an early end if
+    the loss was not finite.
 
     **Raises** `ValueError` or `RunError` in one line for invalid options, for a folder that holds
     another sweep, for a trial that failed, and if Optuna is not installed.
     """
     folder = Path(folder)
-    sweep.check()
+    experiment.check()
+    if not search:
+        raise ValueError("expected options to search, got none: give --search PART.NAME=LOW..HIGH")
     for name, value in (("trials", trials), ("workers", workers)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}: raise it")
     states = optuna().trial.TrialState
     with alone(folder):
-        study = opened(sweep, folder)
+        study = opened(experiment, search, folder)
         for old in study.get_trials(states=[states.RUNNING]):
             # It was interrupted: the next trial has its values and its folder.
-            study.enqueue_trial(old.params, user_attrs={"run": _place(old, folder).name})
+            study.enqueue_trial(old.params, user_attrs=old.user_attrs)
             study.tell(old.number, state=states.FAIL)
         if workers == 1:
-            for number in _tried(study, sweep, folder, trials, stop):
-                watch(_trial(study, number, folder))
+            for number in _tried(study, experiment, search, folder, trials, stop):
+                watch(study.get_trials()[number])
         else:
-            job = {"sweep": sweep.to_json(), "folder": str(folder.resolve()), "trials": trials}
+            job = {**_plan(experiment, search), "folder": str(folder.resolve()), "trials": trials}
             failed = carry_out(
                 "arml.experiment.search:work",
                 [job] * workers,
                 folder,
                 workers=workers,
-                heard=lambda _, ended: watch(_trial(study, ended["trial"], folder)),
+                heard=lambda _, ended: watch(study.get_trials()[ended["trial"]]),
                 stop=stop,
             )
             if failed:
                 raise RunError(next(iter(failed.values())))
         over = study.get_trials(states=[states.COMPLETE, states.PRUNED])
-        found = [_trial(study, one.number, folder) for one in over]
-    sign = 1 if _falls(sweep) else -1
-    return sorted(found, key=lambda t: (not t.finished, 0 if t.score is None else sign * t.score))
+    sign = 1 if _falls(experiment) else -1
+    return sorted(over, key=lambda t: (t.state.name, 0 if t.value is None else sign * t.value))
 
 
 def work(job: Message, send: Send, stop: Stop) -> None:
     """Try one choice after another as a worker, and send the number of each trial that is over."""
-    sweep, folder = Sweep.from_json(job["sweep"]), Path(job["folder"])
-    for number in _tried(opened(sweep, folder), sweep, folder, job["trials"], stop):
+    read = optuna().distributions.json_to_distribution
+    experiment = from_json(job["experiment"], "the experiment of a sweep")
+    search = {path: read(text) for path, text in job["search"].items()}
+    folder = Path(job["folder"])
+    study = opened(experiment, search, folder)
+    for number in _tried(study, experiment, search, folder, job["trials"], stop):
         send({"trial": number})
 
 
-def _falls(sweep: Sweep) -> bool:
+def _falls(experiment: Experiment) -> bool:
     """Whether a better score is smaller."""
-    return metric_of(sweep.experiment.tasks) == "mse"
+    return metric_of(experiment.tasks) == "mse"
 
 
-def opened(sweep: Sweep, folder: Path) -> Any:
+def _plan(experiment: Experiment, search: Space) -> Json:
+    """The sweep as plain data."""
+    write = optuna().distributions.distribution_to_json
+    written = {path: write(one) for path, one in search.items()}
+    return {"experiment": plain(to_json(absolute(experiment))), "search": written}
+
+
+def opened(experiment: Experiment, search: Space, folder: Path) -> Any:
     """Optuna's study of the sweep, which its record in the folder holds.
 
     **Raises** `RunError` if the folder holds another sweep, or runs, or a damaged record.
@@ -267,16 +229,16 @@ def opened(sweep: Sweep, folder: Path) -> Any:
         study = package.create_study(
             study_name="arml",
             storage=package.storages.JournalStorage(record),
-            direction="minimize" if _falls(sweep) else "maximize",
-            pruner=package.pruners.MedianPruner(n_warmup_steps=sweep.experiment.steps // 10),
+            direction="minimize" if _falls(experiment) else "maximize",
+            pruner=package.pruners.MedianPruner(n_warmup_steps=experiment.steps // 10),
             load_if_exists=True,
         )
-        plan, known = sweep.to_json(), study.user_attrs.get("plan")
+        plan, known = _plan(experiment, search), study.user_attrs.get("plan")
     except Exception as error:  # of any kind: Optuna reads the file
-        said = " ".join(str(error).split())[:200]
+        text = " ".join(str(error).split())[:200]
         raise RunError(
             f"{folder / JOURNAL}: Optuna cannot read its record ({type(error).__name__}: "
-            f"{said}); restore the file, or start the sweep in a new folder"
+            f"{text}); restore the file, or start the sweep in a new folder"
         ) from error
     if known is None:
         study.set_user_attr("plan", plan)
@@ -288,54 +250,46 @@ def opened(sweep: Sweep, folder: Path) -> Any:
     return study
 
 
-def _place(trial: Any, folder: Path) -> Path:
-    """The run folder of one of Optuna's trials."""
-    return folder / "trials" / str(trial.user_attrs.get("run", f"{trial.number:04d}"))
-
-
-def _trial(study: Any, number: int, folder: Path) -> Trial:
-    """A trial that is over."""
-    one = study.get_trials(deepcopy=False)[number]
-    why = one.user_attrs.get("why", "")
-    finished = one.state.name == "COMPLETE"
-    return Trial(number, _place(one, folder), one.params, one.intermediate_values, finished, why)
-
-
-def _tried(study: Any, sweep: Sweep, folder: Path, trials: int, stop: Stop) -> Iterator[int]:
+def _tried(
+    study: Any, experiment: Experiment, search: Space, folder: Path, trials: int, stop: Stop
+) -> Iterator[int]:
     """Try one choice after another until there are `trials`; yields the number of each that is
     over. Other processes may do the same in the same study."""
     states = optuna().trial.TrialState
-    counted = [states.RUNNING, states.COMPLETE, states.PRUNED]
-    while not stop():
-        begun = [trial.number for trial in study.get_trials(deepcopy=False, states=counted)]
-        if len(begun) >= trials:
-            return
+
+    def counted() -> list[int]:
+        kinds = [states.RUNNING, states.COMPLETE, states.PRUNED]
+        return [trial.number for trial in study.get_trials(deepcopy=False, states=kinds)]
+
+    while not stop() and (count := len(counted())) < trials:
         # A new sampler for each trial, so that a resumed sweep proposes the same values.
-        seed = sweep.experiment.seed + len(begun)
+        seed = experiment.seed + count
         study.sampler = optuna().samplers.TPESampler(seed=seed, constant_liar=True)
-        trial = study.ask(sweep.search)
-        begun = [one.number for one in study.get_trials(deepcopy=False, states=counted)]
-        if begun.index(trial.number) >= trials:  # another process was faster
+        trial = study.ask(search)
+        if counted().index(trial.number) >= trials:  # another process was faster
             study.tell(trial, state=states.FAIL)
             return
-        end = _attempt(trial, sweep, _place(trial, folder), stop)
-        if end is None:
-            return
-        study.tell(trial, state=states[end.state], values=end.score)
+        if "run" not in trial.user_attrs:
+            trial.set_user_attr("run", f"{trial.number:04d}")
+        try:
+            score = _score(trial, chosen(experiment, trial.params), folder, stop)
+        except optuna().TrialPruned:
+            study.tell(trial, state=states.PRUNED)
+        else:
+            if score is None:
+                return
+            study.tell(trial, score)
         yield trial.number
 
 
-class End(NamedTuple):
-    """How a trial ended."""
+def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stop) -> float | None:
+    """Train, from the newest checkpoint if there is one; returns the last validation score, or None
+    if the training was stopped and can be resumed.
 
-    state: Literal["COMPLETE", "PRUNED"]
-    score: float | None = None
-
-
-def _attempt(trial: Any, sweep: Sweep, place: Path, stop: Stop) -> End | None:
-    """Train with the trial's values, from the newest checkpoint if there is one; None if it was
-    stopped and can be resumed."""
-    experiment, behind, score = chosen(sweep.experiment, trial.params), False, None
+    **Raises** Optuna's `TrialPruned` for a trial that has fallen behind, or is not finite.
+    """
+    place = folder / "trials" / trial.user_attrs["run"]
+    behind, score = False, None
 
     def watch(step: int, record: Mapping[str, int | float | None]) -> None:
         nonlocal behind, score
@@ -347,20 +301,18 @@ def _attempt(trial: Any, sweep: Sweep, place: Path, stop: Stop) -> End | None:
             behind = step < experiment.steps and trial.should_prune()
 
     try:
-        saved = checkpoint.latest(place / "checkpoints") or 0
-        for record in read_metrics(place / "metrics.jsonl"):
+        saved = checkpoint.latest(place / CHECKPOINTS) or 0
+        for record in read_metrics(place / METRICS):
             if record["step"] <= saved:
                 watch(record["step"], record)
-        reached = (
-            0 if behind else run(experiment, place, watch=watch, stop=lambda: behind or stop())
-        )
+        reached = run(experiment, place, watch=watch, stop=lambda: behind or stop())
     except NotFiniteError as error:
         trial.set_user_attr("why", str(error))
-        return End("PRUNED")
+        raise optuna().TrialPruned from error
     except (ValueError, OSError) as error:
         raise RunError(f"the trial in {place} failed: {error}") from error
     finally:
         jax.clear_caches()  # each trial compiles programs of its own
     if behind:
-        return End("PRUNED")
-    return End("COMPLETE", score) if reached == experiment.steps else None
+        raise optuna().TrialPruned
+    return score if reached == experiment.steps else None
