@@ -395,6 +395,10 @@ class Run:
         families = self.config.get("families")
         self.families = read_as(tuple[str, ...], families, f"{where}: families", REMEDY)
         """The families of its tasks."""
+        self.made: Json | None = self.config.get("made")
+        """Commit, versions and device of the training."""
+        self.inputs: Json | None = self.config.get("inputs")
+        """The frozen model that made its inputs from pictures, if there is one."""
         saved = checkpoint.latest(self.folder / CHECKPOINTS)
         if saved is None:
             raise RunError(
@@ -439,16 +443,6 @@ class Run:
     def tasks(self, split: str = "test") -> TaskDistribution:
         """The task distribution of a split: train, validation or test."""
         return getattr(self.splits, split)
-
-    @property
-    def made(self) -> Json | None:
-        """Commit, versions and device of the training."""
-        return self.config.get("made")
-
-    @property
-    def inputs(self) -> Json | None:
-        """The frozen model that made its inputs from pictures, if there is one."""
-        return self.config.get("inputs")
 
     @property
     def metrics(self) -> list[Json]:

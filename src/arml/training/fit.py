@@ -110,22 +110,21 @@ class OuterOptions:
         """The optimiser for a run of `steps` outer steps."""
         import optax  # here, so that programs that only predict do not import it
 
-        clip = optax.clip_by_global_norm(self.clip) if self.clip else optax.identity()
-        decay = optax.add_decayed_weights(self.weight_decay) if self.weight_decay else None
-        slow = [
-            optax.masked(optax.scale(factor), part)
-            for factor, part in (
-                (self.rates_factor, _learned_rates),
-                (self.encoder_factor, _encoder),
-            )
-            if factor != 1
-        ]
         rate = self.rate(steps)
-        if self.optimiser == "sgd":
-            descent = optax.sgd(rate, self.momentum or None)
-        else:
-            descent = optax.adam(rate)
-        whole = optax.chain(*([decay] if decay else []), clip, descent, *slow)
+        chain = [
+            optax.add_decayed_weights(self.weight_decay) if self.weight_decay else None,
+            optax.clip_by_global_norm(self.clip) if self.clip else optax.identity(),
+            optax.adam(rate)
+            if self.optimiser == "adam"
+            else optax.sgd(rate, self.momentum or None),
+            optax.masked(optax.scale(self.rates_factor), _learned_rates)
+            if self.rates_factor != 1
+            else None,
+            optax.masked(optax.scale(self.encoder_factor), _encoder)
+            if self.encoder_factor != 1
+            else None,
+        ]
+        whole = optax.chain(*(part for part in chain if part is not None))
         return averaged(whole, (1 - self.average) * steps) if self.average else whole
 
     def rate(self, steps: int | Array) -> Callable[[Array], Array] | float:
@@ -162,7 +161,6 @@ class OuterOptions:
 
 def _learned_rates(learner: PyTree) -> PyTree:
     """A mask of the learner: True at the learned rates of inner loops, False elsewhere."""
-
     return jax.tree.map(
         lambda node: jax.tree.map(lambda _: is_inner(node), node), learner, is_leaf=is_inner
     )
@@ -171,17 +169,17 @@ def _learned_rates(learner: PyTree) -> PyTree:
 def _encoder(learner: PyTree) -> PyTree:
     """A mask of the learner: True at the parts that encode tasks, False elsewhere."""
 
-    def has(node: PyTree) -> bool:
+    def encodes(node: PyTree) -> bool:
         return isinstance(node, Conditioned)
 
     def mark(node: PyTree) -> PyTree:
         nowhere = jax.tree.map(lambda _: False, node)
-        if not has(node):
+        if not encodes(node):
             return nowhere
         everywhere = jax.tree.map(lambda _: True, node.encode)
         return eqx.tree_at(lambda learner: learner.encode, nowhere, everywhere)
 
-    return jax.tree.map(mark, learner, is_leaf=has)
+    return jax.tree.map(mark, learner, is_leaf=encodes)
 
 
 class TrainState(eqx.Module):
@@ -296,6 +294,7 @@ def _one(step: Step) -> Step:
     return jit(step, LARGE, donate="all-except-first")
 
 
+@lru_cache(maxsize=64)
 def make_interval(step: Step, *, steps: int, scan: bool) -> Step:
     """`steps` outer steps; the records are stacked.
 
@@ -412,6 +411,8 @@ Callback = Callable[[Moment], object]
 
 @lru_cache(maxsize=64)
 def _step(outer: OuterOptions, batch: int, chunk: int, mesh: Mesh | None) -> Step:
+    """One outer step: one program for all seeds and for trainings of any length."""
+
     def step(values: Values, state: TrainState) -> tuple[TrainState, Record]:
         tasks, data, steps = values
         key, optimiser = jax.random.wrap_key_data(data), outer.build(steps)
@@ -419,14 +420,6 @@ def _step(outer: OuterOptions, batch: int, chunk: int, mesh: Mesh | None) -> Ste
         return one(tasks, state)
 
     return step
-
-
-@lru_cache(maxsize=64)
-def _compiled(
-    outer: OuterOptions, batch: int, chunk: int, mesh: Mesh | None, size: int, scan: bool
-) -> Step:
-    """An interval of `size` steps: one program for all seeds and for trainings of any length."""
-    return make_interval(_step(outer, batch, chunk, mesh), steps=size, scan=scan)
 
 
 def intervals(
@@ -452,7 +445,8 @@ def intervals(
     with prefetched(train, keys, start=done, stop=options.steps, parts=parts):
         while done < options.steps:
             size = min(options.interval, options.steps - done)
-            interval = _compiled(options.outer, batch, chunk, mesh, size, options.scan)
+            step = _step(options.outer, batch, chunk, mesh)
+            interval = make_interval(step, steps=size, scan=options.scan)
             with one_blas_thread():
                 state, records = interval((train, data, steps), state)
                 _check_finite(records, done, train, keys, options.outer)  # waits for the interval
@@ -578,16 +572,16 @@ def fit(
         validation = splits_of(validation).validation
     elif splits.validation is not splits.train:
         validation = splits.validation
-    given: dict[str, Any] = {
+    asked = {
         "outer": outer,
         "batch": batch,
         "interval": interval,
-        "validate_every": validate_every,
-        "validation_tasks": validation_tasks,
         "chunk": chunk,
         "scan": scan,
+        "validate_every": validate_every,
+        "validation_tasks": validation_tasks,
     }
-    changed = {name: value for name, value in given.items() if value is not None}
+    changed: dict[str, Any] = {name: v for name, v in asked.items() if v is not None}
     if isinstance(learner, Fitted):
         options = replace(learner.options, steps=steps, **changed)
         if steps <= learner.step:
