@@ -108,6 +108,6 @@ def test_tasks_are_drawn_and_looked_at():
     arml.register("tasks", "wrong", Wrong)
     (finding,) = arml.check("tasks", "wrong")
     assert not finding.passed
-    assert "not finite" in finding.said
+    assert "not finite" in finding.message
     (finding,) = arml.check("tasks", "functions")
     assert finding == ("tasks functions", "tasks_are_as_their_problem_says", "", True)

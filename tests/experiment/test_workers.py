@@ -41,11 +41,13 @@ def done(tmp_path: Path, jobs: list[str], *, workers: int = 1, **more):
     """Each job's messages, and the failures."""
     found: list[list[Message]] = [[] for _ in jobs]
 
-    def heard(number: int, message: Message) -> None:
+    def received(number: int, message: Message) -> None:
         found[number].append(message)
 
     given = [{"do": one} for one in jobs]
-    failed = carry_out("test_workers:job", given, tmp_path, workers=workers, heard=heard, **more)
+    failed = carry_out(
+        "test_workers:job", given, tmp_path, workers=workers, received=received, **more
+    )
     return found, failed
 
 

@@ -37,9 +37,9 @@ def check_command(arguments: Sequence[str]) -> int:
             passed = 0
             for finding in findings:
                 passed += finding.passed
-                if finding.said:
+                if finding.message:
                     state = "excepted" if finding.passed else "FAILED"
-                    said = f"{state}: {finding.check.replace('_', ' ')}: {finding.said}"
+                    said = f"{state}: {finding.check.replace('_', ' ')}: {finding.message}"
                     print(f"{subject}: {said}", flush=True)
                 failed += not finding.passed
             print(f"{subject}: {passed} checks passed", flush=True)

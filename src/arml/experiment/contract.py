@@ -37,10 +37,10 @@ from arml.training.fit import Record, TrainState, make_step, start
 BATCH = 2
 
 
-def require(holds: object, said: str) -> None:
+def require(holds: object, message: str) -> None:
     """Raise `AssertionError` unless a promise holds; Python's `assert` can be switched off."""
     if not holds:
-        raise AssertionError(said)
+        raise AssertionError(message)
 
 
 class Blobs(TaskDistribution):
@@ -237,11 +237,11 @@ def check_adaptation_lowers_the_support_loss(case: Case) -> None:
     ours = case.outcomes
     before, after = float(np.mean(ours.before)), float(np.mean(ours.after))
     if case.descends:
-        said = f"support loss {before:g} before inner steps, {after:g} after them"
-        require(after < before, f"{said}; a method without inner steps has descends=False")
+        message = f"support loss {before:g} before inner steps, {after:g} after them"
+        require(after < before, f"{message}; a method without inner steps has descends=False")
     else:
-        said = "inner steps change the support loss, but the entry says descends=False"
-        np.testing.assert_array_equal(ours.after, ours.before, err_msg=said)
+        message = "inner steps change the support loss, but the entry says descends=False"
+        np.testing.assert_array_equal(ours.after, ours.before, err_msg=message)
 
 
 def check_a_step_traces_once(case: Case) -> None:
@@ -381,7 +381,7 @@ class Finding(NamedTuple):
     subject: str
     """Such as `method rescale on regression`."""
     check: str
-    said: str
+    message: str
     """What is wrong, or why the check does not apply; empty if all is well."""
     passed: bool
 

@@ -55,13 +55,13 @@ class TaskFamily(Entry):
         if self.usual is not None:
             return self.usual
         try:
-            found: Problem = splits_of(self.options_class()).train.problem
+            problem: Problem = splits_of(self.options_class()).train.problem
         except (ValueError, OSError) as error:
             raise ValueError(
                 f"expected tasks {self.name!r} that can be made of their default options, got: "
                 f"{error}; or give arml.register their usual problem: usual=arml.Problem(...)"
             ) from error
-        return found
+        return problem
 
 
 def _tasks(name: str, options_class: type, usual: Problem) -> TaskFamily:
@@ -260,8 +260,8 @@ def from_json(value: object, where: str) -> Experiment:
         then = plugins.get(part)
         if isinstance(then, Mapping):
             warn_of_change(source_of(cls), str(then.get("version")), where)
-        given = {name: options[name] for name in options if name != "kind"}
-        parts[part] = read_options(cls, given, f"{where}: {part}", REMEDY)
+        known = {name: v for name, v in options.items() if name != "kind"}
+        parts[part] = read_options(cls, known, f"{where}: {part}", REMEDY)
     for part in ("outer", "algorithm", "network"):  # tasks may lack their data here
         try:
             parts[part].check()

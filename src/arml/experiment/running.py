@@ -353,11 +353,11 @@ def train_seeds(
         own, place = of_seed(absolute(experiment), folder, seed)
         jobs.append({"experiment": to_json(own), "folder": str(place.resolve())})
 
-    def heard(number: int, record: Message) -> None:
+    def received(number: int, record: Message) -> None:
         watch(seeds[number], record.pop("step"), record)
 
     job = "arml.experiment.running:work"
-    more = {"workers": workers, "heard": heard, "stop": stop, "tick": tick}
+    more = {"workers": workers, "received": received, "stop": stop, "tick": tick}
     return {seeds[i]: why for i, why in carry_out(job, jobs, folder, **more).items()}
 
 

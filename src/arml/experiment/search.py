@@ -183,7 +183,7 @@ def tune(
                 [job] * workers,
                 folder,
                 workers=workers,
-                heard=lambda _, ended: watch(study.get_trials()[ended["trial"]]),
+                received=lambda _, ended: watch(study.get_trials()[ended["trial"]]),
                 stop=stop,
             )
             if failed:

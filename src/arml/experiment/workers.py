@@ -40,7 +40,7 @@ def carry_out(
     folder: Path,
     *,
     workers: int,
-    heard: Callable[[int, Message], None],
+    received: Callable[[int, Message], None],
     stop: Stop = lambda: False,
     tick: Callable[[], None] = lambda: None,
 ) -> dict[int, str]:
@@ -52,7 +52,7 @@ def carry_out(
       process, and with `stop`: once that is true, the function saves its work and returns.
     - `jobs`: plain data.
     - `folder`: gets the log of each worker, `worker-0.log` and so on.
-    - `heard`: called with the number of the job and each message.
+    - `received`: called with the number of the job and each message.
     - `stop`: asked twice a second; once true, the workers stop, and no other job begins.
     - `tick`: called twice a second.
 
@@ -95,7 +95,7 @@ def carry_out(
                     if "failed" in message:
                         failed[worker.job] = message["failed"]
                     else:
-                        heard(worker.job, message)
+                        received(worker.job, message)
     finally:
         stopping.set()
         for worker in running.values():

@@ -239,11 +239,11 @@ def make_step(
     own = share(mesh, batch)
 
     def gradients(
-        given: tuple[TaskDistribution, MetaLearner], keys: tuple[Array, Array]
+        values: tuple[TaskDistribution, MetaLearner], keys: tuple[Array, Array]
     ) -> tuple[PyTree, PyTree]:
         """The part of the gradient of the batch's mean loss that comes from the tasks of these keys
         (one draws a task, one is for its adaptation); and their losses and families."""
-        tasks, learner = given
+        tasks, learner = values
         drawn = jax.vmap(tasks.sample)(keys[0])
         trained, rest = eqx.partition(learner, eqx.is_inexact_array)
 
