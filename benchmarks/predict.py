@@ -35,7 +35,7 @@ def prepare(recipe: str, folder: Path) -> tuple[Path, Path]:
     import numpy as np
 
     import arml
-    from arml.experiment.building import build
+    from arml.experiment.recipes import build
     from arml.experiment.running import Portable
 
     experiment, tasks = arml.recipe(recipe), tasks_of(recipe)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import arml
-from arml.experiment.building import build
-from arml.experiment.recipes import recipe
+from arml.experiment.recipes import build, recipe
 from arml.predict.predictor import inductive
 from arml.tasks.options import StarterOptions, VectorsOptions
 from arml.training.evaluate import evaluate

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from arml.core.learner import Loss as Loss
     from arml.core.learner import MetaLearner as MetaLearner
     from arml.core.losses import loss_of as loss_of
-    from arml.experiment.building import build as build
     from arml.experiment.contract import check as check
     from arml.experiment.options import Experiment as Experiment
     from arml.experiment.options import register as register
     from arml.experiment.recipes import RECIPES as RECIPES
+    from arml.experiment.recipes import build as build
     from arml.experiment.recipes import recipe as recipe
     from arml.experiment.running import Run as Run
     from arml.experiment.running import run as run
@@ -59,7 +59,6 @@ _HOMES = {
     "arml.results.scores": ("Scores",),
     "arml.training.evaluate": ("evaluate",),
     "arml.training.fit": ("Fitted", "OuterOptions", "fit"),
-    "arml.experiment.building": ("build",),
     "arml.experiment.contract": ("check",),
     "arml.experiment.options": ("Experiment", "register"),
     "arml.experiment.running": ("Run", "run"),
@@ -71,7 +70,7 @@ _HOMES = {
     "arml.predict.learner": ("FewShotLearner", "load", "load_predictor"),
     "arml.predict.predictor": ("Predictor",),
     "arml.nn.networks": ("Linear", "linear", "network"),
-    "arml.experiment.recipes": ("RECIPES", "recipe"),
+    "arml.experiment.recipes": ("RECIPES", "build", "recipe"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -24,8 +24,8 @@ from arml.app import answers, server
 from arml.app.uploads import Limits
 from arml.cli import app as command
 from arml.cli import main
-from arml.experiment.building import build
 from arml.experiment.options import Experiment
+from arml.experiment.recipes import build
 from arml.experiment.running import Portable
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.learner import FewShotLearner

@@ -10,8 +10,7 @@ import pytest
 import chromium
 from arml.app import server, tables
 from arml.app.uploads import Limits
-from arml.experiment.building import build
-from arml.experiment.recipes import recipe
+from arml.experiment.recipes import build, recipe
 from arml.experiment.running import Portable
 from arml.predict.learner import FewShotLearner
 from arml.tables.model import TablesOptions

@@ -23,9 +23,8 @@ from arml.algorithms.mumomaml import MUMOMAMLOptions
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import mse
-from arml.experiment import building
 from arml.experiment.options import to_json
-from arml.experiment.recipes import recipe
+from arml.experiment.recipes import build, recipe
 from arml.experiment.running import Run, fresh
 from arml.explain.explaining import explain, graph, looked
 from arml.explain.graph import default_threshold, read, read_tasks
@@ -374,7 +373,7 @@ def test_images_are_explained_by_class(tmp_path, monkeypatch):
         tasks=FoldersOptions(data=tuple(data), ways=2, shots=1, queries=1, size=16),
     )
     splits = tiny.tasks.build(tmp_path / "split.json")
-    built = building.build(tiny, splits.train.problem)
+    built = build(tiny, splits.train.problem)
     trained = SimpleNamespace(experiment=tiny, learner=built, splits=splits, step=1)
     monkeypatch.setattr("arml.explain.explaining.Run", lambda folder: trained)
     monkeypatch.setattr("arml.explain.explaining.save", lambda figure, path: ())

@@ -8,8 +8,8 @@ import pytest
 
 import arml
 from arml.algorithms import ALGORITHMS
-from arml.experiment.building import build
 from arml.experiment.options import Experiment
+from arml.experiment.recipes import build
 from arml.experiment.running import Portable
 from arml.nn.networks import MLPOptions
 from arml.predict.predictor import ROUNDS, for_classes, groups_of

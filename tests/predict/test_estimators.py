@@ -20,8 +20,8 @@ from sklearn.utils.estimator_checks import check_estimator
 import arml
 from arml.algorithms import ALGORITHMS
 from arml.datasets.starter import load_starter
-from arml.experiment.building import build
 from arml.experiment.options import Experiment
+from arml.experiment.recipes import build
 from arml.experiment.running import Portable
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.estimators import FEATURES, expected_failed_checks

@@ -13,8 +13,8 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 import arml
 from arml.algorithms import ALGORITHMS
 from arml.core.calibration import calibrated, cross_entropy, temperature
-from arml.experiment.building import build
 from arml.experiment.options import Experiment
+from arml.experiment.recipes import build
 from arml.experiment.running import Portable
 from arml.nn.edges import CELLS, DIRECTIONS, histograms
 from arml.nn.networks import Conv4Options, MLPOptions

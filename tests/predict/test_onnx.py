@@ -17,8 +17,8 @@ from arml.algorithms import ALGORITHMS
 from arml.cli import main
 from arml.datasets.decode import resize
 from arml.datasets.starter import load_starter
-from arml.experiment.building import build
 from arml.experiment.options import Experiment
+from arml.experiment.recipes import build
 from arml.experiment.running import Portable
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.onnx import Graph, resized

@@ -93,7 +93,7 @@ def test_a_callback_sees_each_interval_and_may_stop_a_schedule_that_goes_on_late
 
 
 def test_it_is_the_run_of_the_same_experiment(fitted, tmp_path):
-    from arml.experiment.building import experiment_for
+    from arml.experiment.recipes import experiment_for
     from arml.nn.networks import MLPOptions
     from arml.tasks.options import FunctionsOptions
 

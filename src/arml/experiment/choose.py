@@ -19,9 +19,8 @@ import numpy as np
 from arml.datasets.decode import shortest_side
 from arml.datasets.folders import Parts, family_name, open_source
 from arml.datasets.vectors import feature_folders, load_features
-from arml.experiment.building import started
 from arml.experiment.options import Experiment
-from arml.experiment.recipes import recipe
+from arml.experiment.recipes import recipe, started
 from arml.nn.networks import Conv4Options
 from arml.tasks.options import FoldersOptions, VectorsOptions, splits_of
 from arml.training.distributed import mesh_of

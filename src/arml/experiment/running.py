@@ -17,7 +17,6 @@ from arml.core.episodes import Problem, TaskDistribution, in_words, protocol_of
 from arml.core.learner import MetaLearner, parameters
 from arml.core.novelty import Novelty
 from arml.datasets.folders import Progress
-from arml.experiment.building import experiment_for, initial, started
 from arml.experiment.options import (
     REMEDY,
     Experiment,
@@ -27,6 +26,7 @@ from arml.experiment.options import (
     from_json,
     to_json,
 )
+from arml.experiment.recipes import experiment_for, initial, started
 from arml.experiment.workers import Message, Send, Stop, carry_out
 from arml.results.files import (
     Json,

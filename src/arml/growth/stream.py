@@ -16,8 +16,8 @@ import numpy as np
 from arml.core.checks import at_least
 from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
-from arml.experiment.building import built
 from arml.experiment.options import Experiment, absolute, essence, metric_of
+from arml.experiment.recipes import built
 from arml.experiment.running import claim, like
 from arml.growth.folder import ASKED, FILE, KEPT, SPLIT, check_claim, publish, with_vertices
 from arml.growth.growing import Growth, GrowthOptions, begun, grown

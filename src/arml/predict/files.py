@@ -24,8 +24,8 @@ import numpy as np
 from arml.core.episodes import Problem
 from arml.core.novelty import Novelty
 from arml.datasets.extractor import PHOTOS
-from arml.experiment.building import initial
 from arml.experiment.options import from_json, to_json
+from arml.experiment.recipes import initial
 from arml.experiment.running import Portable, problem_of
 from arml.predict.places import CONFIG, WHAT, check_free
 from arml.results.files import (

@@ -30,7 +30,7 @@ from arml.core.compilation import short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner
 from arml.datasets.extractor import remade
-from arml.experiment.building import initial
+from arml.experiment.recipes import initial
 from arml.experiment.running import Portable
 from arml.nn.networks import Body
 from arml.predict.files import write_learner
