@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from arml.algorithms.conditioned import Conditioned
-from arml.datasets.filters import FILTERS
+from arml.datasets.decode import FILTERS
 from arml.experiment.choose import AVERAGE, choose
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe

@@ -13,7 +13,7 @@ from typing import Literal
 import tyro
 from tyro.conf import Positional
 
-from arml.datasets.store import open_store, place
+from arml.datasets.prepare import open_store, place
 from study.data import collect, load, record
 from study.pages import page
 from study.paper import overall

@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from arml.datasets.splits import published
+from arml.datasets.published import published
 from arml.results.files import checksum
 
 HEIGHT, WIDTH = 24, 32
@@ -99,7 +99,7 @@ def cub(classes: int = 11, images: int = 6) -> dict[str, bytes]:
 
 def dtd(images: int = 3) -> dict[str, bytes]:
     files = {"dtd/labels/train1.txt": b"banded/banded_0002.jpg\n", "dtd/imdb/imdb.mat": b"MATLAB"}
-    for c, name in enumerate(published("dtd").wanted()):
+    for c, name in enumerate(sorted(published("dtd").wanted())):
         for i in range(images):
             files[f"dtd/images/{name}/{name}_{i + 1:04}.jpg"] = picture(shade(c))
     # The published archive has it, too.
@@ -110,7 +110,7 @@ def dtd(images: int = 3) -> dict[str, bytes]:
 def aircraft(images: int = 3) -> dict[str, bytes]:
     top = "fgvc-aircraft-2013b/data/"
     files: dict[str, bytes] = {"fgvc-aircraft-2013b/README.md": b"FGVC-Aircraft\n"}
-    names = published("aircraft").wanted()
+    names = sorted(published("aircraft").wanted())
     parts: dict[str, list[str]] = {"train": [], "val": [], "trainval": [], "test": []}
     boxes = []
     for c, name in enumerate(names):
@@ -159,7 +159,7 @@ def fungi(species: int = 10, images: int = 9) -> tuple[dict[str, bytes], dict[st
 
 def wnids() -> dict[str, list[str]]:
     """Some classes of ImageNet for a small split."""
-    names = published("mini-imagenet").wanted()[:9]
+    names = sorted(published("mini-imagenet").wanted())[:9]
     return {"train": names[:4], "validation": names[4:6], "test": names[6:]}
 
 
@@ -252,17 +252,5 @@ def cifar_fs() -> dict[str, bytes]:
     } | {
         f"{top}/data/{name}/{name}_s_{i:06}.png": picture(shade(10 * c), kind=".png")
         for c, name in enumerate(names)
-        for i in range(3)
-    }
-
-
-def authors(top: str, *, filters: Sequence[str], classes: int = 2) -> dict[str, bytes]:
-    """The layout of the archive of ARML's authors."""
-    return {
-        f"{top}/{name}{suffix}/{part}/class {c}/{i}.jpg": picture(shade(10 * f + c))
-        for suffix in filters
-        for f, name in enumerate(("CUB_Bird", "DTD_Texture", "FGVC_Aircraft", "FGVCx_Fungi"))
-        for part in ("train", "val", "test")
-        for c in range(classes)
         for i in range(3)
     }

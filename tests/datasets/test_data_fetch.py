@@ -12,11 +12,9 @@ import pytest
 import archives
 from archives import tar
 from arml.cli import main
-from arml.datasets import catalogue
-from arml.datasets.catalogue import Archive
 from arml.datasets.folders import default_folder
-from arml.datasets.prepare import download
-from arml.datasets.store import open_store, place
+from arml.datasets.prepare import download, open_store, place
+from arml.datasets.published import FAMILIES, Archive
 
 
 class Server(ThreadingHTTPServer):
@@ -60,7 +58,7 @@ def offered(server: Server, content: bytes, *, checked: bool = True) -> Archive:
     server.content = content
     host, port = server.server_address[:2]
     md5 = hashlib.md5(content, usedforsecurity=False).hexdigest() if checked else None
-    return Archive("x.bin", 0, md5, f"http://{host}:{port}/x.bin", "fetch it")
+    return Archive("x.bin", md5, f"http://{host}:{port}/x.bin", "fetch it")
 
 
 def downloads() -> set[str]:
@@ -88,8 +86,8 @@ def test_a_download_that_breaks_off_leaves_nothing(server):
 
 
 def test_a_wrong_checksum_and_a_web_page_are_refused(server):
-    archive = replace(offered(server, b"<html>quota</html>"), md5="0" * 32)
-    with pytest.raises(ValueError, match="expected a file with MD5 000000000000"):
+    archive = replace(offered(server, b"other bytes"), md5="0" * 32)
+    with pytest.raises(ValueError, match="expected MD5 000000000000"):
         download(archive)
     assert downloads() == set()
     with pytest.raises(ValueError, match="a web page"):
@@ -108,8 +106,8 @@ def test_what_is_not_there(server):
 def test_prepare_downloads_and_checks(server, tmp_path, monkeypatch, capsys):
     content = tar(tmp_path / "made.tar.gz", archives.dtd()).read_bytes()
     archive = replace(offered(server, content), name="dtd-r1.0.1.tar.gz")
-    known = catalogue.ORIGINS["dtd"]
-    monkeypatch.setitem(catalogue.ORIGINS, "dtd", replace(known, archives=(archive,)))
+    known = replace(FAMILIES["texture"], archives=(archive,))
+    monkeypatch.setitem(FAMILIES, "texture", known)
     assert main(["data", "prepare", "texture", "--size", "16"]) == 0
     store = open_store(place("texture"))
     assert store.index["families"]["texture"]["source"] == [

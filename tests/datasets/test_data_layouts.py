@@ -10,10 +10,11 @@ import pytest
 import archives
 from archives import pack, picture, shade, tar, unpack
 from arml.cli import main
-from arml.datasets.catalogue import PLAIN
-from arml.datasets.layouts import Picture, Survey, coco_labels
-from arml.datasets.splits import PARTS, drawn, published, select
-from arml.datasets.store import Store, open_store, verify
+from arml.datasets.decode import FILTERS
+from arml.datasets.folders import PARTS
+from arml.datasets.prepare import Store, open_store, place, verify
+from arml.datasets.published import PLAIN, Picture, coco_labels, published, select
+from arml.datasets.splits import drawn
 
 
 @pytest.fixture(autouse=True)
@@ -28,15 +29,9 @@ def prepare(name: str, *given: Path, **options: object) -> Store:
     for option, value in options.items():
         words += [f"--{option}", str(value)]
     assert main(words) == 0
-    store = open_store(Path(str(options.get("out") or "")) if "out" in options else home(name))
+    store = open_store(Path(str(options.get("out") or "")) if "out" in options else place(name))
     verify(store)
     return store
-
-
-def home(name: str) -> Path:
-    from arml.datasets.store import place
-
-    return place(name)
 
 
 def pixels(store: Store, family: str) -> dict[str, set[int]]:
@@ -62,7 +57,7 @@ def test_cub(tmp_path, capsys):
     rules = archives.small_rules(tmp_path / "splits")
     store = prepare("bird", tar(tmp_path / "CUB_200_2011.tgz", archives.cub()), split=rules)
     said = capsys.readouterr().out
-    assert "24 pictures of 4 classes for train" in said
+    assert "bird, train: 4 classes, 24 pictures" in said
     assert "cite: Wah, Branson" in said
     assert "Licence: non-commercial" in said
     split = classes(store, "bird")
@@ -86,7 +81,7 @@ def test_dtd_from_the_archive_and_from_what_it_unpacks_to(tmp_path):
     files = archives.dtd()
     store = prepare("texture", tar(tmp_path / "dtd-r1.0.1.tar.gz", files))
     assert classes(store, "texture") == published("dtd").parts
-    names = published("dtd").wanted()
+    names = sorted(published("dtd").wanted())
     for name, greys in pixels(store, "texture").items():
         assert near(greys, shade(names.index(name)))
     top = unpack(tmp_path / "unpacked", files)
@@ -98,7 +93,7 @@ def test_dtd_from_the_archive_and_from_what_it_unpacks_to(tmp_path):
 def test_aircraft(tmp_path):
     store = prepare("aircraft", tar(tmp_path / "fgvc-aircraft-2013b.tar.gz", archives.aircraft()))
     assert classes(store, "aircraft") == published("aircraft").parts
-    names = published("aircraft").wanted()
+    names = sorted(published("aircraft").wanted())
     found = pixels(store, "aircraft")
     assert {"F-16A/B", "Cessna 172"} <= found.keys()
     for name, greys in found.items():
@@ -144,14 +139,17 @@ def test_mini_imagenet_refuses_lists_that_do_not_fit(tmp_path, capsys):
     split = archives.small_split(tmp_path / "split.json", keep=2)
     ilsvrc = tar(tmp_path / "ILSVRC2012_img_train.tar", archives.imagenet(), "w")
     words = ["data", "prepare", "mini-imagenet", "--unverified", "--split", str(split), "--from"]
-    for places, said in (((2,), "at least 2 pictures"), ((1, 9), "picture 9 of n01532829, got 5")):
+    for places, said in (
+        ((2,), "at least 2 pictures"),
+        ((1, 9), "they lack 'picture 9 of n01532829'"),
+    ):
         lists = archives.ravi(tmp_path, places=places)
         assert main([*words, str(ilsvrc), *map(str, lists)]) == 2
         assert said in capsys.readouterr().err
     lists[0].write_text("filename,label\n<html>,x\n")
     assert main([*words, str(ilsvrc), *map(str, lists)]) == 2
-    assert "expected rows like n0153282900000005.jpg" in capsys.readouterr().err
-    assert not home("mini-imagenet").exists()
+    assert "is not like n0153282900000005.jpg" in capsys.readouterr().err
+    assert not place("mini-imagenet").exists()
 
 
 @pytest.mark.parametrize("form", ["tar of tars", "folder of tars", "folders"])
@@ -202,35 +200,11 @@ def test_cifar_fs_brings_its_own_split(tmp_path, form, capsys):
     files.pop("cifar100/splits/bertinetto/val.txt")
     words = ["data", "prepare", "cifar-fs", "--out", str(tmp_path / "other"), "--from"]
     assert main([*words, str(make(tmp_path / "less.zip", files))]) == 2
-    assert "bertinetto/val.txt, found none" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["plain-multi", "art-multi"])
-@pytest.mark.parametrize("form", ["zip", "tgz", "folder", "inner folder"])
-def test_the_authors_archive_brings_its_own_split(tmp_path, name, form):
-    top = name.replace("-", "")
-    filters = ("", "_blur", "_pencil") if name == "art-multi" else ("",)
-    files = archives.authors(top, filters=filters)
-    if form == "zip":
-        given = pack(tmp_path / "data.zip", {f"meta-dataset/{n}": d for n, d in files.items()})
-    elif form == "tgz":
-        given = tar(tmp_path / "data.tgz", files)
-    else:
-        given = unpack(tmp_path / "data", files) / ("" if form == "folder" else top)
-    store = prepare(name, given)
-    assert store.families[:4] == tuple(PLAIN)
-    assert len(store.families) == 4 * len(filters)
-    for about in store.index["families"].values():
-        assert about["split"]["method"] == "the folders of the authors' archive"
-        assert [len(about["parts"][part]["classes"]) for part in PARTS] == [2, 2, 2]
-    if name == "art-multi":
-        assert store.families[4:6] == ("bird-blur", "texture-blur")
-        assert store.index["families"]["fungi-pencil"]["filter"] == "pencil"
+    assert "without 'cifar100/splits/bertinetto/val.txt'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_art_multi_is_plain_multi_through_the_filters(tmp_path):
-    filters = pytest.importorskip("arml.datasets.filters")
     pictures, tables = archives.fungi()
     folder = tmp_path / "archives"
     folder.mkdir()
@@ -253,8 +227,8 @@ def test_art_multi_is_plain_multi_through_the_filters(tmp_path):
             for through in ("blur", "pencil"):
                 seen = by_name[f"{family.name}-{through}"]
                 assert seen.classes == family.classes
-                few = np.array(family.images[:5])
-                np.testing.assert_array_equal(seen.images[:5], getattr(filters, through)(few))
+                for image, shown in zip(family.images[:5], seen.images[:5], strict=True):
+                    np.testing.assert_array_equal(shown, FILTERS[through](np.array(image)))
 
 
 def test_the_splits_of_the_package_are_what_they_say():
@@ -287,7 +261,7 @@ def test_the_splits_of_the_package_are_what_they_say():
 def test_the_rules_of_the_package_draw_a_hundred_classes(origin, images):
     rules = published(origin)
     classes = {
-        f"class {c}": [Picture(0, f"{c}/{i}.jpg") for i in range(images + c % 3 - 1)]
+        f"class {c}": [Picture(Path("x"), f"{c}/{i}.jpg") for i in range(images + c % 3 - 1)]
         for c in range(303)
     }
     chosen = select(rules, classes, "the archive")
@@ -295,7 +269,7 @@ def test_the_rules_of_the_package_draw_a_hundred_classes(origin, images):
     wanted = {1} if rules.rule.exactly else {1, 2}
     for name, pictures in chain(*(part.items() for part in chosen.values())):
         assert int(name.split()[1]) % 3 in wanted
-        assert len({picture.member for picture in pictures}) == len(pictures) == images
+        assert len({picture.name for picture in pictures}) == len(pictures) == images
     few = {name: classes[name] for name in list(classes)[:90]}
     with pytest.raises(ValueError, match="expected 100 classes of"):
         select(rules, few, "the archive")
@@ -320,5 +294,4 @@ def test_species_of_one_name_stay_apart():
         "categories": entries,
         "annotations": [{"image_id": 0, "category_id": i} for i in (1, 2, 3)],
     }
-    one = Survey(Path("x"), [], {"train.json": json.dumps(content).encode()})
-    assert [name for _, name in coco_labels(one, "train.json")] == ["a b", "c d", "a b (3)"]
+    assert [name for _, name in coco_labels(json.dumps(content))] == ["a b", "c d", "a b (3)"]

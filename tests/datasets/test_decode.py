@@ -1,5 +1,6 @@
-"""Every kind of image file becomes RGB bytes of one size."""
+"""Every kind of image file becomes RGB bytes of one size; the blur and the pencil filter."""
 
+import hashlib
 import io
 
 import cv2
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from arml.datasets.decode import decode, resize
+from arml.datasets.decode import BLUR, FILTERS, blur, decode, pencil, resize
 
 
 def png(value: int | np.ndarray = 0, size: int = 8) -> bytes:
@@ -145,3 +146,76 @@ def test_a_large_photograph_is_unpacked_small_and_looks_the_same():
     picture = Image.fromarray(smooth.astype(np.uint8))
     small = decode(saved(picture, "JPEG", quality=95), size=32, where="x").astype(int)
     np.testing.assert_allclose(small, resize(np.asarray(picture), 32).astype(int), atol=4)
+
+
+# --- filters
+
+
+def pictures(size: int = 32) -> np.ndarray:
+    """A bright disc on a dark ground, a dark line on paper, and noise."""
+    across = np.arange(size)
+    disc = np.hypot(*np.meshgrid(across - size / 2, across - size / 2)) < size / 4
+    line = np.abs(across[:, None] - across[None]) < size / 16
+    noise = np.random.default_rng(0).integers(0, 256, (size, size, 3))
+    flat = [np.where(disc, 220, 40), np.where(line, 60, 230)]
+    return np.stack([*(np.repeat(f[..., None], 3, -1) for f in flat), noise]).astype(np.uint8)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("size", [28, 32, 84])
+def test_a_filter_keeps_shape_and_input(name, size):
+    for image in pictures(size):
+        before = image.copy()
+        out = FILTERS[name](image)
+        assert out.shape == image.shape
+        assert out.dtype == np.uint8
+        np.testing.assert_array_equal(image, before)
+        assert not np.array_equal(out, image)
+
+
+def test_blur_is_a_gaussian_of_its_width():
+    point = np.zeros((64, 64, 3), np.uint8)
+    point[32, 32] = 255
+    out = blur(point)[..., 0].astype(float)
+    row = out.sum(0)
+    width = np.sqrt((row * (np.arange(64) - 32) ** 2).sum() / row.sum())
+    assert width == pytest.approx(64 * BLUR, rel=0.15)  # its tails are cut off
+    np.testing.assert_array_equal(blur(np.full((32, 32, 3), 77, np.uint8)), 77)
+
+
+def test_a_picture_of_another_size_is_blurred_as_much():
+    small = blur(pictures(32)[0]).astype(float)
+    large = blur(pictures(96)[0]).astype(float)
+    mean = large.reshape(32, 3, 32, 3, 3).mean((1, 3))
+    assert np.abs(mean - small).mean() < 4
+    assert np.abs(mean - pictures(32)[0]).mean() > 6
+
+
+def test_pencil_draws_grey_lines_on_paper():
+    disc, line, noise = map(pencil, pictures())
+    for drawn in (disc, line, noise):
+        np.testing.assert_array_equal(drawn[..., 0], drawn[..., 1])
+        np.testing.assert_array_equal(drawn[..., 0], drawn[..., 2])
+    # Even parts are paper, whatever their grey; a dark line stays dark.
+    assert disc[16, 16, 0] > 245
+    assert disc[1, 1, 0] > 245
+    assert line[16, 16, 0] < 160
+    assert line[1, 30, 0] > 245
+    # The darker side of an edge is what is drawn.
+    assert disc[16, 24:28, 0].min() < 120
+
+
+def test_black_and_white_are_no_trouble():
+    ends = np.stack([np.zeros((32, 32, 3)), np.full((32, 32, 3), 255)]).astype(np.uint8)
+    for end in ends:
+        np.testing.assert_array_equal(blur(end), end)
+        np.testing.assert_array_equal(pencil(end), 255)
+
+
+def test_the_filters_are_what_they_were():
+    """Whole numbers all the way: the same on every machine and version, or data sets differ."""
+    digests = {
+        name: hashlib.sha256(b"".join(change(one).tobytes() for one in pictures())).hexdigest()[:16]
+        for name, change in FILTERS.items()
+    }
+    assert digests == {"blur": "f9185165787f757b", "pencil": "9da50106988b3fd6"}

@@ -1,7 +1,6 @@
 """Folders and zips of images: what is read, what is refused, and that the cache never lies."""
 
 import os
-import stat
 import zipfile
 import zlib
 from pathlib import Path
@@ -15,10 +14,8 @@ from arml.datasets.folders import (
     ImageFamily,
     default_folder,
     image_files,
-    labelled_files,
     labelled_images,
     load_families,
-    other_files,
 )
 from arml.results import files
 
@@ -47,7 +44,7 @@ def unpack(path: Path, contents: dict[str, bytes]) -> Path:
 
 
 def load(path: Path, size: int = 8) -> ImageFamily:
-    return load_families([path], size=size, cache=path.parent / "cache")[0]
+    return load_families([path], size=size)[0]
 
 
 @pytest.fixture
@@ -56,6 +53,12 @@ def no_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("decoded again")
 
     monkeypatch.setattr("arml.datasets.folders.each_decoded", refuse)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 def value(family: ImageFamily, at: int) -> int:
@@ -134,8 +137,7 @@ def test_what_is_no_whole_image_is_named_and_refused(tmp_path):
     for bad, got in (
         (b"", "an empty file"),
         (b"just words", "cannot be decoded"),
-        (b"<!DOCTYPE html><html>", "a web page"),
-        (png()[:-20], "a PNG that is cut short"),
+        (png()[:-24], "a PNG that is cut short"),
         (jpeg[: len(jpeg) // 2], "a JPEG that is cut short"),
         (huge, "more than 134217728 pixels"),
     ):
@@ -152,7 +154,6 @@ def test_what_is_no_whole_image_is_named_and_refused(tmp_path):
 
 
 def test_missing_empty_and_misplaced(tmp_path):
-    twins = {"caf\u00e9/a.png": png(), "cafe\u0301/a.png": png()}
     refused = [
         (tmp_path / "none", "found nothing"),
         (unpack(tmp_path / "hidden", {".x/a.png": png()}), "no images"),
@@ -160,8 +161,6 @@ def test_missing_empty_and_misplaced(tmp_path):
         (unpack(tmp_path / "loose", members() | {"a.png": png()}), "outside"),
         (unpack(tmp_path / "flat", {"a.png": png(), "b.png": png()}), "outside"),
         (unpack(tmp_path / "deep", members() | {"c0/x/a.png": png()}), "one level deeper"),
-        (unpack(tmp_path / "bare", members() | {"c9/.DS_Store": b""}), "the folder c9 without"),
-        (unpack(tmp_path / "twins", members() | twins), "two files are called"),
     ]
     for source, message in refused:
         with pytest.raises(ValueError, match=message) as caught:
@@ -172,25 +171,16 @@ def test_missing_empty_and_misplaced(tmp_path):
 def test_arguments_are_checked_first(tmp_path):
     one, two = pack(tmp_path / "a.zip", members()), unpack(tmp_path / "a", members())
     with pytest.raises(ValueError, match="different name"):
-        load_families([one, two], size=8, cache=tmp_path)
-    with pytest.raises(ValueError, match="a list"):
-        load_families(str(one), size=8)
-    with pytest.raises(ValueError, match="one or more"):
-        load_families([], size=8)
+        load_families([one, two], size=8)
     with pytest.raises(ValueError, match="size"):
         load_families([one], size=0)
 
 
 def test_what_is_no_zip(tmp_path):
     whole = pack(tmp_path / "whole.zip", members()).read_bytes()
-    for content, got in (
-        (b"", "an empty file"),
-        (b"<!DOCTYPE html>quota exceeded", "a web page"),
-        (whole[: len(whole) // 2], "cut short"),
-        (b"Rar!", "another kind"),
-    ):
+    for content in (b"", whole[: len(whole) // 2], b"Rar!"):
         (tmp_path / "bad.zip").write_bytes(content)
-        with pytest.raises(ValueError, match=got):
+        with pytest.raises(ValueError, match="cut short, damaged or of another kind"):
             load(tmp_path / "bad.zip")
 
 
@@ -203,15 +193,7 @@ def test_a_zip_that_leads_outside_is_refused(tmp_path, name):
     assert not list(tmp_path.rglob("evil*"))
 
 
-def test_links_encryption_and_bombs_are_refused(tmp_path, monkeypatch):
-    path = pack(tmp_path / "link.zip", members())
-    with zipfile.ZipFile(path, "a") as file:
-        link = zipfile.ZipInfo("c0/link.png")
-        link.external_attr = (stat.S_IFLNK | 0o777) << 16
-        file.writestr(link, "/etc/passwd")
-    with pytest.raises(ValueError, match="a link"):
-        load(path)
-
+def test_encryption_and_huge_members_are_refused(tmp_path, monkeypatch):
     path = pack(tmp_path / "locked.zip", members())
     content = bytearray(path.read_bytes())
     content[content.index(b"PK\x01\x02") + 8] |= 1
@@ -221,14 +203,9 @@ def test_links_encryption_and_bombs_are_refused(tmp_path, monkeypatch):
 
     bomb = {"c0/bomb.png": bytes(9 * 2**20)}
     path = pack(tmp_path / "bomb.zip", members() | bomb, method=zipfile.ZIP_DEFLATED)
-    with pytest.raises(ValueError, match="200 times its size"):
+    monkeypatch.setattr(archives, "SIZE_LIMIT", 2**20)
+    with pytest.raises(ValueError, match="more than 1048576 bytes"):
         load(path)
-    monkeypatch.setattr(archives, "MEMBER_LIMIT", 2**20)
-    with pytest.raises(ValueError, match="the limit is 1048576"):
-        load(path)
-    monkeypatch.setattr(archives, "TOTAL_LIMIT", 100)
-    with pytest.raises(ValueError, match="at most 100 bytes"):
-        load(pack(tmp_path / "many.zip", members()))
 
 
 def test_a_damaged_member_is_named(tmp_path):
@@ -236,15 +213,7 @@ def test_a_damaged_member_is_named(tmp_path):
     content = bytearray(path.read_bytes())
     content[content.index(b"IDAT") + 6] ^= 255  # the zip's CRC no longer fits
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"c0/0\.png cannot be unpacked"):
-        load(path)
-
-
-def test_a_name_twice_in_a_zip_is_refused(tmp_path):
-    path = pack(tmp_path / "z.zip", members())
-    with zipfile.ZipFile(path, "a") as file, pytest.warns(UserWarning, match="Duplicate"):
-        file.writestr("c0/0.png", png())
-    with pytest.raises(ValueError, match="two files are called"):
+    with pytest.raises(ValueError, match=r"c0/0\.png: cannot be read"):
         load(path)
 
 
@@ -254,9 +223,7 @@ def test_a_name_twice_in_a_zip_is_refused(tmp_path):
 def test_decoded_once_whatever_the_name(tmp_path, request):
     seen: list[tuple[str, int, int]] = []
     path = pack(tmp_path / "a.zip", members())
-    first = load_families(
-        [path], size=8, cache=tmp_path / "cache", progress=lambda *at: seen.append(at)
-    )[0]
+    first = load_families([path], size=8, progress=lambda *at: seen.append(at))[0]
     assert seen == [("a", 12, 12)]
     request.getfixturevalue("no_decoding")
     again = load(path.rename(tmp_path / "b.zip"))
@@ -357,22 +324,23 @@ def test_zips_with_names_in_a_code_page(tmp_path, page):
     label = {"cp932": "ソ猫", "cp936": "猫", "cp1250": "kočka", "cp1251": "кот"}[page]
     names = [f"{label}/a.png", "dog/b.png", "cow/c.png"]
     raw = {name.encode(page): unicode_field(name.encode(page), name) for name in names}
-    _, labels = labelled_images(old_zip(tmp_path / "with.zip", raw), size=8)
-    assert sorted(labels) == sorted(["dog", "cow", label])
+    _, source = labelled_images(old_zip(tmp_path / "with.zip", raw), size=8)
+    assert sorted(source.labels) == sorted(["dog", "cow", label])
     path = old_zip(tmp_path / "without.zip", dict.fromkeys(raw, b""))
     with pytest.raises(ValueError, match="the code page of another system"):
         labelled_images(path, size=8)
     path = old_zip(tmp_path / "utf8.zip", {name.encode(): b"" for name in names}, 3)
-    assert set(labelled_images(path, size=8)[1]) == {"dog", "cow", label}
+    assert set(labelled_images(path, size=8)[1].labels) == {"dog", "cow", label}
 
 
 def test_annotations_are_left_out_of_every_kind_of_folder(tmp_path):
     source = unpack(tmp_path / "a", members() | {"c0/0.xml": b"<a/>", "annotations/0.txt": b"0"})
     assert load(source).classes == ("c0", "c1", "c2", "c3")
-    _, labels = labelled_images(source, size=8)
-    assert labels == [f"c{c}" for c in range(4) for _ in range(3)]
-    assert [str(p) for p in image_files([source])] == labelled_files(source)
-    assert [p.name for p in other_files([source])] == ["0.txt", "0.xml"]
+    found = labelled_images(source, size=8)[1]
+    assert found.labels == [f"c{c}" for c in range(4) for _ in range(3)]
+    pictures, others = image_files([source])
+    assert [str(p) for p in pictures] == found.files
+    assert [p.name for p in others] == [p.name for p in found.left_out] == ["0.txt", "0.xml"]
 
 
 def test_a_table_names_the_labels(tmp_path):
@@ -380,8 +348,8 @@ def test_a_table_names_the_labels(tmp_path):
     contents = {f"images/{i}.png": png(i) for i in range(4)}
     for name, text in (("a", table), ("b", table.replace(",", ";"))):
         source = unpack(tmp_path / name, contents | {"labels.csv": text.encode()})
-        pixels, labels = labelled_images(source, size=8)
-        assert list(zip(labels, pixels[:, 0, 0, 0].tolist(), strict=True)) == [
+        pixels, found = labelled_images(source, size=8)
+        assert list(zip(found.labels, pixels[:, 0, 0, 0].tolist(), strict=True)) == [
             ("caf\u00e9", 0),
             ("caf\u00e9", 2),
             ("tea", 1),

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import archives
-from arml.datasets.layouts import Survey, coco_labels
-from arml.datasets.prepare import prepare
-from arml.datasets.splits import published, read_split
-from arml.datasets.store import open_store
+from arml.datasets.prepare import open_store, prepare
+from arml.datasets.published import Files, classes_of, published
+from arml.datasets.splits import read_split
 from arml.datasets.vectors import load_features
 from arml.experiment.options import from_json
 from arml.report.growth import growth_of
@@ -122,8 +121,8 @@ def annotations(tmp_path):
     path.write_text(json.dumps(content))
 
     def read():
-        one = Survey(tmp_path, [], {"train.json": path.read_bytes()})
-        coco_labels(one, "train.json")
+        pictures = {f"images/{i}.JPG": tmp_path for i in range(4)}
+        classes_of("fungi", Files(pictures, {"train.json": path.read_bytes()}))
 
     return path, None, read
 

@@ -118,7 +118,7 @@ def _network(options: AdaptOptions) -> Path | None:
 
 def _photographs(options: AdaptOptions, model: Path) -> int:
     """Learn from pictures by a frozen network. It imports no JAX, unless `starter` is tried."""
-    from arml.datasets.folders import encoded, open_source
+    from arml.datasets.folders import open_source
     from arml.predict.photos import PhotoLearner
 
     if is_table(options.support):
@@ -131,12 +131,9 @@ def _photographs(options: AdaptOptions, model: Path) -> int:
     if seen is not None and len(seen.names) <= FEW:
         # So that a picture that cannot be read is named before anything is learned.
         seen = Queries(seen.names, list(seen.batches))
-    with open_source(options.support) as opened:
-        members = opened.pictures
-        names = [member.where for member in members]
-        labels = [name for name, some in opened.classes.items() for _ in some]
-        vectors = embedded(learner, [encoded(member) for member in members])
-    tell_left_out([options.support])
+    with open_source(options.support) as source:
+        vectors, labels = embedded(learner, source.pictures), source.labels
+    tell_left_out(source.left_out)
     if len(vectors) > 1 and not np.any(vectors != vectors[0]):
         raise ValueError(
             f"{options.support}: all {len(vectors)} pictures are identical: they cannot tell the "
@@ -150,13 +147,13 @@ def _photographs(options: AdaptOptions, model: Path) -> int:
             return _learned(dataclasses.replace(options, learner=Path("starter")))
     if options.uses not in ("auto", *predictor.models):
         raise UsageError(f"--uses {options.uses} is not for photographs: leave it out")
-    return _finish(predictor, options, names, seen)
+    return _finish(predictor, options, source.files, seen)
 
 
 def _better(predictor: Any, support: Path, labels: Sequence[str]) -> tuple[str, str]:
     """The learner that predicts the examples better, and the reason in words."""
     from arml.datasets.decode import decoded
-    from arml.datasets.folders import encoded, labelled_images, open_source
+    from arml.datasets.folders import labelled_images, open_source
     from arml.predict.photos import SMALL, mostly_grey, sampled, starter_is_better
 
     def starter() -> Any:
@@ -167,8 +164,7 @@ def _better(predictor: Any, support: Path, labels: Sequence[str]) -> tuple[str, 
         return found.using(found.models[-1])
 
     with open_source(support) as opened:
-        some = map(encoded, sampled(opened.pictures))
-        grey = mostly_grey(decoded(some, size=SMALL))
+        grey = mostly_grey(decoded(sampled(opened.pictures), size=SMALL))
     if not grey:
         return "photos", "learner: photos (a network that was trained on photographs)"
     better, said = starter_is_better(predictor, starter)
@@ -178,7 +174,7 @@ def _better(predictor: Any, support: Path, labels: Sequence[str]) -> tuple[str, 
 
 def _learned(options: AdaptOptions) -> int:
     """Learn by a meta-trained learner."""
-    from arml.datasets.folders import labelled_files, labelled_images
+    from arml.datasets.folders import labelled_images
     from arml.predict.files import locate
     from arml.predict.inputs import picture_reader
     from arml.predict.learner import FewShotLearner, load
@@ -205,10 +201,10 @@ def _learned(options: AdaptOptions) -> int:
         # So that a picture that cannot be read is named before anything is learned.
         seen = Queries(files, list(batches) if len(files) <= FEW else batches)
     if reader is not None:
-        pictures, labels = labelled_images(options.support, size=reader.size, crop=reader.crop)
-        tell_left_out([options.support])
-        predictor = learner.adapt(reader.read(pictures), labels)
-        names = labelled_files(options.support)
+        pictures, source = labelled_images(options.support, size=reader.size, crop=reader.crop)
+        tell_left_out(source.left_out)
+        predictor = learner.adapt(reader.read(pictures), source.labels)
+        names = source.files
     else:
         from arml.tables.sheet import read_cells, read_numbers
 

@@ -73,15 +73,14 @@ def list_action(arguments: Sequence[str]) -> int:
 
 def entries() -> list[Json]:
     """Each data set of the catalogue, and whether it is prepared here."""
-    from arml.datasets.catalogue import CATALOGUE, origins
-    from arml.datasets.store import INDEX, place
+    from arml.datasets.prepare import INDEX, place
+    from arml.datasets.published import CATALOGUE
 
     found = []
     for name, data in CATALOGUE.items():
         folder = place(name)
         here = (folder / INDEX).exists()
-        known = origins(data)
-        archives = [archive for origin in known for archive in origin.archives]
+        archives = [archive for family in data.families for archive in family.archives]
         found.append(
             {
                 "name": name,
@@ -92,11 +91,11 @@ def entries() -> list[Json]:
                 "pictures": data.pictures,
                 "bytes": data.pictures * data.size**2 * 3,
                 "downloaded": all(archive.url for archive in archives),
-                "terms": list(dict.fromkeys(origin.terms for origin in known)),
-                "licences": [origin.licence for origin in known],
-                "homepages": [origin.homepage for origin in known],
-                "citations": [origin.citation for origin in known],
-                "get": [archive.get for archive in archives],
+                "terms": list(dict.fromkeys(family.terms for family in data.families)),
+                "licences": [family.licence for family in data.families],
+                "homepages": [family.homepage for family in data.families],
+                "citations": [family.citation for family in data.families],
+                "get": [archive.instructions for archive in archives],
             }
         )
     return found
@@ -127,8 +126,7 @@ class PrepareOptions:
 def prepare_action(arguments: Sequence[str]) -> int:
     """Make a data set from the archives of its publisher"""
     options = parse(PrepareOptions, arguments, prog="arml data prepare")
-    from arml.datasets.prepare import prepare
-    from arml.datasets.store import open_store
+    from arml.datasets.prepare import open_store, prepare
 
     console = Console()
     with shown() as progress:
@@ -142,11 +140,9 @@ def prepare_action(arguments: Sequence[str]) -> int:
             progress=progress,
         )
     store = open_store(folder)
-    parts = ", ".join(
-        f"{pictures:,} pictures of {classes:,} classes for {part}"
-        for part, (classes, pictures) in store.counts().items()
-    )
-    say(console, f"{options.name}: {len(store.families)} families, {store.size} px; {parts}")
+    for family, part, entry in store.entries():
+        classes, pictures = len(entry["classes"]), sum(entry["counts"])
+        say(console, f"{family}, {part}: {classes:,} classes, {pictures:,} pictures")
     for about in {entry["origin"]: entry for entry in store.index["families"].values()}.values():
         say(console, f"cite: {about['citation']}. Licence: {about['licence']}")
     say(console, f"written to {folder} ({store.bytes / 2**30:.2f} GiB)")
@@ -164,7 +160,7 @@ class VerifyOptions:
 def verify_action(arguments: Sequence[str]) -> int:
     """Compare every byte of a prepared data set with its checksum"""
     options = parse(VerifyOptions, arguments, prog="arml data verify")
-    from arml.datasets.store import open_store, place, verify
+    from arml.datasets.prepare import open_store, place, verify
 
     store = open_store(place(options.name))
     with shown() as progress:

@@ -110,8 +110,8 @@ def pictures_of(reader: "PictureReader", query: Sequence[Path]) -> Queries:
     """The files of the pictures to predict, and the pictures in batches."""
     from arml.datasets.folders import decoded, image_files
 
-    files = image_files(query)
-    tell_left_out(query)
+    files, others = image_files(query)
+    tell_left_out(others)
     parts = decoded(files, size=reader.size, crop=reader.crop)
     return Queries(files, map(reader.read, parts))
 
@@ -128,17 +128,15 @@ def photographs_of(learner: "PhotoLearner", query: Sequence[Path]) -> Queries:
     """The files of the pictures to predict, and their vectors in batches."""
     from arml.datasets.folders import image_files
 
-    files = image_files(query)
-    tell_left_out(query)
+    files, others = image_files(query)
+    tell_left_out(others)
     parts = (files[i : i + AT_ONCE] for i in range(0, len(files), AT_ONCE))
     return Queries(files, (embedded(learner, part) for part in parts))
 
 
-def tell_left_out(paths: Sequence[Path]) -> None:
-    """Name the files below these folders that are no pictures."""
-    from arml.datasets.folders import other_files
-
-    if others := other_files(paths):
+def tell_left_out(others: Sequence[Path]) -> None:
+    """Name the files that are no pictures."""
+    if others:
         n = f"{len(others)} files" if len(others) > 1 else "one file"
         tell(
             f"left out {n} whose name has no ending of a picture that can be read: "

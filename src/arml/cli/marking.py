@@ -74,15 +74,15 @@ def evaluate_predictor(
 
 def _pictures(predictor: "Predictor", query: Path, model: Path | None) -> Json:
     """The marks of labelled pictures, and the worst mistakes with their pictures."""
-    from arml.datasets.folders import labelled_files, labelled_images
+    from arml.datasets.folders import labelled_images
     from arml.predict.inputs import picture_reader
 
     reader = picture_reader(predictor, model)
     assert reader is not None  # `check_kind` was called
-    pixels, labels = labelled_images(query, size=reader.size, crop=reader.crop)
+    pixels, source = labelled_images(query, size=reader.size, crop=reader.crop)
     x = reader.read(pixels)
     warn_of_known(equal_to_known(x, predictor.x), len(x), "pictures")
-    return _marks(predictor, x, labels, labelled_files(query), pixels)
+    return _marks(predictor, x, source.labels, source.files, pixels)
 
 
 def _table(predictor: Any, query: Path, target: str | None) -> Json:

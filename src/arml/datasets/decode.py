@@ -1,29 +1,28 @@
-"""From the bytes of one picture file to RGB pixels of a given size, by Pillow.
+"""From the bytes of one picture file to RGB pixels of a given size, by Pillow; and two filters.
 
 Pillow and not OpenCV, though OpenCV unpacks a whole JPEG in half the time. Pillow stops at the end
 of a picture whatever follows it (phones append videos), reports a file that is cut short instead of
 filling it up, states the size before it unpacks anything, and reads AVIF. A JPEG that is much
 larger than the wanted size is unpacked at a half, a quarter or an eighth of its size; there both
-take the same time. OpenCV resizes.
+take the same time. OpenCV resizes and filters.
 """
 
 import contextlib
 import io
 import math
-import struct
 import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image
+from PIL import Image, ImageOps
 
+from arml.datasets.archives import Box, Member
 from arml.results.machine import cores
 
 with contextlib.suppress(ImportError):  # it is optional
@@ -33,7 +32,6 @@ with contextlib.suppress(ImportError):  # it is optional
 
 PIXEL_LIMIT = 2**27
 """The most pixels of one picture: a few kilobytes can unpack to gigabytes."""
-
 FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000", "HEIF")
 """The formats that are read. Pillow knows others, some of which start other programs."""
 SUFFIXES = {
@@ -41,21 +39,8 @@ SUFFIXES = {
     ".avif", ".jp2", ".heic", ".heif",
 }  # fmt: skip
 """The endings of file names that mark a picture."""
-
 PAPER = 224
 """Drawings whose mean brightness is above this would vanish on white paper."""
-ORIENTATION = 0x0112
-"""The number of this entry of EXIF data."""
-UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""How a picture is turned upright, by its orientation."""
 HEIC = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"mif1"))
 """How the photographs of many phones begin, after the first four bytes."""
 
@@ -64,16 +49,11 @@ _FILTERS = threading.Lock()
 
 
 def decode(
-    data: bytes,
-    *,
-    size: int,
-    where: str,
-    box: tuple[int, int, int, int] | None = None,
-    crop: bool = False,
+    data: bytes, *, size: int, where: str, box: Box | None = None, crop: bool = False
 ) -> UInt8[np.ndarray, "size size 3"]:
     """Decode a picture and resize it to `size x size` pixels.
 
-    With a `box` (left, top, right, bottom; the last two outside) only its content is kept.
+    With a `box` only its content is kept.
 
     A grey picture gets three equal channels and 16 bits become 8. Transparent pixels are laid on
     white, or on black if the rest is nearly white. A picture is turned as its camera's orientation
@@ -84,16 +64,22 @@ def decode(
     **Raises** `ValueError`, which names `where`, for data that are not a complete picture.
     """
     picture = _opened(data, where)
-    if box is None:
-        picture.draft(None, (2 * size, 2 * size))
-    pixels = rgb(_loaded(picture, data, where, upright=box is None), where)
+    try:
+        if box is None:
+            picture.draft(None, (2 * size, 2 * size))
+        picture.load()
+        with contextlib.suppress(Exception):  # damaged EXIF data are no reason to refuse a picture
+            picture = picture if box else _quietly(lambda: ImageOps.exif_transpose(picture))
+    except Exception as error:  # damaged data raise errors of many kinds
+        cut = "truncated" in str(error)
+        kind = f"a {picture.format} that is cut short" if cut else "data that cannot be decoded"
+        raise _refused(where, kind) from error
+    pixels = rgb(picture, where)
     if box is not None:
         left, top, right, bottom = box
         pixels = pixels[top:bottom, left:right]
         if not pixels.size:
-            raise ValueError(
-                f"{where}: expected a box within the image, got {box}; fetch the archive again"
-            )
+            raise _refused(where, f"one without the box {box}")
     return resize(cropped(pixels) if crop else pixels, size)
 
 
@@ -107,18 +93,8 @@ def cropped(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "h2 w2 3"]:
     return pixels[top : top + min(height, kept), left : left + min(width, kept)]
 
 
-class Encoded(NamedTuple):
-    """A picture that is not yet decoded."""
-
-    where: str
-    """Its name in messages."""
-    read: Callable[[], bytes]
-    box: tuple[int, int, int, int] | None = None
-    """The part to keep, as in `decode`; None for the whole."""
-
-
 def decoded(
-    pictures: Iterable[Encoded], *, size: int, crop: bool = False
+    pictures: Iterable[Member], *, size: int, crop: bool = False
 ) -> Iterator[UInt8[np.ndarray, "size size 3"]]:
     """The pictures in order. They are decoded on all cores, a few ahead of the one that is asked
     for, and read one after the other in the thread of the caller.
@@ -128,9 +104,9 @@ def decoded(
     waiting: deque[Future[np.ndarray]] = deque()
     with ThreadPoolExecutor(cores()) as pool:
         try:
-            for where, read, box in pictures:
-                job = partial(decode, size=size, where=where, box=box, crop=crop)
-                waiting.append(pool.submit(job, read()))
+            for one in pictures:
+                job = partial(decode, size=size, where=one.where, box=one.box, crop=crop)
+                waiting.append(pool.submit(job, one.read()))
                 if len(waiting) > 4 * cores():
                     yield waiting.popleft().result()
             while waiting:
@@ -158,66 +134,31 @@ def resize(image: np.ndarray, size: int) -> np.ndarray:
 
 def _opened(data: bytes, where: str) -> Image.Image:
     """A picture whose header is read, and nothing else."""
-    if not data:
-        raise _refused(where, "an empty file")
-    if data[:256].lstrip().lower().startswith((b"<!doctype", b"<html")):
-        raise _refused(where, "a web page")
+    Image.init()
+    known = [name for name in FORMATS if name in Image.OPEN]
     try:
-        with _FILTERS, warnings.catch_warnings():
-            # It warns of large pictures, which are refused here, and of odd tags.
-            warnings.simplefilter("ignore")
-            Image.init()
-            known = [name for name in FORMATS if name in Image.OPEN]
-            picture = Image.open(io.BytesIO(data), formats=known)
-            pixels = picture.width * picture.height
+        picture = _quietly(lambda: Image.open(io.BytesIO(data), formats=known))
+        pixels = picture.width * picture.height
     except Image.DecompressionBombError:
         pixels = PIXEL_LIMIT + 1
     except Exception as error:  # damaged data raise errors of many kinds
-        if data[4:12] in HEIC:
-            raise _refused(
-                where, "a HEIC picture: install pillow-heif to read it, or save it as JPEG"
-            ) from error
-        raise _refused(where, "data that cannot be decoded") from error
+        got = (
+            "an empty file" if not data else
+            "a HEIC picture: install pillow-heif to read it, or save it as JPEG"
+            if data[4:12] in HEIC else
+            "data that cannot be decoded"
+        )  # fmt: skip
+        raise _refused(where, got) from error
     if pixels > PIXEL_LIMIT:
         raise _refused(where, f"more than {PIXEL_LIMIT} pixels")
     return picture
 
 
-def _loaded(picture: Image.Image, data: bytes, where: str, *, upright: bool) -> Image.Image:
-    """The picture with its pixels."""
-    kind = picture.format or "picture"
-    if kind == "PNG" and not _has_end(data):
-        raise _refused(where, "a PNG that is cut short")
-    try:
-        picture.load()
-        turn = UPRIGHT.get(_orientation(picture)) if upright else None
-        return picture if turn is None else picture.transpose(turn)
-    except Exception as error:
-        cut = "truncated" in str(error)
-        raise _refused(
-            where, f"a {kind} that is cut short" if cut else "data that cannot be decoded"
-        ) from error
-
-
-def _orientation(picture: Image.Image) -> Any:
-    try:
-        with _FILTERS, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return picture.getexif().get(ORIENTATION)
-    except Exception:  # damaged EXIF data are no reason to refuse a picture
-        return None
-
-
-def _has_end(data: bytes) -> bool:
-    """Whether the chunks of a PNG lead to its end. Pillow reads no further than the last pixel, and
-    a picture whose end is missing may lack others, too."""
-    at = 8
-    while at + 12 <= len(data):
-        length, kind = struct.unpack(">I4s", data[at : at + 8])
-        if kind == b"IEND":
-            return True
-        at += 12 + length
-    return False
+def _quietly(work: Callable[[], Image.Image]) -> Image.Image:
+    """Without Pillow's warnings of large pictures, which are refused here, and of odd tags."""
+    with _FILTERS, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return work()
 
 
 def rgb(picture: Image.Image, where: str) -> UInt8[np.ndarray, "h w 3"]:
@@ -245,3 +186,44 @@ def _refused(where: str, problem: str) -> ValueError:
         f"{where}: expected an image (PNG, JPEG, WebP, BMP, TIFF, ...), got {problem}; "
         "remove or replace the file"
     )
+
+
+# --- the blur and the pencil filter of Art-Multi
+#
+# Art-Multi has each family of Plain-Multi also through these two filters (Yao et al., ARML, ICLR
+# 2020, section 5.2 and appendix B.2). The paper says that OpenCV provides them, and shows one
+# picture of each. Their kernels are not published, so the numbers here are our own. They are
+# fractions of the picture's side: a picture of 32 px changes as much as one of 84 px.
+
+BLUR = 1 / 32
+"""Standard deviation of the Gaussian, as a fraction of the shorter side: 1 px of 32, 2.6 of 84."""
+PENCIL = 1 / 20
+"""The same for the surroundings with which the pencil filter compares: 1.6 px of 32, 4.2 of 84."""
+DARKEST = np.uint8(16)
+"""The pencil filter raises darker values to this one: black divided by black would stay black."""
+
+
+def blur(image: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "h w 3"]:
+    """A picture through a Gaussian of `BLUR`; the border is reflected."""
+    return _gaussian(image, BLUR)
+
+
+def pencil(image: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "h w 3"]:
+    """A picture as a pencil drawing: grey lines on white paper.
+
+    The usual recipe with OpenCV, `grey / (255 - blurred(255 - grey))` ("colour dodge"): a pixel
+    that is as light as its surroundings becomes paper, and a darker one becomes a line.
+    (`cv2.pencilSketch` smooths over 60 px, and leaves little of a picture of 32.)
+    """
+    grey = np.maximum(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), DARKEST)
+    lines = cv2.divide(grey, 255 - _gaussian(255 - grey, PENCIL), scale=255)
+    return cv2.cvtColor(lines, cv2.COLOR_GRAY2RGB)
+
+
+FILTERS = {"blur": blur, "pencil": pencil}
+"""Every filter by name."""
+
+
+def _gaussian(image: np.ndarray, part: float) -> np.ndarray:
+    # OpenCV filters bytes in whole numbers: the result is the same on every machine.
+    return cv2.GaussianBlur(image, (0, 0), part * min(image.shape[:2]))

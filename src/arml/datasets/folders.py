@@ -12,6 +12,7 @@ import hashlib
 import io
 import os
 import unicodedata
+import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,8 +24,8 @@ from typing import BinaryIO
 import numpy as np
 from jaxtyping import Float32, Int, UInt8
 
-from arml.datasets.archives import Listing, Member, check_plain, open_listing
-from arml.datasets.decode import SUFFIXES, Encoded
+from arml.datasets.archives import Member, open_members, plain_name
+from arml.datasets.decode import SUFFIXES
 from arml.datasets.decode import decoded as each_decoded
 from arml.results.files import RunError, atomically
 
@@ -56,13 +57,23 @@ class Source:
     classes: dict[str, list[Member]]
     split: Parts | None
     """The split that its folders state."""
-    left_out: list[str]
+    left_out: list[Path]
     """Its files that are no pictures."""
 
     @property
     def pictures(self) -> list[Member]:
         """All pictures, in order of class."""
         return [member for members in self.classes.values() for member in members]
+
+    @property
+    def labels(self) -> list[str]:
+        """The label of each picture."""
+        return [name for name, members in self.classes.items() for _ in members]
+
+    @property
+    def files(self) -> list[str]:
+        """The name of each picture's file."""
+        return [member.where for member in self.pictures]
 
     def digest(self) -> str:
         """A SHA-256 of the classes, the names of the files and their content."""
@@ -119,14 +130,15 @@ def open_source(path: Path) -> Iterator[Source]:
     **Raises** `ValueError` in one line for a source that is missing, unsafe or laid out in another
     way.
     """
-    if not (path.is_dir() or path.is_file()):
+    if path.is_file() and not zipfile.is_zipfile(path):
         raise ValueError(
-            f"{path}: expected a folder or a zip file with one folder for each class, found "
-            "nothing; check the path"
+            f"{path}: expected a folder or a zip file, got a file that is cut short, damaged or of "
+            "another kind; pack it again"
         )
-    with open_listing(path) as listing:
-        pictures = [member for member in listing.members if is_picture(member.name)]
-        others = [member for member in listing.members if not is_picture(member.name)]
+    with open_members(path) as found:
+        members = sorted(found, key=lambda member: member.name)
+        pictures = [member for member in members if is_picture(member.name)]
+        others = [member for member in members if not is_picture(member.name)]
         if not pictures:
             raise ValueError(f"{path}: {LAYOUT}, got no images at all; check the path")
         tables = [member for member in others if member.name.split("/")[-1].lower() == LABELS]
@@ -134,9 +146,9 @@ def open_source(path: Path) -> Iterator[Source]:
             table = min(tables, key=lambda member: member.name.count("/"))
             classes, split = _by_table(table, pictures), None
         else:
-            classes, split = _by_folder(listing, pictures)
-        left_out = [member.where for member in others if member not in tables]
-        yield Source(path, classes, split, left_out)
+            classes, split = _by_folder(path, pictures)
+        left_out = [Path(member.where) for member in others if member not in tables]
+        yield Source(path, dict(sorted(classes.items())), split, left_out)
 
 
 def is_picture(name: str) -> bool:
@@ -145,49 +157,41 @@ def is_picture(name: str) -> bool:
 
 
 def _by_folder(
-    listing: Listing, pictures: Sequence[Member]
+    path: Path, pictures: Sequence[Member]
 ) -> tuple[dict[str, list[Member]], Parts | None]:
-    paths = [member.name.split("/") for member in pictures]
-    levels = zip(*(path[:-1] for path in paths), strict=False)
-    top = [names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels)]
-    depth = max(min(len(top), max(map(len, paths)) - 2), 0)
-    loose = [path for path in paths if len(path) <= depth + 1]
-    if loose:
-        raise ValueError(
-            f"{listing.path}: {LAYOUT}, got the image {'/'.join(loose[0])} outside them; move it "
-            f"into one, or name the labels in a table {LABELS}"
-        )
-    heads = {path[depth] for path in paths}
-    parted = all(len(path) == depth + 3 for path in paths) and {
-        PART_FOLDERS.get(head.lower()) for head in heads
-    } == set(PARTS)
-    deeper = [path for path in paths if len(path) > depth + 2]
+    """The pictures of each folder, and the split that the folders above state."""
+    names = [member.name.split("/") for member in pictures]
+    levels = zip(*(name[:-1] for name in names), strict=False)
+    top = list(takewhile(lambda folders: len(set(folders)) == 1, levels))
+    depth = max(min(len(top), max(map(len, names)) - 2), 0)
+    for name in names:
+        if len(name) < depth + 2:
+            raise ValueError(
+                f"{path}: {LAYOUT}, got the image {'/'.join(name)} outside them; move it into one, "
+                f"or name the labels in a table {LABELS}"
+            )
+    heads = {PART_FOLDERS.get(name[depth].lower()) for name in names}
+    parted = heads == set(PARTS) and all(len(name) == depth + 3 for name in names)
+    deeper = [name for name in names if len(name) > depth + 2]
     if deeper and not parted:
         raise ValueError(
-            f"{listing.path}: {LAYOUT}, got {'/'.join(deeper[0])} one level deeper; move the class "
-            "folders side by side"
+            f"{path}: {LAYOUT}, got {'/'.join(deeper[0])} one level deeper; move the class folders "
+            "side by side"
         )
-    for folder in (name.split("/") for name in listing.empty):
-        if len(folder) == depth + 1 and folder[:depth] == top[:depth]:
-            raise ValueError(
-                f"{listing.path}: {LAYOUT}, got the folder {folder[-1]} without images; fill or "
-                "remove it"
-            )
     classes: defaultdict[str, list[Member]] = defaultdict(list)
-    split: dict[str, set[str]] = {part: set() for part in PARTS}
-    for path, member in zip(paths, pictures, strict=True):
-        classes[path[-2]].append(member)
+    part_of: dict[str, str] = {}
+    for name, member in zip(names, pictures, strict=True):
+        classes[name[-2]].append(member)
         if parted:
-            split[PART_FOLDERS[path[depth].lower()]].add(path[-2])
-    parts = {part: sorted(names) for part, names in split.items()}
-    for name in classes:
-        if parted and sum(name in names for names in split.values()) > 1:
-            raise ValueError(
-                f"{listing.path}: expected other classes in each of the folders "
-                f"{', '.join(sorted(heads))}, got {name!r} in two of them: few-shot learning is "
-                "tested on classes that had no part in the training"
-            )
-    return {name: classes[name] for name in sorted(classes)}, parts if parted else None
+            part = PART_FOLDERS[name[depth].lower()]
+            if part_of.setdefault(name[-2], part) != part:
+                raise ValueError(
+                    f"{path}: expected other classes in each of the folders train, valid and test, "
+                    f"got {name[-2]!r} in two of them: few-shot learning is tested on classes that "
+                    "had no part in the training"
+                )
+    split = {part: sorted(c for c in part_of if part_of[c] == part) for part in PARTS}
+    return classes, split if parted else None
 
 
 def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Member]]:
@@ -200,95 +204,69 @@ def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Membe
         for name in {member.name.removeprefix(f"{folder}/"), file.name, file.stem}:
             named[name].append(member)
     try:
-        text = table.read().decode("utf-8-sig")
+        text = unicodedata.normalize("NFC", table.read().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ValueError(f"{table.where}: expected a table in UTF-8, got: {error}") from error
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     classes: defaultdict[str, list[Member]] = defaultdict(list)
     for row in islice(rows, 1, None):
-        if not any(map(str.strip, row)):
-            continue
-        cells = [unicodedata.normalize("NFC", cell.strip()) for cell in row[:2]]
-        name, label = (*cells, "", "")[:2]
-        found = named[name.replace("\\", "/")]
-        if not label or len(found) != 1:
-            raise ValueError(
-                f"{table.where}: expected the name of a picture and its label in line "
-                f"{rows.line_num}, got {','.join(row)[:60]!r}, of which there are {len(found)} "
-                "pictures: correct the line"
-            )
-        classes[label] += found
-    return {name: sorted(classes[name]) for name in sorted(classes)}
+        if any(map(str.strip, row)):
+            name, label = (*map(str.strip, row[:2]), "")[:2]
+            found = named[name.replace("\\", "/")]
+            if not label or len(found) != 1:
+                raise ValueError(
+                    f"{table.where}: expected the name of a picture and its label in line "
+                    f"{rows.line_num}, got {','.join(row)[:60]!r}, of which there are {len(found)} "
+                    "pictures: correct the line"
+                )
+            classes[label] += found
+    return {name: sorted(members, key=lambda m: m.name) for name, members in classes.items()}
 
 
 # --- a few examples, and pictures to predict
 
 
 def labelled_images(
-    source: Path, *, size: int, crop: bool = False
-) -> tuple[UInt8[np.ndarray, "n size size 3"], list[str]]:
-    """The pictures of a folder or zip, and the label of each.
+    path: Path, *, size: int, crop: bool = False
+) -> tuple[UInt8[np.ndarray, "n size size 3"], Source]:
+    """The pictures of a folder or zip, and their source, which has their labels and files.
 
     **Raises** `ValueError` in one line as `open_source` does, for a file that is not a picture, and
     if all pictures are identical.
     """
-    with open_source(source) as opened:
-        images = np.stack(list(each_decoded(map(encoded, opened.pictures), size=size, crop=crop)))
+    with open_source(path) as source:
+        images = np.stack(list(each_decoded(source.pictures, size=size, crop=crop)))
     if len(images) > 1 and not np.any(images != images[0]):
         raise ValueError(
-            f"{source}: all {len(images)} pictures are identical: they cannot tell the classes "
-            "apart"
+            f"{path}: all {len(images)} pictures are identical: they cannot tell the classes apart"
         )
-    return images, [name for name, members in opened.classes.items() for _ in members]
+    return images, source
 
 
-def encoded(member: Member) -> Encoded:
-    """A member as a picture that can be decoded."""
-    return Encoded(member.where, member.read)
-
-
-def labelled_files(source: Path) -> list[str]:
-    """The names of the pictures that `labelled_images` reads, in the same order."""
-    with open_source(source) as opened:
-        return [member.where for member in opened.pictures]
-
-
-def image_files(paths: Sequence[Path]) -> list[Path]:
-    """The files among `paths`, and every picture below the folders among them, in order of name.
+def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """The files among `paths`, and every picture below the folders among them; and the files there
+    that are left out, because their names do not end like those of pictures.
 
     **Raises** `ValueError` for a path that does not exist, and if there is no picture.
     """
-    found: list[Path] = []
+    pictures: list[Path] = []
+    others: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            found += [file for file in _files(path) if is_picture(file.name)]
-        elif path.is_file():
-            check_plain(path, path.name)
-            found.append(path)
-        else:
-            raise ValueError(
-                f"{path}: expected an image or a folder of images, found nothing; check the path"
-            )
-    if not found:
+        if path.is_file():
+            plain_name(path, path.name)
+            pictures.append(path)
+            continue
+        with open_members(path) as members:
+            for member in sorted(members, key=lambda member: member.name):
+                file = Path(member.where)
+                (pictures if is_picture(file.name) else others).append(file)
+    if not pictures:
         raise ValueError(
             f"expected images ({', '.join(sorted(SUFFIXES))}) in "
             f"{', '.join(map(str, paths)) or 'the queries'}, found none: check the path"
         )
-    return found
-
-
-def other_files(paths: Sequence[Path]) -> list[Path]:
-    """The files below the folders among `paths` that are left out, because their names do not end
-    like those of pictures."""
-    every = (file for path in paths if path.is_dir() for file in _files(path))
-    return [file for file in every if not is_picture(file.name) and file.name.lower() != LABELS]
-
-
-def _files(folder: Path) -> list[Path]:
-    """The files below a folder, without those that file managers leave behind."""
-    with open_listing(folder) as listing:
-        return [Path(member.where) for member in listing.members]
+    return pictures, [file for file in others if file.name.lower() != LABELS]
 
 
 def decoded(
@@ -298,9 +276,8 @@ def decoded(
 
     **Raises** `ValueError` for a file that is not a picture.
     """
-    yield from batches(
-        each_decoded((Encoded(str(f), f.read_bytes) for f in files), size=size, crop=crop), chunk
-    )
+    members = (Member(str(file), file.read_bytes) for file in files)
+    yield from batches(each_decoded(members, size=size, crop=crop), chunk)
 
 
 def batches(pictures: Iterable[np.ndarray], number: int) -> Iterator[np.ndarray]:
@@ -318,7 +295,6 @@ def load_families(
     *,
     size: int,
     least: int = 1,
-    cache: Path | None = None,
     check: Callable[[str, int, Parts | None], None] = lambda name, classes, split: None,
     progress: Progress | None = None,
 ) -> list[ImageFamily]:
@@ -329,7 +305,6 @@ def load_families(
     - `sources`: as `open_source` reads them.
     - `size`: images become `size x size` pixels (stretched when they are not square).
     - `least`: the fewest images that a class may have.
-    - `cache`: where decoded images are kept; `$ARML_CACHE` or `~/.cache/arml` by default.
     - `check`: called with the name, the number of classes and the stated split of each source; it
       may raise an error.
     - `progress`: called with `(family, done, total)` while images are decoded.
@@ -339,30 +314,22 @@ def load_families(
     image; and for two sources of one name. All sources are listed and checked before any image is
     decoded.
     """
-    if isinstance(sources, str | Path) or not sources:
-        raise ValueError(
-            f"expected a list of one or more folders or zip files, got {sources!r}; name them"
-        )
     if size not in SIZES:
         raise ValueError(
             f"expected a size of {SIZES[0]} to {SIZES[-1]} pixels a side, got {size}; change it"
         )
-    paths = [Path(source).expanduser().absolute() for source in sources]
-    names = [family_name(path) for path in paths]
-    for name in names:
-        if names.count(name) > 1:
-            same = ", ".join(str(p) for p, n in zip(paths, names, strict=True) if n == name)
-            raise ValueError(
-                f"expected a different name for each family, got {name!r} from {same}; rename one"
-            )
-    folder = (cache or default_folder()).expanduser() / "images"
-    for name, path in zip(names, paths, strict=True):
+    found = [Path(source).expanduser().absolute() for source in sources]
+    paths = {family_name(path): path for path in found}
+    if len(paths) < len(sources):
+        raise ValueError(
+            "expected a different name for each family, got "
+            f"{', '.join(map(str, sources))}; rename one"
+        )
+    for name, path in paths.items():
         with open_source(path) as source:
             _check_counts(source, least)
             check(name, len(source.classes), source.split)
-    return [
-        _load(name, path, size, folder, progress) for name, path in zip(names, paths, strict=True)
-    ]
+    return [_load(name, path, size, progress) for name, path in paths.items()]
 
 
 def family_name(path: Path) -> str:
@@ -386,24 +353,25 @@ def _check_counts(source: Source, least: int) -> None:
             )
 
 
-def _load(name: str, path: Path, size: int, folder: Path, progress: Progress | None) -> ImageFamily:
+def _load(name: str, path: Path, size: int, progress: Progress | None) -> ImageFamily:
+    folder = default_folder() / "images"
     with open_source(path) as source:
         pictures, digest = source.pictures, source.digest()
         key = hashlib.sha256(f"{FORMAT} {size} {digest}".encode()).hexdigest()[:32]
         place, shape = folder / f"{key}.npy", (len(pictures), size, size, 3)
-        images = _kept(place, shape)
+
+        def write(file: BinaryIO) -> None:
+            # Plain writes, not a memory map: on a full disk a map kills the process.
+            file.write(npy_header("|u1", shape))
+            done = 0
+            for some in batches(each_decoded(pictures, size=size), CHUNK):
+                file.write(some.tobytes())
+                done += len(some)
+                if progress is not None:
+                    progress(name, done, len(pictures))
+
+        images = _cached(place, shape)
         if images is None:
-
-            def write(file: BinaryIO) -> None:
-                # Plain writes, not a memory map: on a full disk a map kills the process.
-                file.write(npy_header("|u1", shape))
-                done = 0
-                for some in batches(each_decoded(map(encoded, pictures), size=size), CHUNK):
-                    file.write(some.tobytes())
-                    done += len(some)
-                    if progress is not None:
-                        progress(name, done, len(pictures))
-
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 atomically(place, write)
@@ -412,13 +380,13 @@ def _load(name: str, path: Path, size: int, folder: Path, progress: Progress | N
                     f"{folder}: the cache of decoded images cannot be written ({error}); free some "
                     "space, or set ARML_CACHE to another folder"
                 ) from error
-            images = _kept(place, shape)
+            images = _cached(place, shape)
             assert images is not None  # it was written just now
     counts = np.asarray([len(members) for members in source.classes.values()])
     return ImageFamily(name, tuple(source.classes), images, counts, digest, source.split)
 
 
-def _kept(place: Path, shape: tuple[int, ...]) -> np.ndarray | None:
+def _cached(place: Path, shape: tuple[int, ...]) -> np.ndarray | None:
     try:
         images = np.load(place, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError):

@@ -1,34 +1,223 @@
-"""From a publisher's archives to a store, in one pass over each archive.
+"""A prepared data set on disk: an index, and one array of pictures for each family and part; and
+how it is made from a publisher's archives, in one pass over each archive.
 
-An archive is the user's own, or a download whose checksum is compared. Errors are raised before the
-first picture is decoded, where that is possible. An interrupted call leaves the downloads, and no
-store: the next call decodes anew.
+The arrays (`bird.train.npy`, uint8 `[n, size, size, 3]`) are memory-mapped and hold no pickle. The
+index `index.json` has the classes, the counts, the source of the pictures and a SHA-256 of each
+array. A store appears as a whole: it is made in another folder, which is then renamed. Errors are
+raised before the first picture is decoded, where that is possible. An interrupted call leaves the
+downloads, and no store.
 """
 
+import hashlib
+import http.client
 import os
 import shutil
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import tee
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, BinaryIO, NamedTuple, TypedDict
 
 import cv2
 import numpy as np
+from msgspec import Meta
 
-from arml.datasets.archives import open_members
-from arml.datasets.catalogue import ORIGINS, PLAIN, Archive, DataSet, Origin, lookup
-from arml.datasets.decode import Encoded, decoded
-from arml.datasets.filters import FILTERS
-from arml.datasets.folders import SIZES, Progress, default_folder, npy_header
-from arml.datasets.layouts import LAYOUTS, Box, Classes, authors
-from arml.datasets.splits import PARTS, Published, published, select
-from arml.datasets.store import FORMAT, INDEX, described, open_store, place
-from arml.results.files import Json, RunError, alone, digest_of, write_json
+from arml.datasets.archives import Member, open_members
+from arml.datasets.decode import FILTERS, decoded
+from arml.datasets.folders import (
+    PARTS,
+    SIZES,
+    ImageFamily,
+    Progress,
+    default_folder,
+    npy_header,
+)
+from arml.datasets.published import (
+    FAMILIES,
+    Archive,
+    Classes,
+    Family,
+    Picture,
+    classes_of,
+    lookup,
+    published,
+    select,
+    split_of_archive,
+    survey,
+)
+from arml.results.files import (
+    Json,
+    JsonView,
+    alone,
+    atomically,
+    checksum,
+    digest_of,
+    read_json,
+    write_json,
+)
+from arml.results.schema import Count, Digest, Text, read_as
 
+FORMAT = 2
+INDEX = "index.json"
 SECONDS = 60
 """How long a server may send nothing."""
+
+
+# --- a store
+
+
+class Entry(TypedDict):
+    """One array in the index."""
+
+    bytes: Count
+    sha256: Digest
+    classes: list[Text]
+    counts: list[Count]
+
+
+class FamilyIndex(TypedDict):
+    """One family in the index."""
+
+    parts: dict[Text, Entry]
+
+
+class StoreIndex(TypedDict):
+    """`index.json`; it has more, which is for people."""
+
+    format: int
+    size: Annotated[int, Meta(ge=1, le=4096)]
+    families: dict[Text, FamilyIndex]
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store that has passed the quick checks of `open_store`."""
+
+    folder: Path
+    index: JsonView
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Names of the families, in order."""
+        return tuple(self.index["families"])
+
+    @property
+    def size(self) -> int:
+        """Pixels a side."""
+        return int(self.index["size"])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all pictures."""
+        return sum(entry["bytes"] for _, _, entry in self.entries())
+
+    def entries(self) -> Iterator[tuple[str, str, JsonView]]:
+        """Family, part and entry of each array."""
+        for family, about in self.index["families"].items():
+            for part, entry in about["parts"].items():
+                yield family, part, entry
+
+    def file(self, family: str, part: str) -> Path:
+        """The array of a part of a family."""
+        return self.folder / f"{family}.{part}.npy"
+
+    def part(self, part: str) -> list[ImageFamily]:
+        """The families of one part; their pixels are memory-mapped."""
+        return [
+            ImageFamily(
+                family,
+                tuple(entry["classes"]),
+                np.load(self.file(family, part), mmap_mode="r", allow_pickle=False),
+                np.asarray(entry["counts"]),
+                entry["sha256"],
+            )
+            for family, at, entry in self.entries()
+            if at == part
+        ]
+
+    def digests(self) -> dict[str, str]:
+        """A SHA-256 of each family's pictures, classes and split."""
+        return {
+            family: checksum(
+                [
+                    [part, entry["sha256"], entry["classes"], entry["counts"]]
+                    for part, entry in about["parts"].items()
+                ]
+            )
+            for family, about in self.index["families"].items()
+        }
+
+
+def place(store: str) -> Path:
+    """The folder of a store: a path, or the name of a data set in `$ARML_CACHE/data`."""
+    path = Path(store).expanduser()
+    return path if len(path.parts) > 1 or path.is_dir() else default_folder() / "data" / store
+
+
+def open_store(folder: Path) -> Store:
+    """Open a store; check its index, and the sizes and shapes of its files.
+
+    **Raises** `ValueError` in one line for a store that is absent, cut short or of another version.
+    """
+    path = folder / INDEX
+    if not path.exists():
+        raise ValueError(
+            f"{folder}: expected a prepared data set, found nothing; run `arml data prepare`, see "
+            "`arml data list`"
+        )
+    index = read_json(path)
+    if index.get("format") != FORMAT:
+        raise _altered(path, f"expected format {FORMAT}, got {index.get('format')!r}")
+    read_as(StoreIndex, index, str(path), "prepare the data set again")
+    store = Store(folder, index)
+    for family, part, entry in store.entries():
+        file = store.file(family, part)
+        header = npy_header("|u1", (sum(entry["counts"]), store.size, store.size, 3))
+        if part not in PARTS or len(entry["classes"]) != len(entry["counts"]):
+            raise _altered(path, f"expected as many counts as classes in {part}")
+        if not file.is_file() or file.stat().st_size != entry["bytes"]:
+            raise _altered(file, f"expected {entry['bytes']} bytes, got another file or none")
+        with file.open("rb") as opened:
+            if opened.read(len(header)) != header:
+                raise _altered(file, "expected an array of the shape in the index, got another")
+    return store
+
+
+def _altered(path: Path, problem: str) -> ValueError:
+    return ValueError(
+        f"{path}: {problem}; remove the folder {path.parent.name}, and prepare the data set again"
+    )
+
+
+def verify(store: Store, progress: Progress = lambda what, done, total: None) -> None:
+    """Read all arrays and compare their checksums.
+
+    **Raises** `ValueError` in one line that names the first array that has changed.
+    """
+    done = 0
+    for family, part, entry in store.entries():
+        progress("checking", done, store.bytes)
+        file = store.file(family, part)
+        got = digest_of(file).hexdigest()
+        if got != entry["sha256"]:
+            raise _altered(file, f"expected SHA-256 {entry['sha256'][:12]}..., got {got[:12]}...")
+        done += entry["bytes"]
+
+
+# --- the making of a store
+
+
+class Job(NamedTuple):
+    """The work on one family."""
+
+    family: str
+    sources: list[Path]
+    parts: dict[str, Classes]
+    """The classes of each part."""
+    about: Json
+    """Its entry in the index, without the arrays."""
 
 
 def prepare(
@@ -49,163 +238,141 @@ def prepare(
     - `folder`: of the store; `$ARML_CACHE/data/<name>` if None.
     - `size`: pixels a side; the data set's own if None.
     - `split`: a file to use in place of the published split, or a folder with a file for each
-      origin.
+      family.
     - `unverified`: take archives whose checksum is not the published one.
 
     **Raises** `ValueError` in one line. No file stays if an archive is refused.
     """
     data = lookup(name)
-    size = size or data.size
-    folder = folder or place(name)
+    size, folder = size or data.size, folder or place(name)
     if size not in SIZES:
         raise ValueError(
             f"size must be from {SIZES[0]} to {SIZES[-1]} pixels, got {size}: change it"
         )
-    for path in given:
-        if not path.exists():
-            raise ValueError(f"{path}: expected an archive or a folder, found nothing; check it")
     own = None if split is None else str(split.absolute())
-    asked: Json = {"format": FORMAT, "name": name, "size": size, "split": own}
+    wanted: Json = {"format": FORMAT, "name": name, "size": size, "split": own}
     if (folder / INDEX).exists():
-        there = open_store(folder).index
-        for key, value in asked.items():
-            if there.get(key) != value:
+        index = open_store(folder).index
+        for key, value in wanted.items():
+            if index.get(key) != value:
                 raise ValueError(
-                    f"{folder} holds a data set with the {key} {there.get(key)!r}, not {value!r}; "
+                    f"{folder} holds a data set with the {key} {index.get(key)!r}, not {value!r}; "
                     "remove it, or name another folder"
                 )
         return folder
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder}: expected a new or empty folder, got another: name one")
-    jobs = _jobs(name, data, given, split, unverified, progress)
-    _check_space(folder, jobs, size)
+    single = len(data.names) == 1
+    sources = {one: sources_of(FAMILIES[one], given, single) for one in data.names}
+    jobs = [_job(one, some, split, unverified, progress) for one, some in sources.items()]
     making = folder.with_name(f".{folder.name}.part")
-    try:
-        with alone(making):
-            for left in making.glob("*.npy"):  # of a process that was killed
-                left.unlink()
-            entries = {name: e for job in jobs for name, e in _made(making, job, size, progress)}
+    _check_space(folder, jobs, size, 1 + len(data.filters))
+    with alone(making):
+        try:
+            for job in jobs:
+                _write(making, job, size, progress)
             # Filtered families come after all plain ones.
-            families = {family: entries[family] for family in _names(data)}
-            made_by = {"opencv": cv2.__version__, "numpy": np.__version__}
-            write_json(making / INDEX, {**asked, "families": families, "made": made_by})
+            families = {
+                f"{job.family}-{through}" if through else job.family: _entry(making, job, through)
+                for through in ("", *data.filters)
+                for job in jobs
+            }
+            versions = {"opencv": cv2.__version__, "numpy": np.__version__}
+            write_json(making / INDEX, {**wanted, "families": families, "made": versions})
             if folder.exists():
                 folder.rmdir()
             os.replace(making, folder)
-    except RunError:
-        raise
-    except OSError as error:
-        raise ValueError(
-            f"{folder}: expected to write the data set, got: {error.strerror or error}; free some "
-            "space, and run the same command again"
-        ) from error
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
+        except OSError as error:
+            raise ValueError(
+                f"{folder}: expected to write the data set, got: {error.strerror or error}; free "
+                "some space, and run the same command again"
+            ) from error
+        finally:
+            for left in making.glob("*.npy"):
+                left.unlink()
     return folder
 
 
-# --- the archives
+def sources_of(family: Family, given: Sequence[Path], single: bool) -> list[Path | Archive]:
+    """The user's own archives or folders of a family, and the archives to download.
 
+    `single` says that the given paths are for this family, whatever their names.
 
-class Obtained(NamedTuple):
-    """The source that an origin is read from."""
-
-    path: Path
-    """A file or a folder."""
-    md5: str | None
-    """The published checksum, if it was compared with that of the file."""
-
-
-def obtain(
-    origin: Origin, given: Sequence[Path], *, alone: bool, unverified: bool, progress: Progress
-) -> list[Obtained]:
-    """The files or folders that an origin is read from: given ones, or downloads.
-
-    `alone` says that the given files are for this origin, whatever their names.
-
-    **Raises** `ValueError` in one line for a download that fails, and a wrong checksum.
+    **Raises** `ValueError` for an archive that only the user can fetch; it says where.
     """
-    found = {archive: _given(archive, given) for archive in origin.archives}
-    pictures = [archive for archive in origin.archives if not archive.is_list]
-    others = _others(origin, given, alone)
-    if others and not any(found[archive] for archive in pictures):
-        lists = [archive for archive in origin.archives if archive.is_list]
-        return [
-            *(Obtained(path, _checked(pictures, path, unverified, progress)) for path in others),
-            *(Obtained(found[a] or download(a, progress), None) for a in lists),
-        ]
-    return [
-        Obtained(download(archive, progress), archive.md5)
-        if path is None
-        else Obtained(path, _checked([archive], path, unverified, progress))
-        for archive, path in found.items()
-    ]
-
-
-def check_given(origin: Origin, given: Sequence[Path], *, alone: bool) -> None:
-    """Raise `ValueError` if an archive is missing that only the user can fetch; it says where."""
-    for archive in () if _others(origin, given, alone) else origin.archives:
-        if archive.url is None and _given(archive, given) is None:
+    for path in given:
+        if not path.exists():
+            raise ValueError(f"{path}: expected an archive or a folder, found nothing; check it")
+    found: list[Path | Archive] = []
+    for archive in family.archives:
+        own = (p for path in given for p in (path, path / archive.name) if p.name == archive.name)
+        found.append(next((path for path in own if path.is_file()), archive))
+    if not any(isinstance(one, Path) and one.suffix != ".csv" for one in found):
+        unpacked = [path for path in given if path.suffix != ".csv"]
+        if not single:
+            tops = (p for path in given for p in (path, path / family.folder))
+            unpacked = [path for path in tops if path.is_dir() and path.name == family.folder]
+        lists = [one for one, a in zip(found, family.archives, strict=True) if a.list]
+        found = [*unpacked, *lists] if unpacked else found
+    for one in found:
+        if isinstance(one, Archive) and one.url is None:
             raise ValueError(
-                f"{archive.name} is not fetched by this program: {archive.get}, and give it with "
+                f"{one.name} is not fetched by this program: {one.instructions}, and give it with "
                 "--from"
             )
+    return found
 
 
-def _given(archive: Archive, given: Sequence[Path]) -> Path | None:
-    for path in given:
-        for file in (path, path / archive.name):
-            if file.name == archive.name and file.is_file():
-                return file
-    return None
+def _job(
+    name: str,
+    sources: Sequence[Path | Archive],
+    own: Path | None,
+    unverified: bool,
+    progress: Progress,
+) -> Job:
+    """The work to do, as far as it is known without decoding."""
+    family = FAMILIES[name]
+    paths, records = [], []
+    for source in sources:
+        if isinstance(source, Archive):
+            path, md5 = download(source, progress), source.md5
+        else:
+            path, md5 = source, None if unverified else _checked(family, source, progress)
+        paths.append(path)
+        records.append({"archive": path.name, "md5": md5})
+    progress(f"listing {name}", 0, 0)
+    split = published(family.split, own) if family.split or own else None
+    classes = split.wanted() if split is not None else set()
+    files = survey(paths, enter=lambda tar: not classes or Path(tar).stem in classes)
+    split = split or split_of_archive(files)
+    parts = select(split, classes_of(family.layout, files), paths[0])
+    about = {
+        "origin": family.split or name,
+        "licence": family.licence,
+        "citation": family.citation,
+        "source": records,
+        "split": {"method": split.method, "sha256": split.sha256},
+    }
+    return Job(name, paths, parts, about)
 
 
-def _others(origin: Origin, given: Sequence[Path], alone: bool) -> list[Path]:
-    """The given paths that are this origin's, though their names are not those of its archives."""
-    if alone:
-        return [path for path in given if path.suffix != ".csv"]
-    layout = LAYOUTS[origin.layout]
-    places = [place for path in given for place in (path, path / layout.top)]
-    return [p for p in places if layout.marker and (p / layout.marker).exists()][:1]
-
-
-def _checked(
-    archives: Sequence[Archive], path: Path, unverified: bool, progress: Progress
-) -> str | None:
+def _checked(family: Family, path: Path, progress: Progress) -> str | None:
     """The checksum of a file that is one of the published archives; None if there is no checksum
     to compare with. **Raises** `ValueError` for another file."""
-    known = {archive.md5 for archive in archives} - {None}
-    if unverified or not known or path.is_dir():
+    known = {archive.md5: archive for archive in family.archives if archive.md5}
+    if not known or path.is_dir() or path.suffix == ".csv":
         return None
-    archive, size = archives[0], path.stat().st_size
+    archive, size = next(iter(known.values())), path.stat().st_size
     # Publishers state the MD5. It is no defence against an attacker.
     got = digest_of(
         path, algorithm="md5", told=lambda read: progress(f"checking {path.name}", read, size)
     ).hexdigest()
-    if got in known:
-        return got
-    short = f" ({size} of {archive.size} bytes)" if size < archive.size else ""
-    raise ValueError(
-        f"{path}: expected {archive.name} as published, with MD5 {archive.md5}, got {got}{short}; "
-        f"{archive.get}, or give --unverified to take this one as it is"
-    )
-
-
-class _Bar:
-    """What pooch expects of a progress bar."""
-
-    def __init__(self, name: str, progress: Progress) -> None:
-        self.name, self.progress, self.total, self.done = name, progress, 0, 0
-
-    def update(self, read: int) -> None:
-        self.done += read
-        self.progress(self.name, self.done, max(self.total, self.done))
-
-    def reset(self) -> None:
-        self.done = 0
-
-    def close(self) -> None:
-        pass
+    if got not in known:
+        raise ValueError(
+            f"{path}: expected {archive.name} as published, with MD5 {archive.md5}, got {got}; "
+            f"{archive.instructions}, or give --unverified to take this one as it is"
+        )
+    return got
 
 
 def download(archive: Archive, progress: Progress = lambda what, done, total: None) -> Path:
@@ -213,134 +380,41 @@ def download(archive: Archive, progress: Progress = lambda what, done, total: No
 
     **Raises** `ValueError` if the download fails, or the checksum is wrong.
     """
-    import pooch
-    import requests
+    path = default_folder() / "downloads" / archive.name
+    if path.exists():
+        return path
 
-    pooch.get_logger().setLevel("WARNING")
-    bar: Any = _Bar(f"downloading {archive.name}", progress)
+    def write(file: BinaryIO) -> None:
+        digest, done = hashlib.md5(usedforsecurity=False), 0
+        with urllib.request.urlopen(str(archive.url), timeout=SECONDS) as answer:
+            total = int(answer.headers.get("Content-Length") or 0)
+            while block := answer.read(2**20):
+                if not done and block.lstrip().startswith(b"<"):
+                    raise OSError("got a web page")
+                file.write(block)
+                digest.update(block)
+                done += len(block)
+                progress(f"downloading {archive.name}", done, max(total, done))
+        if done < total:
+            raise OSError(f"the connection broke off after {done} of {total} bytes")
+        if archive.md5 not in (None, digest.hexdigest()):
+            raise OSError(f"expected MD5 {archive.md5}, got {digest.hexdigest()}")
+
     try:
-        path = Path(
-            pooch.retrieve(
-                archive.url,
-                archive.md5 and f"md5:{archive.md5}",
-                fname=archive.name,
-                path=default_folder() / "downloads",
-                downloader=pooch.HTTPDownloader(progressbar=bar, timeout=SECONDS),
-            )
-        )
-    except (requests.RequestException, OSError) as error:
-        said = f"{type(error).__name__} {' '.join(str(error).split())[:120]}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomically(path, write)
+    except (OSError, http.client.HTTPException) as error:
         raise ValueError(
-            f"{archive.url}: expected to download {archive.name}, got: {said}; try again, or: "
-            f"{archive.get}, and give it with --from"
+            f"{archive.url}: expected to download {archive.name}, got: "
+            f"{' '.join(str(error).split())[:120]}; try again, or: {archive.instructions}, and "
+            "give it with --from"
         ) from error
-    except ValueError as error:
-        if "hash" not in str(error):
-            raise
-        raise ValueError(
-            f"{archive.url}: expected a file with MD5 {archive.md5}, got another, which was "
-            f"removed; try again later, or {archive.get} elsewhere, and give it with --from"
-        ) from error
-    with path.open("rb") as file:
-        page = archive.md5 is None and file.read(99).lstrip().lower().startswith((b"<!", b"<html"))
-    if page:
-        path.unlink()
-        raise ValueError(f"{archive.url}: expected {archive.name}, got a web page; {archive.get}")
     return path
 
 
-# --- the pictures
-
-
-@dataclass(frozen=True)
-class Job:
-    """The families that are made in one pass over their archives."""
-
-    name: str
-    paths: list[Path]
-    families: dict[str, dict[str, Classes]]
-    """The classes of each part of each family."""
-    about: dict[str, Json]
-    """The index's entry of each family, filtered ones included."""
-    filters: tuple[str, ...] = ()
-
-    def arrays(self) -> dict[str, Classes]:
-        """The classes of each array, filtered ones included."""
-        return {
-            f"{_through(family, through)}.{part}": classes
-            for through in ("", *self.filters)
-            for family, parts in self.families.items()
-            for part, classes in parts.items()
-        }
-
-
-def _through(family: str, through: str) -> str:
-    """The name of a family seen through a filter; an empty text is no filter."""
-    return f"{family}-{through}" if through else family
-
-
-def _names(data: DataSet) -> list[str]:
-    return [_through(family, one) for one in ("", *data.filters) for family in data.families]
-
-
-def _jobs(
-    name: str,
-    data: DataSet,
-    given: Sequence[Path],
-    split: Path | None,
-    unverified: bool,
-    progress: Progress,
-) -> list[Job]:
-    """The work to do, as far as it is known without decoding."""
-    every = _names(data)
-    if len(given) == 1 and (chosen := authors(given[0], name, every)) is not None:
-        rules = Published(name, "the folders of the authors' archive")
-        source = [Obtained(given[0], None)]
-        about = {
-            family: _about(PLAIN[plain], source, rules, through)
-            for family in every
-            for plain, _, through in [family.partition("-")]
-        }
-        return [Job("authors", [given[0]], chosen, about)]
-    single = len(data.families) == 1
-    for origin in data.families.values():  # before any download
-        check_given(ORIGINS[origin], given, alone=single)
-    jobs = []
-    for family, origin in data.families.items():
-        known = ORIGINS[origin]
-        obtained = obtain(known, given, alone=single, unverified=unverified, progress=progress)
-        progress(f"listing {family}", 0, 0)
-        paths = [path for path, _ in obtained]
-        pictures = [path for path in paths if path.suffix != ".csv"]
-        layout = LAYOUTS[known.layout]
-        if layout.split is not None and split is None:
-            rules = Published(origin, "as the archive states it", parts=layout.split(pictures[0]))
-        else:
-            rules = published(origin, split)
-        parts = select(rules, layout.read(paths, rules.wanted()), pictures[0])
-        about = {
-            _through(family, one): _about(origin, obtained, rules, one)
-            for one in ("", *data.filters)
-        }
-        jobs.append(Job(family, pictures, {family: parts}, about, data.filters))
-    return jobs
-
-
-def _about(origin: str, obtained: Sequence[Obtained], rules: Published, through: str) -> Json:
-    known = ORIGINS[origin]
-    return {
-        "origin": origin,
-        "licence": known.licence,
-        "citation": known.citation,
-        "source": [{"archive": path.name, "md5": md5} for path, md5 in obtained],
-        "split": {"method": rules.method, "sha256": rules.sha256},
-        "filter": through or None,
-    }
-
-
-def _check_space(folder: Path, jobs: Sequence[Job], size: int) -> None:
-    arrays = [classes for job in jobs for classes in job.arrays().values()]
-    pictures = sum(len(some) for classes in arrays for some in classes.values())
+def _check_space(folder: Path, jobs: Sequence[Job], size: int, copies: int) -> None:
+    parts = [classes for job in jobs for classes in job.parts.values()]
+    pictures = copies * sum(len(some) for classes in parts for some in classes.values())
     there = next(path for path in folder.absolute().parents if path.exists())
     needed, free = pictures * size * size * 3, shutil.disk_usage(there).free
     if needed > free:
@@ -350,75 +424,61 @@ def _check_space(folder: Path, jobs: Sequence[Job], size: int) -> None:
         )
 
 
-class _Place(NamedTuple):
-    """The place of one picture in a store."""
-
-    array: str
-    at: int
-    box: Box | None
-
-
-def _made(folder: Path, job: Job, size: int, progress: Progress) -> Iterator[tuple[str, Json]]:
-    """Make a job's arrays; the index's entry of each family."""
-    wanted: dict[tuple[int, str], _Place] = {}
-    for family, parts in job.families.items():
-        for part, classes in parts.items():
-            every = (picture for pictures in classes.values() for picture in pictures)
-            for at, (source, member, box) in enumerate(every):
-                wanted[source, member] = _Place(f"{family}.{part}", at, box)
-    counts = {
-        array: {name: len(pictures) for name, pictures in classes.items()}
-        for array, classes in job.arrays().items()
-    }
-    coming: deque[_Place] = deque()
+def _write(folder: Path, job: Job, size: int, progress: Progress) -> None:
+    """Make the arrays of a family."""
+    places: dict[str, tuple[str, int, Picture]] = {}
+    for part, classes in job.parts.items():
+        pictures = [picture for some in classes.values() for picture in some]
+        places |= {picture.name: (part, at, picture) for at, picture in enumerate(pictures)}
     with ExitStack() as stack:
         files, starts, done = {}, {}, 0
-        for array, number in counts.items():
+        for part, classes in job.parts.items():
             # Plain writes, not a memory map: on a full disk a map kills the process.
-            files[array] = stack.enter_context((folder / f"{array}.npy").open("wb"))
-            header = npy_header("|u1", (sum(number.values()), size, size, 3))
-            starts[array] = files[array].write(header)
+            file = stack.enter_context((folder / f"{job.family}.{part}.npy").open("wb"))
+            shape = (sum(map(len, classes.values())), size, size, 3)
+            files[part], starts[part] = file, file.write(npy_header("|u1", shape))
+        members, ahead = tee(_members(job, places))
+        for member, pixels in zip(members, decoded(ahead, size=size), strict=True):
+            part, at, _ = places[member.name]
+            files[part].seek(starts[part] + at * pixels.nbytes)
+            files[part].write(pixels.tobytes())
+            done += 1
+            progress(job.family, done, len(places))
+    if done != len(places):
+        raise ValueError(
+            f"{job.sources[0]}: expected {len(places)} pictures, got {done}: it changed while it "
+            "was read; run the same command again"
+        )
 
-        def put(array: str, at: int, picture: np.ndarray) -> None:
-            files[array].seek(starts[array] + at * picture.nbytes)
-            files[array].write(picture.tobytes())
 
-        for done, picture in enumerate(decoded(_encoded(job, wanted, coming), size=size), 1):
-            place = coming.popleft()
-            put(place.array, place.at, picture)
-            family, _, part = place.array.rpartition(".")
-            for through in job.filters:
-                filtered = FILTERS[through](picture[None])[0]
-                put(f"{_through(family, through)}.{part}", place.at, filtered)
-            progress(job.name, done, len(wanted))
-        if done != len(wanted):
-            raise ValueError(
-                f"{job.paths[0]}: expected {len(wanted)} pictures, got {done}: it changed while it "
-                "was read; run the same command again"
-            )
-    for family, about in job.about.items():
-        parts = {
-            part: described(folder / f"{family}.{part}.npy", counts[f"{family}.{part}"])
-            for part in PARTS
+def _members(job: Job, places: Mapping[str, tuple[str, int, Picture]]) -> Iterator[Member]:
+    """The pictures of a family in the order of its archives."""
+    folders = {parent for name in places for parent in Path(name).parents}
+    for path in job.sources:
+        if path.suffix == ".csv":
+            continue
+        with open_members(path, enter=lambda tar: Path(tar).with_suffix("") in folders) as found:
+            for member in found:
+                if member.name in places and places[member.name][2].source == path:
+                    yield member._replace(box=places[member.name][2].box)
+
+
+def _entry(folder: Path, job: Job, through: str) -> Json:
+    """The index's entry of a family, or of the family through a filter, which is made here."""
+    parts: Json = {}
+    for part, classes in job.parts.items():
+        path = folder / f"{job.family}.{part}.npy"
+        if through:
+            images = np.load(path, mmap_mode="r", allow_pickle=False)
+            path = folder / f"{job.family}-{through}.{part}.npy"
+            with path.open("wb") as file:
+                file.write(npy_header("|u1", images.shape))
+                for image in images:
+                    file.write(FILTERS[through](np.asarray(image)).tobytes())
+        parts[part] = {
+            "bytes": path.stat().st_size,
+            "sha256": digest_of(path).hexdigest(),
+            "classes": list(classes),
+            "counts": [len(some) for some in classes.values()],
         }
-        yield family, {**about, "parts": parts}
-
-
-def _encoded(
-    job: Job, wanted: dict[tuple[int, str], _Place], coming: deque[_Place]
-) -> Iterator[Encoded]:
-    """Each wanted picture in the order of the archives; its place is added to `coming`."""
-    for source, path in enumerate(job.paths):
-        names = {member for at, member in wanted if at == source}
-        with open_members(path, enter=_holds(names)) as members:
-            for member in members:
-                if member.name in names:
-                    place = wanted[source, member.name]
-                    coming.append(place)
-                    yield Encoded(f"{path}: {member.name}", member.read, place.box)
-
-
-def _holds(names: set[str]) -> Callable[[str], bool]:
-    """Whether the tar of that name, which is within another, holds one of these pictures."""
-    tops = {str(parent) for name in names for parent in Path(name).parents}
-    return lambda name: name.removesuffix(".tar") in tops
+    return {**job.about, "filter": through or None, "parts": parts}

@@ -15,7 +15,7 @@ from jaxtyping import UInt8
 from msgspec import Meta
 from PIL import Image
 
-from arml.datasets.filters import FILTERS
+from arml.datasets.decode import FILTERS
 from arml.datasets.folders import PARTS, ImageFamily, Parts
 from arml.results.files import Json, checksum, read_bytes
 from arml.results.schema import Digest, FileName, Text, read_stated
@@ -60,7 +60,7 @@ def load_starter(
         pictures = _pictures(folder, about)
         classes, split = class_names(about), about["split"]
         for through in ("", *FILTERS) if art else ("",):
-            images = FILTERS[through](pictures) if through else pictures
+            images = np.stack([*map(FILTERS[through], pictures)]) if through else pictures
             images.flags.writeable = False
             counts = np.full(len(classes), about["each"])
             # The digest of the pictures, classes and split, but not of the texts about them.

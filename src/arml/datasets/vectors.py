@@ -23,7 +23,6 @@ from arml.datasets.folders import (
     Parts,
     Progress,
     default_folder,
-    encoded,
     family_name,
     npy_header,
     open_source,
@@ -129,7 +128,7 @@ def opened(source: str) -> Iterator[list[Pictures]]:
                 tuple(found.classes),
                 counts,
                 found.digest(),
-                lambda size: decoded(map(encoded, found.pictures), size=size),
+                lambda size: decoded(found.pictures, size=size),
                 found.split,
             )
         ]

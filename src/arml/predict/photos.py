@@ -39,7 +39,8 @@ import numpy as np
 from jaxtyping import Float, Float32, Int, UInt8
 from PIL import Image
 
-from arml.datasets.decode import Encoded, cropped, decode, resize, rgb
+from arml.datasets.archives import Member
+from arml.datasets.decode import cropped, decode, resize, rgb
 from arml.datasets.extractor import PHOTOS, Extractor, Preparation
 from arml.datasets.folders import default_folder
 from arml.predict.inputs import checked_labels, joined_labels, places_of
@@ -238,7 +239,7 @@ class PhotoLearner:
 
     def _embedded(self, picture: Any, place: int) -> Float32[np.ndarray, " d"]:
         picture = _opened(picture, place)
-        if not isinstance(picture, Encoded):
+        if not isinstance(picture, Member):
             pixels = _pixels(picture, place)
             return self.extractor(resize(cropped(pixels), self.extractor.size)[None])[0]
         try:
@@ -495,7 +496,7 @@ def small_pictures(x: object) -> UInt8[np.ndarray, "n size size 3"]:
     return np.stack(
         [
             decode(opened.read(), size=SMALL, where=opened.where)
-            if isinstance(opened := _opened(picture, place), Encoded)
+            if isinstance(opened := _opened(picture, place), Member)
             else resize(_pixels(opened, place), SMALL)
             for place, picture in enumerate(_listed(x))
         ]
@@ -531,11 +532,11 @@ def _as_vectors(x: Any, dimension: int) -> Float32[np.ndarray, "n d"] | None:
 
 
 def _opened(picture: Any, place: int) -> Any:
-    """A file as `Encoded`; anything else as it is."""
+    """A file as `Member`; anything else as it is."""
     if isinstance(picture, bytes):
-        return Encoded(f"picture {place + 1}", lambda: picture)
+        return Member(f"picture {place + 1}", lambda: picture)
     if isinstance(picture, str | os.PathLike):
-        return Encoded(str(picture), Path(picture).read_bytes)
+        return Member(str(picture), Path(picture).read_bytes)
     return picture
 
 

@@ -19,9 +19,9 @@ from arml.datasets.folders import (
     TooFewError,
     load_families,
 )
+from arml.datasets.prepare import Store, open_store, place
 from arml.datasets.splits import Split, part_sizes, read_split, split_classes, write_split
 from arml.datasets.starter import SIZE, load_starter
-from arml.datasets.store import Store, open_store, place
 from arml.datasets.vectors import STARTER, load_features, starter_features
 from arml.results.files import Json, JsonView, read_json
 from arml.tasks.functions import functions_2d

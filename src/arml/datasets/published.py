@@ -1,0 +1,456 @@
+"""Published data sets: where their archives are, what these contain, and how classes are split.
+
+`arml/data/benchmarks.toml` has the archives, authors and terms of each family. Data that may not be
+passed on are never downloaded: the user must accept their terms at the publisher. A layout is a
+function that lists the pictures of each class from the publisher's own tables.
+
+The splits are in `arml/data/splits/`: each file has the classes of each part, or the rule that
+draws them if they depend on how many pictures a class has, and says how it was made.
+"""
+
+import json
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from msgspec import Meta, convert
+
+from arml.datasets.archives import Box, open_members
+from arml.datasets.folders import PARTS, Parts, is_picture
+from arml.datasets.splits import cut, drawn
+from arml.results.files import RunError, checksum, read_json
+from arml.results.schema import Count, Text, read_as
+
+DATA = Path(str(resources("arml"))) / "data"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A file that a publisher offers; the fields are described in `benchmarks.toml`."""
+
+    name: str
+    md5: str | None = None
+    url: str | None = None
+    get: str = ""
+    list: bool = False
+
+    @property
+    def instructions(self) -> str:
+        """How a user gets it."""
+        return self.get or f"fetch {self.url}"
+
+
+@dataclass(frozen=True)
+class Family:
+    """A published collection of pictures, which becomes one family of tasks."""
+
+    layout: str
+    split: str
+    about: str
+    pictures: int
+    licence: str
+    homepage: str
+    citation: str
+    archives: tuple[Archive, ...]
+    folder: str = ""
+    size: int = 84
+    """Pixels a side."""
+    terms: str = "research"
+    """The permitted use, in one word."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set that `arml data prepare` makes."""
+
+    about: str
+    names: tuple[str, ...]
+    """Of its families."""
+    filters: tuple[str, ...] = ()
+    """Each family has one more family for each of these filters."""
+
+    @property
+    def families(self) -> list[Family]:
+        """Its families, without filtered ones."""
+        return [FAMILIES[name] for name in self.names]
+
+    @property
+    def pictures(self) -> int:
+        """The pictures of all families, including filtered ones."""
+        return (1 + len(self.filters)) * sum(family.pictures for family in self.families)
+
+    @property
+    def size(self) -> int:
+        """Pixels a side."""
+        return self.families[0].size
+
+
+FAMILIES: dict[str, Family] = convert(
+    tomllib.loads((DATA / "benchmarks.toml").read_text("utf-8")), dict[str, Family]
+)
+PLAIN = ("bird", "texture", "aircraft", "fungi")
+"""The families of Plain-Multi by their names in the paper."""
+CATALOGUE: dict[str, DataSet] = {
+    "plain-multi": DataSet("Bird, texture, aircraft and fungi, a family each", PLAIN),
+    "art-multi": DataSet(
+        "Plain-Multi, and the same through a blur and a pencil filter: twelve families",
+        PLAIN,
+        ("blur", "pencil"),
+    ),
+    **{name: DataSet(family.about, (name,)) for name, family in FAMILIES.items()},
+}
+
+
+def lookup(name: str) -> DataSet:
+    """The data set of that name.
+
+    **Raises** `ValueError` with the known names for another.
+    """
+    if name not in CATALOGUE:
+        close = get_close_matches(name, CATALOGUE, 1, 0.4)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"unknown data set {name!r}: expected one of {', '.join(CATALOGUE)}{hint}")
+    return CATALOGUE[name]
+
+
+# --- the pictures of each class
+
+
+class Picture(NamedTuple):
+    """One picture of a family."""
+
+    source: Path
+    """The archive or folder that has it."""
+    name: str
+    """Its name there."""
+    box: Box | None = None
+    """The part to keep; None for the whole picture."""
+
+
+Classes = dict[str, list[Picture]]
+"""The pictures of each class."""
+Listed = Iterable[tuple[str, str, Box | None]]
+"""The class, the name and the box of each picture."""
+ANNOTATIONS = re.compile(
+    r"(^|/)((images|image_class_labels|bounding_boxes|classes|images_box)\.txt"
+    r"|images_variant_\w+\.txt|(train|val)\.json|splits/bertinetto/\w+\.txt)$"
+)
+"""The files that the layouts below read."""
+
+
+class Files(NamedTuple):
+    """The content of the archives of a family."""
+
+    pictures: dict[str, Path]
+    """The archive or folder that has each picture, by its name there."""
+    annotations: dict[str, bytes]
+
+    def text(self, name: str) -> str:
+        """An annotation as text."""
+        return self.annotations[name].decode("utf-8-sig")
+
+    def table(self, name: str) -> dict[str, str]:
+        """The rest of each line of an annotation by the line's first word."""
+        lines = self.text(name).strip().splitlines()
+        return {first: rest.strip() for first, rest in (line.split(maxsplit=1) for line in lines)}
+
+    def root(self, name: str) -> str:
+        """The folder of the annotation `name`, with a final `/` or empty."""
+        places = [one for one in self.annotations if f"/{one}".endswith(f"/{name}")]
+        if not places:
+            raise LookupError(name)
+        return min(places, key=len).removesuffix(name)
+
+
+def survey(paths: Sequence[Path], enter: Callable[[str], bool] = lambda name: True) -> Files:
+    """Read archives, folders and lists once: the names of their pictures, and their annotations.
+    `enter` is that of `open_members`."""
+    found = Files({}, {})
+    for path in paths:
+        if path.suffix == ".csv":
+            found.annotations[path.name] = path.read_bytes()
+            continue
+        with open_members(path, enter=enter) as members:
+            for member in members:
+                if is_picture(member.name):
+                    found.pictures[member.name] = path
+                elif ANNOTATIONS.search(member.name):
+                    found.annotations[member.name] = member.read()
+    return found
+
+
+def classes_of(layout: str, files: Files) -> Classes:
+    """The pictures of each class, in order of class.
+
+    **Raises** `ValueError` in one line for files that are not as published.
+    """
+    classes: defaultdict[str, list[Picture]] = defaultdict(list)
+    problem = ""
+    try:
+        for label, name, box in LAYOUTS[layout](files):
+            classes[label].append(Picture(files.pictures[name], name, box))
+    except LookupError as error:
+        problem = f"they lack {' '.join(map(ascii, error.args))}"
+    except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        problem = " ".join(str(error).split())[:200]
+    if problem or not classes:
+        shown = ", ".join(sorted({str(path) for path in files.pictures.values()})) or "no pictures"
+        raise ValueError(
+            f"expected the files of {layout} as they are published, got {shown}"
+            f"{f': {problem}' * bool(problem)}; fetch the archive again"
+        )
+    return dict(sorted(classes.items()))
+
+
+def _box(text: str, *, corners: bool) -> Box:
+    """A box that is stated as x, y, width and height, or as its corners; counted from 1."""
+    x, y, a, b = map(float, text.split())
+    left, top = max(round(x - 1), 0), max(round(y - 1), 0)
+    right, bottom = (round(a), round(b)) if corners else (round(x - 1 + a), round(y - 1 + b))
+    return left, top, max(right, left + 1), max(bottom, top + 1)
+
+
+def _sorted(pictures: Listed) -> Listed:
+    return sorted(pictures, key=lambda picture: picture[:2])
+
+
+def _by_folder(files: Files, top: str, depth: int = 1) -> Listed:
+    """The pictures below the folders `top`; the `depth` folders above a picture name its class."""
+    for name in sorted(files.pictures):
+        *folders, _ = name.split("/")
+        if len(folders) > depth and folders[-1 - depth] == top:
+            yield "/".join(folders[-depth:]), name, None
+
+
+def cub(files: Files) -> Listed:
+    """CUB-200-2011: `images/<class>/<image>.jpg`; the tables have an image's number with its name,
+    its class, and its box as x, y, width and height."""
+    root = files.root("bounding_boxes.txt")
+    tables = ("images", "image_class_labels", "classes", "bounding_boxes")
+    names, labels, classes, boxes = (files.table(f"{root}{table}.txt") for table in tables)
+    return _sorted(
+        (classes[labels[n]], f"{root}images/{name}", _box(boxes[n], corners=False))
+        for n, name in names.items()
+    )
+
+
+def dtd(files: Files) -> Listed:
+    """Describable Textures: `images/<class>/<image>.jpg`."""
+    return _by_folder(files, "images")
+
+
+def aircraft(files: Files) -> Listed:
+    """FGVC-Aircraft 2013b: `images/<number>.jpg`; the tables have an image's number with its
+    variant, which may have blanks and slashes, and its box as left, top, right and bottom.
+
+    **Differences.** HSML's preparation reads the box as x, y, width and height, and so keeps too
+    large a part. Here the box is read as the publisher says.
+    """
+    root = files.root("images_box.txt")
+    boxes = files.table(f"{root}images_box.txt")
+    return _sorted(
+        (variant, f"{root}images/{number}.jpg", _box(boxes[number], corners=True))
+        for part in ("train", "val", "test")
+        for number, variant in files.table(f"{root}images_variant_{part}.txt").items()
+    )
+
+
+def fungi(files: Files) -> Listed:
+    """FGVCx-Fungi 2018: `images/<folder>/<image>.JPG`, with `train.json` and `val.json` as in COCO.
+    A class is a species (`Abortiporus biennis`), of training and validation together."""
+    # In archives the file names begin with images/; in a folder there may be a path before it.
+    pictures = {name[name.find("images/") :]: name for name in files.pictures if "images/" in name}
+    return _sorted(
+        (species, pictures[file], None)
+        for table in sorted(files.annotations)
+        for file, species in coco_labels(files.text(table))
+    )
+
+
+def coco_labels(text: str) -> Iterator[tuple[str, str]]:
+    """The file and the category of each annotation. If two categories have the same name, the
+    number of the second is added, so that all 1,394 names of the fungi differ."""
+    content = json.loads(text)
+    names: dict[int, str] = {}
+    for entry in sorted(content["categories"], key=lambda entry: int(entry["id"])):
+        name, number = entry["name"].strip(), entry["id"]
+        names[number] = f"{name} ({number})" if name in names.values() else name
+    files = {image["id"]: image["file_name"] for image in content["images"]}
+    for one in content["annotations"]:
+        yield files[one["image_id"]], names[one["category_id"]]
+
+
+def imagenet(files: Files) -> Listed:
+    """ILSVRC 2012's training pictures: a tar with one tar for each class, or a folder of these tars
+    or of their contents; the pictures of a class in order of number (`n01532829_5.JPEG`).
+
+    miniImageNet has 600 pictures of a class, which the lists `train.csv`, `val.csv` and `test.csv`
+    name [1]. A row is `n0153282900000005.jpg,n01532829`. The number after the class counts the
+    pictures of that class from 1. tieredImageNet has all pictures.
+
+    [1] Ravi, Larochelle: Optimization as a Model for Few-Shot Learning. ICLR 2017.
+    """
+    numbered: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    for name in files.pictures:
+        if match := re.search(r"(?:^|/)(n\d{8})/n\d{8}_(\d+)\.\w+$", name):
+            numbered[match[1]].append((int(match[2]), name))
+    classes = {wnid: [name for _, name in sorted(some)] for wnid, some in numbered.items()}
+    lists = [name for name in files.annotations if name.endswith(".csv")]
+    if not lists:
+        yield from ((wnid, name, None) for wnid, names in classes.items() for name in names)
+    for row in (row for name in lists for row in files.text(name).split()[1:]):
+        match = re.fullmatch(r"(n\d{8})(\d{8})\.jpg,\1", row)
+        if match is None:
+            raise ValueError(f"the row {row[:60]!a} is not like n0153282900000005.jpg,n01532829")
+        wnid, place = match[1], int(match[2])
+        if wnid in classes:
+            if not 1 <= place <= len(classes[wnid]):
+                raise LookupError(f"picture {place} of {wnid}")
+            yield wnid, classes[wnid][place - 1], None
+
+
+def omniglot(files: Files) -> Listed:
+    """Omniglot: `images_background/<alphabet>/<character>/<image>.png`, and `images_evaluation/`.
+    A class is a character (`Greek/character01`)."""
+    yield from _by_folder(files, "images_background", depth=2)
+    yield from _by_folder(files, "images_evaluation", depth=2)
+
+
+def cifar_fs(files: Files) -> Listed:
+    """CIFAR-FS: `cifar100/data/<class>/<image>.png`."""
+    return _by_folder(files, "data")
+
+
+LAYOUTS: dict[str, Callable[[Files], Listed]] = {
+    layout.__name__: layout for layout in (cub, dtd, aircraft, fungi, imagenet, omniglot, cifar_fs)
+}
+
+
+# --- splits
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Take the classes that have enough pictures, in order of sha256('<seed>/<class>')."""
+
+    images: Annotated[int, Meta(ge=1, le=2**31)]
+    """Pictures that a class must have."""
+    exactly: bool
+    """Whether a class must have exactly so many."""
+    sizes: tuple[Count, Count, Count]
+    """Classes of train, validation and test."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """The split of a published data set."""
+
+    origin: Text
+    method: Text
+    """How it was made."""
+    sha256: Text = ""
+    """A checksum of the rest."""
+    seed: Count = 0
+    unit: Literal["class", "alphabet"] = "class"
+    parts: dict[Text, list[Text]] | None = None
+    """Classes of each part, or alphabets if that is the `unit`."""
+    rule: Rule | None = None
+    keep: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+    """How many pictures of a class are kept; all if None."""
+
+    def wanted(self) -> set[str]:
+        """The classes that it names."""
+        return {name for names in (self.parts or {}).values() for name in names}
+
+
+def published(origin: str, path: Path | None = None) -> Published:
+    """The package's split of an origin. If `path` is a file, its split; if it is a folder, that of
+    its file `<origin>.json`.
+
+    **Raises** `ValueError` for a file that is not a split.
+    """
+    path = path or DATA / "splits"
+    path = path / f"{origin}.json" if path.is_dir() else path
+    content = read_json(path)
+    content.pop("sha256", None)
+    split = read_as(
+        Published, {**content, "sha256": checksum(content)}, str(path), "restore the file"
+    )
+    if (split.parts is None) == (split.rule is None) or set(split.parts or PARTS) != set(PARTS):
+        raise RunError(
+            f"{path}: expected a rule, or the parts {', '.join(PARTS)}; restore the file"
+        )
+    return split
+
+
+def split_of_archive(files: Files) -> Published:
+    """The split that the archive of CIFAR-FS states, in `splits/bertinetto/{train,val,test}.txt`.
+
+    **Raises** `ValueError` if it states none.
+    """
+    try:
+        root = files.root("splits/bertinetto/train.txt") + "splits/bertinetto/"
+        names = zip(PARTS, ("train", "val", "test"), strict=True)
+        parts = {part: files.text(f"{root}{name}.txt").split() for part, name in names}
+    except (LookupError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"expected an archive with its split, got one without {error}; fetch it again"
+        ) from error
+    return Published("cifar-fs", "as the archive states it", parts=parts)
+
+
+def select(split: Published, classes: Classes, where: object) -> dict[str, Classes]:
+    """The pictures of each part.
+
+    **Raises** `ValueError` if classes or pictures are lacking.
+    """
+    named = split.parts or _drawn_parts(split, classes, where)
+    alphabets = defaultdict(list)
+    for name in classes:
+        alphabets[name.split("/")[0] if split.unit == "alphabet" else name].append(name)
+    chosen: dict[str, Classes] = {}
+    for part in PARTS:
+        if lacking := set(named[part]) - alphabets.keys():
+            raise ValueError(
+                f"{where}: expected the {len(named[part])} {part} classes of the split "
+                f"{split.origin}, {len(lacking)} are not there ({min(lacking)!a}, ...); fetch the "
+                "archive again, or give another split"
+            )
+        names = [name for one in sorted(named[part]) for name in alphabets[one]]
+        chosen[part] = {name: _kept(split, name, classes[name], where) for name in names}
+    return chosen
+
+
+def _drawn_parts(split: Published, classes: Classes, where: object) -> Parts:
+    rule = split.rule
+    assert rule is not None  # a split has parts or a rule
+    enough = [
+        name
+        for name, pictures in classes.items()
+        if len(pictures) == rule.images or (len(pictures) > rule.images and not rule.exactly)
+    ]
+    if len(enough) < sum(rule.sizes):
+        raise ValueError(
+            f"{where}: expected {sum(rule.sizes)} classes of {'' if rule.exactly else 'at least '}"
+            f"{rule.images} pictures, got {len(enough)} of {len(classes)}; fetch the archive "
+            "again, or give another split"
+        )
+    return cut(drawn(enough, split.seed), rule.sizes)
+
+
+def _kept(split: Published, name: str, pictures: list[Picture], where: object) -> list[Picture]:
+    if split.keep is None or len(pictures) == split.keep:
+        return pictures
+    if len(pictures) < split.keep:
+        raise ValueError(
+            f"{where}: expected at least {split.keep} pictures of {name!a}, got {len(pictures)}; "
+            "fetch the archive again, or give another split"
+        )
+    by_name = {picture.name.rpartition("/")[2]: picture for picture in pictures}
+    return [by_name[file] for file in sorted(drawn(by_name, split.seed)[: split.keep])]
