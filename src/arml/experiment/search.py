@@ -93,8 +93,8 @@ def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
             raise ValueError(
                 f"expected a range of numbers from low to high, got {text!r}: change it"
             )
-        whole = distributions.IntDistribution, distributions.FloatDistribution
-        found = whole[not isinstance(now, int)](first, last, log=0 < first <= last / 10)
+        kind = "IntDistribution" if isinstance(now, int) else "FloatDistribution"
+        found = getattr(distributions, kind)(first, last, log=0 < first <= last / 10)
     else:
         allowed = get_args(known[name]) or tried
         if not {*tried} <= {*allowed}:
@@ -107,7 +107,7 @@ def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
     return path, found
 
 
-def _value(text: str, like: Value, whole: str) -> Value:
+def _value(text: str, like: Value, dimension: str) -> Value:
     """`text` as a value of the type of `like`."""
     try:
         if isinstance(like, bool):
@@ -115,7 +115,7 @@ def _value(text: str, like: Value, whole: str) -> Value:
         return type(like)(text.strip())
     except (KeyError, ValueError):
         raise ValueError(
-            f"expected values of the type {type(like).__name__}, got {text!r} in {whole!r}"
+            f"expected values of the type {type(like).__name__}, got {text!r} in {dimension!r}"
         ) from None
 
 
