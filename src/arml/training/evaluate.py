@@ -48,13 +48,14 @@ Look = Callable[..., PyTree]
 the key is for the adaptation. With `entries`, a fourth argument is the task's own entry of it."""
 
 
-def look_chunk(
+@short
+def _look_chunk(
     look: Look,
     part: PyTree,
     tasks: TaskDistribution,
     keys: Array,
     mesh: Mesh | None,
-    entries: tuple[Array, ...] = (),
+    entries: tuple[Array, ...],
 ) -> PyTree:
     """`look(part, task, key)` on the tasks of these keys, with a leading axis of tasks."""
 
@@ -70,9 +71,6 @@ def look_chunk(
         return None, vmap(one)(*keys)
 
     return over_tasks(mesh, each)((part, tasks), (keys, *entries))[1]
-
-
-_look_chunk = short(look_chunk)
 
 
 def looks(
