@@ -167,20 +167,6 @@ def test_the_terminal_shows_each_family() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_calibration_is_shown_where_it_is_known() -> None:
-    known = {"error": 0.081, "temperature": 1.5, "error_calibrated": 0.02, "tasks": 200}
-    rows = make_rows([result(metric="accuracy", seed=s, calibration=known) for s in (0, 1)])
-    assert "| 8.10%, 2.00% after temperature |" in tables.markdown_of(rows)
-    screen = Console(width=80, file=StringIO())
-    screen.print(tables.terminal_table(rows))
-    text = cast(StringIO, screen.file).getvalue()
-    assert "after temperature" in text
-    assert "8.10%" in text
-    assert "2.00%" in text
-    older = make_rows([result(metric="accuracy")])
-    assert "alibration" not in tables.markdown_of(older)
-
-
 def test_the_graph_leaves_weak_links_out_and_weighs_the_vertices() -> None:
     ends, weights = graphs.strong_links(explanation())
     assert ends.tolist() == [[0, 1], [0, 2]]

@@ -14,21 +14,16 @@ from typing import NamedTuple, cast
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from arml.core.calibration import expected_error, temperature
 from arml.core.episodes import Problem, Task, TaskDistribution, in_words
 from arml.core.inner import steps_of, with_steps
 from arml.core.learner import parameters
 from arml.experiment.options import Experiment, fingerprint
 from arml.experiment.running import Run
-from arml.results.files import plain
-from arml.results.folder import FORMAT, Calibration, Result, write_result
+from arml.results.folder import FORMAT, Result, write_result
 from arml.results.machine import one_blas_thread
 from arml.results.scores import Score, Scores, score_of, write_scores
 from arml.training.distributed import commit, device, everywhere, mesh_of, versions
-from arml.training.evaluate import Predictions, Split, looks, predictions
-
-CALIBRATION_TASKS = 200
-"""Validation tasks on which the temperature is set."""
+from arml.training.evaluate import Split, evaluate, looks
 
 
 class Scored(NamedTuple):
@@ -64,32 +59,21 @@ def evaluate_run(
     """
     if tasks < 1:
         raise ValueError(f"tasks must be at least 1, got {tasks}: ask for some hundreds")
-    run = Run(folder)
+    run, mesh = Run(folder), mesh_of(devices)
     learner = run.learner if steps is None else with_steps(run.learner, steps)
-    distribution, mesh = run.tasks(split), mesh_of(devices)
-    learner = everywhere(mesh, learner)
-    classifies = distribution.problem.kind == "classification"
-    calibrating = CALIBRATION_TASKS if classifies and split == "test" else 0
-    comparing = tasks if simple and has_simple(distribution.problem) else 0
-    total = tasks + calibrating + comparing
-
-    def predicted_on(split: Split, n: int, before: int) -> Predictions:
-        return predictions(
-            learner,
-            everywhere(mesh, run.tasks(split)),
-            split=split,
-            n=n,
-            chunk=run.experiment.chunk,
-            mesh=mesh,
-            watch=lambda done, _: watch(before + done, total),
-        )
-
-    predicted = predicted_on(split, tasks, 0)
-    calibration = None
-    if classifies:
-        validated = predicted_on("validation", calibrating, tasks) if calibrating else None
-        calibration = calibrated(predicted, validated)
-    scores = replace(predicted.scores, step=run.step)
+    distribution, chunk = run.tasks(split), run.experiment.chunk
+    total = tasks * (2 if simple and has_simple(distribution.problem) else 1)
+    scores = evaluate(
+        everywhere(mesh, learner),
+        everywhere(mesh, distribution),
+        tasks,
+        split=split,
+        chunk=chunk,
+        mesh=mesh,
+        watch=lambda done, _: watch(done, total),
+        progress=False,
+    )
+    scores = replace(scores, step=run.step)
     summary = scores.summary()
     inputs = run.splits.inputs
     result = Result(
@@ -113,15 +97,14 @@ def evaluate_run(
         trained=run.made,
         options=fingerprint(run.experiment),
         inputs=inputs,
-        calibration=calibration,
     )
     if simple:
         result["simple"] = simple_scores(
             distribution,
             tasks,
             split=split,
-            chunk=run.experiment.chunk,
-            watch=lambda done: watch(tasks + calibrating + done, total),
+            chunk=chunk,
+            watch=lambda done: watch(tasks + done, total),
         )
     return Scored(run.folder, run, result, scores)
 
@@ -146,31 +129,10 @@ def kept(
     if not same or steps not in (None, scores.inner_steps):
         return None
     scores = scores.first(tasks)
-    # The calibration in the result, and the simple scores, are of another number of tasks.
+    # The simple scores in the result may be of another number of tasks.
     if scores.score["n"] != result["score"]["n"]:
-        result = {**result, "calibration": None, "simple": {}}
+        result = {**result, "simple": {}}
     return Scored(run.folder, run, cast(Result, {**result, **scores.summary()}), scores)
-
-
-def calibrated(predicted: Predictions, validated: Predictions | None) -> Calibration:
-    """The calibration of the probabilities of `predicted`, before and after the temperature that is
-    best on `validated`. If that is None, there is no temperature."""
-    logits, y = _flat(predicted)
-    error = plain(expected_error(logits, y))
-    if validated is None:
-        return Calibration(error=error, temperature=None, error_calibrated=None, tasks=0)
-    best = temperature(*_flat(validated))
-    return Calibration(
-        error=error,
-        temperature=plain(best),
-        error_calibrated=plain(expected_error(logits, y, best)),
-        tasks=len(validated.outputs),
-    )
-
-
-def _flat(predicted: Predictions) -> tuple[np.ndarray, np.ndarray]:
-    outputs = predicted.outputs
-    return outputs.reshape(-1, outputs.shape[-1]), predicted.targets.reshape(-1)
 
 
 def protocol(experiment: Experiment, tasks: TaskDistribution) -> str:

@@ -16,7 +16,6 @@ from arml.report.tables import (
     Line,
     Row,
     Table,
-    calibrates,
     duration,
     floors,
     interval,
@@ -140,11 +139,6 @@ FLOOR_NOTE = (
     "The Bayes-optimal predictor knows the families and their priors; no learner can be expected "
     "to have a lower error."
 )
-CALIBRATION_NOTE = (
-    "The calibration error is the mean gap between the probability of a prediction and the share "
-    "of such predictions that were right, in 15 bins. The second number is the error after the "
-    "logits were divided by one temperature, which was set on validation tasks."
-)
 GRAPH_NOTE = (
     "ARML turns the support examples of a task into a few prototypes, and every prototype reads "
     "from a graph of vertices that all tasks share. Families that read the same vertices share "
@@ -155,7 +149,6 @@ GRAPH_NOTE = (
 def _notes(rows: Sequence[Row]) -> list[str]:
     """The notes that a reader of these rows needs."""
     notes = [*NOTES]
-    notes += [CALIBRATION_NOTE] if calibrates(rows) else []
     notes += [FLOOR_NOTE] if floors(rows) else []
     return notes + ([SIMPLE_NOTE] if simple(rows) else [])
 

@@ -157,10 +157,6 @@ class Row:
     options: str | None
     """The options in which runs of one recipe differ; None in older results."""
     floor: float | None
-    error: float | None
-    """Expected calibration error of a classifier's logits as they are."""
-    error_calibrated: float | None
-    """The same after the temperature that was set on validation tasks."""
     simple: dict[str, Score]
     """Scores of classifiers that need no meta-training, on the same tasks."""
 
@@ -188,7 +184,6 @@ def _row(runs: Sequence[Result]) -> Row:
         )
     means = [run["score"]["mean"] for run in runs]
     trained = [(run.get("trained") or {}).get("device") for run in runs]
-    calibrations = [run.get("calibration") for run in runs]
     names = first["families"]
     return Row(
         recipe=first["recipe"],
@@ -212,10 +207,6 @@ def _row(runs: Sequence[Result]) -> Row:
         trained_on=tuple(sorted(set(map(str, trained)))) if all(trained) else (),
         options=next((run["options"] for run in runs if run.get("options")), None),
         floor=first["floor"],
-        error=mean_of([known.get("error") if known else None for known in calibrations]),
-        error_calibrated=mean_of(
-            [known.get("error_calibrated") if known else None for known in calibrations]
-        ),
         simple=next((run["simple"] for run in runs if run.get("simple")), {}),
     )
 
@@ -328,16 +319,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def percentage(value: float | None) -> str:
-    """A share of one as text; a dash where it is not known."""
-    return "–" if value is None else number(value, "accuracy")
-
-
-def calibrates(rows: Iterable[Row]) -> bool:
-    """Whether the calibration of one of the rows is known."""
-    return any(row.error is not None for row in rows)
-
-
 def labels(rows: Sequence[Row]) -> list[str]:
     """Names for the rows: the recipe, with its steps or its options if it occurs more than once."""
     names = [row.recipe for row in rows]
@@ -382,12 +363,10 @@ def caption(rows: Sequence[Row]) -> str:
 def table_of(rows: Sequence[Row]) -> Table:
     """The rows of one section; the columns to compare come first."""
     metric, families = rows[0].metric, list(rows[0].families)
-    known = calibrates(rows)
     direction = "lower is better" if metric == "mse" else "higher is better"
     columns = [Column("Recipe"), Column(METRIC_NAMES[metric], f"({direction})")]
     columns += [Column("SD over seeds")]
     columns += [*(Column(name, brief=True) for name in families)]
-    columns += [Column("Calibration error", "after temperature")] if known else []
     columns += [Column("Training")]
     lines = []
     for name, row in zip(labels(rows), rows, strict=True):
@@ -398,9 +377,6 @@ def table_of(rows: Sequence[Row]) -> Table:
             small = "" if half is None else f"± {number(half, metric)}"
             mean = "–" if family in row.empty else number(row.families[family], metric)
             cells.append(Cell(mean, small))
-        if known:
-            after = f"{percentage(row.error_calibrated)} after temperature"
-            cells.append(Cell("–") if row.error is None else Cell(percentage(row.error), after))
         cells.append(Cell(f"{row.steps:,} steps", duration(row.seconds)))
         lines.append(Line(name, tuple(cells), code=True))
     for floor in floors(rows):

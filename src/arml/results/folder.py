@@ -25,25 +25,13 @@ FORMAT = 1
 """The version of the run folder that this library writes and reads."""
 
 
-class Calibration(TypedDict):
-    """The expected calibration error of a classifier, in [0, 1]: with its logits as they are, and
-    with its logits divided by the temperature, which was set on `tasks` validation tasks. A number
-    is null if it is not finite, or not known: a score on validation tasks has no temperature."""
-
-    error: float | None
-    temperature: float | None
-    error_calibrated: float | None
-    tasks: int
-
-
 class Result(TypedDict):
     """`result.json`. `seconds` is the training time; `floor` the best score that is possible.
 
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
     `options` is the same for runs that differ only in their seed. `inputs` names the frozen model
     that made the features, and its training data. `simple` has the scores of classifiers that need
-    no meta-training. `calibration` and `simple` exist for classification only. Older files lack
-    these fields.
+    no meta-training, in classification only. Older files lack these fields.
     """
 
     format: int
@@ -65,7 +53,6 @@ class Result(TypedDict):
     trained: NotRequired[Json | None]
     options: NotRequired[Text | None]
     inputs: NotRequired[Json | None]
-    calibration: NotRequired[Calibration | None]
     simple: NotRequired[dict[Text, Score]]
 
 

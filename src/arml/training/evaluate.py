@@ -3,7 +3,7 @@ progress bar of long work."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -103,54 +103,13 @@ def concatenated(parts: Iterable[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 
-class Predictions(NamedTuple):
-    """A learner's predictions on some tasks, one row a task, and its scores."""
-
-    outputs: np.ndarray
-    """`[tasks, queries, outputs]`."""
-    targets: np.ndarray
-    """`[tasks, queries]` classes, or `[tasks, queries, outputs]`."""
-    scores: Scores
-
-
-def predicted(
-    scored: tuple[MetaLearner, Callable[[Array, Array], Array]], task: Task, key: PRNGKeyArray
-) -> tuple[Array, Array, Array, Array]:
-    """The learner's predictions on ONE task, the targets, the score, and the task's family."""
-    learner, score = scored
+def _scored(
+    scoring: tuple[MetaLearner, Callable[[Array, Array], Array]], task: Task, key: PRNGKeyArray
+) -> tuple[Array, Array]:
+    """The learner's score on ONE task, and the task's family."""
+    learner, score = scoring
     outputs = adapted_to(learner, task.support, key=key).predict(task.query.x)
-    return outputs, task.query.y, score(outputs, task.query.y), task.family
-
-
-def predictions(
-    learner: MetaLearner,
-    tasks: TaskDistribution,
-    *,
-    split: Split,
-    n: int,
-    chunk: int = 100,
-    mesh: Mesh | None = None,
-    watch: Callable[[int, int], None] = lambda done, total: None,
-) -> Predictions:
-    """Predictions of `learner` on the first `n` tasks of a split; arguments as for `evaluate`."""
-    metric, score = score_of(tasks.problem)
-    parts = []
-    for part in looks(predicted, (learner, score), tasks, split=split, n=n, chunk=chunk, mesh=mesh):
-        parts.append(part)
-        watch(sum(len(p[0]) for p in parts), n)
-    outputs, targets, values, families = concatenated(parts)
-    identity = tasks.identity()
-    scores = Scores(
-        values,
-        families,
-        pairing(identity, split),
-        tasks.families,
-        metric,
-        split,
-        identity,
-        steps_of(learner),
-    )
-    return Predictions(outputs, targets, scores)
+    return score(outputs, task.query.y), task.family
 
 
 @runtime_checkable
@@ -199,22 +158,29 @@ def evaluate(
     learner = learner if isinstance(learner, MetaLearner) else learner.learner
     if steps is not None:
         learner = with_steps(learner, steps)
-    chosen = getattr(splits_of(tasks), split)
+    distribution: TaskDistribution = getattr(splits_of(tasks), split)
+    problem, identity = distribution.problem, distribution.identity()
+    metric, score = score_of(problem)
+    chunk = min(n, chunk or at_once_by_default(problem))
+    parts, done = [], 0
     with bar("evaluate", n, show=progress) as update:
-
-        def progressed(done: int, total: int) -> None:
+        scoring = learner, score
+        for part in looks(_scored, scoring, distribution, split=split, n=n, chunk=chunk, mesh=mesh):
+            parts.append(part)
+            done += len(part[0])
             update(done, "")
-            watch(done, total)
-
-        return predictions(
-            learner,
-            chosen,
-            split=split,
-            n=n,
-            chunk=min(n, chunk or at_once_by_default(chosen.problem)),
-            mesh=mesh,
-            watch=progressed,
-        ).scores
+            watch(done, n)
+    values, families = concatenated(parts)
+    return Scores(
+        values,
+        families,
+        pairing(identity, split),
+        distribution.families,
+        metric,
+        split,
+        identity,
+        steps_of(learner),
+    )
 
 
 def at_once_by_default(problem: Problem) -> int:

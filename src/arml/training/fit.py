@@ -36,7 +36,7 @@ from arml.results.machine import one_blas_thread
 from arml.tasks.options import TasksLike, splits_of
 from arml.tasks.stream import prefetched
 from arml.training.distributed import at_once, everywhere, mesh_of, over_tasks, own_parts, share
-from arml.training.evaluate import at_once_by_default, bar, predictions
+from arml.training.evaluate import at_once_by_default, bar, evaluate
 
 if TYPE_CHECKING:
     import optax
@@ -455,14 +455,15 @@ def intervals(
             every = options.validate_every
             due = done == options.steps or done // every > (done - size) // every
             if validation is not None and due:
-                score = predictions(
+                score = evaluate(
                     state.learner,
                     validation,
+                    options.validation_tasks,
                     split="validation",
-                    n=options.validation_tasks,
                     chunk=options.chunk,
                     mesh=mesh,
-                ).scores.score
+                    progress=False,
+                ).score
                 record |= {"validation": score["mean"], "validation_ci95": score["ci95"]}
             yield Moment(done, options.steps, record, state)
 
