@@ -18,7 +18,7 @@ from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner, parameters
 from arml.experiment.recipes import recipe
 from arml.nn.networks import Conv4Options
-from arml.results.machine import cores
+from arml.results.files import cores
 from arml.tasks.functions import functions_2d
 from arml.tasks.images import ImageEpisodes, Table
 from arml.training.distributed import everywhere, mesh_of, own_cores, sharing

@@ -12,7 +12,7 @@ import pytest
 
 from arml.cli import environment
 from arml.core.compilation import LARGE, ONCE, _known, jit, short, unbatched, vmap
-from arml.results.machine import cores
+from arml.results.files import cores
 
 
 def test_a_setting_that_xla_does_not_know_is_left_out():

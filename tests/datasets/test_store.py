@@ -23,7 +23,7 @@ from arml.datasets.prepare import INDEX, Store, open_store, place, prepare, veri
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.experiment.running import Run, run
-from arml.results.files import LOCK, alone, digest_of, read_metrics
+from arml.results.files import LOCK, digest_of, locked, read_metrics
 from arml.tasks.images import ImageEpisodes
 from arml.tasks.options import StoreOptions, device_room
 from arml.tasks.stream import AHEAD, Pixels, StreamedEpisodes, prefetched
@@ -164,7 +164,7 @@ def test_a_folder_with_other_files_is_not_replaced(archive, tmp_path):
 def test_two_at_once_are_refused(archive):
     making = place("texture").with_name(".texture.part")
     # A thread stands for the other process: the one that holds the folder may hold it again.
-    with ThreadPoolExecutor(1) as pool, alone(making):
+    with ThreadPoolExecutor(1) as pool, locked(making):
         other = pool.submit(textures, archive)
         with pytest.raises(ValueError, match="another process is at work here"):
             other.result()

@@ -129,10 +129,9 @@ def annotations(tmp_path):
 
 def growing(tmp_path):
     path = tmp_path / "growth.json"
-    stage = {"stage": 0, "shares": {"line": 1.0}, "scores": {"line": 0.2}, "vertices": 1}
+    stage = {"stage": 0, "family": "line", "scores": {"line": 0.2}, "vertices": 1}
     records = [
-        {"stage": 0, "decision": "read", "vertices": ["V0"], "families": {"line": [1.0]}},
-        {"stage": 0, "decision": "prune", "vertex": "V0"},
+        {"stage": 0, "decision": "propose", "fresh": [0.1, 0.2, 0.3], "reference": [0.1, 0.1, 0.1]},
         {**stage, "decision": "scored", "tasks": 8, "replayed": 0},
     ]
     score = {"mean": 0.1, "ci95": 0.05, "n": 4}

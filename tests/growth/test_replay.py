@@ -4,7 +4,7 @@ import jax
 import numpy as np
 from scipy.stats import chisquare
 
-from arml.growth.replay import in_stages, kept, replay, with_replay
+from arml.growth.replay import kept, replay, with_replay
 from arml.tasks.functions import functions_2d
 from arml.tasks.mixture import mixture
 
@@ -15,8 +15,7 @@ def drawn(tasks, n=400):
     return jax.jit(jax.vmap(tasks.sample))(jax.random.split(jax.random.key(3), n))
 
 
-def test_stages():
-    assert in_stages(["a", "b", "a"]) == [{"a": 1.0}, {"b": 1.0}, {"a": 1.0}]
+def test_shares_of_known_families_that_are_drawn_anew():
     assert with_replay({"c": 1.0}, ["a", "b"], 0.5) == {"c": 0.5, "a": 0.25, "b": 0.25}
     assert with_replay({"a": 1.0}, ["a"], 0.5) == {"a": 1.0}
 

@@ -10,14 +10,13 @@ import pytest
 import arml
 from arml.cli import main
 from arml.experiment.running import claim
-from arml.growth import training
 from arml.growth.folder import publish
-from arml.growth.growing import begun
 from arml.growth.stream import StreamOptions, _resumed, check_room
 from arml.growth.vertices import handicapped, with_vertex
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, read_json
 from arml.tasks.options import splits_of
+from arml.training import checkpoint
 from small_pictures import pictures
 
 TINY = (
@@ -40,16 +39,16 @@ def whole(tmp_path_factory):
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(whole, tmp_path, capsys, monkeypatch):
-    folder, write, written = tmp_path / "again", training.write_bytes, []
+    folder, save, saved = tmp_path / "again", checkpoint.save, []
 
-    def stopped(file, data):
-        write(file, data)
-        written.append(file)
-        if len(written) == 3:  # in the middle of the second stage
+    def stopped(place, step, state):
+        save(place, step, state)
+        saved.append(place)
+        if len(saved) == 4:  # in the middle of the second stage
             raise RunError("stopped")
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "write_bytes", stopped)
+        patch.setattr(checkpoint, "save", stopped)
         assert train(folder) == 2
     assert arml.Run(folder).step == 2  # it is a run after each stage
     assert train(folder, "--replay", "0.1") == 2
@@ -58,7 +57,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(whole, tmp_path, capsys
     told = capsys.readouterr()
     assert "goes on after 1 of 3 stages" in told.err
     found = json.loads(told.out)
-    assert [list(one["stage"]) for one in found["stages"]] == [["line"], ["ripple"], ["line"]]
+    assert [one["family"] for one in found["stages"]] == ["line", "ripple", "line"]
     assert found["final_mean"] == pytest.approx(np.mean([*found["stages"][-1]["scores"].values()]))
     for name in ("growth.json", "metrics.jsonl"):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
@@ -66,7 +65,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(whole, tmp_path, capsys
     assert ours.step == 6
     for a, b in zip(jax.tree.leaves(ours.learner), jax.tree.leaves(other.learner), strict=True):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
-    assert [path.name for path in (folder / "growing").iterdir()] == ["asked.json"]
+    assert [path.name for path in (folder / "growing").iterdir()] == ["plan.json"]
 
 
 def test_its_folder_is_scored_and_reported(whole, tmp_path, capsys):
@@ -112,22 +111,16 @@ def test_a_learner_that_has_grown_is_a_run_and_goes_on(tmp_path):
     splits = splits_of(experiment.tasks)
     fresh = arml.build(experiment, splits)
     learner = handicapped(with_vertex(fresh, np.zeros(4), np.ones(1)), 0.5)
-    scored = {"stage": 0, "decision": "scored", "shares": {"line": 1.0}, "names": ["V0", "V1"]}
-    growth = replace(
-        begun(learner),
-        stages=1,
-        names=("V0", "V1"),
-        known=("line",),
-        records=({**scored, "made": 2},),
-    )
+    scored = {"stage": 0, "decision": "scored", "family": "line", "vertices": 2}
     claim(experiment, splits, tmp_path)
-    publish(tmp_path, growth, experiment, "mse", 3, 1.5)
+    content = {"metric": "mse", "records": [scored]}
+    publish(tmp_path, learner, content, experiment, steps=3, seconds=1.5)
     run = arml.Run(tmp_path)
     assert (run.experiment.algorithm.vertices, run.experiment.algorithm.grown) == (2, 1)
     assert float(run.learner.choose.handicaps[0]) == 0.5
     back, seconds = _resumed(experiment, splits.train.problem, tmp_path, 3, fresh)
     assert seconds == 1.5
-    assert (back.names, back.made, back.known, back.stages) == (("V0", "V1"), 2, ("line",), 1)
+    assert (back.known, back.stages) == (("line",), 1)
     for a, b in zip(jax.tree.leaves(back.learner), jax.tree.leaves(learner), strict=True):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
@@ -140,8 +133,8 @@ def test_kept_tasks_have_a_bound():
 
 
 def test_stages_follow_the_order():
-    assert StreamOptions().stages(["a", "b"]) == [{"a": 1.0}, {"b": 1.0}]
-    assert StreamOptions(order=("b", "a")).stages(["a", "b"]) == [{"b": 1.0}, {"a": 1.0}]
+    assert StreamOptions().stages(["a", "b"]) == ("a", "b")
+    assert StreamOptions(order=("b", "a")).stages(["a", "b"]) == ("b", "a")
 
 
 @pytest.mark.slow

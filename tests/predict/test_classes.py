@@ -99,15 +99,3 @@ def test_points_are_added_to_a_function():
     added = few.adapt(points[:6], points[:6, 0]).add(points[6:], points[6:, 0])
     np.testing.assert_allclose(added.predict(points), whole.predict(points), rtol=1e-5)
     assert added.predict(points).shape == (10,)
-
-
-def test_a_notebook_shows_the_classes():
-    x, y = corners(3)
-    shown = untrained("protonet").adapt(x, np.array(["<ash>", "elm", "oak"])[y])._repr_html_()
-    assert "<th>&lt;ash&gt;</th><td>4</td>" in shown
-    assert "<img" not in shown
-    pictures = np.zeros((2, 32, 32, 3), np.uint8)
-    shown = arml.load("starter").adapt(pictures, ["a", "b"])._repr_html_()
-    assert shown.count('<img src="data:image/png;base64,iVBOR') == 2
-    shown = arml.load("regression2d").adapt([[1, 2]], [1])._repr_html_()
-    assert shown.startswith("<p><code>Predictor(1 examples; regression2d/arml")

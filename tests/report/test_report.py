@@ -217,9 +217,10 @@ def test_figures_are_saved_twice_alike_as_png_and_svg(tmp_path: Path, threshold:
     assert b"<dc:date>" not in again
 
 
-def test_a_damaged_explanation_is_refused() -> None:
+def test_a_damaged_explanation_is_refused(tmp_path: Path) -> None:
+    write_json(tmp_path / "explain.json", {**explanation(), "families": 3})
     with pytest.raises(RunError, match="make it again with `arml explain`"):
-        knowledge_graph({**explanation(), "families": 3})
+        knowledge_graph(tmp_path)
 
 
 def test_learning_curves_give_seeds_one_colour_and_one_name(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 import multiprocessing
 import os
-import shutil
 import signal
 import threading
 
 import pytest
 
-from arml.results.files import LOCK, RunError, alone
+from arml.results.files import LOCK, RunError, locked
 
 PROCESSES = 5
 # A process of its own that shares nothing but the folder, and starts in milliseconds.
@@ -20,7 +19,7 @@ def contend(folder, rounds, barrier, told):
     for number in range(rounds):
         barrier.wait(60)
         try:
-            with alone(folder / str(number)):
+            with locked(folder / str(number)):
                 told.put((number, os.getpid()))
                 barrier.wait(60)
         except RunError:
@@ -49,7 +48,7 @@ def test_one_of_five_processes_holds_a_folder(tmp_path):
 
 
 def hold(folder, told):
-    with alone(folder):
+    with locked(folder):
         told.put("held")
         signal.pause()
 
@@ -59,11 +58,11 @@ def test_the_lock_of_a_killed_process_dies_with_it(tmp_path):
     process = SPAWN.Process(target=hold, args=(tmp_path, told))
     process.start()
     assert told.get(timeout=60) == "held"
-    with pytest.raises(RunError, match="another process"), alone(tmp_path):
+    with pytest.raises(RunError, match="another process"), locked(tmp_path):
         pass
     process.kill()
     process.join()
-    with alone(tmp_path):
+    with locked(tmp_path):
         assert (tmp_path / LOCK).exists()
 
 
@@ -72,12 +71,12 @@ def test_a_thread_that_holds_it_may_hold_it_again_and_another_may_not(tmp_path):
 
     def other():
         try:
-            with alone(tmp_path):
+            with locked(tmp_path):
                 pass
         except RunError as error:
             refused.append(error)
 
-    with alone(tmp_path), alone(tmp_path):
+    with locked(tmp_path), locked(tmp_path):
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
@@ -86,20 +85,7 @@ def test_a_thread_that_holds_it_may_hold_it_again_and_another_may_not(tmp_path):
     assert len(refused) == 1
 
 
-@pytest.mark.parametrize("replaced", [False, True])
-def test_a_folder_that_goes_while_it_is_held_is_noticed(tmp_path, replaced):
-    folder = tmp_path / "run"
-    with alone(folder) as held:
-        held.check()
-        shutil.rmtree(folder)
-        if replaced:
-            folder.mkdir()
-            (folder / LOCK).touch()
-        with pytest.raises(RunError, match="was deleted or replaced"):
-            held.check()
-
-
 def test_a_file_is_no_folder_to_hold(tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(RunError, match="name another"), alone(tmp_path / "file"):
+    with pytest.raises(RunError, match="name another"), locked(tmp_path / "file"):
         pass

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from arml.datasets.folders import default_folder
-from arml.results.machine import cores
+from arml.results.files import cores
 
 LARGEST = 2**30
 """Bytes of the cache, at most."""

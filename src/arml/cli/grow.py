@@ -36,8 +36,8 @@ class GrowOptions:
     """Outer steps, instead of minutes."""
     replay: float = 0.5
     """Share of the training tasks that are of known families."""
-    tasks: int | None = None
-    """Tasks of each family for each score; 200 by default, or fewer in a short time."""
+    tasks: int = 200
+    """Tasks of each family for each score; fewer need less time, and widen the intervals."""
     json: bool = False
     """Print JSON: `before` and `after`, each from family to score on test tasks."""
 

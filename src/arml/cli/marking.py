@@ -160,8 +160,8 @@ def _show(console: Console, content: Json) -> None:
         )
         return
     from arml.report.page import accuracies, accuracy_of, confusion
+    from arml.results.files import read_as
     from arml.results.folder import Marked
-    from arml.results.schema import read_as
 
     marked = read_as(Marked, content, "marks", "")
     say(console, accuracy_of(marked))

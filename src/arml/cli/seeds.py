@@ -15,7 +15,7 @@ from arml.cli.progress import PLAIN_SECONDS, Quality, last_scored
 from arml.cli.stopping import INTERRUPTED, Stop
 from arml.experiment.options import Experiment
 from arml.experiment.running import check_claim, of_seed, train_seeds
-from arml.results.machine import cores
+from arml.results.files import cores
 from arml.training import checkpoint
 
 

@@ -14,7 +14,7 @@ from arml.report.tables import make_rows, mean_of, spread_of, terminal_table
 from arml.results.comparisons import Comparison, compare
 from arml.results.files import Json, RunError, write_json
 from arml.results.folder import Result
-from arml.results.scores import Scores, said
+from arml.results.scores import Scores, format_score
 
 
 class Side(NamedTuple):
@@ -143,13 +143,9 @@ def print_difference(console: Console, folder: Path, found: Comparison) -> None:
     """Print a difference, over all tasks and by family."""
     better = "above zero" if found.metric == "accuracy" else "below zero"
     say(console, f"Difference from {folder} on the same tasks ({better} is better)")
-    rows = [
-        (
-            name,
-            "not finite" if part.mean is None else said(found.metric, part.to_dict(), sign="+"),
-            f"{part.tasks:,}",
-        )
-        for name, part in {"all tasks": found, **found.families}.items()
-    ]
+    rows = []
+    for name, part in {"all tasks": found, **found.families}.items():
+        score = format_score(found.metric, part.to_dict(), sign="+")
+        rows.append((name, "not finite" if part.mean is None else score, f"{part.tasks:,}"))
     console.print(grid(("", "difference ± 95%", "tasks"), rows))
     say(console, found.about)

@@ -38,7 +38,7 @@ def stream_command(arguments: Sequence[str]) -> int:
     since = time.monotonic()
     asked = read(StreamCommand, arguments, prog="arml train --stream", method=METHOD)
     options, experiment, lines = asked.options, asked.experiment, asked.lines
-    from arml.report.growth import measured, scores, stages_of, summary
+    from arml.report.growth import measured, scored, stages_table, summary
     from arml.report.tables import terminal
 
     if options.stream.grow and not getattr(experiment.algorithm, "grows", False):
@@ -54,13 +54,13 @@ def stream_command(arguments: Sequence[str]) -> int:
     found = train_stream(
         experiment, options.run, options.stream, say=lambda line: say(console, line)
     )
-    stages = stages_of(found.records)
-    stream = measured(stages, found.metric)
+    metric, stages = found["metric"], scored(found["records"])
+    stream = measured(stages, metric)
     if options.json:
-        told = [{"stage": one["stage"], "scores": one["scores"]} for one in stages]
-        print_json({"metric": found.metric, **stream.plain(), "stages": told})
+        rows = [{"family": one["family"], "scores": one["scores"]} for one in stages]
+        print_json({"metric": metric, **stream.plain(), "stages": rows})
         return 0
-    console.print(terminal(scores(stages, found.metric)))
-    say(console, summary(stream, found.metric))
+    console.print(terminal(stages_table(stages, metric)))
+    say(console, summary(stream, metric))
     say(console, f"next: {shlex.join(['arml', 'evaluate', str(options.run), *as_options()])}")
     return 0

@@ -48,16 +48,19 @@ from arml.datasets.published import (
     survey,
 )
 from arml.results.files import (
+    Count,
+    Digest,
     Json,
     JsonView,
-    alone,
+    Text,
     atomically,
     checksum,
     digest_of,
+    locked,
+    read_as,
     read_json,
     write_json,
 )
-from arml.results.schema import Count, Digest, Text, read_as
 
 FORMAT = 2
 INDEX = "index.json"
@@ -267,7 +270,7 @@ def prepare(
     jobs = [_job(one, some, split, unverified, progress) for one, some in sources.items()]
     making = folder.with_name(f".{folder.name}.part")
     _check_space(folder, jobs, size, 1 + len(data.filters))
-    with alone(making):
+    with locked(making):
         try:
             for job in jobs:
                 _write(making, job, size, progress)
@@ -365,7 +368,7 @@ def _checked(family: Family, path: Path, progress: Progress) -> str | None:
     archive, size = next(iter(known.values())), path.stat().st_size
     # Publishers state the MD5. It is no defence against an attacker.
     got = digest_of(
-        path, algorithm="md5", told=lambda read: progress(f"checking {path.name}", read, size)
+        path, algorithm="md5", progress=lambda read: progress(f"checking {path.name}", read, size)
     ).hexdigest()
     if got not in known:
         raise ValueError(

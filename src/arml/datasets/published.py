@@ -24,8 +24,7 @@ from msgspec import Meta, convert
 from arml.datasets.archives import Box, open_members
 from arml.datasets.folders import PARTS, Parts, is_picture
 from arml.datasets.splits import cut, drawn
-from arml.results.files import RunError, checksum, read_json
-from arml.results.schema import Count, Text, read_as
+from arml.results.files import Count, RunError, Text, checksum, read_as, read_json
 
 DATA = Path(str(resources("arml"))) / "data"
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from arml.datasets.folders import PARTS, ImageFamily, Parts
-from arml.results.files import write_json
-from arml.results.schema import Text, read_checked
+from arml.results.files import Text, read_checked, write_json
 
 FRACTIONS = (0.64, 0.16, 0.20)
 METHOD = "classes in order of sha256('<seed>/<class>'), cut at the fractions"

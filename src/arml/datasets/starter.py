@@ -17,8 +17,7 @@ from PIL import Image
 
 from arml.datasets.decode import FILTERS
 from arml.datasets.folders import PARTS, ImageFamily, Parts
-from arml.results.files import Json, checksum, read_bytes
-from arml.results.schema import Digest, FileName, Text, read_stated
+from arml.results.files import Digest, FileName, Json, Text, checksum, read_bytes, read_checked
 
 SIZE = 32
 """Pixels a side of a picture."""
@@ -75,7 +74,13 @@ def read_index(folder: Path = FOLDER) -> Json:
 
     **Raises** `ValueError` in one line if it is missing, altered or of another format.
     """
-    return read_stated(folder / "index.json", StarterIndex, "install arml again", version=FORMAT)
+    path = folder / "index.json"
+    index = read_checked(path, StarterIndex, "install arml again")
+    if index["format"] != FORMAT:
+        raise ValueError(f"{path}: expected format {FORMAT}, got {index['format']}: update arml")
+    if index.pop("sha256", None) != checksum(index):
+        raise ValueError(f"{path}: it was altered or cut short: install arml again")
+    return index
 
 
 def class_names(about: Json) -> tuple[str, ...]:

@@ -29,15 +29,18 @@ from arml.datasets.folders import (
 )
 from arml.datasets.starter import load_starter
 from arml.results.files import (
+    Count,
+    Digest,
     Json,
     RunError,
+    Text,
     atomically,
     checksum,
     digest_of,
+    read_as,
     read_json,
     write_json,
 )
-from arml.results.schema import Count, Digest, Text, read_as
 
 FORMAT = 1
 INDEX, VECTORS = "features.json", "vectors.npy"

@@ -16,8 +16,7 @@ from arml.core.learner import MethodOptions, NetworkOptions
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.results.files import Json, RunError
-from arml.results.schema import read_options
+from arml.results.files import Json, RunError, read_options
 from arml.tasks.conflict import ConflictOptions
 from arml.tasks.options import (
     FoldersOptions,

@@ -32,15 +32,15 @@ from arml.results.files import (
     Json,
     JsonView,
     RunError,
-    alone,
     append_metric,
+    locked,
     plain,
+    read_as,
     read_metrics,
     truncate_metrics,
     write_json,
 )
 from arml.results.folder import FORMAT, Result, read_config, read_result
-from arml.results.schema import read_as
 from arml.results.scores import Scores, read_scores
 from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
 from arml.tasks.own import OwnOptions
@@ -239,7 +239,8 @@ def run(
         with failing_together():
             experiment.check()
             check_place(folder)
-            hold = stack.enter_context(alone(folder)) if is_main_process() else None
+            if is_main_process():
+                stack.enter_context(locked(folder))
             check_claim(experiment, folder)
         with failing_together():
             mesh = mesh_of(devices)
@@ -283,13 +284,12 @@ def run(
                 before = done
                 if done == experiment.steps or stopping or due:
                     with failing_together():
-                        if hold is not None:
-                            hold.check()
+                        if is_main_process():
                             seconds = np.asarray(float(now.seconds) + time.monotonic() - clock)
                             checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
                 if stopping:
                     break
-        if hold is not None and not experiment.steps and saved is None:
+        if is_main_process() and not experiment.steps and saved is None:
             checkpoint.save(checkpoints, done, now)
         return done
 

@@ -19,8 +19,8 @@ from arml.core.inner import steps_of, with_steps
 from arml.core.learner import parameters
 from arml.experiment.options import Experiment, fingerprint
 from arml.experiment.running import Run
-from arml.results.folder import FORMAT, Result, write_result
-from arml.results.machine import one_blas_thread
+from arml.results.files import one_blas_thread, write_json
+from arml.results.folder import FORMAT, Result
 from arml.results.scores import Score, Scores, score_of, write_scores
 from arml.training.distributed import commit, device, everywhere, mesh_of, versions
 from arml.training.evaluate import Split, evaluate, looks
@@ -113,7 +113,7 @@ def keep(scored: Scored) -> None:
     """Write the scores of single tasks and the result into the folder of the run."""
     write_scores(scored.folder / "scores.npz", scored.scores)
     # Last: if there is a result, the scores are complete.
-    write_result(scored.folder / "result.json", scored.result)
+    write_json(scored.folder / "result.json", scored.result)
 
 
 def kept(

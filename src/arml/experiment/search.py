@@ -21,7 +21,7 @@ from arml.experiment.options import Experiment, absolute, from_json, metric_of, 
 from arml.experiment.recipes import RECIPES
 from arml.experiment.running import CHECKPOINTS, CONFIG, METRICS, differences, run
 from arml.experiment.workers import Message, Send, Stop, carry_out
-from arml.results.files import Json, RunError, alone, extra, plain, read_metrics
+from arml.results.files import Json, RunError, extra, locked, plain, read_metrics
 from arml.results.folder import seeds_in
 from arml.training import checkpoint
 from arml.training.fit import NotFiniteError
@@ -167,7 +167,7 @@ def tune(
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}: raise it")
     states = optuna().trial.TrialState
-    with alone(folder):
+    with locked(folder):
         study = opened(experiment, search, folder)
         for old in study.get_trials(states=[states.RUNNING]):
             # It was interrupted: the next trial has its values and its folder.

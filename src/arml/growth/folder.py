@@ -1,4 +1,4 @@
-"""The run folder of a learner that grows.
+"""The run folder of a learner that grows, and trainings that can be resumed.
 
 Beside the files of every run, `growth.json` has the decisions and the scores, and `growing/` has
 the options of an unfinished command and the trainings of its present stage. Each file is replaced
@@ -6,43 +6,103 @@ as a whole, and the checkpoint is written last: a stage counts once its checkpoi
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from arml.core.episodes import TaskDistribution
+from arml.core.learner import MetaLearner
 from arml.experiment.options import Experiment, to_json
 from arml.experiment.running import Clocked, check_place, differences
-from arml.growth.growing import Growth
-from arml.growth.vertices import grown_vertices
-from arml.results.files import LOCK, Json, RunError, plain, read_json, write_json, write_text
+from arml.growth.vertices import grown_vertices, own_vertices
+from arml.results.files import (
+    LOCK,
+    Json,
+    RunError,
+    append_metric,
+    plain,
+    read_json,
+    read_metrics,
+    truncate_metrics,
+    write_json,
+    write_text,
+)
 from arml.results.folder import read_config
 from arml.training import checkpoint
-from arml.training.fit import start
+from arml.training.fit import FitOptions, Fitted, Moment, OuterOptions, fit, start
 
 SPLIT, FILE, KEPT = "split.json", "growth.json", "growing"
-ASKED = "asked.json"
+PLAN = "plan.json"
 """The file in `growing/` with the options of the command."""
+METRICS = "metrics.jsonl"
 
 
-def check_claim(folder: Path, asked: Json) -> Json | None:
-    """What an unfinished command, or a stream, has written about its options; None in a new folder.
+def trained(
+    learner: MetaLearner | Fitted,
+    tasks: TaskDistribution,
+    *,
+    steps: int,
+    outer: OuterOptions,
+    batch: int,
+    interval: int,
+    seed: int,
+    folder: Path | None = None,
+) -> Fitted:
+    """`arml.fit`, which keeps its state in `folder` after each interval and goes on from there, bit
+    for bit.
 
-    **Raises** `RunError` for a folder that holds something else, or was begun with other options.
+    **Raises** `RunError` for a damaged file.
+    """
+    step = None if folder is None else checkpoint.latest(folder)
+    if folder is not None and step is not None:
+        whole = learner.learner if isinstance(learner, Fitted) else learner
+        state = checkpoint.restore(folder, step, start(whole, outer.build(steps)))
+        truncate_metrics(folder / METRICS, step)
+        earlier = learner.history if isinstance(learner, Fitted) else ()
+        history = (*earlier, *read_metrics(folder / METRICS))
+        options = replace(FitOptions.usual(tasks.problem, steps), outer=outer, batch=batch)
+        about = (replace(options, interval=interval), seed, tasks.problem, tasks.families)
+        learner = Fitted(state.learner, history, state, *about)
+    if isinstance(learner, Fitted) and learner.step >= steps:
+        return learner
+
+    def keep(now: Moment) -> None:
+        if folder is not None:
+            append_metric(folder / METRICS, {"step": now.step, **now.record})
+            checkpoint.save(folder, now.step, now.state)
+
+    return fit(
+        learner,
+        tasks,
+        steps=steps,
+        seed=seed,
+        outer=outer,
+        batch=batch,
+        interval=interval,
+        callbacks=[keep],
+    )
+
+
+def read_plan(folder: Path, options: Json) -> Json | None:
+    """What an unfinished command has written about its options; None in a new folder.
+
+    **Raises** `RunError` for a folder that holds something else, or was made with other options.
     """
     check_place(folder)
-    file = folder / KEPT / ASKED
+    file = folder / KEPT / PLAN
     if file.is_file():
-        old = read_json(file)
-        changes = differences({name: old.get(name) for name in asked}, plain(asked))
+        plan = read_json(file)
+        changes = differences({name: plan.get(name) for name in options}, plain(options))
         if changes:
             more = f"; and {len(changes) - 8} more" if len(changes) > 8 else ""
             raise RunError(
-                f"{folder} was begun with other options ({'; '.join(changes[:8])}{more}): give "
+                f"{folder} was made with other options ({'; '.join(changes[:8])}{more}): give "
                 "those to go on, or name another folder"
             )
-        return old
+        return plan
     if any(path.name not in (SPLIT, LOCK, KEPT) for path in folder.glob("*")):
         holds = "a learner that has grown" if (folder / FILE).is_file() else "other files"
         raise RunError(
@@ -53,38 +113,31 @@ def check_claim(folder: Path, asked: Json) -> Json | None:
 
 def with_vertices(experiment: Experiment, vertices: int, added: int) -> Experiment:
     """The experiment that builds a learner with so many vertices, of which some were added."""
-    if not vertices:
-        return experiment
     algorithm: Any = experiment.algorithm
     return replace(experiment, algorithm=replace(algorithm, vertices=vertices, grown=added))
 
 
 def publish(
     folder: Path,
-    growth: Growth,
+    learner: MetaLearner,
+    content: Mapping[str, Any],
     experiment: Experiment,
-    metric: str,
+    *,
     steps: int,
     seconds: float,
-    outcome: Json | None = None,
 ) -> None:
     """Make a claimed folder the run of a learner after stages of `steps` outer steps each.
-    `outcome` are the scores before and after, where all stages are over."""
-    records, more = growth.records, {} if outcome is None else {"outcome": outcome}
-    write_json(folder / FILE, {"metric": metric, **more, "records": records})
-    metrics = []
-    for record in records:
-        before = steps * record["stage"]
-        metrics += [{"step": before + at, "loss": loss} for at, loss in record.get("losses", ())]
-        metrics += [
-            {"step": before + point["tasks"] // experiment.batch, "validation": point["score"]}
-            for point in record.get("curve", ())
-        ]
-    metrics.sort(key=lambda line: line["step"])
-    lines = [json.dumps(plain(line), allow_nan=False) + "\n" for line in metrics]
-    write_text(folder / "metrics.jsonl", "".join(lines))
-    now = with_vertices(experiment, len(growth.names), grown_vertices(growth.learner))
-    write_json(folder / "config.json", {**read_config(folder), "experiment": to_json(now)})
-    state = start(growth.learner, experiment.outer.build(experiment.steps))
-    step = steps * len({record["stage"] for record in records})
+    `content` is that of `growth.json`."""
+    write_json(folder / FILE, content)
+    metrics = [
+        {"step": steps * record["stage"] + step, "loss": loss}
+        for record in content["records"]
+        for step, loss in record.get("losses", ())
+    ]
+    write_text(folder / METRICS, "".join(json.dumps(plain(line)) + "\n" for line in metrics))
+    if added := grown_vertices(learner):
+        experiment = with_vertices(experiment, own_vertices(learner) or 0, added)
+    write_json(folder / "config.json", {**read_config(folder), "experiment": to_json(experiment)})
+    state = start(learner, experiment.outer.build(experiment.steps))
+    step = steps * len({record["stage"] for record in content["records"]})
     checkpoint.save(folder / "checkpoints", step, Clocked(state, np.asarray(seconds)))

@@ -1,7 +1,6 @@
-"""Streams of families, and replay of tasks that were drawn before.
+"""Replay: tasks of known families among those of the family that arrives, drawn anew or kept.
 
-A stream is a list of stages, and a stage gives each family its share of the tasks. Shares are
-arrays, so that all stages run the same compiled program.
+Shares are arrays, so that all stages run the same compiled program.
 """
 
 from collections.abc import Sequence
@@ -14,11 +13,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.tasks.mixture import Mixture, Stage, either, shares_of, uniform
-
-
-def in_stages(families: Sequence[str]) -> list[dict[str, float]]:
-    """One family after another. A family may come back."""
-    return [{name: 1.0} for name in families]
 
 
 def with_replay(stage: Stage, known: Sequence[str], share: float) -> dict[str, float]:
@@ -59,10 +53,8 @@ def replay(stream: Mixture, memory: Task, known: Sequence[str], share: float) ->
 
     `memory` has tasks of all families, so that each stage runs the same compiled program.
     """
-    lacking = np.asarray(stream.shares) == 0
-    old = [
-        name for name, out in zip(stream.families, lacking, strict=True) if out and name in known
-    ]
+    own = np.asarray(stream.shares) > 0
+    old = [n for n, is_own in zip(stream.families, own, strict=True) if n in known and not is_own]
     shares = shares_of(uniform(old or stream.families), stream.families)
     chance = jnp.asarray(share if old else 0.0, jnp.float32)
     return Replay(stream.families, stream.problem, stream, memory, shares, chance)

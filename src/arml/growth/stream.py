@@ -19,10 +19,11 @@ from arml.core.learner import MetaLearner
 from arml.experiment.options import Experiment, absolute, essence, metric_of
 from arml.experiment.recipes import built
 from arml.experiment.running import claim, like
-from arml.growth.folder import ASKED, FILE, KEPT, SPLIT, check_claim, publish, with_vertices
-from arml.growth.growing import Growth, GrowthOptions, begun, grown
-from arml.growth.replay import in_stages, kept
-from arml.results.files import Json, alone, read_json, write_json
+from arml.growth.folder import FILE, KEPT, PLAN, SPLIT, publish, read_plan, with_vertices
+from arml.growth.growing import Growth, GrowthOptions, grown
+from arml.growth.replay import kept
+from arml.growth.vertices import own_vertices
+from arml.results.files import Json, locked, read_json, write_json
 from arml.tasks.mixture import mixture
 from arml.tasks.options import splits_of
 from arml.training import checkpoint
@@ -54,8 +55,8 @@ class StreamOptions:
         at_least(self, ("replay",), 0, most=1)
         at_least(self, ("held",), 2)
 
-    def stages(self, families: Sequence[str]) -> list[dict[str, float]]:
-        """The stages of the stream.
+    def stages(self, families: Sequence[str]) -> tuple[str, ...]:
+        """The family of each stage.
 
         **Raises** `ValueError` for a family that is not there.
         """
@@ -66,16 +67,7 @@ class StreamOptions:
                 f"unknown family {odd!r} in the order of the stream: expected some of "
                 f"{', '.join(families)}"
             )
-        return in_stages(order)
-
-
-@dataclass(frozen=True)
-class Streamed:
-    """The result of a stream."""
-
-    metric: str
-    records: tuple[Json, ...]
-    """The decisions of each stage, and its scores on test tasks, as `growth.json` has them."""
+        return order
 
 
 def train_stream(
@@ -84,7 +76,7 @@ def train_stream(
     options: StreamOptions | None = None,
     *,
     say: Callable[[str], None] = lambda line: None,
-) -> Streamed:
+) -> Json:
     """Meta-train on families that arrive one after another, in `folder`; it goes on from where it
     was stopped.
 
@@ -92,27 +84,30 @@ def train_stream(
     A learner whose vertices own the weights of the network grows; others train all weights, with
     replay. Scores of test tasks are taken after each stage, and decide nothing.
 
+    **Returns** the content of `growth.json`: the `metric`, and in `records` the decisions of each
+    stage and its scores on test tasks.
+
     **Raises** `ValueError` or `RunError` in one line.
     """
     options, folder = options or StreamOptions(), Path(folder)
     options.check()
     experiment.check()
     experiment = absolute(experiment)
-    asked = {"experiment": essence(experiment), "stream": asdict(options)}
-    check_claim(folder, asked)
-    with alone(folder):
+    plan = {"experiment": essence(experiment), "stream": asdict(options)}
+    read_plan(folder, plan)
+    with locked(folder):
         splits = splits_of(experiment.tasks.build(folder / SPLIT))
-        stages = options.stages(splits.train.families)
-        steps = experiment.steps // len(stages)
+        order = options.stages(splits.train.families)
+        steps = experiment.steps // len(order)
         if steps < 1:
             raise ValueError(
-                f"{experiment.steps} steps are too few for {len(stages)} stages: raise --steps"
+                f"{experiment.steps} steps are too few for {len(order)} stages: raise --steps"
             )
-        problem, metric = splits.train.problem, metric_of(experiment.tasks)
+        problem = splits.train.problem
         check_room(problem, len(splits.train.families), options.keep)
-        write_json(folder / KEPT / ASKED, asked)
-        named = replace(experiment, recipe=f"{experiment.recipe} (stream)")
-        claim(named, splits, folder)
+        write_json(folder / KEPT / PLAN, plan)
+        experiment = replace(experiment, recipe=f"{experiment.recipe} (stream)")
+        claim(experiment, splits, folder)
         train, held, test = (mixture(part) for part in splits[:3])
         memory = None
         if options.keep:
@@ -126,35 +121,35 @@ def train_stream(
             seed=experiment.seed,
             grow=options.grow,
         )
-        growth, seconds = _resumed(named, problem, folder, steps, built(experiment, problem))
+        growth, seconds = _resumed(experiment, problem, folder, steps, built(experiment, problem))
         if growth.stages:
-            say(f"goes on after {growth.stages} of {len(stages)} stages")
-        tests = {name: test.only(name) for stage in stages for name in stage}
-        for index, stage in list(enumerate(stages))[growth.stages :]:
-            say(f"stage {index + 1} of {len(stages)}, {' and '.join(stage)}")
+            say(f"goes on after {growth.stages} of {len(order)} stages")
+        content: Json = {"metric": metric_of(experiment.tasks), "records": growth.records}
+        for index, name in list(enumerate(order))[growth.stages :]:
+            say(f"stage {index + 1} of {len(order)}, {name}")
             started, inside = time.monotonic(), folder / KEPT / f"stage-{index}"
+            stage = {name: 1.0}
             growth = grown(growth, train, held, stage, growing, memory=memory, folder=inside)
             scores = {
-                name: evaluate(growth.learner, only, options.held, progress=False).mean
-                for name, only in tests.items()
+                family: evaluate(
+                    growth.learner, test.only(family), options.held, progress=False
+                ).mean
+                for family in dict.fromkeys(order)
             }
-            spent = next(r for r in reversed(growth.records) if r["decision"] == "trained")
             scored = {
                 "stage": index,
                 "decision": "scored",
-                "shares": dict(stage),
+                "family": name,
                 "scores": scores,
-                "vertices": len(growth.names),
-                "names": list(growth.names),
-                "made": growth.made,
-                "tasks": spent["tasks"],
-                "replayed": spent["replayed"],
+                "vertices": own_vertices(growth.learner) or 0,
+                **{part: growth.records[-1][part] for part in ("tasks", "replayed")},
             }
             growth = replace(growth, records=(*growth.records, scored))
             seconds += time.monotonic() - started
-            publish(folder, growth, named, metric, steps, seconds)
+            content["records"] = growth.records
+            publish(folder, growth.learner, content, experiment, steps=steps, seconds=seconds)
             shutil.rmtree(inside)
-    return Streamed(metric, growth.records)
+    return content
 
 
 def check_room(problem: Problem, families: int, keep: int) -> None:
@@ -175,16 +170,14 @@ def _resumed(
     """The stream as far as its newest checkpoint has it, and the seconds that it took."""
     step = checkpoint.latest(folder / "checkpoints")
     if step is None:
-        return begun(fresh), 0.0
+        return Growth(fresh), 0.0
     stages = step // steps
+    # The other files may be those of the next stage already.
     records = [r for r in read_json(folder / FILE)["records"] if r["stage"] < stages]
     scored = [record for record in records if record["decision"] == "scored"]
-    names, made = scored[-1]["names"], scored[-1]["made"]
-    # The configuration may be that of the next stage already.
-    first = len(begun(fresh).names)
-    built_with = len([name for name in names if int(name[1:]) < first])
-    now = with_vertices(experiment, len(names), len(names) - built_with)
-    saved = checkpoint.restore(folder / "checkpoints", step, like(now, problem))
-    known = tuple(dict.fromkeys(name for record in scored for name in record["shares"]))
-    growth = Growth(saved.state.learner, known, stages, tuple(names), made, tuple(records))
-    return growth, float(saved.seconds)
+    vertices, first = scored[-1]["vertices"], own_vertices(fresh) or 0
+    if vertices > first:
+        experiment = with_vertices(experiment, vertices, vertices - first)
+    saved = checkpoint.restore(folder / "checkpoints", step, like(experiment, problem))
+    known = tuple(dict.fromkeys(record["family"] for record in scored))
+    return Growth(saved.state.learner, known, stages, tuple(records)), float(saved.seconds)

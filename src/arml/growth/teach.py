@@ -19,37 +19,31 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
-import numpy as np
 
 from arml.core.learner import MetaLearner
 from arml.datasets.folders import TooFewError
+from arml.experiment.choose import paced
 from arml.experiment.options import Experiment, absolute
 from arml.experiment.running import Portable, Run, claim, like
-from arml.growth.folder import ASKED, KEPT, SPLIT, check_claim, publish
-from arml.growth.growing import GrowthOptions, begun, grown
+from arml.growth.folder import KEPT, PLAN, SPLIT, publish, read_plan
+from arml.growth.growing import Growth, GrowthOptions, grown
 from arml.growth.vertices import own_vertices
 from arml.predict.files import locate, read_learner
 from arml.predict.places import CONFIG
-from arml.results.files import Json, RunError, alone, read_json, write_json
+from arml.results.files import Json, RunError, locked, read_json, write_json
 from arml.results.scores import Score, Scores, paired
 from arml.tasks.mixture import Mixture, mixture, uniform
 from arml.tasks.options import Splits, splits_of
 from arml.training.checkpoint import named
 from arml.training.evaluate import Split, evaluate
-from arml.training.fit import fit
 
 RATE = 1 / 3
 """Factor of the outer rate of the learner's training; a lower rate forgets less."""
-TASKS, LEAST = 200, 50
-"""Tasks of each family for a score: the most and the fewest, if the user names no number."""
 MATTERS = {"accuracy": 0.02, "mse": 0.10}
 """The largest loss of a known family that the end of its interval may show: accuracy, or a share of
 its error."""
-STEPS = (1.0, 0.75, 0.5, 0.25)
+SHARES = (1.0, 0.75, 0.5, 0.25)
 """Shares of the way from the old to the new weights, tried in this order."""
-
-Say = Callable[[str], None]
-ByFamily = dict[str, Scores]
 
 
 @dataclass(frozen=True)
@@ -84,8 +78,8 @@ def grow(
     minutes: float = 5.0,
     steps: int | None = None,
     replay: float = 0.5,
-    tasks: int | None = None,
-    say: Say = lambda line: None,
+    tasks: int = 200,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
     """Teach a learner one's own families, and write it as the run folder `out`.
 
@@ -98,23 +92,21 @@ def grow(
       exported one.
     - `minutes`: about the time of the whole call; `steps`: outer steps instead.
     - `replay`: share of the training tasks that are of known families.
-    - `tasks`: tasks of each family for each score; by default 200, or fewer in a short time.
+    - `tasks`: tasks of each family for each score.
 
     **Raises** `ValueError` or `RunError` in one line.
     """
     started = time.monotonic()
-    if not minutes > 0 or (tasks is not None and tasks < 2) or (steps is not None and steps < 1):
-        raise ValueError(
-            "expected minutes above 0, steps of 1 or more and tasks of 2 or more, got "
-            f"{minutes:g}, {steps} and {tasks}"
-        )
+    if tasks < 2 or (steps is not None and steps < 1):
+        raise ValueError(f"expected 1 step or more and 2 tasks or more, got {steps} and {tasks}")
     if not 0 <= replay < 1:
         raise ValueError(f"replay must be a share of at least 0 and below 1, got {replay:g}")
     folder, place = Path(out), locate(learner)[0]
-    portable = portable_of(place)
+    shared = (place / CONFIG).is_file() and "what" in read_json(place / CONFIG)
+    portable = read_learner(place)[0] if shared else Run(place).portable()
     experiment = with_data(portable, data, known)
     experiment.tasks.check()
-    asked = {
+    options = {
         "learner": str(place),
         "data": [str(path) for path in getattr(experiment.tasks, "data", ())],
         "minutes": None if steps else minutes,
@@ -122,8 +114,8 @@ def grow(
         "replay": replay,
         "tasks": tasks,
     }
-    plan = check_claim(folder, {"asked": asked})
-    with alone(folder):
+    plan = read_plan(folder, {"options": options})
+    with locked(folder):
         try:
             splits = splits_of(experiment.tasks.build(folder / SPLIT))
         except TooFewError as error:
@@ -132,116 +124,86 @@ def grow(
                 f"{reason}; add some, because a learner keeps its ways, shots and queries when it "
                 "grows; or use `arml adapt`, which needs a few images only"
             ) from None
-        _check(portable, experiment, splits, place)
-        _check_split(place, folder)
+        _check_data(portable, experiment, splits, place, folder)
         train, held, test = (mixture(part) for part in splits[:3])
         old, new = portable.learner, [n for n in train.families if n not in portable.families]
         if not new:
             raise ValueError("the learner knows all of these families: give a new one with --data")
+        if plan is not None:
+            say("goes on where it was stopped")
+        else:
+            if steps is None:
+                # Two learners are scored, on validation and test tasks.
+                scored = replace(
+                    experiment,
+                    steps=10**6,
+                    validate_every=10**9,
+                    validation_tasks=4 * tasks * len(held.families),
+                )
+                steps = paced(scored, minutes, since=started).steps
+            plan = {"options": options, "steps": steps}
+            write_json(folder / KEPT / PLAN, plan)
+        steps = int(plan["steps"])
+        say(f"known: {', '.join(portable.families)}; new: {', '.join(new)}")
+        say(
+            f"training: {steps:,} steps of {experiment.batch} tasks, {replay:.0%} of known "
+            f"families; the old and the new learner are scored on {tasks} tasks of each"
+        )
         rate = experiment.outer.outer_rate * RATE
-        options = GrowthOptions(
+        growing = GrowthOptions(
+            steps=steps,
+            tasks=tasks,
             replay=replay,
             batch=experiment.batch,
             outer=replace(experiment.outer, outer_rate=rate, schedule="constant", warmup=0.0),
             seed=experiment.seed,
-            curve=False,
         )
-        if plan is not None:
-            say("goes on where it was stopped")
-        else:
-            left = 60 * minutes - (time.monotonic() - started)
-            plan = _fitting(old, train, held, options, left, steps, tasks)
-            write_json(folder / KEPT / ASKED, {"asked": asked, **plan})
-        options = replace(options, steps=int(plan["steps"]), tasks=int(plan["tasks"]))
-        say(f"known: {', '.join(portable.families)}; new: {', '.join(new)}")
-        say(
-            f"training: {options.steps:,} steps of {options.batch} tasks, {replay:.0%} of known "
-            f"families; the old and the new learner are scored on {options.tasks} tasks of each"
-        )
-        start = begun(old, portable.families)
-        growth = grown(start, train, held, uniform(new), options, folder=folder / KEPT)
-        result, moved, held_out = _accepted(old, growth.learner, held, new, options.tasks, say)
-        before = _scores(old, test, options.tasks, "test")
-        after = _scores(result, test, options.tasks, "test") if moved else before
+        growth = Growth(old, portable.families)
+        growth = grown(growth, train, held, uniform(new), growing, folder=folder / KEPT)
+        result, moved, held_out = _accepted(old, growth.learner, held, new, tasks, say)
+        before = _scores(old, test, tasks, "test")
+        after = _scores(result, test, tasks, "test") if moved else before
+        metric = before[new[0]].metric
         outcome = Outcome(
-            before[new[0]].metric,
-            _means(before),
-            _means(after),
+            metric,
+            {name: scores.mean for name, scores in before.items()},
+            {name: scores.mean for name, scores in after.items()},
             {name: gain_of(before[name], after[name]) for name in test.families},
             held_out,
             moved,
-            options.steps,
-            options.tasks,
+            steps,
+            tasks,
             time.monotonic() - started,
         )
-        names = growth.names if moved else begun(old).names
-        growth = replace(growth, learner=result, names=names)
-        steps = options.steps
         whole = replace(experiment, steps=steps, interval=steps)
         whole = replace(whole, checkpoint_every=steps, validate_every=steps)
         claim(whole, splits, folder)
-        publish(folder, growth, whole, outcome.metric, steps, outcome.seconds, asdict(outcome))
+        content = {"metric": metric, "outcome": asdict(outcome), "records": growth.records}
+        publish(folder, result, content, whole, steps=steps, seconds=outcome.seconds)
         shutil.rmtree(folder / KEPT)
     return outcome
 
 
-def _fitting(
-    learner: MetaLearner,
-    train: Mixture,
-    held: Mixture,
-    options: GrowthOptions,
-    seconds: float,
-    steps: int | None,
-    tasks: int | None,
-) -> Json:
-    """`steps` and `tasks` with which the whole work takes about so many seconds. A step and a score
-    are timed after they are compiled."""
-    if steps is not None:
-        return {"steps": steps, "tasks": tasks or TASKS}
-    started = time.monotonic()
-    few, moments = 10, list[float]()
-    for _ in range(2):
-        moments.append(time.monotonic())
-        evaluate(learner, held.only(held.families[0]), few, split="validation", progress=False)
-    each_score = (time.monotonic() - moments[-1]) / few
-    # Two learners, on validation and test tasks.
-    scores = 4 * len(held.families)
-    moments.clear()
-    fit(
-        learner,
-        train,
-        steps=6,
-        seed=options.seed,
-        outer=options.outer,
-        batch=options.batch,
-        interval=2,
-        callbacks=[lambda moment: moments.append(time.monotonic())],
-        progress=False,
-    )
-    each_step = max((moments[-1] - moments[0]) / 4, 1e-4)
-    # A tenth is left for the rest of the work.
-    left = 0.9 * seconds - (time.monotonic() - started)
-    if tasks is None:
-        tasks = int(np.clip(0.4 * left / (scores * each_score), LEAST, TASKS))
-    return {"steps": max(10, int((left - scores * tasks * each_score) / each_step)), "tasks": tasks}
-
-
 def _accepted(
-    old: MetaLearner, new: MetaLearner, held: Mixture, fresh: Sequence[str], tasks: int, say: Say
+    old: MetaLearner,
+    new: MetaLearner,
+    held: Mixture,
+    fresh: Sequence[str],
+    tasks: int,
+    say: Callable[[str], None],
 ) -> tuple[MetaLearner, float, dict[str, Score]]:
     """The learner that is written, the share of the way from the old weights to the new ones, and
     the gains on validation tasks."""
     before = _scores(old, held, tasks, "validation")
-    metric = before[fresh[0]].metric
     # Weights of a vertex that is new are not between any.
     same = own_vertices(new) == own_vertices(old)
-    for share in STEPS if same else STEPS[:1]:
-        tried = between(old, new, share)
-        after = _scores(tried, held, tasks, "validation")
+    for share in SHARES if same else SHARES[:1]:
+        candidate = between(old, new, share)
+        after = _scores(candidate, held, tasks, "validation")
         gains = {name: gain_of(before[name], after[name]) for name in held.families}
-        reasons = refusals(gains, fresh, metric, _means(before))
+        reasons = refusals(gains, fresh, before)
         if not reasons:
-            return tried, share, gains
+            return candidate, share, gains
         say(f"refused, {share:.0%} of the way from the old weights: {'; '.join(reasons)}")
     return old, 0.0, gains
 
@@ -253,7 +215,7 @@ def gain_of(old: Scores, new: Scores) -> Score:
 
 
 def refusals(
-    gains: Mapping[str, Score], new: Sequence[str], metric: str, old: Mapping[str, float]
+    gains: Mapping[str, Score], new: Sequence[str], old: Mapping[str, Scores]
 ) -> list[str]:
     """Why a learner is not accepted; empty if each new family gains, with an interval above zero,
     and the interval of no known family allows a loss that matters. `old` are the scores of the old
@@ -264,7 +226,8 @@ def refusals(
         if mean is None or half is None:
             reasons.append(f"{name} has a score that is not finite")
             continue
-        most = MATTERS[metric] * (abs(old[name]) if metric == "mse" else 1.0)
+        metric = old[name].metric
+        most = MATTERS[metric] * (abs(old[name].mean) if metric == "mse" else 1.0)
         if name in new and mean <= half:
             reasons.append(f"the new family {name} may gain nothing ({mean:+.3f} ± {half:.3f})")
         if name not in new and mean - half < -most:
@@ -284,21 +247,11 @@ def between(old: MetaLearner, new: MetaLearner, share: float) -> MetaLearner:
     )
 
 
-def _scores(learner: MetaLearner, tasks: Mixture, n: int, split: Split) -> ByFamily:
+def _scores(learner: MetaLearner, tasks: Mixture, n: int, split: Split) -> dict[str, Scores]:
     return {
         name: evaluate(learner, tasks.only(name), n, split=split, progress=False)
         for name in tasks.families
     }
-
-
-def _means(scores: ByFamily) -> dict[str, float]:
-    return {name: one.mean for name, one in scores.items()}
-
-
-def portable_of(place: Path) -> Portable:
-    """The learner of a run folder, or one that was exported or ships."""
-    shared = read_json(place / CONFIG).get("what") if (place / CONFIG).is_file() else None
-    return Run(place).portable() if shared is None else read_learner(place)[0]
 
 
 def with_data(portable: Portable, data: Sequence[str], known: Sequence[str]) -> Experiment:
@@ -325,9 +278,11 @@ def with_data(portable: Portable, data: Sequence[str], known: Sequence[str]) -> 
     return absolute(replace(portable.experiment, tasks=replace(tasks, data=(*old, *data))))
 
 
-def _check(portable: Portable, experiment: Experiment, splits: Splits, place: Path) -> None:
-    """Raise `ValueError` or `RunError` unless the data are of the learner's kind, and those of its
-    known families are as they were."""
+def _check_data(
+    portable: Portable, experiment: Experiment, splits: Splits, place: Path, out: Path
+) -> None:
+    """Raise `ValueError` or `RunError` unless the data are of the learner's kind, those of its
+    known families are as they were, and no class that it was trained on would be held out now."""
     problem = splits.train.problem
     if replace(problem, classes=0) != replace(portable.problem, classes=0):
         raise ValueError(
@@ -344,17 +299,13 @@ def _check(portable: Portable, experiment: Experiment, splits: Splits, place: Pa
             "choose a learner without an auxiliary classifier"
         )
     if (place / "checkpoints").is_dir():
-        old = Run(place).config.get("sources", {})
-        for name in (name for name in old if splits.sources.get(name) != old[name]):
-            raise RunError(f"{place}: the data of {name!r} has changed since the training")
-
-
-def _check_split(place: Path, out: Path) -> None:
-    """Raise `RunError` if a class that the learner was trained on would be held out now."""
+        old: Json = Run(place).config.get("sources") or {}
+        if changed := [name for name in old if splits.sources.get(name) != old[name]]:
+            raise RunError(f"{place}: the data of {changed[0]!r} has changed since the training")
     if (place / SPLIT).is_file():
         before, now = (read_json(folder / SPLIT)["families"] for folder in (place, out))
-        for name in (name for name in before if before[name] != now.get(name)):
+        if changed := [name for name in before if before[name] != now.get(name)]:
             raise RunError(
-                f"{place}: the split of {name!r} is not that of its data: copy {place / SPLIT} "
-                "back as it was, or train anew"
+                f"{place}: the split of {changed[0]!r} is not that of its data: copy "
+                f"{place / SPLIT} back as it was, or train anew"
             )

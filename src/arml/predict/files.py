@@ -29,20 +29,20 @@ from arml.experiment.recipes import initial
 from arml.experiment.running import Portable, problem_of
 from arml.predict.places import CONFIG, WHAT, check_free
 from arml.results.files import (
-    AGAIN,
     Json,
     JsonView,
     RunError,
     checksum,
     read_arrays,
+    read_as,
     read_json,
     write_arrays,
     write_json,
 )
-from arml.results.schema import read_as
 from arml.training.checkpoint import filled, named
 from arml.training.distributed import provenance
 
+AGAIN = "get the learner again"
 FORMAT = 1
 """Version of the folder's format."""
 WEIGHTS, SUPPORT = "weights.safetensors", "support.safetensors"

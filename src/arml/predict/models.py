@@ -35,7 +35,7 @@ from sklearn.linear_model import LogisticRegression
 from arml.core.episodes import Problem
 from arml.nn.edges import histograms
 from arml.predict.inputs import floats
-from arml.results.machine import one_blas_thread
+from arml.results.files import one_blas_thread
 
 LEARNER, ENSEMBLE = "learner", "ensemble"
 WORDS = {

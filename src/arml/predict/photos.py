@@ -50,12 +50,12 @@ from arml.results.files import (
     RunError,
     atomically,
     checksum,
+    one_blas_thread,
     read_arrays,
     read_json,
     write_arrays,
     write_json,
 )
-from arml.results.machine import one_blas_thread
 
 if TYPE_CHECKING:
     from arml.core.episodes import Problem

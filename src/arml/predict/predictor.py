@@ -65,8 +65,6 @@ from arml.predict.reliability import (
     copies_of,
     regression_reliability,
 )
-from arml.results.folder import png
-from arml.results.scores import table_html
 from arml.training.checkpoint import filled, named
 
 CHUNK = 64
@@ -77,8 +75,6 @@ WORSE = 4
 """An adaptation that diverges passes this at once; one that has learned little does not."""
 NEAR = 0.05
 """Pictures are copies if their distance is below this share of the median distance."""
-SHOWN = 6
-"""Pictures of a class in a notebook."""
 P = TypeVar("P", bound="Predictor")
 
 
@@ -260,18 +256,6 @@ class Predictor:
         kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
         examples = f"{kinds}{len(self.x)} examples"
         return f"{type(self).__name__}({examples}; {self.portable.about})"
-
-    def _repr_html_(self) -> str:
-        if self.classes is None:
-            return table_html((), (), line=repr(self), code=True)
-        rows: list[list[str | list[str]]] = []
-        for k, label in enumerate(self.classes):
-            own = self.x[self.y == k]
-            bytes_ = own if own.dtype == np.uint8 else np.rint(255 * own).astype(np.uint8)
-            shown = [[png(one) for one in bytes_[:SHOWN]]] if self.x.ndim == 4 else []
-            rows.append([str(label), str(len(own)), *shown])
-        head = ("class", "examples", "")[: 2 + (self.x.ndim == 4)]
-        return table_html(head, rows, line=repr(self), code=True)
 
     # The models.
 

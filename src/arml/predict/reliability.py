@@ -34,7 +34,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from arml.results.files import Json
-from arml.results.scores import table_html
 
 Z = 1.959964
 """Standard deviations that 95% of a normal distribution lie within."""
@@ -155,15 +154,6 @@ class Evaluation:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self})"
-
-    def _repr_html_(self) -> str:
-        names = [str(label) for label in self.classes]
-        rows = []
-        for name, label, counts in zip(names, self.classes.tolist(), self.confusion, strict=True):
-            share = self.by_class.get(label)
-            told = "" if share is None else f"{share:.0%}"
-            rows.append([name, told, *(str(n or "") for n in counts)])
-        return table_html(("labelled", "accuracy", *names), rows, line=str(self))
 
     def __str__(self) -> str:
         n = len(self.labels)

@@ -13,8 +13,8 @@ from arml.report import curves, graphs
 from arml.report.curves import styled
 from arml.report.page import page_of
 from arml.report.render import framed
-from arml.results.files import Json, read_json, write_text
-from arml.results.folder import check_explained, read_run
+from arml.results.files import Json, write_text
+from arml.results.folder import read_explained, read_run
 
 COLUMNS, MOST = 6, 24
 """Pictures in a row, and in all."""
@@ -72,13 +72,10 @@ def learning_curves(*folders: Path | str, metric: str | None = None) -> Figure:
 def knowledge_graph(explained: Json | Path | str) -> Figure:
     """The meta-knowledge graph of a learner, from the `explain.json` of `arml explain` or its
     folder."""
-    found, path = explained, Path("the explanation")
-    if not isinstance(found, dict):
-        path = Path(found)
-        path = path / "explain.json" if path.is_dir() else path
-        found = read_json(path)
-    check_explained(found, path)
-    return graphs.knowledge_graph(found)
+    if not isinstance(explained, dict):
+        path = Path(explained)
+        explained = read_explained(path / "explain.json" if path.is_dir() else path)
+    return graphs.knowledge_graph(explained)
 
 
 @styled

@@ -37,7 +37,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from arml.results.files import Json, RunError
-from arml.results.scores import Scores, check_paired, normal_p, said, scores_html
+from arml.results.scores import Scores, check_paired, format_score
 
 LEVEL = 0.05
 """Below this adjusted p-value a difference counts."""
@@ -54,14 +54,14 @@ class Comparison:
         comparison.mean, comparison.ci95, comparison.p
     """
 
-    mean: float | None
-    ci95: float | None
+    mean: float | None = None
+    ci95: float | None = None
     """Half-width of the 95% interval: over runs and tasks, or over tasks alone, see `over_runs`."""
-    p: float | None
+    p: float | None = None
     """The two-sided p-value of no difference."""
-    adjusted: float | None
+    adjusted: float | None = None
     """The p-value after Holm's correction for all comparisons of its family."""
-    tasks: int
+    tasks: int = 0
     runs: tuple[int, int] = (1, 1)
     """The numbers of finished runs of a and of b."""
     failed: tuple[int, int] = (0, 0)
@@ -70,7 +70,6 @@ class Comparison:
     """The standard error of the mean."""
     degrees: float = math.inf
     """Its degrees of freedom."""
-
     metric: str = ""
     """accuracy or mse."""
     families: Mapping[str, "Comparison"] = field(default_factory=dict)
@@ -85,6 +84,11 @@ class Comparison:
         """Whether the interval is over training runs and tasks, and not over tasks alone: if both
         have two runs or more, and none failed."""
         return min(self.runs) > 1 and not any(self.failed)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the difference is significant."""
+        return self.mean is not None and self.adjusted is not None and self.adjusted < LEVEL
 
     @property
     def about(self) -> str:
@@ -104,24 +108,12 @@ class Comparison:
         of each of the `families`."""
         own: Json = {"mean": self.mean, "ci95": self.ci95, "p": self.p, "n": self.tasks}
         own |= {"runs": [*self.runs], "failed": [*self.failed]}
-        if not self.families:
-            return own
-        return {**own, "families": {name: one.to_dict() for name, one in self.families.items()}}
+        families = {name: one.to_dict() for name, one in self.families.items()}
+        return {**own, "families": families} if families else own
 
     def __repr__(self) -> str:
-        shown = said(self.metric, self.to_dict(), sign="+")
+        shown = format_score(self.metric, self.to_dict(), sign="+")
         return f"Comparison({self.metric or 'score'} {shown}, {self.about})"
-
-    def _repr_html_(self) -> str:
-        rows = {"all tasks": self.to_dict()}
-        rows |= {name: one.to_dict() for name, one in self.families.items()}
-        heading = f"difference of {self.metric or 'scores'}"
-        return scores_html(heading, rows, self.metric, sign="+", line=self.about)
-
-    @property
-    def counts(self) -> bool:
-        """Whether the difference is significant."""
-        return self.mean is not None and self.adjusted is not None and self.adjusted < LEVEL
 
     def tested(self, value: float) -> "Comparison":
         """The same comparison, with the p-value of the difference being `value`."""
@@ -146,27 +138,25 @@ def compare(a: Scores | Sequence[Scores], b: Scores | Sequence[Scores]) -> Compa
     **Raises** `ValueError` in one line if one has no scores, or not all were scored on the same
     tasks.
     """
-    first, second = [[some] if isinstance(some, Scores) else [*some] for some in (a, b)]
+    first, second = ([some] if isinstance(some, Scores) else [*some] for some in (a, b))
     if not (first and second):
         raise ValueError(
             f"expected scores of each method, got {len(first)} and {len(second)} training runs"
         )
     for other in (*first, *second):
         check_paired(first[0], other)
-    masks = {name: first[0].families == i for i, name in enumerate(first[0].names)}
 
     def on(own: np.ndarray) -> Comparison:
-        sides = ([_of(scores, own) for scores in side] for side in (first, second))
-        compared = compare_seeds(*(dict(enumerate(side)) for side in sides))
-        return replace(holm([compared])[0], metric=first[0].metric)
+        def part(side: Sequence[Scores]) -> dict[int, Scores]:
+            several = (replace(s, values=s.values[own], families=s.families[own]) for s in side)
+            return dict(enumerate(several))
 
+        found = compare_seeds(part(first), part(second))
+        return replace(holm([found])[0], metric=first[0].metric)
+
+    masks = {name: first[0].families == i for i, name in enumerate(first[0].names)}
     families = {name: on(own) for name, own in masks.items() if own.any()}
     return replace(on(np.ones(len(first[0]), bool)), families=families)
-
-
-def _of(scores: Scores, own: np.ndarray) -> Scores:
-    """The scores of those tasks, `[tasks]` booleans."""
-    return replace(scores, values=scores.values[own], families=scores.families[own])
 
 
 def compare_seeds(
@@ -186,62 +176,38 @@ def compare_seeds(
 
     **Raises** `RunError` if they were not scored on the same tasks.
     """
-    first, second = [dict(some) for some in (a, b)]
     if same_runs:
-        shared = {*first} & {*second}
-        first, second = [{s: some[s] for s in shared} for some in (first, second)]
-    names = {scores.tasks for some in (first, second) for scores in some.values()}
-    if len(names) > 1:
+        a, b = ({s: side[s] for s in sorted({*a} & {*b})} for side in (a, b))
+    if len({scores.tasks for side in (a, b) for scores in side.values()}) > 1:
         raise RunError("expected scores on the same tasks, got others; score all runs again")
-    kept = [
-        {s: scores for s, scores in some.items() if np.isfinite(scores.values).all()}
-        for some in (first, second)
-    ]
-    lost = tuple(
-        known + len(some) - len(own)
-        for known, some, own in zip(failed, (first, second), kept, strict=True)
-    )
-    counts = (len(kept[0]), len(kept[1]))
-    if not all(counts):
-        return Comparison(None, None, None, None, 0, counts, (lost[0], lost[1]))
-    n = min(len(scores.values) for own in kept for scores in own.values())
-    ours, theirs = [
-        np.stack([own[s].values[:n] for s in sorted(own)]).astype(np.float64) for own in kept
-    ]
-    if same_runs and not any(lost):
-        means = [(ours - theirs).mean(1)]
-    else:
-        means = [ours.mean(1), theirs.mean(1)]
-    over_tasks = difference_of(ours.mean(0) - theirs.mean(0))
-    found = replace(over_tasks, p=None, runs=counts, failed=(lost[0], lost[1]))
-    if not found.over_runs or found.error is None:
+    kept = [[s.values for s in side.values() if np.isfinite(s.values).all()] for side in (a, b)]
+    runs = (len(kept[0]), len(kept[1]))
+    lost = (failed[0] + len(a) - runs[0], failed[1] + len(b) - runs[1])
+    if not all(runs):
+        return Comparison(runs=runs, failed=lost)
+    n = min(len(values) for side in kept for values in side)
+    ours, theirs = (np.stack([values[:n] for values in side]) for side in kept)
+    found = difference_of(ours.mean(0) - theirs.mean(0))
+    found = replace(found, p=None, runs=runs, failed=lost)
+    if not found.over_runs or found.mean is None or found.error is None:
         return found
-    tested = _over_runs(found, means)
-    return tested if min(counts) >= SEEDS else replace(tested, p=None)
-
-
-def _over_runs(found: Comparison, means: Sequence[np.ndarray]) -> Comparison:
-    """The comparison with its interval and p over tasks and over runs, whose means are given."""
-    assert found.mean is not None
-    assert found.error is not None
+    means = [(ours - theirs).mean(1)] if same_runs else [ours.mean(1), theirs.mean(1)]
     parts = [(float(m.var(ddof=1)) / len(m), len(m) - 1) for m in means]
-    parts.append((found.error**2, found.tasks - 1))
+    parts.append((found.error**2, n - 1))
     variance = sum(part for part, _ in parts)  # Eq. (1)
-    error = math.sqrt(variance)
     # Satterthwaite's [2].
     spread = sum(part**2 / degrees for part, degrees in parts)
-    degrees = variance**2 / spread if spread > 0 else math.inf
-    half = error * float(stdtrit(degrees, 0.975)) if math.isfinite(degrees) else 1.96 * error
-    p = _p(found.mean, error, degrees)
+    degrees, error = variance**2 / spread if spread else math.inf, math.sqrt(variance)
+    p = _p(found.mean, error, degrees) if min(runs) >= SEEDS else None
+    half = error * float(stdtrit(degrees, 0.975))
     return replace(found, ci95=half, p=p, error=error, degrees=degrees)
 
 
 def _p(mean: float, error: float, degrees: float) -> float:
     """The two-sided p-value of a mean if the true mean is zero."""
-    if error == 0 or math.isinf(degrees):
-        return normal_p(mean, error)
-    ratio = abs(mean) / error
-    return float(2 * stdtr(degrees, -ratio))
+    if error == 0:  # all differences are the same: equal, or certainly different
+        return 1.0 if mean == 0 else 0.0
+    return float(2 * stdtr(degrees, -abs(mean) / error))
 
 
 def probability(p: float) -> str:
@@ -254,12 +220,12 @@ def difference_of(differences: np.ndarray) -> Comparison:
     trained learners, and its p-value is not adjusted yet."""
     n = len(differences)
     if not n or not np.isfinite(differences).all():
-        return Comparison(None, None, None, None, n)
+        return Comparison(tasks=n)
     mean = float(differences.mean())
     if n < 2:
-        return Comparison(mean, None, None, None, n)
+        return Comparison(mean, tasks=n)
     error = float(differences.std(ddof=1)) / math.sqrt(n)
-    return Comparison(mean, 1.96 * error, _p(mean, error, math.inf), None, n, error=error)
+    return Comparison(mean, 1.96 * error, _p(mean, error, math.inf), tasks=n, error=error)
 
 
 def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:

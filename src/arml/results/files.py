@@ -1,11 +1,13 @@
-"""Files that are never half-written, and a lock for a folder.
+"""Files that are never half-written, checked JSON, a lock for a folder, and what the machine has.
 
 Every whole-file write is atomic: a killed process or a full disk leaves the old file or the new
 one. JSON has no NaN and no infinity: a number that is not finite is written as `null`. Arrays are
-safetensors, with a checksum that is kept elsewhere.
+safetensors, with a checksum that is kept elsewhere. JSON from elsewhere is checked by msgspec
+against the types of our data before it is used.
 """
 
 import contextlib
+import dataclasses
 import errno
 import hashlib
 import json
@@ -13,21 +15,34 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, runtime_checkable
+from types import GenericAlias
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 
+import msgspec
 import numpy as np
 from filelock import FileLock, Timeout
 
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
 Json = dict[str, Any]
-"""A JSON object. Its types are checked where it is read (`results/schema.py`)."""
+"""A JSON object. Its types are checked where it is read, by `read_as`."""
 JsonView = Mapping[str, Any]
 """A JSON object that is only read."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Text = Annotated[str, msgspec.Meta(max_length=10_000)]
+Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
+"""A SHA-256."""
+FileName = Annotated[str, msgspec.Meta(pattern=r"^[^/\\\x00]+$", max_length=255)]
+"""The name of a file in a known folder: it has no path."""
 
 
 class RunError(ValueError):
-    """A run folder that cannot be read or written: one line, with a remedy."""
+    """A file or folder that cannot be read or written: one line, with a remedy."""
 
 
 @runtime_checkable
@@ -53,13 +68,16 @@ def plain(value: object) -> Any:
     raise TypeError(f"expected a value that JSON can hold, got {type(value).__name__}")
 
 
+# Writing.
+
+
 def _cannot_write(path: Path, error: OSError) -> RunError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     advice = "free some space" if full else "check the folder and its permissions"
-    reason = error.strerror or str(error)
+    unchanged = "the old file is unchanged; " if path.is_file() else ""
     return RunError(
-        f"could not write {path}: {reason}; {'the old file is unchanged; ' * path.is_file()}"
-        f"{advice} and run the same command again"
+        f"could not write {path}: {error.strerror or error}; {unchanged}{advice} and run the same "
+        "command again"
     )
 
 
@@ -85,7 +103,13 @@ def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    _sync_folder(path.parent)
+    # The rename itself survives a power cut, except on Windows, which cannot open a folder.
+    with contextlib.suppress(OSError):
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def write_bytes(path: Path | str, data: bytes) -> None:
@@ -99,41 +123,6 @@ def write_bytes(path: Path | str, data: bytes) -> None:
         atomically(path, lambda file: file.write(data))
     except OSError as error:
         raise _cannot_write(path, error) from error
-
-
-def checksum(content: object) -> str:
-    """SHA-256 of a JSON value; the order of its keys does not matter."""
-    text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def digest_of(
-    path: Path,
-    size: int | None = None,
-    *,
-    algorithm: str = "sha256",
-    told: Callable[[int], object] = lambda done: None,
-) -> "hashlib._Hash":
-    """The digest of a file, or of its first `size` bytes. `told` is called with the bytes read."""
-    digest, done = hashlib.new(algorithm, usedforsecurity=False), 0
-    size = path.stat().st_size if size is None else size
-    with path.open("rb") as file:
-        while done < size and (part := file.read(min(size - done, 2**20))):
-            digest.update(part)
-            done += len(part)
-            told(done)
-    return digest
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make sure that a rename survives a power cut, where the system allows it: Windows cannot open
-    a folder."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def write_text(path: Path | str, text: str) -> None:
@@ -151,15 +140,17 @@ def write_json(path: Path | str, value: JsonView) -> None:
     write_text(path, json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Write arrays as safetensors, atomically; returns the file's SHA-256."""
+    from safetensors.numpy import save
+
+    # Not `ascontiguousarray`, which gives a scalar an axis.
+    data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+    write_bytes(path, data)
+    return hashlib.sha256(data).hexdigest()
 
 
-def _parse(text: bytes) -> Json:
-    value = json.loads(text.decode(), parse_constant=_refuse_constant)
-    if not isinstance(value, dict):
-        raise ValueError(f"expected an object, got {type(value).__name__}")
-    return value
+# Reading.
 
 
 def read_bytes(path: Path) -> bytes:
@@ -181,96 +172,48 @@ def read_json(path: Path | str) -> Json:
     """
     data = read_bytes(Path(path))
     try:
-        return _parse(data)
-    except (ValueError, RecursionError) as error:
+        return msgspec.json.decode(data, type=Json)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise RunError(
             f"expected a JSON object in {path}, got one cut short or damaged ({error}); "
             "restore the file or make it again"
         ) from error
 
 
-def append_metric(path: Path | str, record: JsonView) -> None:
-    """Add one record to `metrics.jsonl`: one write of a whole line.
+def read_as(kind: type[T] | GenericAlias, value: object, where: str, advice: str) -> T:
+    """Convert a JSON value to the type `kind`, which may be any type that msgspec knows.
 
-    If a killed process left its last line incomplete, that line is removed first. A line that does
-    not fit on the disk is removed again.
-
-    **Raises:** `RunError` if it cannot be written; the records before it are unchanged.
+    **Raises** `RunError` in one line that begins with `where` and ends with `advice`.
     """
-    path = Path(path)
-    line = (json.dumps(plain(record), allow_nan=False) + "\n").encode()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "ab+", buffering=0) as file:
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(end - 1, 0))
-            if file.read(1) not in (b"", b"\n"):
-                file.seek(0)
-                end = file.readall().rfind(b"\n") + 1
-                file.truncate(end)
-            try:
-                if file.write(line) != len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            except OSError:
-                file.truncate(end)
-                raise
-    except OSError as error:
-        raise _cannot_write(path, error) from error
+        return msgspec.convert(value, kind)
+    except (msgspec.ValidationError, OverflowError, RecursionError) as error:
+        raise RunError(f"{where}: {error}; {advice}") from None
 
 
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and abs(value) < 1e300)
+def read_checked(path: Path, kind: Any, advice: str) -> Json:
+    """The content of a JSON file of the type `kind`. **Raises** `RunError`, which ends with
+    `advice` if the file is of another type."""
+    content = read_json(path)
+    read_as(kind, content, str(path), advice)
+    return content
 
 
-def _metric_lines(path: Path) -> list[tuple[bytes, Json]]:
-    """The complete lines of the file, each with its record."""
-    # A last line without an end is incomplete: its process was killed, or is still writing.
-    lines = read_bytes(path).split(b"\n")[:-1] if path.exists() else []
-    records = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = _parse(line)
-            if not isinstance(record.get("step"), int) or not all(map(_is_number, record.values())):
-                raise ValueError("expected a whole number `step`, and numbers or null")
-        except ValueError as error:
-            if number == len(lines):
-                break
-            raise RunError(
-                f"expected one JSON object a line in {path}, got line {number} damaged ({error}); "
-                "remove the line, or restore the file"
-            ) from error
-        records.append((line, record))
-    return records
+def read_options(kind: type[T], value: JsonView, where: str, advice: str) -> T:
+    """Make a dataclass of options from a JSON object, which has some of its fields and no others.
 
-
-def read_metrics(path: Path | str) -> list[Json]:
-    """The records of `metrics.jsonl` in order, without an incomplete last line; none if there is no
-    file.
-
-    **Raises:** `RunError` for a damaged line before the last.
+    **Raises** `RunError` as `read_as`.
     """
-    return [record for _, record in _metric_lines(Path(path))]
-
-
-def truncate_metrics(path: Path | str, step: int) -> None:
-    """Drop the records after `step`, atomically, so that a run can resume from there."""
-    path = Path(path)
-    kept = [line + b"\n" for line, record in _metric_lines(path) if record["step"] <= step]
-    if path.exists():
-        write_bytes(path, b"".join(kept))
-
-
-AGAIN = "get the learner again"
-
-
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Write arrays as safetensors, atomically; returns the file's SHA-256."""
-    from safetensors.numpy import save
-
-    # Not `ascontiguousarray`, which gives a scalar an axis.
-    data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
-    write_bytes(path, data)
-    return hashlib.sha256(data).hexdigest()
+    fields = []
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        needed = field.default is field.default_factory is dataclasses.MISSING
+        if field.name in value or needed:
+            # Values that are objects already, such as the parts of an experiment, are not checked.
+            made = isinstance(field.type, type) and field.type not in (int, float, str, bool)
+            fields.append((field.name, Any if made else field.type))
+    struct = msgspec.defstruct(kind.__name__, fields, forbid_unknown_fields=True, kw_only=True)
+    read = read_as(struct, dict(value), where, advice)
+    return kind(**{name: getattr(read, name) for name in value})
 
 
 def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
@@ -282,46 +225,99 @@ def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
 
     data = read_bytes(path)
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise RunError(f"{path} was altered or cut short: {AGAIN}")
+        raise RunError(f"{path} was altered or cut short: get the learner again")
     try:
         return dict(load(data))
     except Exception as error:  # safetensors' own type, and NumPy's
-        raise RunError(f"{path}: expected safetensors, got: {error}; {AGAIN}") from error
+        raise RunError(
+            f"{path}: expected safetensors, got: {error}; get the learner again"
+        ) from error
 
+
+def checksum(content: object) -> str:
+    """SHA-256 of a JSON value; the order of its keys does not matter."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of(
+    path: Path, *, algorithm: str = "sha256", progress: Callable[[int], object] = lambda done: None
+) -> "hashlib._Hash":
+    """The digest of a file. `progress` is called with the bytes read so far."""
+    digest, done = hashlib.new(algorithm, usedforsecurity=False), 0
+    with path.open("rb") as file:
+        while part := file.read(2**20):
+            digest.update(part)
+            done += len(part)
+            progress(done)
+    return digest
+
+
+# The metrics of a run: one JSON object a line.
+
+
+def append_metric(path: Path | str, record: JsonView) -> None:
+    """Add one record to `metrics.jsonl`: one write of a whole line.
+
+    **Raises:** `RunError` if it cannot be written; the records before it are unchanged.
+    """
+    path, line = Path(path), _line(record)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "ab", buffering=0) as file:
+            if file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _line(record: JsonView) -> bytes:
+    return (json.dumps(plain(record), allow_nan=False) + "\n").encode()
+
+
+def read_metrics(path: Path | str) -> list[Json]:
+    """The records of `metrics.jsonl` in order, without an incomplete last line; none if there is no
+    file.
+
+    **Raises:** `RunError` for a damaged line before the last.
+    """
+    path = Path(path)
+    # A last line without an end is incomplete: its process was killed, or is still writing.
+    lines = read_bytes(path).split(b"\n")[:-1] if path.exists() else []
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = msgspec.json.decode(line, type=dict[str, int | float | None])
+            msgspec.convert(record.get("step"), int)
+        except (msgspec.DecodeError, ValueError) as error:
+            if number == len(lines):
+                break
+            raise RunError(
+                f"expected one JSON object a line in {path}, got line {number} damaged ({error}); "
+                "remove the line, or restore the file"
+            ) from error
+        records.append(record)
+    return records
+
+
+def truncate_metrics(path: Path | str, step: int) -> None:
+    """Drop the records after `step` and an incomplete last line, atomically, so that a run can
+    resume from there."""
+    if Path(path).exists():
+        kept = [_line(record) for record in read_metrics(path) if record["step"] <= step]
+        write_bytes(path, b"".join(kept))
+
+
+# One process at a time.
 
 LOCK = ".lock"
 """The file that is locked. It stays after the lock is released, unless the folder holds nothing
 else."""
 
 
-class Hold:
-    """A folder that this process holds."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self._file = folder, _identity(folder / LOCK)
-
-    def check(self) -> None:
-        """Check that the folder was not deleted or replaced while it was held.
-
-        **Raises** `RunError` if it was.
-        """
-        if _identity(self.folder / LOCK) != self._file:
-            raise RunError(
-                f"{self.folder} was deleted or replaced while this process worked in it: nothing "
-                "more is written; run the same command again in a folder that stays"
-            )
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    with contextlib.suppress(OSError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino
-    return None
-
-
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[Hold]:
-    """Hold a folder; a thread that holds it may hold it again.
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a folder for this thread, which may lock it again.
 
     **Raises** `RunError` at once if another process or thread holds it, or it cannot be made.
     """
@@ -339,7 +335,7 @@ def alone(folder: Path) -> Iterator[Hold]:
             "name another"
         ) from error
     try:
-        yield Hold(folder)
+        yield
     finally:
         with contextlib.suppress(OSError):
             if [path.name for path in folder.iterdir()] == [LOCK]:
@@ -347,6 +343,34 @@ def alone(folder: Path) -> Iterator[Hold]:
                 (folder / LOCK).unlink()
                 folder.rmdir()
         lock.release()
+
+
+# The machine and its packages.
+
+
+def cores() -> int:
+    """How many processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def one_blas_thread() -> contextlib.AbstractContextManager[Any]:
+    """One thread for the linear algebra of NumPy, SciPy and, on a CPU, of compiled programs.
+
+    On matrices as small as ours several threads wait for each other most of the time. They wait
+    busily, so that XLA's own threads lose their cores.
+    """
+    return _libraries().limit(limits=1)
+
+
+@cache
+def _libraries() -> "ThreadpoolController":
+    # SciPy first, because its library has threads of its own; jaxlib calls it, too.
+    import_module("scipy.linalg")
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def extra(package: str, name: str, purpose: str) -> Any:

@@ -2,13 +2,12 @@
 
 `config.json` holds the experiment, `metrics.jsonl` the losses and validation scores of the training
 (one JSON object a line), `result.json` the test score, and `explain/explain.json` the numbers of
-the figures of the learner's inside. Every file is UTF-8 JSON that any program can read. A number
-that is not finite is `null`; tables show it as "not finite" and curves as a gap. Nothing here needs
-JAX, so that a report is quick to make.
+the figures of the learner's inside. A predictor's folder has `evaluated.json`. Every file is UTF-8
+JSON that any program can read. A number that is not finite is `null`; tables show it as "not
+finite" and curves as a gap.
 """
 
 import base64
-import json
 import re
 from pathlib import Path
 from typing import Annotated, NamedTuple, NotRequired, TypedDict, cast
@@ -17,8 +16,16 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from arml.results.files import Json, JsonView, RunError, read_json, read_metrics, write_json
-from arml.results.schema import Count, Text, matching, read_as
+from arml.results.files import (
+    Count,
+    Json,
+    JsonView,
+    RunError,
+    Text,
+    read_as,
+    read_json,
+    read_metrics,
+)
 from arml.results.scores import Score
 
 FORMAT = 1
@@ -31,14 +38,14 @@ class Result(TypedDict):
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
     `options` is the same for runs that differ only in their seed. `inputs` names the frozen model
     that made the features, and its training data. `simple` has the scores of classifiers that need
-    no meta-training, in classification only. Older files lack these fields.
+    no meta-training, in classification only.
     """
 
     format: int
     recipe: Text
     seed: Count
     split: Text
-    metric: Annotated[str, matching("^(mse|accuracy)$", "mse or accuracy")]
+    metric: Annotated[str, Meta(pattern="^(mse|accuracy)$")]
     score: Score
     families: dict[Text, Score]
     inner_steps: Count
@@ -72,11 +79,6 @@ class Explained(TypedDict):
     tasks: Annotated[int, Meta(ge=1)]
 
 
-def check_explained(value: JsonView, path: Path) -> None:
-    """Check that a file is an explanation. **Raises** `RunError` in one line."""
-    read_as(Explained, value, str(path), "make it again with `arml explain`")
-
-
 class RunFiles(NamedTuple):
     """The content of a run folder's files. `result` and `explain` are None until they are made."""
 
@@ -89,17 +91,11 @@ class RunFiles(NamedTuple):
 
 def _check_format(value: JsonView, path: Path) -> None:
     version = value.get("format")
-    if version == FORMAT:
-        return
-    if isinstance(version, int) and version > FORMAT:
+    if version != FORMAT:
         raise RunError(
-            f"{path} was made by a newer version of arml: expected format {FORMAT}, got {version}; "
-            "update arml, or make the file again with this version"
+            f"{path}: expected format {FORMAT}, got {version!r}: it is no file of an arml run, or "
+            "another version of arml made it"
         )
-    raise RunError(
-        f"expected format {FORMAT} in {path}, got {json.dumps(version)}; "
-        "it is not a file of an arml run, or of a version that can no longer be read"
-    )
 
 
 def read_result(path: Path | str) -> Result:
@@ -107,17 +103,10 @@ def read_result(path: Path | str) -> Result:
 
     **Raises:** `RunError` if it is absent, damaged, of another format version, or lacks a field.
     """
-    path = Path(path)
     value = read_json(path)
-    _check_format(value, path)
-    value = {"commit": None, "floor": None, **value}
-    found = read_as(Result, value, str(path), "make the file again with `arml evaluate`")
-    return cast(Result, {**value, **found})
-
-
-def write_result(path: Path | str, result: JsonView) -> None:
-    """Write a `result.json`."""
-    write_json(path, result)
+    _check_format(value, Path(path))
+    read_as(Result, value, str(path), "make the file again with `arml evaluate`")
+    return cast(Result, value)
 
 
 def seeds_in(folder: Path | str) -> list[Path]:
@@ -127,9 +116,9 @@ def seeds_in(folder: Path | str) -> list[Path]:
     if (folder / "config.json").is_file():
         return []
     seeds = [
-        (int(found[1]), path.parent)
+        (int(match[1]), path.parent)
         for path in folder.glob("seed-*/config.json")
-        if (found := re.fullmatch(r"seed-(\d+)", path.parent.name))
+        if (match := re.fullmatch(r"seed-(\d+)", path.parent.name))
     ]
     return [path for _, path in sorted(seeds)]
 
@@ -139,26 +128,27 @@ def read_config(folder: Path | str) -> Json:
 
     **Raises:** `RunError` if there is none, or it is damaged or of another format version.
     """
-    folder = Path(folder)
-    if not (folder / "config.json").is_file():
-        inside = {path.parent for path in folder.glob("*/config.json")}
-        inside |= {path.parent.parent for path in folder.glob("*/seed-*/config.json")}
+    path = Path(folder) / "config.json"
+    if not path.is_file():
+        inside = [*Path(folder).glob("*/config.json"), *Path(folder).glob("*/seed-*/config.json")]
+        advice = f"`arml train RECIPE --run {folder}` makes one"
         if inside:
-            found = f"{len(inside)} {'runs' if len(inside) > 1 else 'run'}"
-            raise RunError(
-                f"expected a run folder with a config.json at {folder}, found {found} in it: name "
-                f"one, such as {min(inside)}"
-            )
-        found = "a folder without one" if folder.is_dir() else "no such folder"
+            advice = f"there are runs in it: name one, such as {min(inside).parent}"
         raise RunError(
-            f"expected a run folder with a config.json at {folder}, found {found}; "
-            f"`arml train RECIPE --run {folder}` makes one"
+            f"expected a run folder with a config.json at {folder}, found none; {advice}"
         )
-    path = folder / "config.json"
     config = read_json(path)
     _check_format(config, path)
     read_as(Configuration, config, str(path), "restore the file")
     return config
+
+
+def read_explained(path: Path) -> Json:
+    """Read an `explain.json`. **Raises** `RunError` if it is absent or damaged."""
+    explained = read_json(path)
+    _check_format(explained, path)
+    read_as(Explained, explained, str(path), "make it again with `arml explain`")
+    return explained
 
 
 def read_run(folder: Path | str) -> RunFiles:
@@ -169,18 +159,13 @@ def read_run(folder: Path | str) -> RunFiles:
     """
     folder = Path(folder)
     config = read_config(folder)
-    metrics, result = folder / "metrics.jsonl", folder / "result.json"
-    explain = folder / "explain" / "explain.json"
-    explained = read_json(explain) if explain.exists() else None
-    if explained is not None:
-        _check_format(explained, explain)
-        check_explained(explained, explain)
+    result, explain = folder / "result.json", folder / "explain" / "explain.json"
     return RunFiles(
         folder=folder,
         config=config,
-        metrics=read_metrics(metrics),
+        metrics=read_metrics(folder / "metrics.jsonl"),
         result=read_result(result) if result.exists() else None,
-        explain=explained,
+        explain=read_explained(explain) if explain.exists() else None,
     )
 
 
@@ -204,7 +189,7 @@ class Mistake(msgspec.Struct):
     probability: float
     own: float
     """The probability of its own label."""
-    picture: str | None
+    picture: Annotated[str, Meta(pattern="^[A-Za-z0-9+/=]*$")] | None
     """A small PNG in base64."""
 
 
@@ -223,7 +208,7 @@ class Marked(msgspec.Struct):
     confusion: list[list[int]]
     mistakes: list[Mistake]
     by: str = ""
-    """The means that predicted, if it is not the learner."""
+    """The model that predicted, if it is not the learner."""
 
 
 def read_marks(folder: Path) -> Marked:
@@ -238,10 +223,7 @@ def read_marks(folder: Path) -> Marked:
         raise RunError(f"expected {MARKS} in the predictor's folder {folder}, found none; {advice}")
     content = read_json(path)
     if "mse" in content:
-        raise RunError(
-            f"{path}: expected marks of a classifier, got a regression, which has no page: "
-            "its error is in this file"
-        )
+        raise RunError(f"{path}: a regression has no page: its error is in this file")
     marked = read_as(Marked, content, str(path), advice)
     if marked.predictor != read_json(folder / "config.json").get("sha256"):
         raise RunError(f"{path} is of another predictor, which was saved there before; {advice}")

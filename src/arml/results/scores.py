@@ -6,7 +6,7 @@ import json
 import math
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -14,8 +14,7 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 from msgspec import Meta
 
-from arml.results.files import JsonView, RunError, plain, write_bytes
-from arml.results.schema import Count, read_as
+from arml.results.files import Count, JsonView, RunError, plain, write_bytes
 
 
 class Score(TypedDict):
@@ -23,7 +22,7 @@ class Score(TypedDict):
 
     mean: Annotated[float, Meta(ge=-1e300, le=1e300)] | None
     ci95: Annotated[float, Meta(ge=0, le=1e300)] | None
-    n: Annotated[int, Meta(ge=0, le=2**53)]
+    n: Count
 
 
 class Summary(TypedDict):
@@ -90,12 +89,13 @@ def number_of(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def normal_p(mean: float, error: float) -> float:
-    """The two-sided p-value of a mean if the true mean is zero, by the normal distribution."""
-    if error == 0:
-        # Every difference is the same: the two are equal, or certainly different.
-        return 1.0 if mean == 0 else 0.0
-    return math.erfc(abs(mean) / error / math.sqrt(2))
+def format_score(metric: str, score: JsonView, *, sign: str = "") -> str:
+    """A mean and its interval: accuracies in percent, differences of them in points."""
+    mean, half = number_of(score["mean"]), number_of(score["ci95"])
+    if metric != "accuracy":
+        return f"{mean:{sign}.4f} ± {half:.4f}"
+    unit = " points" if sign else "%"
+    return f"{100 * mean:{sign}.1f} ± {100 * half:.1f}{unit}"
 
 
 def pairing(identity: str, split: str) -> str:
@@ -180,49 +180,11 @@ class Scores:
         return replace(self, values=self.values[:n], families=self.families[:n])
 
     def __repr__(self) -> str:
-        return f"Scores({_line(self.metric, self.score)})"
-
-    def _repr_html_(self) -> str:
-        rows = {"all tasks": self.score, **self.by_family()}
-        return scores_html(self.metric or "score", rows, self.metric)
+        score = format_score(self.metric, self.score)
+        return f"Scores({self.metric or 'score'} {score} over {len(self):,} tasks)"
 
 
-class About(TypedDict, total=False):
-    """The description of scores in their file."""
-
-    names: tuple[str, ...]
-    metric: str
-    split: str
-    identity: str
-    inner_steps: Count | None
-    step: Count | None
-
-
-_ABOUT = tuple(About.__annotations__)
-
-
-def said(metric: str, score: JsonView, *, sign: str = "") -> str:
-    """A mean and its interval: accuracies in percent, differences of them in points."""
-    mean, half = number_of(score["mean"]), number_of(score["ci95"])
-    if metric != "accuracy":
-        return f"{mean:{sign}.4f} ± {half:.4f}"
-    unit = " points" if sign else "%"
-    return f"{100 * mean:{sign}.1f} ± {100 * half:.1f}{unit}"
-
-
-def _line(metric: str, score: JsonView) -> str:
-    return f"{metric or 'score'} {said(metric, score)} over {score['n']:,} tasks"
-
-
-def scores_html(
-    heading: str, rows: Mapping[str, JsonView], metric: str, *, sign: str = "", line: str = ""
-) -> str:
-    """A table with a mean, its interval and its number of tasks in each row, for a notebook."""
-    cells = [[name, said(metric, row, sign=sign), f"{row['n']:,}"] for name, row in rows.items()]
-    return table_html(("", f"{heading} ± 95%", "tasks"), cells, line=line)
-
-
-ADVICE = "only scores on the same tasks can be compared"
+SAME_TASKS = "only scores on the same tasks can be compared"
 
 
 def check_paired(a: Scores, b: Scores) -> None:
@@ -235,76 +197,49 @@ def check_paired(a: Scores, b: Scores) -> None:
     check_same_tasks(a, b)
     if len(a) != len(b):
         raise ValueError(
-            f"expected scores of equally many tasks, got {len(a)} and {len(b)}; {ADVICE}: score "
-            "again, or take scores.first(n)"
+            f"expected scores of equally many tasks, got {len(a)} and {len(b)}; {SAME_TASKS}: "
+            "score again, or take scores.first(n)"
         )
 
 
 def check_same_tasks(a: Scores, b: Scores) -> None:
     """Raise `ValueError` unless the tasks of the scores are drawn alike."""
-    if a.tasks != b.tasks:
-        what, one, other = next(differing(a, b), ("tasks", a.tasks or "none", b.tasks or "none"))
-        raise ValueError(f"the scores differ in their {what}: {one} and {other}; {ADVICE}")
-
-
-def differing(a: Scores, b: Scores) -> Iterator[tuple[str, str, str]]:
-    """The differences between the tasks of two scores, with both values."""
+    if a.tasks == b.tasks:
+        return
+    what, one, other = "tasks", a.identity or a.tasks, b.identity or b.tasks
     if a.split != b.split:
-        yield "split", a.split, b.split
-    if not (a.identity and b.identity) or a.identity == b.identity:
-        return
+        what, one, other = "split", a.split, b.split
+    elif a.identity.startswith("[") and b.identity.startswith("["):
+        what, one, other = _difference(json.loads(a.identity), json.loads(b.identity))
+    texts = (text if len(text) <= 160 else f"{text[:157]}..." for text in (one, other))
+    raise ValueError(f"the scores differ in their {what}: {' and '.join(texts)}; {SAME_TASKS}")
+
+
+def _difference(a: Sequence[Any], b: Sequence[Any]) -> tuple[str, str, str]:
+    """The name of the first part in which two identities differ, with both values."""
     parts = ("tasks", "data", "split of the classes")
-    if not (a.identity.startswith("[") and b.identity.startswith("[")):
-        yield "tasks", _short(a.identity), _short(b.identity)
-        return
-    both = json.loads(a.identity), json.loads(b.identity)
-    for what, one, other in zip(parts, *both, strict=False):
-        if isinstance(one, dict) and isinstance(other, dict):
-            names = sorted(k for k in {*one, *other} if one.get(k) != other.get(k))
-            for name in names:
-                yield f"{what}' {name}", _short(one.get(name)), _short(other.get(name))
-        elif one != other:
-            yield what, _short(one), _short(other)
+    several = zip(parts, a, b, strict=False)
+    what, one, other = next((p for p in several if p[1] != p[2]), ("tasks", a, b))
+    if isinstance(one, dict) and isinstance(other, dict):
+        name = next(k for k in sorted({*one, *other}) if one.get(k) != other.get(k))
+        return f"{what}' {name}", str(one.get(name)), str(other.get(name))
+    return what, str(one), str(other)
 
 
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 160 else f"{text[:157]}..."
+ABOUT = ("names", "metric", "split", "identity", "inner_steps", "step")
 
 
 def write_scores(path: Path | str, scores: Scores) -> None:
     """Write the scores of single tasks as a compressed NumPy archive, atomically."""
     buffer = io.BytesIO()
-    about = json.dumps({name: getattr(scores, name) for name in _ABOUT})
-    families = scores.families.astype(np.min_scalar_type(int(scores.families.max(initial=0))))
     np.savez_compressed(
         buffer,
-        # A learner computes them in float32.
-        values=scores.values.astype(np.float32),
-        families=families,
+        values=scores.values.astype(np.float32),  # as a learner computes them
+        families=scores.families.astype(np.min_scalar_type(int(scores.families.max(initial=0)))),
         tasks=np.array(scores.tasks),
-        about=np.array(about),
+        about=np.array(json.dumps({name: getattr(scores, name) for name in ABOUT})),
     )
     write_bytes(path, buffer.getvalue())
-
-
-MOST = 2**28
-"""Bytes of one array in a NumPy archive, at most."""
-
-
-def _check_sizes(content: io.BytesIO) -> None:
-    """Raise `ValueError` if an array of a NumPy archive claims to be larger than its bytes: NumPy
-    would allocate the memory that it claims."""
-    with zipfile.ZipFile(content) as archive:
-        for member in archive.infolist():
-            with archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                if version != (1, 0):
-                    raise ValueError(f"{member.filename} is of another format")
-                shape, _, kind = np.lib.format.read_array_header_1_0(file)
-            if kind.itemsize * math.prod(shape) > min(member.file_size, MOST):
-                raise ValueError(f"{member.filename} claims the shape {shape}")
-    content.seek(0)
 
 
 def read_scores(path: Path | str) -> Scores:
@@ -312,43 +247,17 @@ def read_scores(path: Path | str) -> Scores:
 
     **Raises:** `RunError` if it is absent or damaged.
     """
+    damage = (OSError, KeyError, ValueError, TypeError, EOFError, MemoryError, RecursionError)
     try:
-        content = io.BytesIO(Path(path).read_bytes())
-        _check_sizes(content)
-        with np.load(content, allow_pickle=False) as found:
-            about = json.loads(str(found["about"]))
-            held = read_as(About, about, "its description", "restore it")
-            if held.get("identity", "").startswith("["):
-                json.loads(held["identity"])
-            values, families = found["values"], found["families"]
-            kinds = values.dtype.kind, families.dtype.kind in "iu", values.ndim
-            if kinds != ("f", True, 1) or values.shape != families.shape:
-                raise ValueError("expected a score and a family for each task")
-            return Scores(values, families, str(found["tasks"]), **held)
-    except (
-        *(OSError, KeyError, ValueError, TypeError, EOFError, RecursionError),
-        *(zipfile.BadZipFile, zlib.error),
-    ) as error:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
+            about = json.loads(str(file["about"]))
+            about["names"] = tuple(map(str, about["names"]))
+            scores = Scores(file["values"], file["families"], str(file["tasks"]), **about)
+        if scores.values.ndim != 1 or scores.values.shape != scores.families.shape:
+            raise ValueError("expected a score and a family for each task")
+        return scores
+    except (*damage, zipfile.BadZipFile, zlib.error) as error:
         raise RunError(
             f"expected the scores of single tasks in {path}, got none or damaged ones ({error}); "
             "score the run again"
         ) from error
-
-
-def table_html(
-    head: Sequence[str],
-    rows: Sequence[Sequence[str | list[str]]],
-    *,
-    line: str = "",
-    code: bool = False,
-) -> str:
-    """A line of text (in the style of code with `code`) above a table; no table without a head.
-
-    The first cell of a row is its heading. A cell is text, or a list of PNGs in base64.
-    """
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # only a notebook needs it
-
-    loader = PackageLoader("arml.results")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
-    template = environment.get_template("notebook.html")
-    return template.render(head=head, rows=rows, line=line, code=code).strip()

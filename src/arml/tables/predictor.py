@@ -54,7 +54,7 @@ from arml.predict.reliability import (
     number_folds,
     regression_reliability,
 )
-from arml.results.machine import one_blas_thread
+from arml.results.files import one_blas_thread
 from arml.tables.columns import (
     PLAIN,
     Reader,

@@ -27,8 +27,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PyTree
 
-from arml.results.files import Json, RunError
-from arml.results.machine import cores
+from arml.results.files import Json, RunError, cores
 
 TASKS = "tasks"
 """The name of the mesh's only axis."""

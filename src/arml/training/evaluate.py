@@ -18,7 +18,7 @@ from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner, adapted_to
 from arml.core.losses import score_of
-from arml.results.machine import one_blas_thread
+from arml.results.files import one_blas_thread
 from arml.results.scores import Scores, pairing
 from arml.tasks.options import TasksLike, splits_of
 from arml.training.distributed import over_tasks

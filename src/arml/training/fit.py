@@ -31,8 +31,7 @@ from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution, fault
 from arml.core.inner import is_inner
 from arml.core.learner import MetaLearner
-from arml.results.files import RunError
-from arml.results.machine import one_blas_thread
+from arml.results.files import RunError, one_blas_thread
 from arml.tasks.options import TasksLike, splits_of
 from arml.tasks.stream import prefetched
 from arml.training.distributed import at_once, everywhere, mesh_of, over_tasks, own_parts, share
