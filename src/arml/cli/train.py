@@ -1,10 +1,8 @@
 """`arml train`: reads the options, trains, shows progress, and stops when asked."""
 
-import contextlib
-import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +19,6 @@ from arml.experiment.running import Run, check_claim, check_place, run
 from arml.experiment.scoring import simple_scores
 from arml.training import checkpoint
 from arml.training.distributed import (
-    LostError,
     failing_together,
     is_main_process,
     join,
@@ -156,7 +153,7 @@ def train_command(arguments: Sequence[str]) -> int:
             raise KeyboardInterrupt
         display.reading(what, done, total)
 
-    with leaving(), stop.listening(), display:
+    with stop.listening(), display:
         reached = run(experiment, folder, watch=watch, stop=stop, progress=reading, devices=devices)
     if reached < experiment.steps:
         say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
@@ -173,17 +170,6 @@ def _is_trained(experiment: Experiment, folder: Path) -> bool:
     place = folder / "checkpoints"
     done = checkpoint.latest(place) == experiment.steps
     return done and checkpoint.is_sound(place, experiment.steps)
-
-
-@contextlib.contextmanager
-def leaving() -> Iterator[None]:
-    """End the program at once if another process has gone: JAX would wait for it at the exit, and
-    then end the program with a signal."""
-    try:
-        yield
-    except LostError as error:
-        print(f"arml: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
-        os._exit(2)
 
 
 def _finish(console: Console, folder: Path, experiment: Experiment) -> None:

@@ -49,7 +49,6 @@ from arml.training.distributed import (
     any_process,
     at_once,
     check_same,
-    detecting_loss,
     failing_together,
     from_main_process,
     is_main_process,
@@ -196,7 +195,6 @@ def _newest(experiment: Experiment, folder: Path, like: S) -> S | None:
 Watch = Callable[[int, Mapping[str, float | None]], None]
 
 
-@detecting_loss()
 def run(
     experiment: Experiment | str,
     folder: Path | str,

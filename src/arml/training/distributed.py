@@ -20,12 +20,10 @@ from typing import TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
 from arml.results.files import Json, RunError, cores
 
@@ -129,8 +127,7 @@ def over_tasks(mesh: Mesh | None, work: Work) -> Work:
 
     **Arguments**
 
-    - `work`: returns sums over its tasks, and arrays with a leading axis of its tasks. All are real
-      numbers, or integers below 2^24.
+    - `work`: returns sums over its tasks, and arrays with a leading axis of its tasks.
 
     **Returns** a function with the same results for all tasks; without a mesh, `work` itself.
     """
@@ -142,21 +139,7 @@ def over_tasks(mesh: Mesh | None, work: Work) -> Work:
 
         def part(arrays: PyTree, keys: PyTree) -> tuple[PyTree, PyTree]:
             total, each = work(eqx.combine(arrays, rest), keys)
-            # Values of single tasks are placed among zeros, so that one sum over devices serves
-            # both: the time of a small step depends on the number of messages, not on their length.
-            spread = jax.tree.map(placed, each)
-            numbers = jax.tree.map(lambda a: a.astype(float), (total, spread))
-            flat, restored = ravel_pytree(numbers)
-            summed = restored(jax.lax.psum(flat, TASKS))
-            typed: tuple[PyTree, PyTree] = jax.tree.map(
-                lambda a, like: a.astype(like.dtype), summed, (total, spread)
-            )
-            return typed
-
-        def placed(own: Array) -> Array:
-            every = jnp.zeros((mesh.size * own.shape[0], *own.shape[1:]), own.dtype)
-            first = jax.lax.axis_index(TASKS) * own.shape[0]
-            return jax.lax.dynamic_update_slice_in_dim(every, own, first, 0)
+            return jax.lax.psum(total, TASKS), jax.lax.all_gather(each, TASKS, tiled=True)
 
         specs = (PartitionSpec(), PartitionSpec(TASKS))
         whole = jax.shard_map(
@@ -172,10 +155,6 @@ AUTO = "auto"
 one: under SLURM, Open MPI, Kubernetes, or on TPU pods."""
 LENGTH = 400
 """Bytes of a message from one process to the others."""
-
-
-class LostError(RunError):
-    """Another process of the run has ended."""
 
 
 def join(coordinator: str, processes: int | None, process: int | None) -> None:
@@ -222,21 +201,6 @@ def single_process() -> bool:
 def is_main_process() -> bool:
     """Whether this process is the one that writes and prints."""
     return single_process() or jax.process_index() == 0
-
-
-@contextmanager
-def detecting_loss() -> Iterator[None]:
-    """Raise `LostError` if an exchange within the block fails because another process has ended."""
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        if single_process() or "RESOURCE_EXHAUSTED" in str(error):
-            raise
-        first = str(error).strip().splitlines()[0][:200]
-        raise LostError(
-            f"another process of the run has ended ({first}): read its message; to resume, start "
-            "all of them again with the same commands"
-        ) from error
 
 
 def _messages(text: str) -> list[str]:
