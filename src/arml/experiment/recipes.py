@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -72,9 +72,7 @@ class Setting(NamedTuple):
         """A method's experiment in this setting, which may have more traits."""
         name, algorithm = self.shared.recipe, known.options(self.problem)
         made = replace(self.shared, recipe=f"{name}/{known.name}", algorithm=algorithm)
-        kind = {1: "vectors", 2: "tables", 3: "images"}[len(self.problem.features)]
-        regression = self.problem.kind == "regression" and kind != "tables"
-        for trait in ("any", "regression" if regression else kind, *self.traits, name, *traits):
+        for trait in ("any", kind_of(self.problem), *self.traits, name, *traits):
             made = changed(made, known.settings.get(trait, {}))
         return made
 
@@ -91,38 +89,72 @@ def changed(experiment: Experiment, changes: Changes) -> Experiment:
     return replace(experiment, **own)
 
 
-def regression2d(name: str, tasks: TasksOptions) -> Experiment:
-    """The paper's 2-D regression: 10-shot, batch 25, 5 inner steps, 70,000 outer steps, two hidden
-    layers of 40."""
-    return Experiment(name, tasks=tasks)
+def kind_of(problem: Problem) -> str:
+    """The kind of tasks with this problem: `regression`, `vectors`, `images` or `tables`."""
+    if len(problem.features) == 2:
+        return "tables"
+    if problem.kind == "regression":
+        return "regression"
+    return "images" if len(problem.features) == 3 else "vectors"
 
 
-def images(
-    name: str, tasks: TasksOptions, outer: OuterOptions, steps: int, every: int
-) -> Experiment:
-    """The options that all experiments on images share: Conv-4 with 32 filters, batch 4."""
-    return Experiment(
-        name,
-        tasks=tasks,
-        network=Conv4Options(),
-        outer=outer,
-        steps=steps,
-        batch=4,
-        interval=20,
-        checkpoint_every=100,
-        validate_every=every,
-        validation_tasks=200,
-        scan=False,
-        chunk=1,
-    )
+USUAL: dict[str, dict[str, Any]] = {
+    "regression": {"network": MLPOptions(init="he"), "outer": OuterOptions(clip=10.0)},
+    "vectors": {
+        "network": MLPOptions(hidden=(64,), init="he"),
+        "outer": OuterOptions(clip=10.0, schedule="cosine"),
+        "steps": 5_000,
+        "batch": 16,
+        "chunk": 16,
+        "interval": 50,
+        "checkpoint_every": 500,
+        "validate_every": 500,
+    },
+    "images": {
+        "network": Conv4Options(),
+        # On validation tasks this rate is better than 0.001 for each method that was tried, except
+        # for ARML with its published settings (results/starter).
+        "outer": OuterOptions(outer_rate=0.003, schedule="cosine"),
+        "steps": 20_000,
+        "batch": 4,
+        "chunk": 1,
+        "interval": 20,
+        "checkpoint_every": 100,
+        "validate_every": 500,
+        "validation_tasks": 200,
+        "scan": False,
+    },
+    "tables": {
+        "network": MLPOptions(hidden=(64,), init="he"),
+        "outer": OuterOptions(outer_rate=0.003, clip=1.0, schedule="cosine", warmup=0.04),
+        "steps": 5_000,
+        "batch": 16,
+        "chunk": 16,
+        "interval": 50,
+        "checkpoint_every": 250,
+        "validate_every": 500,
+        "validation_tasks": 256,
+        "scan": False,
+    },
+}
+"""Options of experiments that differ from those of the paper's 2-D regression, by the kind of their
+tasks."""
+UNNAMED = OwnOptions()
+"""Stands for tasks that are given later."""
 
 
-def small_images(name: str, tasks: TasksOptions) -> Experiment:
-    """Images of about 28 px: a user's own pictures, and those in the package."""
-    # On validation tasks this rate is better than 0.001 for each method that was tried, except for
-    # ARML with its published settings (results/starter).
-    outer = OuterOptions(outer_rate=0.003, schedule="cosine")
-    return images(name, tasks, outer, steps=20_000, every=500)
+def setting_for(
+    problem: Problem,
+    name: str = "own",
+    tasks: TasksOptions = UNNAMED,
+    description: str = "",
+    traits: tuple[str, ...] = (),
+    **changes: Any,
+) -> Setting:
+    """The setting of any tasks with this problem: the usual options for the kind of its tasks, with
+    changes."""
+    options = {**USUAL[kind_of(problem)], **changes}
+    return Setting(problem, description, Experiment(name, tasks=tasks, **options), traits)
 
 
 def prepared(store: str, description: str, steps: int, *traits: str) -> Setting:
@@ -132,94 +164,71 @@ def prepared(store: str, description: str, steps: int, *traits: str) -> Setting:
     `steps` is the authors' number of outer steps for Plain- and Art-Multi, and MAML's for
     miniImageNet.
     """
-    shared = images(store, StoreOptions(store=store), OuterOptions(), steps=steps, every=1_000)
-    return Setting(BENCHMARK, description, shared, traits)
+    tasks, outer = StoreOptions(store=store), OuterOptions()
+    more = {"outer": outer, "steps": steps, "validate_every": 1_000}
+    return setting_for(BENCHMARK, store, tasks, description, traits, **more)
 
 
-def features(name: str, tasks: TasksOptions) -> Experiment:
-    """Vectors to be classified: a hidden layer of 64, batch 16, 5 inner steps."""
-    return Experiment(
-        name,
-        tasks=tasks,
-        network=MLPOptions(hidden=(64,), init="he"),
-        outer=OuterOptions(clip=10.0, schedule="cosine"),
-        steps=5_000,
-        batch=16,
-        chunk=16,
-        interval=50,
-        checkpoint_every=500,
-        validate_every=500,
-    )
-
-
-def tables(name: str, tasks: TasksOptions) -> Experiment:
-    """Small tables of any columns: batch 16."""
-    return Experiment(
-        name,
-        tasks=tasks,
-        network=MLPOptions(hidden=(64,), init="he"),
-        outer=OuterOptions(outer_rate=0.003, clip=1.0, schedule="cosine", warmup=0.04),
-        steps=5_000,
-        batch=16,
-        chunk=16,
-        interval=50,
-        checkpoint_every=250,
-        validate_every=500,
-        validation_tasks=256,
-        scan=False,
-    )
-
-
+PAPER: dict[str, Any] = {"network": MLPOptions(), "outer": OuterOptions()}
+"""The paper's 2-D regression: 10-shot, batch 25, 5 inner steps, 70,000 outer steps, two hidden
+layers of 40."""
 SMALL = ("small images",)
 TABLES = TASKS.built_in()["tables"].options_class()
 NUMBERS = replace(TABLES, predict="numbers")
 OWN: dict[str, Setting] = {
     setting.shared.recipe: setting
     for setting in (
-        Setting(
+        setting_for(
             REGRESSION,
+            "regression2d",
+            FunctionsOptions(),
             "2-D regression of six families",
-            regression2d("regression2d", FunctionsOptions()),
+            **PAPER,
         ),
-        Setting(
+        setting_for(
             REGRESSION,
-            "2-D regression of six families, inputs U[-5, 5]",  # as in the authors' code
-            regression2d("regression2d-wide", FunctionsOptions(low=-5.0)),
+            "regression2d-wide",
+            FunctionsOptions(low=-5.0),  # as in the authors' code
+            "2-D regression of six families, inputs U[-5, 5]",
+            **PAPER,
         ),
-        Setting(
+        setting_for(
             STARTER,
+            "starter",
+            StarterOptions(),
             "The pictures in the package, three families",
-            small_images("starter", StarterOptions()),
             SMALL,
         ),
-        Setting(
+        setting_for(
             STARTER,
+            "starter-art",
+            StarterOptions(art=True),
             "The pictures in the package, also blurred and in pencil, nine families",
-            small_images("starter-art", StarterOptions(art=True)),
             SMALL,
         ),
-        Setting(
+        setting_for(
             CONFLICT,
+            "starter-conflict",
+            ConflictOptions(),
             "The pictures in the package under two questions each, six families",
-            small_images("starter-conflict", ConflictOptions()),
             SMALL,
         ),
-        Setting(
+        setting_for(
             IMAGES,
+            "folders",
+            FoldersOptions(),
             "Your own images (--data FOLDER_OR_ZIP...)",
-            small_images("folders", FoldersOptions()),
             SMALL,
         ),
-        Setting(
+        setting_for(
             VECTORS,
+            "features",
+            VectorsOptions(),
             "Frozen features of images (--data FEATURES...)",
-            features("features", VectorsOptions()),
         ),
-        Setting(TABLES.problem, "Classes of small synthetic tables", tables("tables", TABLES)),
-        Setting(
-            NUMBERS.problem,
-            "Numbers of small synthetic tables",
-            tables("tables-regression", NUMBERS),
+        setting_for(TABLES.problem, "tables", TABLES, "Classes of small synthetic tables"),
+        setting_for(
+            NUMBERS.problem, "tables-regression", NUMBERS, "Numbers of small synthetic tables"
         ),
         prepared("plain-multi", "Plain-Multi, four families", 50_000),
         prepared("art-multi", "Art-Multi, twelve families", 60_000, "many families"),
@@ -228,24 +237,6 @@ OWN: dict[str, Setting] = {
     )
 }
 """The package's own settings."""
-UNNAMED = OwnOptions()
-"""Stands for tasks that are given later."""
-
-
-def setting_for(problem: Problem, name: str = "own", tasks: TasksOptions = UNNAMED) -> Setting:
-    """The setting of any tasks with this problem: like that of small tables, of 2-D regression, of
-    the package's pictures or of frozen features, whichever has such problems."""
-    if len(problem.features) == 2:
-        shared = tables(name, tasks)
-    elif problem.kind == "regression":
-        shared = replace(
-            regression2d(name, tasks), network=MLPOptions(init="he"), outer=OuterOptions(clip=10.0)
-        )
-    elif len(problem.features) == 3:
-        shared = small_images(name, tasks)
-    else:
-        shared = features(name, tasks)
-    return Setting(problem, name, shared)
 
 
 def setting(name: str) -> Setting:
@@ -254,21 +245,19 @@ def setting(name: str) -> Setting:
     **Raises** `KeyError` for an unknown one, and `ValueError` if the problem of the tasks is not
     known.
     """
-    family = None if name in OWN else TASKS[name]
-    if family is None:
+    if name in OWN:
         return OWN[name]
+    family = TASKS[name]
     if family.source is None:
         raise KeyError(name)
-    return _setting_of(family)
+    return _of_family(family)
 
 
 @cache
-def _setting_of(family: TaskFamily) -> Setting:
-    made = setting_for(family.problem, family.name, family.options_class())
-    shared = made.shared
-    if family.network:
-        shared = replace(shared, network=NETWORKS.known(family.network).options_class())
-    return made._replace(description=family.about.rstrip("."), shared=shared)
+def _of_family(family: TaskFamily) -> Setting:
+    network = {"network": NETWORKS.known(family.network).options_class()} if family.network else {}
+    tasks, about = family.options_class(), family.about.rstrip(".")
+    return setting_for(family.problem, family.name, tasks, about, **network)
 
 
 def settings() -> dict[str, Setting]:
@@ -278,7 +267,7 @@ def settings() -> dict[str, Setting]:
         # Tasks that need data and do not state a usual problem raise an error when named.
         with contextlib.suppress(ValueError):
             if family.source is not None:
-                found[name] = _setting_of(family)
+                found[name] = _of_family(family)
     return found
 
 
