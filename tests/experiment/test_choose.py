@@ -51,7 +51,7 @@ def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
     experiment.check()
     said = "\n".join(why)
     options = ("ways", "shots", "queries", "size", "normalisation", "average")
-    for word in ("1 family", *options):
+    for word in ("families 1", *options):
         assert word in said
 
 
@@ -64,10 +64,9 @@ def test_a_stream_is_learned_by_a_method_that_grows(tmp_path):
 
 def test_what_is_fixed_is_not_chosen(tmp_path):
     data = [str(draw(tmp_path / name, [12] * 12)) for name in ("birds", "cars")]
-    experiment, why = choose(data, fixed={"shots": 4})
+    experiment, _ = choose(data, fixed={"shots": 4})
     tasks = experiment.tasks
     assert (tasks.ways, tasks.shots, tasks.queries) == (3, 4, 8)
-    assert not any(line.startswith("shots") for line in why)
     for fixed in ({"size": 0}, {"ways": 1}):
         with pytest.raises(ValueError, match=r"(size|ways) must be (at least|above)"):
             choose(data, fixed=fixed)
@@ -124,9 +123,9 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert main([*given, *small]) == 0
     said = capsys.readouterr().out
-    assert "ways 2: birds has 7 classes" in said
+    assert "ways 2, shots 1, queries 3: the smallest class, birds/c00, has 4 vectors" in said
     assert "logistic regression on the inputs, no meta-training: accuracy" in said
-    assert "28 vectors" in said
+    assert "vectors 28" in said
     config = read_run(tmp_path / "run").config
     assert config["experiment"]["recipe"] == "features/protonet"
     assert "method features/protonet: `arml train RECIPE` trains another" in said

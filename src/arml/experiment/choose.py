@@ -90,28 +90,27 @@ def choose(
             f"expected pictures or features, got both: run `arml features` on {pictures}, or leave "
             "the features out"
         )
+    tasks: FoldersOptions | VectorsOptions
     if any(vectors):
         families = [
             Family(f.name, dict(zip(f.classes, map(int, f.counts), strict=True)))
             for f in load_features(data)[0]
         ]
-        made = recipe(f"features/{method or 'protonet'}")
-        shape, lines = _shape(families, fixed)
-        tasks: FoldersOptions | VectorsOptions = VectorsOptions(data=tuple(data), **shape)
-        lines.insert(0, _about(families, "vectors"))
+        made, what = recipe(f"features/{method or 'protonet'}"), "vectors"
+        tasks = VectorsOptions(data=tuple(data), **_shape(families, fixed))
+        advice = []
     else:
         families = [_survey(Path(path).expanduser().absolute()) for path in data]
-        made = recipe(f"folders/{method or 'protonet-turns'}")
-        shape, lines = _shape(families, fixed)
-        size, reason = _size(families, fixed)
-        tasks = FoldersOptions(data=tuple(data), **shape, size=size)
+        made, what = recipe(f"folders/{method or 'protonet-turns'}"), "pictures"
+        # As they are, but at least 16 pixels, and at most 32 to be quick.
+        sides = median(side for family in families for side in family.sides)
+        size = fixed.get("size", max(16, min(SIZE, int(sides))))
+        tasks = FoldersOptions(data=tuple(data), size=size, **_shape(families, fixed))
         batch = 2 if minutes < SHORT else 4
         network = Conv4Options(normalisation="support", edges=not method)
         made = replace(made, network=network, batch=batch, validate_every=800 // batch)
-        lines = [
-            _about(families, "pictures"),
-            *lines,
-            reason,
+        advice = [
+            f"size {size} px: the pictures have about {sides:.0f}; more pixels take longer",
             "normalisation support: a prediction for a picture of yours will depend on no other "
             "query",
             "photographs of common things need no training: `arml adapt --support FOLDER` learns "
@@ -119,12 +118,23 @@ def choose(
         ]
         if not method:
             made = replace(made, outer=replace(made.outer, schedule="constant", average=AVERAGE))
-            lines.append(
+            advice.append(
                 f"average {AVERAGE:g}: the weights' mean over that last part of the training"
             )
     tasks.check()
     for family in families:
         tasks.check_classes(family.name, len(family.counts), family.split)
+    classes = sum(len(family.counts) for family in families)
+    examples = sum(sum(family.counts.values()) for family in families)
+    least, poorest, name = _smallest(families)
+    others = sum(family.left_out for family in families)
+    left = f"; left out: {others} files that are no {what}" if others else ""
+    lines = [
+        f"data: families {len(families)}, classes {classes:,}, {what} {examples:,}{left}",
+        f"ways {tasks.ways}, shots {tasks.shots}, queries {tasks.queries}: the smallest class, "
+        f"{poorest}/{name}, has {least} {what}",
+        *advice,
+    ]
     return replace(made, tasks=tasks, steps=MOST), lines
 
 
@@ -137,19 +147,13 @@ def _survey(path: Path) -> Family:
     return Family(family_name(path), counts, sides, source.split, len(source.left_out))
 
 
-def _about(families: Sequence[Family], what: str) -> str:
-    classes = sum(len(family.counts) for family in families)
-    examples = sum(sum(family.counts.values()) for family in families)
-    plural = "family" if len(families) == 1 else "families"
-    others = sum(family.left_out for family in families)
-    left = f"; left out: {others} files that are no {what}" if others else ""
-    return f"data: {len(families)} {plural}, {classes:,} classes, {examples:,} {what}{left}"
+def _smallest(families: Sequence[Family]) -> tuple[int, str, str]:
+    """The number of examples of the smallest class, its family, and its name."""
+    return min((n, f.name, name) for f in families for name, n in f.counts.items())
 
 
-def _shape(
-    families: Sequence[Family], fixed: Mapping[str, int]
-) -> tuple[dict[str, int], list[str]]:
-    """Ways, shots and queries, and why."""
+def _shape(families: Sequence[Family], fixed: Mapping[str, int]) -> dict[str, int]:
+    """Ways, shots and queries."""
     poorest = min(families, key=lambda family: len(family.counts))
     classes = len(poorest.counts)
     if classes < 6:
@@ -160,38 +164,17 @@ def _shape(
         )
     stated = [len(part) for f in families if f.split is not None for part in f.split.values()]
     ways = fixed.get("ways", min(WAYS, max(2, min([classes // 4, *stated]))))
-    least, folder, name = min((n, f.name, name) for f in families for name, n in f.counts.items())
-    if least < 2:
-        raise ValueError(
-            f"{folder}: expected at least 2 pictures of each class (one to learn from, one to be "
-            f"judged on), got {least} in {name!r}: add pictures, or remove the class"
-        )
+    least, folder, name = _smallest(families)
     room = least - fixed["queries"] if "queries" in fixed else max(least // 4, 1)
     shots = fixed.get("shots", max(1, min(SHOTS, room)))
     queries = fixed.get("queries", max(1, min(QUERIES, least - shots)))
     if shots + queries > least:
         raise ValueError(
             f"{folder}: expected at least {shots + queries} pictures of each class (shots and "
-            f"queries), got {least} in {name!r}; lower the shots or queries, or add pictures"
+            f"queries), got {least} in {name!r}: lower the shots or queries, add pictures, or "
+            "remove the class"
         )
-    smallest = f"the smallest class, {folder}/{name}, has {least}"
-    why = {
-        "ways": f"ways {ways}: {poorest.name} has {classes} classes, for three splits",
-        "shots": f"shots {shots}: {smallest}",
-        "queries": f"queries {queries}: {smallest}",
-    }
-    lines = [line for option, line in why.items() if option not in fixed]
-    return {"ways": ways, "shots": shots, "queries": queries}, lines
-
-
-def _size(families: Sequence[Family], fixed: Mapping[str, int]) -> tuple[int, str]:
-    """Pixels a side: those of the pictures, but at least 16, and at most 32 to be quick."""
-    if "size" in fixed:
-        return fixed["size"], f"size {fixed['size']} px: as asked for"
-    middle = int(median(side for family in families for side in family.sides))
-    size = max(16, min(SIZE, middle))
-    more = f"; --size {min(middle, 84)} would show more, and takes longer" if middle > size else ""
-    return size, f"size {size} px: pictures have about {middle} px{more}"
+    return {"ways": ways, "shots": shots, "queries": queries}
 
 
 def paced(
