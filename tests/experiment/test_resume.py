@@ -217,13 +217,6 @@ def test_a_run_of_which_no_checkpoint_can_be_read_is_not_begun_anew(copy, capsys
     assert (copy / "metrics.jsonl").read_bytes() == before
 
 
-def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew(copy, capsys):
-    before = (copy / "metrics.jsonl").read_bytes()
-    shutil.rmtree(copy / "checkpoints")
-    assert "its checkpoints are gone" in refused(capsys, copy)
-    assert (copy / "metrics.jsonl").read_bytes() == before
-
-
 def test_the_checkpoint_of_another_network_is_refused(copy, capsys):
     path = copy / "config.json"
     path.write_text(path.read_text().replace('"hidden": [\n        8', '"hidden": [\n        9'))

@@ -7,7 +7,6 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 import equinox as eqx
 import numpy as np
@@ -65,7 +64,6 @@ from arml.training.fit import (
     training_key,
 )
 
-S = TypeVar("S")
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
 OWN = (CHECKPOINTS, "tensorboard", "explain", "growing")
 """The folders in a run folder. The last one holds the stages of a learner that grows."""
@@ -171,27 +169,6 @@ def _refuse(folder: Path, rows: list[str]) -> None:
         )
 
 
-def _newest(experiment: Experiment, folder: Path, like: S) -> S | None:
-    """The newest checkpoint that can be read; later metrics are removed. None if no checkpoint was
-    ever saved in the folder.
-
-    **Raises** `RunError` if the checkpoints are lost.
-    """
-    path = folder / METRICS
-    found = checkpoint.restore_newest(folder / CHECKPOINTS, like)
-    if found is None:
-        steps = [record["step"] for record in read_metrics(path)]
-        # A process that was killed while it saved the first checkpoint leaves metrics up to there.
-        first = -(-experiment.checkpoint_every // experiment.interval) * experiment.interval
-        if max(steps, default=0) > first:
-            raise RunError(
-                f"{folder} holds the metrics of a run, but its checkpoints are gone: restore "
-                "them, or delete the folder to start anew"
-            )
-    truncate_metrics(path, found[0] if found else 0)
-    return found[1] if found else None
-
-
 Watch = Callable[[int, Mapping[str, float | None]], None]
 
 
@@ -253,10 +230,11 @@ def run(
             saved = None
             if is_main_process():
                 claim(experiment, splits, folder, devices=mesh.size if mesh else 1)
-                saved = _newest(experiment, folder, now)
+                saved = checkpoint.restore_newest(checkpoints, now)
+                truncate_metrics(folder / METRICS, saved[0] if saved else 0)
         check_same("options", (fingerprint(experiment), experiment.seed, devices))
         check_same("data", splits.sources)
-        now = from_main_process(saved or now)
+        now = from_main_process(saved[1] if saved else now)
         before = done = int(now.state.step)
         with failing_together():
             watch(done, {})
