@@ -21,8 +21,10 @@ import numpy as np
 from scipy.special import stdtrit
 
 import arml
+import table_prior  # noqa: F401  (it registers the run's tasks)
 from arml.core.calibration import expected_error, temperature
 from arml.predict.files import write_learner
+from arml.tasks.own import OwnOptions
 from tables import PLACE, QUERIES, ROWS, SHOTS, Learned, _logits, tasks
 
 LEVEL = 0.8
@@ -68,7 +70,11 @@ def main() -> None:
     found = calibrated(Learned.load(options.run), options.regression, options.tables)
     print("temperature", found)
     portable = arml.load(options.run).portable
-    write_learner(dataclasses.replace(portable, temperature=found), options.folder)
+    # Its tasks are drawn by a file that users do not have.
+    tasks = OwnOptions("table_prior.py", "SyntheticTables", file="table_prior.py")
+    experiment = dataclasses.replace(portable.experiment, tasks=tasks)
+    portable = dataclasses.replace(portable, experiment=experiment, temperature=found)
+    write_learner(portable, options.folder)
 
 
 if __name__ == "__main__":

@@ -2,36 +2,22 @@
 
 import csv
 import io
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import arml
 import chromium
 from arml.app import server, tables
 from arml.app.uploads import Limits
-from arml.experiment.recipes import build, recipe
-from arml.experiment.running import Portable
-from arml.predict.learner import FewShotLearner
-from arml.tables.model import TablesOptions
 from serving import serving
 
 LIMITS = Limits(rows=40, columns=6)
 
 
-def untrained(name: str) -> FewShotLearner:
-    """A small learner with its initial weights: how well it predicts does not matter here."""
-    experiment = replace(recipe(name), algorithm=TablesOptions(width=4, depth=1, heads=1))
-    problem = experiment.tasks.problem
-    return FewShotLearner(Portable(experiment, build(experiment, problem), problem, ("trees",)))
-
-
 @pytest.fixture(scope="module")
 def learners():
-    return {
-        "classes": untrained("tables/tables"),
-        "numbers": untrained("tables-regression/tables"),
-    }
+    return {"classes": arml.load("tables"), "numbers": arml.load("tables-regression")}
 
 
 def asked(**changes):

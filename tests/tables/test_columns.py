@@ -165,15 +165,28 @@ def test_dates_in_other_forms():
     for cells in (
         ["05/31/2024", "04/01/2024"],
         ["31/05/2024", "01/04/2024"],
+        ["5/31/24", "4/1/24"],
         ["31 May 2024", "1 April 2024"],
-        ["May 31, 2024", "April 1, 2024"],
+        ["May 31, 2024", "Apr 1, 2024"],
+        ["31-May-2024", "01.04.2024"],
         ["2024-05-31T02:00+02:00", "2024-04-01"],
     ):
         schema = schema_of({"d": cells})
         assert schema.columns[0].kind == "date"
         np.testing.assert_array_equal(schema.read({"d": cells})[:, 0], [19874, 19814])
-    with pytest.raises(ValueError, match="'05/04/2024' may begin with the day or the month"):
-        schema_of({"d": ["05/04/2024", "04/01/2024"]})
+    noon = schema_of({"d": (cells := ["5/31/2024 12:00", "4/30/2024 6:00"])})
+    np.testing.assert_array_equal(noon.read({"d": cells})[:, 0], [19874.5, 19843.25])
+
+
+def test_dates_that_can_be_read_in_two_orders():
+    cells = ["05/04/2024", "04/01/2024"]
+    with pytest.raises(ValueError, match=r"'d', such as '05/04/2024'.* dmy and mdy: choose one"):
+        schema_of({"d": cells})
+    for dates, days in (("dmy", [19818, 19726]), ("mdy", [19847, 19814])):
+        schema = schema_of({"d": cells}, dates=dates)
+        np.testing.assert_array_equal(schema.read({"d": cells})[:, 0], days)
+    with pytest.raises(ValueError, match="orders dmy and ymd"):
+        schema_of({"d": ["20/03/04", "21/03/05"]})
 
 
 def test_refusals_name_the_column():
@@ -205,7 +218,7 @@ def test_of_too_many_columns_those_stay_that_tell_the_classes_apart():
     schema = schema_of(table)
     values, place = schema.read(table), [*table].index("told")
     read = reader(schema, values, y)
-    assert len(read.kept) == width_of(len(read.kept)) == WIDTHS[-1] < read.total
+    assert len(read.owners) == width_of(len(read.owners)) == WIDTHS[-1] < read.total
     assert place in read.owners
     assert 7 in reader(schema, values, np.asarray(table["7"]) * 3).owners
     # Without labels that speak for it, it is one of many.
@@ -218,7 +231,7 @@ def test_the_rarest_of_many_categories_have_no_column():
     schema = schema_of({"many": cells})
     read = reader(schema, schema.read({"many": cells}), np.zeros(len(cells), int))
     assert read.total == LEVELS
-    kept = [schema.columns[0].texts[level] for level in read.levels[0]]
+    kept = [schema.columns[0].texts[level] for level in read.level]
     assert kept == sorted(f"level {i}" for i in range(LEVELS))
 
 

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.core.episodes import Examples, Task
-from arml.nn.networks import linear
+from arml.core.episodes import Examples, Problem, Task
+from arml.nn.networks import MLPOptions
 from arml.tables.model import Tables, TablesOptions
 from small_tables import COLUMNS, WAYS, M, problem, table
 
 KEY = jax.random.key(0)
-UNUSED = linear(1, 1, key=KEY)
+UNUSED = MLPOptions(hidden=()).build(Problem("regression", (1,), 1, 1, 1), key=KEY)
 """The base network, which the learner does not use."""
 
 

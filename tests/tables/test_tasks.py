@@ -4,8 +4,11 @@ import jax
 import numpy as np
 import pytest
 
-from arml.tables.tasks import SyntheticTables, TablesOptions
+from arml.experiment.options import TASKS
+from table_prior import SyntheticTables, TablesOptions
 
+for name in ("tables", "tables-regression"):
+    TASKS.remove(name)  # other tests list what is registered
 OPTIONS = TablesOptions(columns=5, ways=3, rows=12, questions=6)
 KEYS = jax.random.split(jax.random.key(0), 200)
 

@@ -79,7 +79,6 @@ TASKS: Registry[TaskFamily] = Registry(
         _tasks("vectors", VectorsOptions, VECTORS),
         _tasks("own", OwnOptions, REGRESSION),
     ],
-    rooms=("arml.tables.tasks",),
 )
 NETWORKS: Registry[Entry] = Registry(
     "network",

@@ -173,8 +173,6 @@ PAPER: dict[str, Any] = {"network": MLPOptions(), "outer": OuterOptions()}
 """The paper's 2-D regression: 10-shot, batch 25, 5 inner steps, 70,000 outer steps, two hidden
 layers of 40."""
 SMALL = ("small images",)
-TABLES = TASKS.built_in()["tables"].options_class()
-NUMBERS = replace(TABLES, predict="numbers")
 OWN: dict[str, Setting] = {
     setting.shared.recipe: setting
     for setting in (
@@ -225,10 +223,6 @@ OWN: dict[str, Setting] = {
             "features",
             VectorsOptions(),
             "Frozen features of images (--data FEATURES...)",
-        ),
-        setting_for(TABLES.problem, "tables", TABLES, "Classes of small synthetic tables"),
-        setting_for(
-            NUMBERS.problem, "tables-regression", NUMBERS, "Numbers of small synthetic tables"
         ),
         prepared("plain-multi", "Plain-Multi, four families", 50_000),
         prepared("art-multi", "Art-Multi, twelve families", 60_000, "many families"),

@@ -12,12 +12,13 @@ import decimal
 import math
 import re
 import unicodedata
+import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 Cell = Any
 """A text, a number, a date, or a missing value."""
@@ -27,15 +28,17 @@ Table = Mapping[str, Cells]
 """Cells by the name of their column."""
 Values = Float[np.ndarray, "n columns"]
 """Numbers, days or places of categories; NaN where a cell is missing."""
+Dates = Literal["dmy", "mdy", "ymd"]
+"""The order of day, month and year."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
-MISSING = frozenset(("", "?", "na", "n/a", "nan", "nat", "null", "<na>", "<null>", "."))
-"""Texts that stand for a missing cell, in small letters."""
-LEVELS = 12
-"""The most columns of a category: its most frequent values have one each."""
 GROUPED = re.compile(r"[+-]?\d[\d.]*,[\d.,]*", re.ASCII)
 """A number with a comma, which may be a decimal sign or separate thousands."""
+MISSING = frozenset(("", "?", "na", "n/a", "nan", "nat", "null", "<na>", "<null>", "."))
+"""Texts that stand for a missing cell, in small letters."""
 LARGEST = float(np.finfo(np.float32).max)
+LEVELS = 12
+"""The most columns of a category: its most frequent values have one each."""
 FREE = 5
 """A column of texts is a category if it has at most so many different values, or each value at
 least twice on average."""
@@ -44,13 +47,19 @@ COUNTED = 8
 KEY = re.compile(r"(.*[ _.-])?(id|ids|idx|index|key|nr|no|row|rows|rownum|rownames)", re.IGNORECASE)
 """Names of columns that number their rows."""
 ONE, EMPTY = "has one value in all rows", "is empty"
-PLAIN = (ONE, EMPTY)
+UNINFORMATIVE = (ONE, EMPTY)
 """Reasons to leave out a column that nobody would miss."""
 WIDTHS = (4, 8, 16, 32, 64)
 """Empty columns fill a table up to one of these widths, so that few programs are compiled. The last
 is the bound."""
-DATES = ("%d/%m/%Y", "%m/%d/%Y", "%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%d-%b-%Y")
-"""Forms of dates beside ISO 8601, 2024/05/31 and 31.05.2024."""
+CLEAR = ("%d.%m.%Y", "%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%d-%b-%Y")
+"""Forms of dates that can be read in one way, beside ISO 8601 and 2024/05/31."""
+ORDERS: dict[str, tuple[str, ...]] = {
+    "dmy": ("%d/%m/%Y", "%d-%m-%Y", "%d/%m/%y", "%d.%m.%y"),
+    "mdy": ("%m/%d/%Y", "%m-%d-%Y", "%m/%d/%y", "%m.%d.%y"),
+    "ymd": ("%y/%m/%d", "%y-%m-%d", "%y.%m.%d"),
+}
+"""Forms of dates that depend on the order."""
 EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -59,8 +68,8 @@ class Column(NamedTuple):
 
     name: str
     kind: Literal["number", "date", "category"]
-    form: str = ""
-    """The form of its dates, one of `DATES`; empty for those that `_day` knows."""
+    order: str = ""
+    """Of day, month and year in its dates."""
     texts: tuple[str, ...] = ()
     """The values of a category."""
 
@@ -73,12 +82,8 @@ class Column(NamedTuple):
         """
         if self.kind == "category":
             place = {text: float(i) for i, text in enumerate(self.texts)}
-            known = [np.nan if missing(c) else place.get(text_of(c), -1.0) for c in cells]
-            return np.asarray(known, np.float64).reshape(-1)
-        if self.kind == "number":
-            values, odd = numbers(cells)
-        else:
-            values, odd = _days(cells, self.form)
+            return _converted(cells, lambda cell: place.get(text_of(cell), -1.0))[0]
+        values, odd = numbers(cells) if self.kind == "number" else _days(cells, self.order)
         if odd is not None:
             raise ValueError(
                 f"{where}: {cells[odd]!r} in column {self.name!r}{_row(odd, lines)} is no "
@@ -113,12 +118,9 @@ class Schema(NamedTuple):
         return np.stack(read, axis=1)
 
     def unknown(self, table: Table) -> dict[str, list[str]]:
-        """By the name of a category, its values in these rows that no example has. They say nothing
-        about a row."""
+        """By the name of a category, its values in these rows that no example has."""
         found = {
-            c.name: sorted(
-                {text_of(cell) for cell in table[c.name] if not missing(cell)} - {*c.texts}
-            )
+            c.name: sorted({text_of(v) for v in table[c.name] if not missing(v)} - {*c.texts})
             for c in self.columns
             if c.kind == "category"
         }
@@ -138,81 +140,68 @@ def schema_of_json(value: Mapping[str, Any]) -> Schema:
 class Reader(NamedTuple):
     """How training rows measure their columns. A column of numbers or dates becomes one column of
     the learner's. A category becomes one column for each of its frequent values, or a single one if
-    it has two values. A missing cell stays missing."""
+    it has two values, to which an unknown value is missing."""
 
+    owners: Int[np.ndarray, " kept"]
+    """The place of the table's column from which each of the learner's columns is made."""
+    level: Int[np.ndarray, " kept"]
+    """The value of a category that each stands for, by its place; -1 for numbers."""
+    other: Int[np.ndarray, " kept"]
+    """The other value of a category of two; -1 for other columns."""
     middle: Float[np.ndarray, " columns"]
     """Subtracted from each number in 64 bits, which is then divided by `unit`: 32 bits cannot hold
     small differences of large numbers."""
     unit: Float[np.ndarray, " columns"]
-    levels: tuple[tuple[int, ...], ...]
-    """The values of a category that have a column, by their places; empty for numbers."""
-    kept: Int[np.ndarray, " kept"]
-    """Which of the learner's columns are kept: all, or as many as the bound."""
-
-    @property
-    def owners(self) -> Int[np.ndarray, " kept"]:
-        """The place of the table's column from which each of the learner's columns is made."""
-        return self._origins[self.kept]
-
-    @property
-    def total(self) -> int:
-        """How many columns there would be without a bound."""
-        return len(self._origins)
-
-    @property
-    def _origins(self) -> Int[np.ndarray, " total"]:
-        widths = [len(levels) if len(levels) > 2 else 1 for levels in self.levels]
-        return np.repeat(np.arange(len(widths)), widths)
+    total: int
+    """How many columns there would be without a bound."""
 
     def __call__(self, values: Values) -> Float[np.ndarray, "n kept 3"]:
         """Value, whether it is there, and kind (1 for a category) of each cell."""
-        return self._whole(values)[:, self.kept]
-
-    def _whole(self, values: Values) -> Float[np.ndarray, "n total 3"]:
-        origins = self._origins
-        x = np.zeros((len(values), len(origins), 3), np.float32)
-        there = ~np.isnan(values)
-        scaled = np.clip((values - self.middle) / self.unit, -1e6, 1e6)
-        numeric = np.array([not levels for levels in self.levels])
-        x[:, numeric[origins], 0] = np.where(there, scaled, 0)[:, numeric]
-        x[..., 1] = there[:, origins]
-        for place in np.flatnonzero(~numeric):
-            levels, own = self.levels[place], origins == place
-            x[:, own, 2] = there[:, [place]]
-            if len(levels) < 3:  # an unknown value is a missing one
-                x[:, own, 1] = np.isin(values[:, [place]], levels)
-                x[:, own, 0] = values[:, [place]] == levels[-1]
-            else:
-                x[:, own, 0] = values[:, [place]] == np.asarray(levels)
-        return x
+        scaled = np.clip((values - self.middle) / self.unit, -1e6, 1e6)[:, self.owners]
+        values = values[:, self.owners]
+        there, category = ~np.isnan(values), self.level >= 0
+        known = there & ((self.other < 0) | (values == self.level) | (values == self.other))
+        value = np.where(category, values == self.level, np.where(there, scaled, 0))
+        return np.stack([value, known, there & category], axis=-1).astype(np.float32)
 
 
 def reader(schema: Schema, values: Values, y: np.ndarray) -> Reader:
     """The measures of training rows, whose labels or targets are `y`.
 
-    If there are more columns than the bound, those are kept whose variance the labels explain best:
-    they tell the classes of the examples apart, or follow their numbers.
+    If there are more columns than the bound, those are kept whose variance the labels explain best.
     """
-    there = ~np.isnan(values)
-    count = np.maximum(there.sum(axis=0), 1)
-    middle = np.where(there, values, 0).sum(axis=0) / count
-    off = np.where(there, values - middle, 0)
-    spread = np.sqrt(np.square(off).sum(axis=0) / count)
-    flat = spread <= 1e-12 * np.abs(np.where(there, values, 0)).max(axis=0, initial=0)
-    levels: list[tuple[int, ...]] = []
-    for column, cells in zip(schema.columns, values.T, strict=True):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column may be empty
+        middle, spread = (np.nan_to_num(f(values, axis=0)) for f in (np.nanmean, np.nanstd))
+        flat = spread <= 1e-12 * np.nan_to_num(np.nanmax(np.abs(values), axis=0, initial=0))
+    made: list[tuple[int, int, int]] = []
+    for place, (column, cells) in enumerate(zip(schema.columns, values.T, strict=True)):
         if column.kind != "category":
-            levels.append(())
+            made.append((place, -1, -1))
             continue
         counts = Counter(cells[cells >= 0].astype(int).tolist())
-        most = sorted(counts, key=lambda level: (-counts[level], level))[:LEVELS]
-        levels.append(tuple(sorted(most)) or (0,))
-    whole = Reader(middle, np.where(flat, 1.0, spread), tuple(levels), np.zeros(0, int))
-    kept = np.arange(whole.total)
-    if len(kept) > WIDTHS[-1]:
-        score = _explained(whole._whole(values), y)
-        kept = np.sort(np.argsort(-score, kind="stable")[: WIDTHS[-1]])
-    return whole._replace(kept=kept)
+        levels = sorted(sorted(counts, key=lambda level: (-counts[level], level))[:LEVELS]) or [0]
+        if len(levels) < 3:
+            made.append((place, levels[-1], levels[0]))
+        else:
+            made += [(place, level, -1) for level in levels]
+    whole = Reader(*np.array(made).T, middle, np.where(flat, 1.0, spread), len(made))
+    if len(made) <= WIDTHS[-1]:
+        return whole
+    best = np.argsort(-_explained(whole(values), y), kind="stable")[: WIDTHS[-1]]
+    return Reader(*np.array(made)[np.sort(best)].T, *whole[3:])
+
+
+def _explained(x: Float[np.ndarray, "n columns 3"], y: np.ndarray) -> Float[np.ndarray, " columns"]:
+    """How well the labels explain each column: the F statistic, with gaps at the mean."""
+    from sklearn.feature_selection import f_classif, f_regression  # rare, and slow to load
+
+    there = x[..., 1] > 0
+    mean = np.sum(x[..., 0], axis=0, where=there) / np.maximum(there.sum(axis=0), 1)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # columns may be constant
+        found = f_regression if y.dtype.kind == "f" else f_classif
+        return np.nan_to_num(found(np.where(there, x[..., 0], mean), y)[0])
 
 
 def width_of(columns: int) -> int:
@@ -226,6 +215,7 @@ def schema_of(
     classes: bool = True,
     where: str = "the table",
     lines: Sequence[int] | None = None,
+    dates: Dates | None = None,
 ) -> Schema:
     """What the columns of labelled rows are.
 
@@ -238,13 +228,14 @@ def schema_of(
     - `classes`: whether classes are predicted. For numbers a column counts rows only if its steps
       are one, because functions are often sampled in order.
     - `where`, `lines`: what errors call the table, and its rows.
+    - `dates`: the order of day, month and year in dates such as 03/04/2020.
 
-    **Raises** `ValueError` in one line for a column that is neither, and for a table in which no
-    column has two different values.
+    **Raises** `ValueError` in one line for a column that is neither, for dates that can be read in
+    two ways, and for a table in which no column has two different values.
     """
     columns, left_out, counting = [], {}, []
     for name, cells in table.items():
-        column = _column(name, cells, where, lines)
+        column = _column(name, cells, where, lines, dates)
         if isinstance(column, str):
             left_out[name] = column
             continue
@@ -263,20 +254,6 @@ def schema_of(
     return Schema(tuple(columns), left_out)
 
 
-def remarks(schema: Schema, kept: Reader, target: str) -> list[str]:
-    """Which columns of a table are not used to predict `target`, for the user."""
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in schema.left_out.items():
-        by_reason.setdefault(reason, []).append(name)
-    said = [f"not used: {', '.join(names)} ({reason})" for reason, names in by_reason.items()]
-    if len(kept.kept) < kept.total:
-        said.append(
-            f"used {len(kept.kept)} of {kept.total} columns (each value of a category counts as "
-            f"one): those that predict {target} best"
-        )
-    return said
-
-
 def as_table(x: Any) -> dict[str, Cells]:
     """The columns of a frame or series (pandas, polars, Arrow, and others that `narwhals` knows), a
     mapping, or an array `[n, columns]` (NaN is a missing cell).
@@ -287,25 +264,23 @@ def as_table(x: Any) -> dict[str, Cells]:
 
     if isinstance(x, Mapping):
         pairs = [(name, _cells(cells)) for name, cells in x.items()]
+    elif isinstance(frame := _frame(x), nw.Series):
+        pairs = [(frame.name if frame.name is not None else "0", _of_series(frame))]
+    elif frame is not None:
+        pairs = [(name, _of_series(frame.get_column(name))) for name in frame.columns]
     else:
-        frame = _frame(x)
-        if isinstance(frame, nw.Series):
-            pairs = [(frame.name if frame.name is not None else "0", _of_series(frame))]
-        elif frame is not None:
-            pairs = [(name, _of_series(frame.get_column(name))) for name in frame.columns]
-        else:
-            array = np.asarray(x)
-            if array.ndim != 2 or array.dtype.kind in "cV":
-                raise ValueError(
-                    f"expected a table [n, columns], got shape {list(array.shape)} of "
-                    f"{array.dtype}: give a data frame, a mapping of columns, or an array"
-                )
-            pairs = [(i, _cells(column)) for i, column in enumerate(array.T)]
-    names = [normal(str(name)) for name, _ in pairs]
-    twice = [name for name, n in Counter(names).items() if n > 1]
-    if twice:
-        raise ValueError(f"several columns are named {twice[0]!r}: rename or remove one")
-    table = dict(zip(names, (cells for _, cells in pairs), strict=True))
+        array = np.asarray(x)
+        if array.ndim != 2 or array.dtype.kind in "cV":
+            raise ValueError(
+                f"expected a table [n, columns], got shape {list(array.shape)} of {array.dtype}: "
+                "give a data frame, a mapping of columns, or an array"
+            )
+        pairs = [(i, _cells(column)) for i, column in enumerate(array.T)]
+    table: dict[str, Cells] = {}
+    for name, cells in pairs:
+        if (text := normal(str(name))) in table:
+            raise ValueError(f"several columns are named {text!r}: rename or remove one")
+        table[text] = cells
     lengths = sorted({len(cells) for cells in table.values()})
     if len(lengths) != 1:
         found = f"the lengths {lengths}" if lengths else "none"
@@ -391,74 +366,101 @@ def number(cell: Cell) -> float | None:
     return value if abs(value) <= LARGEST else None
 
 
+def _converted(
+    cells: Cells, convert: Callable[[Cell], float | None]
+) -> tuple[Float[np.ndarray, " n"], int | None]:
+    """The converted cells, NaN where one is missing, and the place of the first that `convert`
+    refuses; None if there is none."""
+    values = np.full(len(cells), np.nan)
+    for place, cell in enumerate(cells):
+        if missing(cell):
+            continue
+        if (value := convert(cell)) is None:
+            return values, place
+        values[place] = value
+    return values, None
+
+
 def numbers(cells: Cells) -> tuple[Float[np.ndarray, " n"], int | None]:
     """The cells as numbers, NaN where one is missing, and the place of the first that is no number;
     None if all are."""
     if isinstance(cells, np.ndarray):
         odd = np.flatnonzero(np.abs(cells) > LARGEST)
         return cells, int(odd[0]) if len(odd) else None
-    values = np.full(len(cells), np.nan)
-    for place, cell in enumerate(cells):
-        if (value := number(cell)) is not None:
-            values[place] = value
-        elif not missing(cell):
-            return values, place
-    return values, None
+    return _converted(cells, number)
 
 
-def _days(cells: Cells, form: str) -> tuple[Float[np.ndarray, " n"], int | None]:
+def _days(cells: Cells, order: str) -> tuple[Float[np.ndarray, " n"], int | None]:
     """The cells as days since 1970, as `numbers`."""
-    values = np.full(len(cells), np.nan)
-    for place, cell in enumerate(cells):
-        if missing(cell):
-            continue
-        day = _day(cell, form)
-        if day is None:
-            return values, place
-        values[place] = day
-    return values, None
+    return _converted(cells, lambda cell: _day(cell, order))
 
 
-def _day(cell: Cell, form: str = "") -> float | None:
-    """Days since 1970 in UTC of a date, or of a text in ISO 8601, 2024/05/31 or 31.05.2024."""
+def _day(cell: Cell, order: str) -> float | None:
+    """Days since 1970 in UTC of a date; None if it is none."""
     if isinstance(cell, np.datetime64):
         return float((cell - np.datetime64(0, "s")) / np.timedelta64(1, "D"))
     text = str(cell).strip()
-    try:
-        if form:
-            when = datetime.datetime.strptime(text, form)
+    when = _parsed(datetime.datetime.fromisoformat, text.replace("/", "-"))
+    if when is None:
+        date, _, clock = text.rpartition(" ")
+        time = _parsed(datetime.time.fromisoformat, clock.zfill(5)) if ":" in clock else None
+        for form in (*CLEAR, *ORDERS.get(order, ())):
+            when = _parsed(datetime.datetime.strptime, date if time else text, form)
+            if when is not None:
+                when = datetime.datetime.combine(when, time or datetime.time())
+                break
         else:
-            day, _, month_year = text.partition(".")
-            if len(day) == 2 and len(month_year) == 7:
-                text = f"{month_year[3:]}-{month_year[:2]}-{day}"
-            when = datetime.datetime.fromisoformat(text.replace("/", "-"))
-    except ValueError:
-        return None
+            return None
     if when.tzinfo is not None:
         when = when.astimezone(datetime.UTC).replace(tzinfo=None)
-    return (when - EPOCH).total_seconds() / 86_400
+    return float((when - EPOCH).total_seconds() / 86_400)
+
+
+def _parsed(parse: Callable[..., Any], *given: str) -> Any:
+    try:
+        return parse(*given)
+    except ValueError:
+        return None
+
+
+def _order(name: str, cells: Cells, where: str, dates: Dates | None) -> str | None:
+    """The order of a column of dates; None for other cells."""
+    known = [cell for cell in cells if not missing(cell)]
+    readings: dict[tuple[float | None, ...], str] = {}
+    for order in (dates,) if dates else ORDERS:
+        days = tuple(_converted(known, lambda cell, order=order: _day(cell, order))[0].tolist())
+        if not any(map(math.isnan, days)):
+            readings.setdefault(days, order)
+    if len(readings) > 1:
+        example = next(c for c in known if _day(c, "dmy") != _day(c, "mdy") or _day(c, "ymd"))
+        raise ValueError(
+            f"{where}: the dates of column {name!r}, such as {example!r}, can be read in the "
+            f"orders {' and '.join(readings.values())}: choose one with --dates (dates=...), or "
+            "write them as 2024-05-31"
+        )
+    return next(iter(readings.values()), None)
 
 
 def _row(place: int, lines: Sequence[int] | None) -> str:
     return f" of row {lines[place] if lines is not None else place + 1}"
 
 
-def _column(name: str, whole: Cells, where: str, lines: Sequence[int] | None) -> Column | str:
+def _column(
+    name: str, whole: Cells, where: str, lines: Sequence[int] | None, dates: Dates | None
+) -> Column | str:
     """What a column with these cells is, or why it cannot be used."""
     values, odd = numbers(whole)
     if odd is None:
         return _varied(Column(name, "number"), values)
-    if isinstance(whole, np.ndarray) or (
-        not isinstance(whole[odd], str)
-        and isinstance(whole[odd], int | float | np.number)
-        and not isinstance(whole[odd], bool)
-    ):
+    strange = whole[odd]
+    number_like = isinstance(strange, int | float | np.number) and not isinstance(strange, bool)
+    if isinstance(whole, np.ndarray) or number_like:
         raise ValueError(
-            f"{where}: {whole[odd]} in column {name!r}{_row(odd, lines)} is not finite, or too "
+            f"{where}: {strange} in column {name!r}{_row(odd, lines)} is not finite, or too "
             "large: correct it, or leave it empty"
         )
-    if (form := _form(name, whole, where)) is not None:
-        return _varied(Column(name, "date", form), _days(whole, form)[0])
+    if (order := _order(name, whole, where, dates)) is not None:
+        return _varied(Column(name, "date", order), _days(whole, order)[0])
     cells = [cell for cell in whole if not missing(cell)]
     counts = Counter(map(text_of, cells))
     if len(counts) < 2:
@@ -472,7 +474,7 @@ def _column(name: str, whole: Cells, where: str, lines: Sequence[int] | None) ->
     if len(counts) > max(FREE, len(cells) / 2):
         if sum(number(cell) is not None for cell in cells) > len(cells) / 2:
             raise ValueError(
-                f"{where}: {whole[odd]!r} in column {name!r}{_row(odd, lines)} is no number, "
+                f"{where}: {strange!r} in column {name!r}{_row(odd, lines)} is no number, "
                 "unlike most of its cells: correct it, or leave it empty"
             )
         return "texts that differ in nearly every row"
@@ -490,18 +492,6 @@ def _varied(column: Column, values: Float[np.ndarray, " n"]) -> Column | str:
     return column
 
 
-def _form(name: str, cells: Cells, where: str) -> str | None:
-    """The form of a column of dates; None for other cells."""
-    known = [cell for cell in cells if not missing(cell)]
-    fit = [f for f in ("", *DATES) if all(_day(cell, f) is not None for cell in known)]
-    if len(fit) > 1 and any(_day(cell, fit[0]) != _day(cell, fit[1]) for cell in known):
-        raise ValueError(
-            f"{where}: in column {name!r} {known[0]!r} may begin with the day or the month: write "
-            "dates as 2024-05-31"
-        )
-    return fit[0] if fit else None
-
-
 def _counts(column: Column, values: Float[np.ndarray, " n"], classes: bool) -> bool:
     """Whether a column numbers the rows: whole numbers or dates that grow with the row, or a key by
     its name."""
@@ -512,20 +502,3 @@ def _counts(column: Column, values: Float[np.ndarray, " n"], classes: bool) -> b
     if whole and len(values) >= COUNTED and (np.all(steps > 0) or np.all(steps < 0)):
         return classes or bool(np.all(np.abs(steps) == 1))
     return bool(whole and KEY.fullmatch(column.name) and len(np.unique(values)) == len(values))
-
-
-def _explained(x: Float[np.ndarray, "n columns 3"], y: np.ndarray) -> Float[np.ndarray, " columns"]:
-    """The share of each column's variance that the labels explain."""
-    there: Bool[np.ndarray, "n columns"] = x[..., 1] > 0
-    value = np.where(there, x[..., 0], 0).astype(np.float64)
-    value = np.where(there, value - value.sum(axis=0) / np.maximum(there.sum(axis=0), 1), 0.0)
-    total = np.maximum(np.sum(value**2, axis=0), 1e-12)
-    if y.dtype.kind == "f":
-        off = (y - y.mean())[:, None] * there
-        share = np.sum(value * off, axis=0) ** 2 / np.maximum(np.sum(off**2, axis=0), 1e-12)
-    else:
-        share = sum(
-            np.sum(value[y == k], axis=0) ** 2 / np.maximum(np.sum(there[y == k], axis=0), 1)
-            for k in np.unique(y)
-        )
-    return np.asarray(share / total)

@@ -10,10 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from arml.results.files import extra
-from arml.tables.columns import NUMBER, Cell, normal
+from arml.tables.columns import Cell, normal, numbers
 
-SUFFIXES = (".csv", ".tsv", ".txt", ".xlsx")
-"""Endings of files that are tables."""
 DELIMITERS = ",;\t"
 """The characters between cells: spreadsheets copy cells with tabs, and save them with semicolons
 where the decimal sign is a comma."""
@@ -44,20 +42,25 @@ def read_cells(path: Path) -> tuple[Cells, list[int]]:
 
     **Raises** `ValueError` in one line for a file that is not such a table.
     """
-    if path.suffix.lower() == ".xlsx":
-        return _excel(path)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}: check the path") from error
+    return cells_of_file(data, str(path))
+
+
+def cells_of_file(data: bytes, name: str) -> tuple[Cells, list[int]]:
+    """`read_cells` of the bytes of a file of this name."""
+    if name.lower().endswith(".xlsx"):
+        return _excel(data, name)
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     try:
         text = data.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{path}: byte {error.start} is not UTF-8: save it as CSV in UTF-8"
+            f"{name}: byte {error.start} is not UTF-8: save it as CSV in UTF-8"
         ) from error
-    return cells_of(text, str(path))
+    return cells_of(text, name)
 
 
 def cells_of(text: str, where: str) -> tuple[Cells, list[int]]:
@@ -69,12 +72,7 @@ def cells_of(text: str, where: str) -> tuple[Cells, list[int]]:
     delimiter = named[1] if named else _delimiter(start)
     lines, rows = _rows(start, where, delimiter, 1 + text.count("\n", 0, len(text) - len(start)))
     columns, lines = _columns(lines, rows, where)
-    sure = delimiter == ";"
-    read = {name: _with_points(cells, sure=sure) for name, cells in columns.items()}
-    if any(read[name] is not columns[name] for name in read):  # the file has decimal commas
-        for name, cells in columns.items():
-            _check_points(cells, name, where)
-    return read, lines
+    return _with_points(columns, where, sure=delimiter == ";"), lines
 
 
 def read_numbers(path: Path, *, target: str | None = None) -> Numbers:
@@ -85,38 +83,38 @@ def read_numbers(path: Path, *, target: str | None = None) -> Numbers:
     cells, lines = read_cells(path)
     columns = tuple(name for name in cells if name != target)
     x = np.empty((len(lines), len(columns)), np.float32)
-    for place, column in enumerate(columns):
-        for row, cell in enumerate(cells[column]):
-            text = str(cell).strip()
-            if not NUMBER.fullmatch(text):
-                raise ValueError(
-                    f"{path}: {text!r} in column {column!r} of row {lines[row]} is no number: "
-                    "remove the column or correct it"
-                )
-            with np.errstate(over="ignore"):  # a number that is too large becomes infinity
-                x[row, place] = float(text)
+    for place, name in enumerate(columns):
+        values, odd = numbers(cells[name])
+        if odd is None and np.any(np.isnan(values)):
+            odd = int(np.argmax(np.isnan(values)))
+        if odd is not None:
+            raise ValueError(
+                f"{path}: {str(cells[name][odd]).strip()!r} in column {name!r} of row "
+                f"{lines[odd]} is no number: remove the column or correct it"
+            )
+        x[:, place] = values
     labels = [str(cell).strip() for cell in cells[target]] if target in cells else None
     return Numbers(x, columns, labels, lines)
 
 
-def _excel(path: Path) -> tuple[Cells, list[int]]:
+def _excel(data: bytes, name: str) -> tuple[Cells, list[int]]:
     """The first sheet of an Excel file."""
     openpyxl = extra("openpyxl", "excel", "Excel files")
     try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         sheet = [list(row) for row in book.worksheets[0].iter_rows(values_only=True)]
     except Exception as error:  # zip files that are none, XML that is none
-        raise ValueError(f"{path}: no Excel file: {' '.join(str(error).split())[:120]}") from error
+        raise ValueError(f"{name}: no Excel file: {' '.join(str(error).split())[:120]}") from error
     kept = [i for i, row in enumerate(sheet) if any(cell is not None for cell in row)]
-    return _columns([i + 1 for i in kept], [sheet[i] for i in kept], str(path))
+    return _columns([i + 1 for i in kept], [sheet[i] for i in kept], name)
 
 
 def _columns(lines: list[int], rows: list[list[Any]], where: str) -> tuple[Cells, list[int]]:
     """The cells below the header by column, and their lines."""
     if len(rows) < 2:
         found = "has a header alone" if rows else "is empty"
-        missing = "one or more rows" if rows else "a header and one or more rows"
-        raise ValueError(f"{where} {found}: add {missing}")
+        wanted = "one or more rows" if rows else "a header and one or more rows"
+        raise ValueError(f"{where} {found}: add {wanted}")
     header = ["" if name is None else normal(str(name)) for name in rows[0]]
     for line, row in zip(lines[1:], rows[1:], strict=True):
         if len(row) != len(header):
@@ -139,32 +137,35 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> tuple[Cells
     return columns, lines[1:]
 
 
-def _check_points(cells: list[str], name: str, where: str) -> None:
-    """Raise `ValueError` if the points of a column may separate thousands: all of them, or beside
-    decimal commas any."""
-    points = [cell for cell in map(str.strip, cells) if "." in cell]
-    grouped = [cell for cell in points if POINTS.fullmatch(cell)]
-    commas = any(COMMA.fullmatch(cell.strip()) for cell in cells)
-    if grouped and (commas or len(grouped) == len(points)):
-        raise ValueError(
-            f"{where}: the point of {grouped[0]!r} in column {name!r} may separate thousands, "
-            "because the file has decimal commas: write it without a point, or with a comma if it "
-            "is a fraction"
-        )
+def _with_points(columns: Cells, where: str, *, sure: bool) -> Cells:
+    """The cells with points in the place of decimal commas. Unless commas are `sure` to be decimal
+    ones, a column stays as it is if all of its commas may separate thousands.
 
-
-def _with_points(cells: list[str], *, sure: bool) -> list[str]:
-    """The cells of a column with a point in the place of a decimal comma.
-
-    **Arguments**
-
-    - `sure`: whether each comma is a decimal one. If not, a column stays as it is if all of its
-      commas may separate thousands.
+    **Raises** `ValueError` if there are decimal commas, and the points of a column may separate
+    thousands: all of them, or any beside decimal commas.
     """
-    commas = [cell for cell in map(str.strip, cells) if COMMA.fullmatch(cell)]
-    if not commas or (not sure and all(map(THOUSANDS.fullmatch, commas))):
-        return cells
-    return [cell.replace(",", ".") if COMMA.fullmatch(cell.strip()) else cell for cell in cells]
+    commas = {}
+    for name, cells in columns.items():
+        some = [cell for cell in map(str.strip, cells) if COMMA.fullmatch(cell)]
+        if some and (sure or not all(map(THOUSANDS.fullmatch, some))):
+            commas[name] = some
+    if not commas:
+        return columns
+    for name, cells in columns.items():
+        points = [cell for cell in map(str.strip, cells) if "." in cell]
+        grouped = [cell for cell in points if POINTS.fullmatch(cell)]
+        if grouped and (name in commas or len(grouped) == len(points)):
+            raise ValueError(
+                f"{where}: the point of {grouped[0]!r} in column {name!r} may separate thousands, "
+                "because the file has decimal commas: write it without a point, or with a comma if "
+                "it is a fraction"
+            )
+    return {
+        name: [c.replace(",", ".") if COMMA.fullmatch(c.strip()) else c for c in cells]
+        if name in commas
+        else cells
+        for name, cells in columns.items()
+    }
 
 
 def _delimiter(text: str) -> str:

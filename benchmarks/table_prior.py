@@ -1,5 +1,10 @@
 """A prior over tables: random mechanisms that make rows, from which tasks of any meaning are drawn.
 
+    arml train tables/tables --plugin benchmarks/table_prior.py --run runs/tables
+    arml train tables-regression/tables --plugin benchmarks/table_prior.py --run runs/numbers
+
+So the learners that ship were trained (`benchmarks/ship_tables.py`). Real tables did not help.
+
 A few hidden causes pass through two layers of random functions. The columns are nodes of that
 network, so they depend on each other, and some repeat others. Columns are warped, scaled, rounded,
 cut into the indicators of categories or replaced by noise, and some cells are missing. In some
@@ -13,12 +18,24 @@ causes, another node of the network, random trees over the columns, or a linear 
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+import arml
+from arml.core.checks import at_least
+from arml.core.episodes import Examples, Problem, Task, TaskDistribution
+from arml.tasks.options import Splits, splits_of
+
+VERSION = 2
+"""The version of the prior: another version draws other tasks from the same key."""
+MOST_SHOTS = 20
+"""The most examples of a class in a balanced task."""
 MECHANISMS = ("clusters", "network", "trees", "linear")
 CAUSES, HIDDEN, DEPTH, TREES = 6, 10, 4, 3
 PLAIN = 0.4
@@ -266,3 +283,154 @@ def _flipped(
     rate = NOISE * jnp.maximum(2 * draws.uniform() - 1, 0.0)
     other = jnp.floor(draws.uniform(*label.shape) * classes.astype(jnp.float32)).astype(jnp.int32)
     return jnp.where(draws.uniform(*label.shape) < rate, other, label)
+
+
+# Tasks of these tables.
+
+
+class SyntheticTables(TaskDistribution):
+    """Tables of the prior. A support set has at least one example of each of its classes."""
+
+    problem: Problem = eqx.field(static=True)
+    families: tuple[str, ...] = eqx.field(static=True, default=MECHANISMS, init=False)
+    version: int = eqx.field(static=True, default=VERSION, init=False)
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        """Draw ONE task."""
+        rows_key, draw_key = jax.random.split(key)
+        known = self.problem
+        ways = known.outputs if known.kind == "classification" else 4
+        rows = draw_rows(rows_key, known.support + known.query, known.features[0], ways)
+        there = jnp.any(rows.x[..., 1] > 0, axis=1)
+        sizes = known.support, known.query
+        if known.kind == "classification":
+            drawn = _of_classes(draw_key, rows.x, rows.label, there, *sizes)
+        else:
+            drawn = _of_numbers(draw_key, rows.x, rows.target, there, *sizes)
+        return Task(*drawn, rows.mechanism.astype(jnp.int32))
+
+    def protocol(self) -> dict[str, Any]:
+        known = self.problem
+        most = f"{known.support} rows, {known.features[0]} columns"
+        if known.kind == "classification":
+            most += f", {known.outputs} ways"
+        return {"tables": "synthetic", "at most": most, "queries": known.query}
+
+
+def _of_classes(
+    key: PRNGKeyArray,
+    x: Float[Array, "rows columns 3"],
+    label: Int[Array, " rows"],
+    there: Bool[Array, " rows"],
+    support: int,
+    query: int,
+) -> tuple[Examples, Examples]:
+    """A support set of at most `support` rows, and `query` queries of the classes that it has.
+
+    About 60% of the tasks are balanced: they have the same number of examples of each class, from 1
+    to `MOST_SHOTS`. In the others the classes are as frequent as in the table, with at least one
+    example of each. If a task takes fewer rows than `support`, the rest of the support set is empty
+    rows, which learners ignore. A row that is not `there` is not drawn.
+    """
+    rows = len(label)
+    order, u = jnp.split(jax.random.uniform(key, (rows + 2,)), (rows,))
+    same = (label[:, None] == label) & there
+    rank = jnp.sum(same & (order[None] < order[:, None]), axis=1)
+    exists = jnp.zeros(rows, bool).at[label].max(there, mode="drop")
+    classes = jnp.maximum(jnp.sum(exists), 1)
+    limit = jnp.clip(support // classes, 1, MOST_SHOTS)
+    each = jnp.floor(jnp.power(limit.astype(jnp.float32) + 0.99, u[0])).astype(jnp.int32)
+    balanced = u[1] < 0.6
+    # First one row of each class, then the other rows in random order.
+    first = jnp.where(rank == 0, order - 1, order)
+    turn = jnp.argsort(jnp.argsort(jnp.where(there, first, 9.0)))
+    chosen = there & jnp.where(balanced, rank < each, turn < jnp.minimum(each * classes, support))
+    queue = jnp.argsort(jnp.where(chosen, order - 9.0, jnp.where(there, order, 9.0)))
+    taken = queue[:support]
+    kept = chosen[taken]
+    own = jnp.sum(kept)
+    left = jnp.maximum(jnp.sum(there) - own, 1)
+    # If the table has too few rows, some are asked twice.
+    asked = queue[own + jnp.arange(query) % left]
+    shown = jnp.where(kept[:, None, None], x[taken], 0.0)
+    return Examples(shown, jnp.where(kept, label[taken], 0)), Examples(x[asked], label[asked])
+
+
+def _of_numbers(
+    key: PRNGKeyArray,
+    x: Float[Array, "rows columns 3"],
+    target: Float[Array, " rows"],
+    there: Bool[Array, " rows"],
+    support: int,
+    query: int,
+) -> tuple[Examples, Examples]:
+    """A support set and queries of a regression: the support set has 4 to `support` rows."""
+    u = jax.random.uniform(key, (len(target) + 1,))
+    queue = jnp.argsort(jnp.where(there, u[1:], 9.0))
+    size = jnp.floor(4 * jnp.power((support + 0.99) / 4, u[0]))
+    size = jnp.minimum(size.astype(jnp.int32), jnp.maximum(jnp.sum(there) - 1, 1))
+    kept = jnp.arange(support) < size
+    taken = queue[:support]
+    left = jnp.maximum(jnp.sum(there) - size, 1)
+    asked = queue[size + jnp.arange(query) % left]
+    shown = Examples(
+        jnp.where(kept[:, None, None], x[taken], 0.0), jnp.where(kept, target[taken], 0.0)[:, None]
+    )
+    return shown, Examples(x[asked], target[asked][:, None])
+
+
+@dataclass(frozen=True)
+class TablesOptions:
+    """Classes of small synthetic tables."""
+
+    predict: Literal["classes", "numbers"] = "classes"
+    """The kind of target."""
+    columns: int = 20
+    """The most columns of a table; a category has a column for each of its values."""
+    ways: int = 10
+    """The most classes of a task."""
+    rows: int = 40
+    """The most rows of a support set."""
+    questions: int = 20
+    """Queries of a task."""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of these tasks."""
+        features = (self.columns, 3)
+        if self.predict == "numbers":
+            return Problem("regression", features, 1, self.rows, self.questions)
+        each = self.rows // self.ways, self.questions // self.ways
+        return Problem("classification", features, self.ways, *each)
+
+    @property
+    def metric(self) -> str:
+        """The score of these tasks."""
+        return "mse" if self.predict == "numbers" else "accuracy"
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid, before any data is read."""
+        at_least(self, ("columns",), 2)
+        at_least(self, ("ways",), 2, most=1_000)
+        at_least(self, ("rows", "questions"), 1)
+        if self.predict == "classes" and min(self.rows, self.questions) < self.ways:
+            raise ValueError(
+                f"rows and questions must be at least the {self.ways} ways, got {self.rows} and "
+                f"{self.questions}: raise them, or lower the ways"
+            )
+
+    def build(self, split: Path, *, progress: object = None) -> Splits:
+        """The tasks: one distribution for all splits, with different keys."""
+        self.check()
+        return splits_of(SyntheticTables(self.problem))
+
+
+@dataclass(frozen=True)
+class NumbersOptions(TablesOptions):
+    """Numbers of small synthetic tables."""
+
+    predict: Literal["classes", "numbers"] = "numbers"
+
+
+for _name, _options in (("tables", TablesOptions), ("tables-regression", NumbersOptions)):
+    arml.register("tasks", _name, _options, usual=_options().problem)
