@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import arml
-from arml.datasets.vectors import load_features
+from arml.datasets.features import load_features
 from common import machine, write
 from photos import WAYS, Family, draws, interval, softmax, unit
 

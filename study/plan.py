@@ -14,12 +14,10 @@ from typing import Any, NamedTuple, TypedDict
 import arml
 from arml.experiment.options import fingerprint, to_json
 from arml.experiment.recipes import reshaped, shape_of
-from arml.tasks.options import VectorsOptions
 from study.paper import names
 
 SUBJECT = "arml-paper"
 """The method that the others are compared with, and that the side tables vary."""
-FROZEN = "Frozen features, nearest class mean"
 INERT = "row-normalised, 1 layer (edges inert)"
 
 
@@ -184,13 +182,6 @@ def experiment(place: str, method: str, scale: Scale, *, side: bool = False) -> 
     return replace(fitted, recipe=f"{place}{shortened}/{method}")
 
 
-def frozen(place: str) -> arml.Experiment:
-    """The nearest class mean in the features of a small model that ships. Nothing is trained."""
-    tasks = VectorsOptions(data=("starter",), shots=PLACES[place].shots or 1)
-    made = arml.recipe("features/frozen-protonet")
-    return replace(made, recipe=f"{place}/frozen-protonet", tasks=tasks)
-
-
 def varied(base: arml.Experiment, name: str, **options: object) -> arml.Experiment:
     """The same experiment with other options of its method, and with a name of its own."""
     algorithm = replace(base.algorithm, **options)
@@ -231,9 +222,6 @@ def main(place: str, scale: Scale) -> Rows:
         slow = scale.name == "laptop" and method.step > SLOW
         again = "again" in words and (slow or place == "starter-1shot")
         rows.append(row_of(place, name, scale, scale.again if again else int(slow)))
-    if problem == "starter":
-        note = "Nothing is trained here: a model made the features, and it saw the training classes"
-        rows.insert(0, Row(FROZEN, frozen(place), note=note))
     about = "The methods of the paper's comparison, and ARML as text, code and we have it."
     return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, place)
 

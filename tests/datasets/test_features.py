@@ -1,8 +1,6 @@
 """Frozen features: any ONNX model, work that goes on where it stopped, and the same test tasks."""
 
 import csv
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -13,16 +11,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from arml.cli import main
-from arml.datasets import vectors
-from arml.datasets.extractor import IMAGENET, Extractor, Preparation, remade
-from arml.experiment.options import absolute
-from arml.experiment.recipes import recipe
-from arml.experiment.running import run
-from arml.experiment.scoring import evaluate_run
+from arml.datasets import features as featuring
+from arml.datasets.features import IMAGENET, Extractor, load_features, remade, write_features
 from arml.report.tables import make_rows
 from arml.results.folder import read_result
-from arml.results.scores import pairing
-from arml.tasks.options import FoldersOptions, StarterOptions, VectorsOptions
+from arml.tasks.options import FoldersOptions, VectorsOptions
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 
@@ -47,13 +40,13 @@ def mean_colour(path: Path, **changes) -> Path:
 
 
 def byte_sum(path: Path) -> Path:
-    """Bytes, channels last, four pictures of 8 px at once."""
+    """Bytes, channels last, one picture of 8 px at once."""
     cast = helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT)
     mean = helper.make_node("ReduceMean", ["f"], ["y"], axes=[1, 2], keepdims=0)
-    return model(path, [cast, mean], [4, 8, 8, 3], [4, 3], kind=TensorProto.UINT8)
+    return model(path, [cast, mean], [1, 8, 8, 3], [1, 3], kind=TensorProto.UINT8)
 
 
-RAW = Preparation(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), unit=False, size=16)
+RAW = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0), "unit": False, "size": 16}
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +77,11 @@ def test_pictures_are_prepared_as_the_model_wants_them(tmp_path, tiny):
     x = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
     mean, std = np.array(IMAGENET[0]), np.array(IMAGENET[1])
     expected = ((x / 255 - mean) / std).mean(axis=(1, 2))
-    got = Extractor(tiny, Preparation(size=16, unit=False))(x)
+    got = Extractor(tiny, size=16, unit=False)(x)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
-    unit = Extractor(tiny, Preparation(size=16))(x)
+    unit = Extractor(tiny, size=16)(x)
     np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 3**0.5, rtol=1e-5)
-    bytes_ = Extractor(byte_sum(tmp_path / "bytes.onnx"), Preparation(unit=False))
+    bytes_ = Extractor(byte_sum(tmp_path / "bytes.onnx"), unit=False)
     assert bytes_.size == 8
     x = x[:6, :8, :8]
     np.testing.assert_allclose(bytes_(x), x.mean(axis=(1, 2)), rtol=1e-5)
@@ -97,9 +90,9 @@ def test_pictures_are_prepared_as_the_model_wants_them(tmp_path, tiny):
 
 
 def test_other_models_are_refused_in_one_line(tmp_path, tiny):
-    def refused(path: Path, said: str, prepare: Preparation | None = None) -> None:
+    def refused(path: Path, said: str, **options) -> None:
         with pytest.raises(ValueError, match=said):
-            Extractor(path, prepare)
+            Extractor(path, **options)
 
     (tmp_path / "text.onnx").write_text("hello")
     refused(tmp_path / "text.onnx", "expected an ONNX model, got")
@@ -109,57 +102,46 @@ def test_other_models_are_refused_in_one_line(tmp_path, tiny):
     tokens = helper.make_node("ReduceMean", ["x"], ["y"], axes=[1], keepdims=0)
     path = model(tmp_path / "tokens.onnx", [tokens], ["n", 3, 16, 16], ["n", 16, 16])
     refused(path, r"expected an output \[n, d\] or \[n, d, h, w\]")
-    refused(path, "16 px, got --size 32", Preparation(size=32))
+    refused(path, "and --size 32", size=32)
     log = helper.make_node("Log", ["x"], ["y"])
     refused(model(tmp_path / "nan.onnx", [log], ["n", 3, 16, 16], ["n", 3, 16, 16]), "finite")
-    refused(tiny, "one of the outputs y, got 'z'", Preparation(output="z"))
-    refused(tiny, "--std above 0", Preparation(std=(0.0, 1.0, 1.0)))
+    refused(tiny, "one of the outputs y, got 'z'", output="z")
+    refused(tiny, "check --mean and --std", std=(0.0, 1.0, 1.0))
     with pytest.raises(ValueError, match="got a file with"):
-        remade(Extractor(tiny, RAW).about, tmp_path / "tokens.onnx")
+        remade(Extractor(tiny, **RAW).about, tmp_path / "tokens.onnx")
 
 
-def test_the_digest_is_of_weights_in_other_files_too(tmp_path):
+def test_weights_in_another_file_are_refused(tmp_path):
     weights = numpy_helper.from_array(np.ones((8, 3, 1, 1), np.float32), "w")
     node = helper.make_node("Conv", ["x", "w"], ["y"])
-    graph = helper.make_graph(
-        [node],
-        "outside",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 16, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 8, 16, 16])],
-        [weights],
-    )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path, long = tmp_path / "outside.onnx", "weights-" + "n" * 150
-    onnx.save(made, path, save_as_external_data=True, location=long, size_threshold=0)
-    digest = Extractor(path, RAW).about["sha256"]
-    (tmp_path / "w").write_text("a file that the model does not name as one with weights")
-    assert Extractor(path, RAW).about["sha256"] == digest
-    (tmp_path / long).write_bytes(np.full(24, 2, np.float32).tobytes())
-    assert Extractor(path, RAW).about["sha256"] != digest
+    path = model(tmp_path / "m.onnx", [node], ["n", 3, 16, 16], ["n", 8, 16, 16])
+    whole = onnx.load(path)
+    whole.graph.initializer.append(weights)
+    onnx.save(whole, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    with pytest.raises(ValueError, match="weights in another file: save it as one file"):
+        Extractor(path)
 
 
 def test_features_are_made_once_and_altered_ones_are_refused(pictures, tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(vectors, "CHUNK", 16)
-    extractor = Extractor(tiny, RAW)
-    with vectors.opened(str(pictures[0])) as (family,):
+    monkeypatch.setattr(featuring, "CHUNK", 16)
+    extractor, folder = Extractor(tiny, **RAW), tmp_path / "made"
 
-        def stopped(what: str, done: int, total: int) -> None:
-            if done == 32:
-                raise KeyboardInterrupt
+    def stopped(what: str, done: int, total: int) -> None:
+        if done == 32:
+            raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt):
-            vectors.write_features(extractor, family, tmp_path / "made", progress=stopped)
-        with pytest.raises(ValueError, match="expected a folder that `arml features` made"):
-            vectors.load_features([tmp_path / "made"])
-        assert vectors.write_features(extractor, family, tmp_path / "made")
-        assert not vectors.write_features(extractor, family, tmp_path / "made")
-        other = Extractor(tiny, Preparation(size=16))
-        with pytest.raises(ValueError, match="got features of others"):
-            vectors.write_features(other, family, tmp_path / "made")
-    path = tmp_path / "made" / "vectors.npy"
+    with pytest.raises(KeyboardInterrupt):
+        write_features(extractor, pictures[0], folder, progress=stopped)
+    with pytest.raises(ValueError, match="expected a folder that `arml features` made"):
+        load_features([folder])
+    assert write_features(extractor, pictures[0], folder)[1]
+    assert not write_features(extractor, pictures[0], folder)[1]
+    with pytest.raises(ValueError, match="got features of others"):
+        write_features(Extractor(tiny, size=16), pictures[0], folder)
+    path = folder / "vectors.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     with pytest.raises(ValueError, match="altered or cut short"):
-        vectors.load_features([tmp_path / "made"])
+        load_features([folder])
 
 
 def made(pictures: list[Path], tiny: Path, out: Path) -> list[str]:
@@ -186,36 +168,6 @@ def test_test_tasks_are_those_of_the_pictures(pictures, features, tmp_path, monk
         seen, read = (tasks.sample(jax.random.key(i)) for tasks in (of_images, of_vectors))
         np.testing.assert_allclose(seen.query.x.mean(axis=(1, 2)), read.query.x, atol=1e-5)
         np.testing.assert_array_equal(seen.query.y, read.query.y)
-
-
-@pytest.mark.slow
-def test_the_packages_pictures_are_made_once_and_their_tasks_are_those_of_the_pixels(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
-    experiment = replace(
-        recipe("features/frozen-protonet"), tasks=VectorsOptions(data=("starter",))
-    )
-    assert absolute(experiment) == experiment
-    elsewhere = replace(experiment, tasks=VectorsOptions(data=("./starter",)))
-    assert Path(absolute(elsewhere).tasks.data[0]).is_absolute()
-    run(experiment, tmp_path / "vectors")
-    # Made once: what is there is used without the model.
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    of_vectors = evaluate_run(tmp_path / "vectors", tasks=3)
-    of_pixels = StarterOptions().build(tmp_path / "none.json")
-    assert of_vectors.run.splits.pictures == of_pixels.sources
-    assert of_vectors.scores.tasks == pairing(of_pixels.test.identity(), "test")
-    assert of_vectors.result["protocol"].startswith(
-        f"5-way 1-shot, 15 queries, {of_vectors.run.inputs['size']} px"
-    )
-    for i in range(3):
-        read, seen = (
-            tasks.sample(jax.random.key(i))
-            for tasks in (of_vectors.run.tasks("test"), of_pixels.test)
-        )
-        assert read.family == seen.family
-        np.testing.assert_array_equal(read.classes, seen.classes)
 
 
 def test_the_nearest_mean_from_pictures_to_an_answer(pictures, features, tiny, tmp_path, capsys):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import archives
+from arml.datasets.features import load_features
 from arml.datasets.prepare import open_store, prepare
 from arml.datasets.published import Files, classes_of, published
 from arml.datasets.splits import read_split
-from arml.datasets.vectors import load_features
 from arml.experiment.options import from_json
 from arml.report.growth import growth_of
 from arml.report.tables import make_rows, terminal_table

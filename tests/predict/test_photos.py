@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from arml.cli import main
-from arml.datasets.extractor import PHOTOS
+from arml.datasets.features import PHOTOS
 from arml.predict import estimators, photos
 from arml.predict.photos import (
     NU,

@@ -31,7 +31,6 @@ def test_the_wheel_carries_them_and_stays_small(tmp_path):
     for name in NAMES:
         for file in ("config.json", "weights.safetensors"):
             assert f"arml/data/learners/{name}/{file}" in names
-    assert "arml/data/extractors/starter-protonet.onnx" in names
     assert "arml/data/photos/efficientnet-lite0.onnx" in names
     assert Path(wheel).stat().st_size < 10 * 2**20
     for name in NAMES:

@@ -103,7 +103,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
 
 def _network(options: AdaptOptions) -> Path | None:
     """The ONNX model of pictures that the options name, or imply; None for any other learner."""
-    from arml.datasets.extractor import PHOTOS
+    from arml.datasets.features import PHOTOS
 
     if options.learner is None and is_table(options.support):
         raise UsageError(

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,13 +21,12 @@ class FeaturesOptions:
     Then `arml train --data DIR` and `arml train features/METHOD --data DIR` learn from the vectors.
     """
 
-    sources: Positional[tuple[str, ...]]
-    """Folders or zips with one folder for each class; each is one family. The word `starter` is
-    the pictures in the package (`./starter` is a folder of that name)."""
+    sources: Positional[tuple[Path, ...]]
+    """Folders or zips with one folder for each class; each is one family."""
     out: Path
     """Folder of the features."""
     model: Path | None = None
-    """An ONNX model; a small one of the package if not given."""
+    """An ONNX model; the trunk of `photos` if not given."""
     size: int | None = None
     """Pixels on each side of the model's input; if not given, the model's size or 224."""
     mean: tuple[float, float, float] | None = None
@@ -48,17 +46,22 @@ def features_command(arguments: Sequence[str]) -> int:
     options = parse(FeaturesOptions, arguments, prog="arml features")
     if not options.sources:
         raise UsageError("expected one or more folders or zips of pictures, got none: name them")
-    from arml.datasets.extractor import DEFAULT, IMAGENET, Extractor, Preparation
-    from arml.datasets.vectors import opened, write_features
+    from arml.datasets.features import IMAGENET, PHOTOS, Extractor, write_features
+    from arml.datasets.folders import family_name
 
-    prepare = Preparation(
+    paths = [path.absolute() for path in options.sources]
+    names = [family_name(path) for path in paths]
+    if len(set(names)) < len(names):
+        raise UsageError(f"expected families of different names, got {', '.join(names)}: rename")
+    extractor = Extractor(
+        options.model or PHOTOS,
         size=options.size,
         mean=options.mean or IMAGENET[0],
         std=options.std or IMAGENET[1],
         output=options.output,
         unit=not options.raw,
+        saw=options.saw,
     )
-    extractor = Extractor(options.model or DEFAULT, prepare, saw=options.saw)
     console = Console()
     about = extractor.about
     say(
@@ -73,20 +76,13 @@ def features_command(arguments: Sequence[str]) -> int:
             "the model was trained on",
         )
     try:
-        with ExitStack() as stack, shown() as progress:
-            families = [f for s in options.sources for f in stack.enter_context(opened(s))]
-            names = [family.name for family in families]
-            for name in names:
-                if names.count(name) > 1:
-                    raise ValueError(
-                        f"expected a different name for each family, got {name!r} twice: rename one"
-                    )
-            for place, family in enumerate(families):
-                new = write_features(
-                    extractor, family, options.out / family.name, place=place, progress=progress
+        with shown() as progress:
+            for place, (name, path) in enumerate(zip(names, paths, strict=True)):
+                index, new = write_features(
+                    extractor, path, options.out / name, place=place, progress=progress
                 )
-                said = f"{sum(family.counts):,} pictures of {len(family.classes)} classes"
-                say(console, f"{family.name}: {said}{'' if new else ', done before'}")
+                said = f"{sum(index['counts']):,} pictures of {len(index['classes'])} classes"
+                say(console, f"{name}: {said}{'' if new else ', done before'}")
     except KeyboardInterrupt:
         say(console, f"stopped; to continue: {command('features', *arguments)}")
         return INTERRUPTED

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from arml.datasets.decode import shortest_side
+from arml.datasets.features import feature_folders, load_features
 from arml.datasets.folders import Parts, family_name, open_source
-from arml.datasets.vectors import feature_folders, load_features
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe, started
 from arml.nn.networks import Conv4Options

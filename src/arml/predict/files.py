@@ -23,7 +23,7 @@ import numpy as np
 
 from arml.core.episodes import Problem
 from arml.core.novelty import Novelty
-from arml.datasets.extractor import PHOTOS
+from arml.datasets.features import PHOTOS
 from arml.experiment.options import from_json, to_json
 from arml.experiment.recipes import initial
 from arml.experiment.running import Portable, problem_of

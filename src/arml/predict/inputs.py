@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from arml.datasets.extractor import remade
+from arml.datasets.features import remade
 
 if TYPE_CHECKING:
     from arml.core.episodes import Problem

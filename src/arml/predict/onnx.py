@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner
-from arml.datasets.extractor import Extractor
+from arml.datasets.features import Extractor
 from arml.nn.heads import shrunk_by_products
 from arml.results.files import JsonView, extra, write_bytes
 
@@ -615,17 +615,17 @@ def extracted(graph: Graph, pixels: str, extractor: Extractor) -> str:
     of operators that cannot be brought to ours.
     """
     model = _copied(graph.onnx, extractor)
-    mean, std, kind = extractor.normalisation
+    mean, std = extractor.mean, extractor.std
     if mean is not None:
         share = graph.node("Div", pixels, graph.constant(np.float32(255)))
         centred = graph.node("Sub", share, graph.constant(np.asarray(mean, np.float32)))
         pixels = graph.node("Div", centred, graph.constant(np.asarray(std, np.float32)))
-    x = graph.cast(pixels, kind)
-    if extractor.input.channels_first:
+    x = graph.cast(pixels, extractor.kind)
+    if extractor.channels_first:
         x = graph.node("Transpose", x, perm=[0, 3, 1, 2])
     y = graph.cast(graph.inline(model, x, PREFIX + extractor.about["output"]), np.float32)
     if extractor.rank == 4:
-        axes = graph.integers(*((2, 3) if extractor.input.channels_first else (1, 2)))
+        axes = graph.integers(*((2, 3) if extractor.channels_first else (1, 2)))
         y = graph.node("ReduceMean", y, axes, keepdims=0)
     if extractor.about["unit"]:
         length = graph.node("ReduceL2", y, graph.integers(1), keepdims=1)
@@ -637,10 +637,10 @@ def extracted(graph: Graph, pixels: str, extractor: Extractor) -> str:
 
 def _copied(onnx: Any, extractor: Extractor) -> Any:
     """The model with names of its own and our version of the operators."""
-    if extractor.input.batch is not None:
+    if extractor.batch == 1:
         raise ValueError(
             f"expected a model for any number of pictures, got {extractor.about['model']} for "
-            f"{extractor.input.batch}: export it with a free batch dimension (dynamic_axes), or "
+            "one: export it with a free batch dimension (dynamic_axes), or "
             "run it before a learner that reads vectors"
         )
     model = onnx.load(str(extractor.path))

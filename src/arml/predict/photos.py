@@ -41,7 +41,7 @@ from PIL import Image
 
 from arml.datasets.archives import Member
 from arml.datasets.decode import cropped, decode, resize, rgb
-from arml.datasets.extractor import PHOTOS, Extractor, Preparation
+from arml.datasets.features import PHOTOS, Extractor
 from arml.datasets.folders import default_folder
 from arml.predict.inputs import checked_labels, joined_labels, places_of
 from arml.predict.places import CONFIG, PHOTOGRAPHS, check_free
@@ -189,8 +189,8 @@ class PhotoLearner:
     """
 
     def __init__(self, model: Path | str | None = None) -> None:
-        prepare = Preparation(unit=False, crop=True)
-        self.extractor = Extractor(PHOTOS if model is None else model, prepare, threads=1)
+        path = PHOTOS if model is None else model
+        self.extractor = Extractor(path, unit=False, crop=True, threads=1)
         about = self.extractor.about
         self.portable = Frozen(about, (str(about["saw"]),))
 

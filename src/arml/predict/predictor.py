@@ -29,7 +29,7 @@ from arml.algorithms.arml_extensions import VertexTrace
 from arml.core.compilation import short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner
-from arml.datasets.extractor import remade
+from arml.datasets.features import remade
 from arml.experiment.recipes import initial
 from arml.experiment.running import Portable
 from arml.nn.networks import Body

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from arml.core.checks import at_least
 from arml.core.episodes import TaskDistribution, Tasks, as_tasks
+from arml.datasets.features import load_features
 from arml.datasets.folders import (
     PARTS,
     ImageFamily,
@@ -22,7 +23,6 @@ from arml.datasets.folders import (
 from arml.datasets.prepare import Store, open_store, place
 from arml.datasets.splits import Split, part_sizes, read_split, split_classes, write_split
 from arml.datasets.starter import SIZE, load_starter
-from arml.datasets.vectors import STARTER, load_features, starter_features
 from arml.results.files import Json, JsonView, read_json
 from arml.tasks.functions import functions_2d
 from arml.tasks.images import Listed, device_room, listed, with_variety
@@ -350,8 +350,7 @@ class VectorsOptions(EpisodeOptions, DataOptions):
     needs: ClassVar[str] = "--data FEATURES..."
 
     data: tuple[str, ...] = ()
-    """Folders that `arml features` made; or the word starter for features of the pictures in the
-    package by the package's model (./starter for a folder of that name)."""
+    """Folders that `arml features` made."""
     split_seed: int = 0
     """Seeds the split of each family's classes, if no split is published with them."""
 
@@ -362,27 +361,12 @@ class VectorsOptions(EpisodeOptions, DataOptions):
         Test task number i has the same pictures as for a method on the pictures themselves.
         """
         self.check()
-        told = {} if progress is None else {"progress": progress}
-        places = [starter_features(**told) if d == STARTER else d for d in self.data]
-        families, maker, pictures = load_features(places)
+        families, maker, pictures = load_features(self.data)
         for family in families:
             if family.split is None and not split.exists():
                 self.check_classes(family.name, len(family.classes))
-        # Pictures whose split is published are the package's own: the same tasks as on pixels.
-        pixels = StarterOptions(shots=self.shots, ways=self.ways, queries=self.queries)
-        splits = divided(
-            self,
-            families,
-            split,
-            seed=self.split_seed,
-            stated=pixels.stated(pictures),
-            size=maker["size"],
-        )
+        splits = divided(self, families, split, seed=self.split_seed, size=maker["size"])
         return splits._replace(inputs=maker, pictures=pictures)
-
-    def absolute(self) -> "VectorsOptions":
-        # The word for the package's own pictures is no path.
-        return replace(self, data=tuple(d if d == STARTER else absolute_path(d) for d in self.data))
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid, before any data is read."""
@@ -400,14 +384,12 @@ def divided(
     file: Path,
     *,
     seed: int = 0,
-    stated: str | None = None,
     size: int | None = None,
 ) -> Splits:
     """The tasks of families, some of which have a published or stated split. The split of the
     others is read from `file`; if there is no such file, their classes are split and the file is
     written.
 
-    `stated` is the identity of the tasks if all families have a split; that of the options if None.
     `size` is that of `ImageEpisodes`.
     """
     parts = {f.name: f.split for f in families if f.split is not None}
@@ -422,7 +404,6 @@ def divided(
         # Last, so that invalid options leave no split behind for the next run.
         write_split(file, own, seed=seed, least=options.ways)
     sources = {family.name: family.digest for family in families}
-    if own or stated is None:
-        stated = options.stated(sources, read_json(file) if own else None)
+    stated = options.stated(sources, read_json(file) if own else None)
     train, validation, test = (one.on_the_device(stated=stated, size=size) for one in every)
     return Splits(options.varied(train), validation, test, sources)
