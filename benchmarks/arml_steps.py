@@ -3,6 +3,7 @@
 python arml_steps.py conv4 SIZE SHOTS
 python arml_steps.py regression2d RECIPE STEPS_A_DISPATCH
 python arml_steps.py folders RECIPE STEPS_A_DISPATCH
+python arml_steps.py plain-multi RECIPE SHOTS CHUNK
 """
 
 import sys
@@ -16,7 +17,8 @@ import jax.numpy as jnp
 from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner, parameters
-from arml.experiment.recipes import recipe
+from arml.experiment.options import Experiment
+from arml.experiment.recipes import recipe, reshaped
 from arml.nn.networks import Conv4Options
 from arml.results.files import cores
 from arml.tasks.functions import functions_2d
@@ -89,12 +91,14 @@ def conv4(size: int, shots: int) -> Steps:
     return *ready(learner, tasks, OuterOptions(), batch=4, dispatch=1, chunk=1), learner
 
 
-def of_recipe(name: str, tasks: TaskDistribution, dispatch: int) -> Steps:
-    experiment = recipe(name)
+def of_recipe(
+    experiment: Experiment, tasks: TaskDistribution, dispatch: int, chunk: int = 0
+) -> Steps:
+    """`chunk` is that of the experiment if it is 0."""
     net_key, key = jax.random.split(jax.random.key(0))
     net = experiment.network.build(tasks.problem, key=net_key)
     learner = experiment.algorithm.build(net, tasks.problem, key=key)
-    batch, chunk = experiment.batch, min(experiment.batch, experiment.chunk)
+    batch, chunk = experiment.batch, min(experiment.batch, chunk or experiment.chunk)
     steps = ready(learner, tasks, experiment.outer, batch=batch, dispatch=dispatch, chunk=chunk)
     return *steps, learner
 
@@ -102,20 +106,26 @@ def of_recipe(name: str, tasks: TaskDistribution, dispatch: int) -> Steps:
 def main() -> None:
     kind, *rest = sys.argv[1:]
     jax.config.update("jax_num_cpu_devices", cores())
+    dispatch = 1
     if kind == "conv4":
-        dispatch = 1
         steps, first, learner = conv4(*map(int, rest))
+    elif kind == "plain-multi":
+        shots, chunk = int(rest[1]), int(rest[2])
+        made = reshaped(recipe(rest[0]), shots=shots)
+        steps, first, learner = of_recipe(made, noise_images(84, shots), 1, chunk)
     else:
-        name, dispatch = rest[0], int(rest[1])
+        made, dispatch = recipe(rest[0]), int(rest[1])
         if kind == "folders":
             # A method that trains on more ways than it is tested on has its own.
-            ways = recipe(name).tasks.train_ways or 5
+            ways = made.tasks.train_ways or 5
             tasks: TaskDistribution = noise_images(28, 1, ways=ways, classes=2 * ways)
         else:
             tasks = functions_2d()
-        steps, first, learner = of_recipe(name, tasks, dispatch)
-    facts = {"jax": jax.__version__, "device": jax.devices()[0].device_kind}
+        steps, first, learner = of_recipe(made, tasks, dispatch)
+    device = jax.local_devices()[0]
+    facts = {"jax": jax.__version__, "device": device.device_kind}
     facts["parameters"] = parameters(learner)
+    facts["device_peak_bytes"] = (device.memory_stats() or {}).get("peak_bytes_in_use")
     serve(steps, each=dispatch, compile_and_first_step_seconds=first, **facts)
 
 

@@ -1,4 +1,4 @@
-"""The tables of README.md, drawn from the files under `results/` and never typed.
+"""The tables of README.md and docs/scaling.md, drawn from the files under `results/`, never typed.
 
 `python benchmarks/table.py` prints the table of ratios and redraws all of them; `--check` only says
 whether they are up to date.
@@ -177,13 +177,36 @@ def predictions(value: dict[str, Any]) -> str:
     return f"{rows(['prediction', *(f'`{name}`' for name in found)], body)}\n\n{caption(value)}"
 
 
+PAPER_STEPS = {1: 50_000, 5: 40_000}
+"""Outer steps of Plain-Multi, by shots."""
+
+
+def on_gpu(value: dict[str, Any]) -> str:
+    """Memory and time of Plain-Multi, learned one task at a time and four at once."""
+    found, body = value["results"], []
+    for recipe, chunk in dict.fromkeys((row["recipe"], row["chunk"]) for row in found):
+        line = [f"`{recipe.partition('/')[2]}`", str(chunk)]
+        for shots, steps in PAPER_STEPS.items():
+            (row,) = (
+                r for r in found if (r["recipe"], r["chunk"], r["shots"]) == (recipe, chunk, shots)
+            )
+            line += [f"{duration(row['seconds']['median'])} ({duration(row['seconds']['min'])})"]
+            line += [f"{row['device_peak_bytes'] / 2**30:.1f} GiB"]
+            line += [f"{steps * row['seconds']['median'] / 3600:.1f} h"]
+        body.append(line)
+    head = [f"{s}-shot: {what}" for s in (1, 5) for what in ("a step (fastest)", "memory", "run")]
+    return f"{rows(['method', 'chunk', *head], body)}\n\n{found[0]['device']}. {caption(value)}"
+
+
+SCALING = HERE.parent / "docs" / "scaling.md"
 BLOCKS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "ratios": (("regression2d", "conv4"), ratios),
     "methods": (("methods",), methods),
     "start": (("startup",), starting),
     "predictions": (("predict",), predictions),
+    "gpu": (("gpu",), on_gpu),
 }
-"""Each block of the README, the results that it is of, and how they are drawn."""
+"""Each block, the results that it is of, and how they are drawn; `gpu` is in docs/scaling.md."""
 
 
 def block(name: str) -> str:
@@ -196,23 +219,24 @@ def block(name: str) -> str:
 
 
 def main() -> int:
-    old = new = README.read_text(encoding="utf-8")
-    try:
-        for name in BLOCKS:
-            new = replace_block(
-                new, block(name), (f"<!-- {name}:begin -->", f"<!-- {name}:end -->")
-            )
-    except RunError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    if "--check" in sys.argv[1:]:
-        if new != old:
-            print("benchmarks/README.md is stale: run python benchmarks/table.py", file=sys.stderr)
-        return int(new != old)
-    if new != old:
-        write_text(README, new)
-    print(block("ratios"))
-    return 0
+    stale = 0
+    for page in (README, SCALING):
+        old = new = page.read_text(encoding="utf-8")
+        try:
+            for name in [n for n in BLOCKS if (n == "gpu") == (page == SCALING)]:
+                markers = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+                new = replace_block(new, block(name), markers)
+        except RunError as error:
+            print(f"error: {page.name}: {error}", file=sys.stderr)
+            return 1
+        if "--check" in sys.argv[1:] and new != old:
+            print(f"{page.name} is stale: run python benchmarks/table.py", file=sys.stderr)
+            stale = 1
+        elif new != old:
+            write_text(page, new)
+    if "--check" not in sys.argv[1:]:
+        print(block("ratios"))
+    return stale
 
 
 if __name__ == "__main__":
