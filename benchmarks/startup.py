@@ -57,7 +57,7 @@ def run_until_killed(name: str) -> None:
     """The run itself."""
     begun = time.perf_counter()
     gc.set_threshold(50_000, 20, 100)  # as `arml` does
-    from arml.cli.environment import cores_as_devices, keep_compiled
+    from arml.cli import cores_as_devices, keep_compiled
 
     keep_compiled()
     cores_as_devices()

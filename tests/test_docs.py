@@ -54,11 +54,10 @@ PARSING = (
     "check",
     "data",
     "export",
-    "features",
     "grow",
     "listing",
     "options",
-    "show",
+    "evaluate",
 )
 LONG = (
     *("folders/", "runs/mine", "my-learner", "starter/", "arml app", "arml data prepare"),

@@ -7,14 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
 import arml
 from arml.__main__ import write_everything
 from arml.cli import main
-from arml.cli.show import _rows
 from arml.experiment.recipes import RECIPES
 from arml.results.files import read_json
 from arml.results.folder import read_result
@@ -24,14 +22,6 @@ from small_pictures import pictures
 PACE = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
 SMALL = f"{PACE} --batch 4 --network.hidden 8 --inner-steps 1 --chunk 10".split()
 ARML = [*SMALL, *["--width", "4", "--vertices", "3", "--summary", "mlp", "--algorithm.hidden"]]
-FIXTURES = Path(__file__).parents[1] / "fixtures"
-
-
-class Run(NamedTuple):
-    """What the table needs of a scored run."""
-
-    folder: Path
-    result: dict[str, Any]
 
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
@@ -40,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("optax_promotes")
 @pytest.fixture(scope="module")
 def maml(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "maml"
-    assert main(["train", "regression2d/maml", "--run", str(folder), *SMALL, "--tensorboard"]) == 0
+    assert main(["train", "regression2d/maml", "--run", str(folder), *SMALL]) == 0
     return folder
 
 
@@ -65,7 +55,7 @@ def refused(capsys, *arguments):
     assert said.out == ""
     *before, line = said.err.splitlines(keepends=True)
     assert line.startswith("arml: error: ")
-    assert all(re.match(r"(loading|scored) .* \(\d+ s.*\)$", other) for other in before), said.err
+    assert all(re.match(r"(loading|scoring) .* \(\d+ s.*\)$", other) for other in before), said.err
     return line
 
 
@@ -88,7 +78,7 @@ def test_list_and_help_for_people(capsys):
     said = capsys.readouterr().out
     assert "regression2d-wide" in said
     assert "first-order-maml" in said
-    assert said.count("\n") < 50
+    assert said.count("\n") < 70  # wrapped at 80 columns
     assert main([]) == 0
     assert "usage: arml COMMAND" in capsys.readouterr().out
     assert main(["train", "--help"]) == 0
@@ -100,14 +90,14 @@ def test_a_setting_a_method_and_a_recipe_are_listed_with_their_scores(capsys):
     for what in ("starter", "maml", "regression2d/maml", "omniglot"):
         assert main(["list", what]) == 0
         shown[what] = capsys.readouterr().out
-        assert shown[what].count("\n") < 30
+        assert shown[what].count("\n") < 60
         assert main(["list", what, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert all(what in (e["name"], e["setting"], e["method"]) for e in found["recipes"])
     # The score of the laptop study, and the setting and method that it belongs to.
     assert re.search(r"starter/maml +69\.2% ", shown["starter"])
     assert re.search(r"starter/maml +69\.2% ", shown["maml"])
-    assert "regression2d/maml  1.17  4 min" in shown["regression2d/maml"]
+    assert re.search(r"regression2d/maml +1\.17 +4 ", shown["regression2d/maml"])
     assert "arml train starter/" in shown["starter"]
     assert "1,623 handwritten characters" in shown["omniglot"]
     assert "did you mean maml" in refused(capsys, "list", "mamll")
@@ -136,7 +126,7 @@ def test_public_names_exist():
         _ = arml.nothing
 
 
-def test_training_leaves_config_metrics_and_events(maml):
+def test_training_leaves_config_and_metrics(maml):
     config = read_json(maml / "config.json")
     assert config["recipe"] == "regression2d/maml"
     assert config["experiment"]["network"] == {"kind": "mlp", "hidden": [8], "init": "authors"}
@@ -144,7 +134,6 @@ def test_training_leaves_config_metrics_and_events(maml):
     lines = [json.loads(line) for line in (maml / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [10, 10, 20, 20]
     assert all("loss" in line or "validation" in line for line in lines)
-    assert list((maml / "tensorboard").glob("events*"))
 
 
 def test_training_a_finished_run_again_changes_nothing(maml, capsys):
@@ -164,23 +153,6 @@ def test_a_finished_run_without_validation_records_is_done_too(maml, tmp_path, c
         (folder / name).unlink()
     assert main(["train", "regression2d/maml", "--run", str(folder), *SMALL]) == 0
     assert "next: arml evaluate" in capsys.readouterr().out
-
-
-def test_two_runs_of_a_recipe_have_two_headings():
-    result = json.loads((FIXTURES / "run" / "result.json").read_text())
-    named = [
-        [row.recipe for row in _rows([Run(Path("a"), first), Run(Path("b"), second)])]
-        for first, second in (
-            (result, result),
-            (result, {**result, "seed": 7}),
-            (result, {**result, "recipe": "regression2d/other"}),
-        )
-    ]
-    assert named == [
-        ["regression2d/maml, a", "regression2d/maml, b"],
-        ["regression2d/maml, seed 0", "regression2d/maml, seed 7"],
-        ["regression2d/maml", "regression2d/other"],
-    ]
 
 
 def test_evaluate_writes_what_it_prints(maml, capsys):
@@ -219,8 +191,7 @@ def test_two_runs_are_compared_task_by_task(maml, relational, capsys):
     assert gap["mean"] == pytest.approx(result["score"]["mean"] - other["score"]["mean"])
     assert result["against"]["score"] == other["score"]
     assert gap["n"] == sum(family["n"] for family in gap["families"].values()) == 20
-    same = evaluated(capsys, maml, "--tasks", 10, "--against", maml)["against"]["difference"]
-    assert (same["mean"], same["ci95"]) == (0, 0)
+    assert "twice: name another folder" in refused(capsys, "evaluate", maml, "--against", maml)
 
 
 @pytest.mark.slow
@@ -257,7 +228,10 @@ def test_explaining_maml_says_that_there_is_nothing_to_show(maml, tmp_path, caps
         ("train --run R", "no recipe and no data"),
         ("train regression2d/armll --run R", "did you mean 'regression2d/arml' or"),
         ("train nosuch --run regression2d/maml", "unknown recipe 'nosuch'"),
-        ("train regression2d/arml --run R --hidden 8", "got --hidden, which is the name of both"),
+        (
+            "train regression2d/arml --run R --hidden 8",
+            "--hidden may be --algorithm.hidden or --network.hidden",
+        ),
         ("adapt startr --support . --query .", "did you mean 'starter'?"),
         ("train regression2d/maml --run R --inner-rate -1", "inner_rate must be 0 or more, got -1"),
         ("train regression2d/maml --run R --outer-rate -1", "outer_rate must be above 0, got -1"),
@@ -354,19 +328,16 @@ def test_queries_and_files_are_checked_before_learning(tmp_path, capsys):
     support = ["adapt", "regression2d", "--support", tmp_path / "points.csv", "--target", "height"]
     for query, says in (
         ("other.csv", "its columns x1, x3 are not those of the support table, x1, x2"),
-        ("nowhere.csv", "found nothing: check the path"),
+        ("nowhere.csv", "nothing at"),
     ):
         said = refused(capsys, *support, "--query", tmp_path / query)
         assert says in said
         assert "learned" not in said
     said = refused(capsys, "adapt", "regression2d", "--support", tmp_path / "none", "--save", "p")
-    assert "expected files at" in said
-    assert "found nothing: check the path" in said
+    assert "nothing at" in said
     said = refused(capsys, "adapt", "starter", "--support", tmp_path / "points.csv")
-    assert "expected --query FILES or --save FOLDER, got neither" in said
-    assert "expected queries after the predictor's folder, got none" in refused(
-        capsys, "predict", tmp_path
-    )
+    assert "nothing to do: give --query FILES, --save FOLDER, or both" in said
+    assert "no queries after the predictor" in refused(capsys, "predict", tmp_path)
     assert "expected one or more run folders" in refused(
         capsys, "report", "--out", tmp_path / "page.html"
     )
@@ -382,9 +353,9 @@ def test_places_that_cannot_be_written_are_named_before_learning(tmp_path, capsy
     for words, says in (
         (["--save", taken], "is not empty: name another"),
         (["--save", taken / "file"], "is a file, and no new or empty folder: name another"),
-        (["--out", taken], "expected a CSV file for --out, got the folder"),
-        (["--out", taken / "file"], "expected a new file or a CSV file for --out"),
-        (["--out", read], "expected a file for --out that the command does not read"),
+        (["--out", taken], "is a folder: name a CSV file"),
+        (["--out", taken / "file"], "would replace a file that is no CSV file"),
+        (["--out", read], "is a file that the command reads"),
     ):
         said = refused(capsys, *given, *words)
         assert says in said
@@ -392,7 +363,8 @@ def test_places_that_cannot_be_written_are_named_before_learning(tmp_path, capsy
     folder = tmp_path / "with spaces"
     assert main([*map(str, given), "--save", str(folder)]) == 0
     assert f"next: arml predict '{folder}' FILES" in capsys.readouterr().err
-    assert "got the predictor" in refused(capsys, "export", folder, "--out", tmp_path / "out")
+    said = refused(capsys, "export", folder, "--out", tmp_path / "out")
+    assert "is a predictor, and --out writes the learner of a run" in said
     assert "a predictor; arml.load_predictor opens it" in refused(
         capsys, "explain", folder, "--out", tmp_path / "figures"
     )

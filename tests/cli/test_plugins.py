@@ -154,7 +154,7 @@ def test_a_network_is_chosen_by_name(tmp_path, capsys):
 
 def test_what_is_no_plugin_is_refused(tmp_path, capsys):
     assert main(["list", "--plugin"]) == 2
-    assert "expected a file after --plugin" in capsys.readouterr().err
+    assert "no file after --plugin" in capsys.readouterr().err
     assert main(["list", "--plugin", str(tmp_path / "none.py")]) == 2
     assert "none.py, found none: check the path" in capsys.readouterr().err
 

@@ -110,15 +110,15 @@ def test_runs_that_are_no_seeds_of_one_experiment_are_refused_before_the_scoring
     for name, source in (("other", anil), ("again", maml)):
         shutil.copytree(maml / "seed-0", tmp_path / name / "seed-0")
         shutil.copytree(source / "seed-0", tmp_path / name / "seed-1")
-    assert "expected seeds of one experiment, got other options in" in refused(tmp_path / "other")
-    assert "got seed 0 again in" in refused(tmp_path / "again")
+    assert "has other options than" in refused(tmp_path / "other")
+    assert "have one seed: move one of them away" in refused(tmp_path / "again")
     (tmp_path / "short").mkdir()
     started = shutil.copytree(maml / "seed-1", tmp_path / "short" / "seed-1")
     config = json.loads((started / "config.json").read_text())
     config["experiment"]["steps"] = 20
     (started / "config.json").write_text(json.dumps(config))
-    assert "seed-1 at step 10 of 20: train it to the end" in refused(tmp_path / "short")
-    assert "expected two folders to compare, got" in refused(maml, "--against", maml)
+    assert "seed-1 is at step 10 of 20: train it to the end" in refused(tmp_path / "short")
+    assert "twice: name another folder" in refused(maml, "--against", maml)
     assert "expected a run folder" in refused(place)
 
 
@@ -129,7 +129,7 @@ def test_a_folder_has_a_run_or_seeds_or_a_sweep(place, tmp_path, capsys):
 
     run = shutil.copytree(place / "maml" / "seed-0", tmp_path / "run")
     said = refused("train", "regression2d/maml", "--run", run, "--seeds", 2)
-    assert f"expected a folder for several seeds, got the run {run}" in said
+    assert f"{run} is a run, and no folder for several seeds" in said
     said = refused("tune", "regression2d/maml", "--run", place / "maml", "--trials", 2)
     assert f"expected a folder for a sweep, got {place / 'maml'} with runs" in said
     assert "there are runs in it: name one, such as" in refused("evaluate", place)

@@ -8,23 +8,23 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib import import_module
 
 import pytest
 from rich.console import Console
 
 import arml.cli as cli
-from arml.cli import main, progress, train
-from arml.cli.progress import Display, Quality, scoring
-from arml.cli.stopping import Stop
+from arml.cli import console, main
+from arml.cli.console import Display, Stop
+from arml.cli.train import Training, in_words
 from arml.experiment.recipes import recipe
 
 TINY = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
 TINY += " --batch 4 --network.hidden 8 --inner-steps 1 --chunk 10"
 BUSY = """
 import hashlib, sys
-from arml.cli.stopping import Stop
-from arml.cli.options import read
+from arml.cli.console import Stop
 stop = Stop("stopping soon")
 with stop.listening():
     print("ready", flush=True)
@@ -100,52 +100,40 @@ def test_the_first_signal_asks_and_the_handlers_are_restored(capfd):
         assert "stopping soon; press Ctrl-C again" in capfd.readouterr().err
 
 
-def test_progress_shows_compilation_and_names_the_score(monkeypatch):
-    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+def test_a_training_is_shown_from_its_compilation_on(monkeypatch):
+    monkeypatch.setattr(console, "SECONDS", 0.1)
     text = io.StringIO()
-    display = Display(Console(file=text, width=200), 20, quality=Quality("accuracy", 5))
-    assert display.phase == "loading"
-    with display:
-        display.watch(0, {})
-        time.sleep(1.2)
-        display.watch(10, {"loss": 1.5})
-        time.sleep(0.05)
-        display.watch(20, {"loss": 1.25, "validation": 0.66})
+    experiment = replace(recipe("starter/maml"), steps=20)
+    with Display(Console(file=text, width=200), "loading") as display:
+        training = Training(display, experiment)
+        assert training.idle().startswith("stopped; no step is done")
+        training.watch(0, {})
+        time.sleep(0.25)
+        training.watch(10, {"loss": 1.5})
+        assert training.idle() == ""
+        time.sleep(0.25)
+        training.watch(20, {"loss": 1.25, "validation": 0.66, "validation_ci95": 0.01})
+    said = text.getvalue()
+    assert said.startswith("compiling and making the first steps\ncompiling (0 s)\n")
+    assert re.search(r"^training step 10 of 20, loss 1\.5 \(0 s.*\)$", said, re.MULTILINE)
+    last = "step 20: accuracy 0.66 ± 0.01 on 5-way validation tasks (chance 0.20)"
+    assert last in said
+    assert "accuracy not finite on" in in_words(experiment, {"validation": None})
+    for name, words in (("regression2d/maml", "mean square"), ("starter/maml", "accuracy")):
+        assert in_words(recipe(name), {"validation": 0.5}).startswith(words)
+
+
+def test_work_is_shown_where_there_is_no_terminal(monkeypatch):
+    monkeypatch.setattr(console, "SECONDS", 0.2)
+    text = io.StringIO()
+    with Display(Console(file=text, width=200), "loading") as display:
+        time.sleep(0.3)
+        for done in (100, 200, 300):
+            display.show("scoring tasks", done, 1000)
+            time.sleep(0.3)
     lines = text.getvalue().splitlines()
-    assert re.match("compiling and making the first steps: [01] s", lines[0])
-    assert lines[-2].startswith("step 10 of 20: loss 1.5")
-    assert "loss 1.25, accuracy 0.66 on validation tasks (chance 0.20), 0 s left" in lines[-1]
-    assert Quality("mse").said(1.25, 0.5) == "mean squared error 1.25 ± 0.5 on " + (
-        "validation tasks"
-    )
-    assert "accuracy not finite" in Quality("accuracy", 2).said(None)
-    for name, said in (("regression2d/maml", "mean squared"), ("starter/maml", "accuracy")):
-        assert train._quality(recipe(name)).said(0.5).startswith(said)
-
-
-def test_scoring_reports_where_there_is_no_terminal(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
-    with scoring() as watch:
-        time.sleep(0.7)
-        watch(300, 1000)
-        time.sleep(0.7)
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("loading and compiling (1 s)\n")
-    assert re.search(r"scored 300 of 1,000 tasks \(1 s, [2-4] s left\)\n", said.err)
-
-
-def test_a_validation_that_takes_long_is_shown(monkeypatch):
-    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
-    text = io.StringIO()
-    display = Display(Console(file=text, width=200), 40, interval=10, validate_every=30)
-    with display:
-        display.watch(0, {})
-        for step in (10, 20):
-            time.sleep(0.01)
-            display.watch(step, {"loss": 1.5})
-        time.sleep(1.8)
-    assert "step 30 of 40: validating: 1 s" in text.getvalue()
+    assert lines[0] == "loading (0 s)"
+    assert re.fullmatch(r"scoring tasks 300/1,000 \(1 s, [1-3] s left\)", lines[-1])
 
 
 def test_minutes_that_are_too_few_are_refused(tmp_path, capsys):
@@ -198,8 +186,8 @@ def test_an_accelerator_trains_one_seed_at_a_time(backend, workers, tmp_path, mo
         asked.append(workers)
         return dict.fromkeys(range(3), "not trained")
 
-    monkeypatch.setattr("arml.cli.seeds.train_seeds", began)
-    monkeypatch.setattr("arml.cli.seeds.cores", lambda: 8)
+    monkeypatch.setattr("arml.cli.train.train_seeds", began)
+    monkeypatch.setattr("arml.cli.train.cores", lambda: 8)
     monkeypatch.setattr("jax.default_backend", lambda: backend)
     command = ["train", "regression2d/maml", "--run", str(tmp_path), *TINY.split(), "--seeds", "3"]
     assert main(command) == main([*command, "--workers", "2"]) == 1

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.cli import environment
+import arml.cli as cli
 from arml.core.compilation import LARGE, ONCE, _known, jit, short, unbatched, vmap
 from arml.results.files import cores
 
@@ -30,7 +30,7 @@ def test_a_short_program_takes_what_filter_jit_takes():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    for name in ("JAX_COMPILATION_CACHE_DIR", *environment.SETTINGS):
+    for name in ("JAX_COMPILATION_CACHE_DIR", *cli.SETTINGS):
         monkeypatch.setenv(name, "")  # so that it is put back
         monkeypatch.delenv(name)
     monkeypatch.setenv("ARML_CACHE", str(tmp_path))
@@ -38,7 +38,7 @@ def folder(tmp_path, monkeypatch):
 
 
 PROGRAM = """
-from arml.cli.environment import keep_compiled
+from arml.cli import keep_compiled
 keep_compiled()
 import jax, jax.numpy as jnp
 print(jax.jit(lambda x: jnp.sin(jnp.cumsum(x @ x.T)))(jnp.ones((7, 3))).sum())
@@ -63,7 +63,7 @@ def test_programs_are_kept_and_a_truncated_one_is_compiled_anew(folder):
 
 def test_jax_own_variables_are_followed(folder, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
-    environment.keep_compiled()
+    cli.keep_compiled()
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "elsewhere"
 
 
@@ -71,24 +71,24 @@ def test_each_core_is_a_device_unless_jax_is_told_otherwise(monkeypatch):
     name = "JAX_NUM_CPU_DEVICES"
     monkeypatch.setenv(name, "")  # so that it is put back
     monkeypatch.delenv(name)
-    environment.cores_as_devices()  # the tests' own XLA_FLAGS say how many there are
+    cli.cores_as_devices()  # the tests' own XLA_FLAGS say how many there are
     assert name not in os.environ
     monkeypatch.setenv("XLA_FLAGS", "")
-    environment.cores_as_devices()
+    cli.cores_as_devices()
     assert int(os.environ[name]) == cores()
     monkeypatch.setenv(name, "3")
-    environment.cores_as_devices()
+    cli.cores_as_devices()
     assert os.environ[name] == "3"
 
 
 def test_the_oldest_programs_make_room(folder, monkeypatch):
-    monkeypatch.setattr(environment, "LARGEST", 250)
+    monkeypatch.setattr(cli, "CACHED", 250)
     (folder / "processor").mkdir(parents=True)
     for age in range(5):
         path = folder / "processor" / str(age)
         path.write_bytes(bytes(100))
         os.utime(path, (1000 - age, 1000 - age))
-    environment.keep_compiled()
+    cli.keep_compiled()
     assert sorted(path.name for path in folder.glob("*/*")) == ["0", "1"]
 
 

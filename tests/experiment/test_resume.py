@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from arml.cli import main
-from arml.cli.progress import Display
+from arml.cli.train import Training
 from arml.experiment.running import Run
 from arml.experiment.scoring import evaluate_run
 from arml.training.checkpoint import place_of
@@ -67,14 +67,14 @@ def steps_of(folder):
 
 
 def interrupted_at(monkeypatch, step):
-    watch = Display.watch
+    watch = Training.watch
 
     def pressed(self, now, record):
         watch(self, now, record)
         if now == step and record:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Display, "watch", pressed)
+    monkeypatch.setattr(Training, "watch", pressed)
 
 
 def refused(capsys, folder, *more):

@@ -5,12 +5,14 @@ import os
 import shlex
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from arml.algorithms.maml import MAMLOptions
 from arml.cli import main
-from arml.cli.options import TrainingOptions, flags, read
+from arml.cli.options import TrainingOptions, read
+from arml.cli.tune import TuneOptions, _best
 from arml.experiment import search
 from arml.experiment.recipes import RECIPES, recipe, reshaped
 from arml.experiment.search import chosen, in_words, opened, space, tune, usual
@@ -83,16 +85,15 @@ def test_step_sizes_and_weights_are_searched_by_default():
     assert paths("starter/protonet") == ["outer.outer_rate"]
 
 
-def test_the_flags_of_an_experiment_make_it_again(tmp_path):
-    base = recipe("regression2d/arml")
-    values = {"algorithm.inner_rate": 0.0123, "network.hidden": (8, 4), "outer.clip": 1.0}
-    changed = chosen(replace(base, steps=7), {**values, "algorithm.first_order": True})
-    words = flags(base, changed)
-    assert words == shlex.split(
-        "--steps 7 --network.hidden 8 4 --outer.clip 1.0 --algorithm.inner-rate 0.0123 "
-        "--algorithm.first-order"
-    )
-    assert flags(base, base) == []
+def test_the_command_of_the_best_trial_makes_its_experiment():
+    words = shlex.split("regression2d/hsml --shots 5 --hidden=8 --clip 1 --run sweep --steps 90000")
+    asked = read(TuneOptions, words, prog="arml tune")
+    values = {"algorithm.inner_rate": 0.0123, "algorithm.first_order": True}
+    trial = SimpleNamespace(value=1.0, params=values, user_attrs={"run": "0000"})
+    said = _best(trial, asked)["command"]
+    assert shlex.split(said)[:2] == ["arml", "train"]
+    again = read(TrainingOptions, shlex.split(said)[2:], prog="arml train").experiment
+    assert again == chosen(asked.experiment, values)
 
 
 def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monkeypatch, capsys):
@@ -224,14 +225,6 @@ def test_a_shape_leads_to_an_experiment_and_back():
             continue  # each table has shots of its own
         given = reshaped(base, shots=7, queries=4)
         assert reshaped(given, shots=base.tasks.shots, queries=base.tasks.queries) == base
-        assert flags(base, given) == ["--tasks.shots", "7", "--tasks.queries", "4"]
-
-
-@pytest.mark.parametrize("name", ["art-multi/arml-paper", "regression2d/meta-sgd", "features/arml"])
-def test_the_flags_of_a_shape_are_read_back(name):
-    given = reshaped(recipe(name), shots=7, queries=4)
-    words = [name, "--run", "unused", *flags(recipe(name), given)]
-    assert read(TrainingOptions, words, prog="arml").experiment == given
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ BASES = (
     ("features", "pictures", "--out", "features"),
     ("data", "list"),
     ("data", "prepare", "omniglot"),
-    ("data", "verify", "starter"),
 )
 """Command lines that would be carried out as they are, each of which is then changed."""
 WORDS = (
@@ -68,7 +67,7 @@ class Began(BaseException):
 
 BEGINNINGS = (
     "arml.cli.train.run",
-    "arml.cli.train.train_all",
+    "arml.cli.train.train_seeds",
     "arml.cli.options.paced",
     "arml.cli.tune.tune",
     "arml.app.server.serve",

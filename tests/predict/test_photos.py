@@ -292,11 +292,12 @@ def test_the_command_line_needs_no_learner(tmp_path, capsys, monkeypatch):
         assert main(given) == 0
         said = capsys.readouterr()
         assert ("learner: photos" in said.err) == (not learner)
-        assert "accuracy 100% (4 of 4" in said.err
+        assert "cross-validated accuracy 100% (6 of 6" in said.err
         assert said.out.startswith("file,label,probability,novelty\nphotos/blue/0.png,blue,")
     assert main(["predict", "kept", "photos", "--none"]) == 0
     assert capsys.readouterr().out.count("\n") == 5
-    assert main(["adapt", "--support", "own", "--query", "photos", "--uses", "edges"]) == 2
+    assert main(["adapt", "--support", "own", "--save", "kept", "--none"]) == 2
+    assert "--none is for --query" in capsys.readouterr().err
     (tmp_path / "few.csv").write_text("a,b\n1,x\n2,y\n")
     assert main(["adapt", "--support", "few.csv", "--target", "b", "--query", "few.csv"]) == 2
     assert "a table needs a learner" in capsys.readouterr().err

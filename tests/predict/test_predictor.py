@@ -255,11 +255,7 @@ def test_tables_on_the_command_line(functions, tmp_path, capsys):
     query.write_text("a,b\n1,2\n3,4\n")
     given = ["adapt", str(functions), "--support", str(support), "--query", str(query)]
     predictor = arml.load(functions).adapt([[1, 2], [2, 0.5], [0, 1]], [3, 1, 2])
-    for more, uses in (
-        ([], "ensemble"),
-        (["--uses", "process"], "process"),
-        (["--no-reliability"], "learner"),
-    ):
+    for more, uses in (([], "ensemble"), (["--no-reliability"], "learner")):
         assert main([*given, "--target", "height", *more]) == 0
         said = capsys.readouterr()
         rows = list(csv.reader(said.out.splitlines()))

@@ -58,7 +58,7 @@ import os, signal, sys
 from dataclasses import replace
 from pathlib import Path
 from arml.cli import main
-from arml.cli.progress import Display
+from arml.cli.train import Training
 from arml.experiment.running import run
 from arml.training.distributed import join
 from test_devices import EXPERIMENT
@@ -75,14 +75,14 @@ def full(step, record):
     if process == 1:
         raise OSError("no room")
 
-watch = Display.watch
+watch = Training.watch
 
 def pressed(self, now, record):
     watch(self, now, record)
     if now == 20 and process == 1:
         os.kill(os.getpid(), signal.SIGINT)
 
-Display.watch = pressed
+Training.watch = pressed
 # Before the run that `arml train` makes, two that fail.
 import arml.cli.train as command
 def once(coordinator, processes, process):

@@ -1,51 +1,139 @@
 """The command line. A command is imported when it is called: JAX takes a second to load."""
 
+import hashlib
 import os
+import platform
 import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
+from pathlib import Path
+from typing import TypeVar
 
-from arml.cli.errors import UsageError, named
-from arml.cli.stopping import INTERRUPTED, Stop
 from arml.core.registry import announce, place_in_plugin
 
+T = TypeVar("T")
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("listing", "List settings, methods and data sets; `arml list starter` shows one"),
     "check": ("check", "Check a plug-in's methods, networks and tasks against the contract"),
-    "data": ("data", "List, prepare or verify benchmark data sets"),
-    "features": ("features", "Turn pictures into the vectors of a frozen ONNX model"),
+    "data": ("data", "List or prepare benchmark data sets"),
+    "features": ("data", "Turn pictures into the vectors of a frozen ONNX model"),
     "train": ("train", "Meta-train a recipe in a folder; the same command again resumes"),
     "tune": ("tune", "Search a recipe's options on meta-validation tasks, resumably"),
-    "evaluate": ("show", "Score a run on new tasks, or a predictor on labelled queries"),
+    "evaluate": ("evaluate", "Score a run on new tasks, or a predictor on labelled queries"),
     "adapt": ("adapt", "Learn a task from your own few examples, and predict"),
     "predict": ("adapt", "Predict with a saved predictor"),
     "grow": ("grow", "Teach a trained learner new families; it keeps what it knows"),
     "app": ("app", "Serve a page on this machine to try a learner"),
     "export": ("export", "Write a learner as a folder to share, or a predictor as an ONNX file"),
-    "explain": ("show", "Draw figures of the inside of a run, such as ARML's graph"),
-    "report": ("show", "Write one self-contained page about runs or predictors"),
+    "explain": ("evaluate", "Draw figures of the inside of a run, such as ARML's graph"),
+    "report": ("evaluate", "Write one self-contained page about runs or predictors"),
 }
 """The module and the description of each command, whose function is `NAME_command`."""
-
-
 UNWOUND = ("app", "data", "features")
 """Commands that unwind after Ctrl-C, because they may have temporary files. Ctrl-C ends all others
 at once, also during imports and compilation: they write files atomically, and handle Ctrl-C
 themselves while they train."""
-
-
 LONG = ("train", "tune", "grow")
 """Commands that take minutes, so that a line says from the start that they are at work."""
-
-
 SMALL = ("adapt", "predict", "app")
 """Commands whose matrix products in NumPy are small. Several threads would wait for each other
 longer than they work, above all if other programs run."""
+CACHED = 2**30
+"""Bytes of the cache of compiled programs, at most."""
+SETTINGS = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+"""By default JAX caches nothing that compiles in less than a second."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program `arml`. Returns the exit status: 0, 2 for an error, 130 when interrupted."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    complain = partial(print, file=sys.stderr)
+
+    def warn(message: Warning | str, *about: object, **more: object) -> None:
+        complain(f"arml: warning: {' '.join(str(message).split())}")
+
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = warn
+            return dispatch([word for word in words if word != "--debug"])
+    except SystemExit as end:
+        return int(end.code or 0)
+    except KeyboardInterrupt:
+        complain("arml: interrupted")
+        return 130
+    except BrokenPipeError:
+        # The reader has closed the pipe (`arml list | head`): nothing more is written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if "--debug" in words:
+            traceback.print_exc()
+        text = " ".join(str(error).split())
+        if isinstance(error, ValueError | OSError):
+            complain(f"arml: error: {text}")
+            return 2
+        what = f"{type(error).__name__}: {text[:300]}"
+        if place := place_in_plugin(error):
+            complain(f"arml: error: {place}: {what}; correct the plug-in; --debug shows more")
+        else:
+            complain(
+                f"arml: error: unexpected {what}; please report it with the output of the same "
+                "command with --debug"
+            )
+        return 1
+
+
+def dispatch(arguments: Sequence[str]) -> int:
+    """Carry out one command; returns the exit status."""
+    name, *rest = _without_plugins(arguments) or ["--help"]
+    if name in ("-h", "--help"):
+        print(_help())
+        return 0
+    if name == "--version":
+        from arml import __version__
+
+        print(__version__)
+        return 0
+    module, _ = known("command", name, COMMANDS)
+    if name in SMALL:
+        # Now, because NumPy reads it when it is imported.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    keep_compiled()
+    cores_as_devices()
+    later = threading.Timer(1, print, ["arml: loading ..."], {"file": sys.stderr, "flush": True})
+    later.daemon = True
+    from arml.cli.console import Stop
+
+    with Stop(idle=lambda: "interrupted").listening():
+        # An interrupt inside an import would be lost, or leave half a module.
+        if name in LONG:
+            later.start()
+        try:
+            commands = import_module(f"arml.cli.{module}")
+        finally:
+            later.cancel()
+        command: Callable[[Sequence[str]], int] = getattr(commands, f"{name}_command")
+        if name not in UNWOUND:
+            return command(rest)
+    return command(rest)
+
+
+def known(what: str, name: str, entries: Mapping[str, T]) -> T:
+    """The entry of that name. **Raises** `ValueError` with the names for an unknown one."""
+    if name in entries:
+        return entries[name]
+    close = get_close_matches(name, entries, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ValueError(f"unknown {what} {name!r}: expected one of {', '.join(entries)}{hint}")
 
 
 def _help() -> str:
@@ -59,48 +147,7 @@ def _help() -> str:
     )
 
 
-def dispatch(arguments: Sequence[str]) -> int:
-    """Carry out one command; returns the exit status."""
-    name, *rest = without_plugins(arguments) or ["--help"]
-    if name in ("-h", "--help"):
-        print(_help())
-        return 0
-    if name == "--version":
-        from arml import __version__
-
-        print(__version__)
-        return 0
-    module, _ = named("command", name, COMMANDS)
-    if name in SMALL:
-        # Now, because NumPy reads it when it is imported.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from arml.cli.environment import cores_as_devices, keep_compiled
-
-    keep_compiled()
-    cores_as_devices()
-    with Stop(idle=lambda: "interrupted").listening():
-        # An interrupt inside an import would be lost, or leave half a module.
-        with _telling() if name in LONG else nullcontext():
-            commands = import_module(f"arml.cli.{module}")
-            command: Callable[[Sequence[str]], int] = getattr(commands, f"{name}_command")
-        if name not in UNWOUND:
-            return command(rest)
-    return command(rest)
-
-
-@contextmanager
-def _telling() -> Iterator[None]:
-    """Tell that the program loads, if that takes more than a second."""
-    later = threading.Timer(1, print, ["arml: loading ..."], {"file": sys.stderr, "flush": True})
-    later.daemon = True
-    later.start()
-    try:
-        yield
-    finally:
-        later.cancel()
-
-
-def without_plugins(arguments: Sequence[str]) -> list[str]:
+def _without_plugins(arguments: Sequence[str]) -> list[str]:
     """The arguments without each `--plugin FILE.py`, whose files are announced."""
     left, words = [], iter(arguments)
     for word in words:
@@ -110,46 +157,53 @@ def without_plugins(arguments: Sequence[str]) -> list[str]:
             continue
         file = file if equals else next(words, "")
         if not file or file.startswith("-"):
-            raise UsageError("expected a file after --plugin, got none: --plugin FILE.py")
+            raise ValueError("no file after --plugin: --plugin FILE.py")
         announce(file)
     return left
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The program `arml`. Returns the exit status: 0, 2 for an error, 130 when interrupted."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
-    complain = partial(print, file=sys.stderr)
+def keep_compiled() -> None:
+    """Let JAX cache its programs in `$ARML_CACHE/programs`, unless JAX's own variables are set, so
+    that only the first run compiles.
 
-    def warn(message: Warning | str, *about: object, **more: object) -> None:
-        complain(f"arml: warning: {' '.join(str(message).split())}")
+    An entry that was truncated or altered is compiled again, with a warning.
+    """
+    from arml.datasets.folders import default_folder
 
-    try:
-        with warnings.catch_warnings():
-            warnings.showwarning = warn
-            return dispatch([argument for argument in given if argument != "--debug"])
-    except SystemExit as end:
-        return int(end.code or 0)
-    except KeyboardInterrupt:
-        complain("arml: interrupted")
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has closed the pipe (`arml list | head`): nothing more is written.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:
-        if debug:
-            traceback.print_exc()
-        said = " ".join(str(error).split())
-        if isinstance(error, ValueError | OSError):
-            complain(f"arml: error: {said}")
-            return 2
-        what = f"{type(error).__name__}: {said[:300]}"
-        if place := place_in_plugin(error):
-            complain(f"arml: error: {place}: {what}; correct the plug-in; --debug shows more")
-        else:
-            complain(
-                f"arml: error: unexpected {what}; please report it with the output of the same "
-                "command with --debug"
-            )
-        return 1
+    folder = default_folder() / "programs"
+    _prune(folder)
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder / _processor()))
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+
+
+def cores_as_devices() -> None:
+    """Let JAX use each core of this process as a device, unless its variables are set; see
+    `devices.own_cores`."""
+    from arml.results.files import cores
+
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(cores()))
+
+
+def _prune(folder: Path) -> None:
+    """Delete the oldest programs beyond `CACHED`. JAX's own bound reads the times of all programs
+    whenever it keeps another."""
+    with suppress(OSError):
+        files = [(path.stat(), path) for path in folder.glob("*/*")]
+        excess = sum(stat.st_size for stat, _ in files) - CACHED
+        for stat, path in sorted(files, key=lambda pair: pair[0].st_mtime):
+            if excess <= 0:
+                break
+            path.unlink(missing_ok=True)
+            excess -= stat.st_size
+
+
+def _processor() -> str:
+    """A name for this kind of processor, as machines may share a home directory."""
+    features = platform.machine() + platform.processor()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = info.read_text().splitlines()
+        features += "".join({line for line in lines if line.startswith(("flags", "Features"))})
+    return hashlib.sha256(features.encode()).hexdigest()[:12]

@@ -1,19 +1,14 @@
 """`arml app`: a page on this machine to try a learner."""
 
-import tempfile
-import threading
-import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import parse, say, tell
-from arml.cli.errors import UsageError
+from arml.cli.console import parse, tell
 from arml.predict.files import SUPPORT
 
 if TYPE_CHECKING:
@@ -34,32 +29,27 @@ class AppOptions:
     """Serve a page on this machine to try a learner: drop pictures or a table, or draw a function's
     points.
 
-    The page's address contains a random token, and requests without it are refused. Nothing is
-    stored, and no other machine is contacted. Ctrl-C stops it.
+    The tabs of other tasks use learners of the package. The page's address contains a random token,
+    and requests without it are refused. Nothing is stored, and no other machine is contacted.
+    Ctrl-C stops it.
     """
 
     learner: Positional[Path | None] = None
-    """A run folder, a shared learner, or an ONNX model of pictures; the other tabs use learners of
-    the package."""
+    """A run folder, a shared learner, or an ONNX model of pictures."""
     model: Path | None = None
-    """The ONNX model that computed the features, if the learner uses another than the default."""
+    """The frozen ONNX model of a learner on features, if it is not the default."""
     port: int = 0
     """Port to listen on; 0 picks a free one."""
-    open: bool = False
-    """Open the page in the browser."""
 
 
 def app_command(arguments: Sequence[str]) -> int:
     """Serve a page on this machine to try a learner"""
     options = parse(AppOptions, arguments, prog="arml app")
     if not 0 <= options.port < 2**16:
-        raise UsageError(f"expected a port from 0 to 65535, got {options.port}: choose another")
+        raise ValueError(f"port must be from 0 to 65535, got {options.port}")
     missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
     if missing:
-        raise UsageError(
-            f"expected the extra `app`, but {' and '.join(missing)} cannot be imported: "
-            "pip install 'arml[app]'"
-        )
+        raise ValueError(f"{' and '.join(missing)} cannot be imported: pip install 'arml[app]'")
     if options.learner is not None and (options.learner / SUPPORT).is_file():
         tell(
             f"{options.learner} is a predictor: the page uses its learner alone, and you give the "
@@ -67,35 +57,17 @@ def app_command(arguments: Sequence[str]) -> int:
         )
     from arml.app.server import serve
 
-    console = Console(stderr=True)
-
     def ready(address: str) -> None:
-        say(console, f"the page is {address} (Ctrl-C stops it)")
-        if options.open:
-            open_page(address)
+        tell(f"the page is {address} (Ctrl-C stops it)")
 
     try:
         serve(served(options.learner, options.model), port=options.port, ready=ready)
     except KeyboardInterrupt:
-        say(console, "stopped")
+        tell("stopped")
     except OSError as error:
-        raise UsageError(
-            f"expected a free port, got {options.port}: {error.strerror}; give another --port"
-        ) from None
+        problem = error.strerror or error
+        raise ValueError(f"port {options.port}: {problem}; give another --port") from None
     return 0
-
-
-def open_page(address: str) -> None:
-    """Open the page in the browser, by a file that only this user can read. Everybody on this
-    machine can read the arguments of the browser's process, so the address with its token must not
-    be one of them."""
-    with tempfile.NamedTemporaryFile("w", suffix=".html", delete=False) as file:
-        file.write(f'<meta http-equiv="refresh" content="0; url={address}">')
-    path = Path(file.name)
-    later = threading.Timer(60, path.unlink, kwargs={"missing_ok": True})
-    later.daemon = True
-    later.start()
-    webbrowser.open(path.as_uri())
 
 
 def served(learner: Path | None, model: Path | None = None) -> "Served":
@@ -119,18 +91,16 @@ def served(learner: Path | None, model: Path | None = None) -> "Served":
     found: dict[str, Any] = {}
     names: dict[str, str] = {}
     if learner is None and model is not None:
-        raise UsageError(
-            "expected a learner before --model, got none: arml app LEARNER --model ..."
-        )
+        raise ValueError("--model needs a learner: arml app LEARNER --model FILE")
     if learner is not None:
         named = load(learner)
         tabs = [tab for tab, fit in fits.items() if fit(named)]
         tabs += [kind for kind in KINDS.values() if kind == kind_of(named)]
         if not tabs:
             described = " x ".join(map(str, named.problem.features)) + " numbers"
-            raise UsageError(
-                f"expected a learner of pictures, tables, or functions of two inputs, got "
-                f"{learner}, which reads {described}: use `arml adapt`"
+            raise ValueError(
+                f"{learner} reads {described}, and the page has pictures, tables and functions of "
+                "two inputs: use `arml adapt`"
             )
         found[tabs[0]], names[tabs[0]] = named, learner.resolve().name
         model = learner if learner.suffix == ".onnx" else model

@@ -9,7 +9,6 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from arml.cli.console import parse
-from arml.cli.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -32,24 +31,24 @@ def check_command(arguments: Sequence[str]) -> int:
     from arml.experiment.contract import check
 
     failed = 0
-    for part, name in named_parts(options.what):
-        for subject, findings in groupby(check(part, name), lambda finding: finding.subject):
-            passed = 0
+    for part, name in _parts(options.what):
+        for subject, group in groupby(check(part, name), lambda finding: finding.subject):
+            findings = list(group)
             for finding in findings:
-                passed += finding.passed
                 if finding.message:
                     state = "excepted" if finding.passed else "FAILED"
-                    said = f"{state}: {finding.check.replace('_', ' ')}: {finding.message}"
-                    print(f"{subject}: {said}", flush=True)
-                failed += not finding.passed
+                    rule = finding.check.replace("_", " ")
+                    print(f"{subject}: {state}: {rule}: {finding.message}", flush=True)
+            passed = sum(finding.passed for finding in findings)
+            failed += len(findings) - passed
             print(f"{subject}: {passed} checks passed", flush=True)
     return 1 if failed else 0
 
 
-def named_parts(what: str) -> Iterator[tuple[str, str]]:
+def _parts(what: str) -> Iterator[tuple[str, str]]:
     """The kind and the name of each part: those that a file registers, or the one of that name.
 
-    **Raises** `UsageError` in one line if there is none.
+    **Raises** `ValueError` in one line if there is none.
     """
     from arml.core.registry import announce
     from arml.experiment.options import ALGORITHMS, NETWORKS, TASKS
@@ -65,7 +64,7 @@ def named_parts(what: str) -> Iterator[tuple[str, str]]:
                 found = True
                 yield part, name
     if not found:
-        raise UsageError(
+        raise ValueError(
             f"no method, network or tasks {what!r}: `arml list` names the methods"
             if file is None
             else f"{what} registers nothing: call arml.register in it"

@@ -1,25 +1,53 @@
-"""The terminal: options are read, and text, JSON and TensorBoard events are written."""
+"""The terminal: options are read, text and progress are written, and Ctrl-C is answered."""
 
+import contextlib
 import json
+import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from types import FrameType
 from typing import Any, TypeVar
 
 import tyro
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from arml.core.registry import as_options
 from arml.report.tables import Table as Rows
-from arml.results.files import extra, plain
+from arml.report.tables import duration
+from arml.results.files import plain
 
 T = TypeVar("T")
 CONFIG = (tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
 """How tyro reads every command."""
 ROWS = 20
 """Rows of a report's table that are printed; the file has all."""
+SECONDS = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
+INTERRUPTED = 130
+"""The exit status of a command that was interrupted."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
+    """An instance of the dataclass `kind` from command-line arguments, as tyro reads them.
+
+    **Raises** `SystemExit`: with status 0 after `--help`, and with 2 after tyro has printed what is
+    wrong.
+    """
+    return tyro.cli(kind, args=list(arguments), prog=prog, config=CONFIG)
 
 
 def say(console: Console, *lines: str) -> None:
@@ -29,8 +57,13 @@ def say(console: Console, *lines: str) -> None:
 
 
 def tell(*lines: str) -> None:
-    """`say` on the standard error stream, which is for people where a program reads the output."""
+    """`say` on the standard error stream, because a program may read the output."""
     say(Console(stderr=True), *lines)
+
+
+def print_json(value: object) -> None:
+    """Print `value` as JSON and nothing else."""
+    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 
 def command(*words: str) -> str:
@@ -63,36 +96,123 @@ def upright(table: Rows) -> Table:
     return grid([column.title for column in table.columns], rows, title=table.title)
 
 
-def print_json(value: object) -> None:
-    """Print `value` as JSON and nothing else."""
-    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+class Display:
+    """Shows work in progress: on a terminal a bar for each row, elsewhere a line every ten
+    seconds."""
+
+    def __init__(self, console: Console, text: str, rows: Sequence[object] = ("",)) -> None:
+        self.console = console
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+            speed_estimate_period=600,
+        )
+        self.tasks = {row: self.bar.add_task(text, total=None, note="") for row in rows}
+        self.over = threading.Event()
+        self.ticker = threading.Thread(target=self._tick, daemon=True)
+
+    def show(
+        self,
+        text: str,
+        done: int = 0,
+        total: int | None = None,
+        *,
+        note: str = "",
+        row: object = "",
+    ) -> None:
+        """Show what is done now in a row, and how much of it if that is known. A new `text` starts
+        the time anew."""
+        task = self.tasks[row]
+        if self.bar.tasks[task].description != text:
+            self.bar.reset(task, description=text)
+        note = note or (f"{done:,}/{total:,}" if total else "")
+        self.bar.update(task, completed=done, total=total, note=note)
+
+    def __enter__(self) -> "Display":
+        self.bar.start()
+        self.ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.ticker.join()
+        self.bar.stop()
+
+    def _tick(self) -> None:
+        while self.bar.disable and not self.over.wait(SECONDS):
+            say(self.console, "; ".join(map(_in_words, self.bar.tasks)))
 
 
-def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
-    """An instance of the dataclass `kind` from command-line arguments, as tyro reads them.
+def _in_words(task: Task) -> str:
+    left = task.time_remaining
+    times = [duration(task.elapsed or 0), *([f"{duration(float(left))} left"] if left else [])]
+    return f"{task.description} {task.fields['note']}".rstrip() + f" ({', '.join(times)})"
 
-    **Raises** `SystemExit`: with status 0 after `--help`, and with 2 after tyro has printed what is
-    wrong.
+
+class Stop:
+    """Asks a command to stop at the first Ctrl-C or SIGTERM; the second ends the program.
+
+    Python runs a signal's handler between two of its own instructions, so not while XLA compiles
+    or computes. The handler in C writes a byte to a pipe at once, and a thread that reads the pipe
+    answers.
     """
-    return tyro.cli(kind, args=list(arguments), prog=prog, config=CONFIG)
 
+    def __init__(
+        self, message: str = "stopping after the step in hand", *, idle: type[str] | Any = str
+    ) -> None:
+        self.asked, self.message = False, message
+        self.idle = idle
+        """Returns why nothing is lost if the program ends at once, or the empty string."""
 
-class TensorBoard:
-    """Writes records as TensorBoard events.
+    def __call__(self) -> bool:
+        return self.asked
 
-    **Raises** `ValueError` at once if tensorboardX is not installed.
-    """
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
 
-    def __init__(self, folder: Path) -> None:
-        self.make = extra("tensorboardX", "tensorboard", "--tensorboard").SummaryWriter
-        self.folder = folder
-        self.writer: Any = None
+    def _answer(self, pipe: int) -> None:
+        """The thread: each byte is a signal's number, and zero ends the thread."""
+        presses = 0
+        while (number := os.read(pipe, 1)) not in (b"", b"\0"):
+            if number[0] not in SIGNALS:
+                continue
+            self.asked = True
+            presses += 1
+            why = "stopped" if presses > 1 else self.idle()
+            line = why or f"{self.message}; press Ctrl-C again to stop at once"
+            print(f"\narml: {line}", file=sys.stderr, flush=True)
+            if why:
+                if sys.stderr.isatty():
+                    sys.stderr.write("\x1b[?25h")  # show the cursor, which a progress bar hides
+                    sys.stderr.flush()
+                os._exit(INTERRUPTED)
 
-    def __call__(self, step: int, record: Mapping[str, float | None]) -> None:
-        if self.writer is None:
-            # A killed process may have written events after this step: they are replaced.
-            self.writer = self.make(str(self.folder), purge_step=step + 1 if step else None)
-        for name, value in record.items():
-            if value is not None:
-                self.writer.add_scalar(name, value, step)
-        self.writer.flush()
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen for the two signals; outside the main thread, where that is impossible, do
+        nothing."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        thread = threading.Thread(target=self._answer, args=(read,), daemon=True)
+        thread.start()
+        before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(woken)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.write(write, b"\0")
+            thread.join()
+            os.close(read)
+            os.close(write)

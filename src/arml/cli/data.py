@@ -1,37 +1,39 @@
-"""`arml data`: the benchmarks' data sets, prepared once and checked."""
+"""`arml data`: the benchmarks' data sets, prepared once; and `arml features`: pictures become the
+vectors of a frozen model, once."""
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, arg
 
-from arml.cli.console import parse, print_json, say
-from arml.cli.errors import named
+from arml.cli import known
+from arml.cli.console import INTERRUPTED, Display, command, parse, print_json, say
 from arml.results.files import Json
+
+HELP = """usage: arml data ACTION [OPTIONS]
+
+The benchmarks' data sets, prepared once.
+
+actions:
+  list     List the data sets: size, licence, and whether each is prepared here
+  prepare  Make a data set from the archives of its publisher
+
+`arml data ACTION --help` lists an action's options."""
 
 
 def data_command(arguments: Sequence[str]) -> int:
-    """List, prepare or verify the benchmarks' data sets"""
+    """List or prepare the benchmarks' data sets"""
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
-        print(_help(), end="")
+        print(HELP)
         return 0
-    return named("action", name, ACTIONS)(rest)
-
-
-def _help() -> str:
-    rows = "".join(f"  {name:11}{action.__doc__}\n" for name, action in ACTIONS.items())
-    return (
-        "usage: arml data ACTION [OPTIONS]\n\nThe benchmarks' data sets, prepared once and "
-        f"checked.\n\nactions:\n{rows}\n`arml data ACTION --help` lists an action's options.\n"
-    )
+    actions: dict[str, Callable[[Sequence[str]], int]] = {"list": _list, "prepare": _prepare}
+    return known("action", name, actions)(rest)
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,7 @@ class ListOptions:
     """Print JSON."""
 
 
-def list_action(arguments: Sequence[str]) -> int:
-    """List the data sets: size, licence, and whether each is prepared here"""
+def _list(arguments: Sequence[str]) -> int:
     options = parse(ListOptions, arguments, prog="arml data list")
     found = entries()
     if options.json:
@@ -78,24 +79,16 @@ def entries() -> list[Json]:
 
     found = []
     for name, data in CATALOGUE.items():
-        folder = place(name)
-        here = (folder / INDEX).exists()
         archives = [archive for family in data.families for archive in family.archives]
         found.append(
             {
                 "name": name,
                 "about": f"{data.about}.",
-                "here": "yes" if here else "no",
-                "folder": folder,
-                "size": data.size,
-                "pictures": data.pictures,
+                "here": "yes" if (place(name) / INDEX).exists() else "no",
                 "bytes": data.pictures * data.size**2 * 3,
                 "downloaded": all(archive.url for archive in archives),
                 "terms": list(dict.fromkeys(family.terms for family in data.families)),
                 "licences": [family.licence for family in data.families],
-                "homepages": [family.homepage for family in data.families],
-                "citations": [family.citation for family in data.families],
-                "get": [archive.instructions for archive in archives],
             }
         )
     return found
@@ -123,13 +116,12 @@ class PrepareOptions:
     """Accept archives whose checksum is not the published one."""
 
 
-def prepare_action(arguments: Sequence[str]) -> int:
-    """Make a data set from the archives of its publisher"""
+def _prepare(arguments: Sequence[str]) -> int:
     options = parse(PrepareOptions, arguments, prog="arml data prepare")
     from arml.datasets.prepare import open_store, prepare
 
     console = Console()
-    with shown() as progress:
+    with Display(Console(stderr=True), "starting") as display:
         folder = prepare(
             options.name,
             options.source,
@@ -137,7 +129,7 @@ def prepare_action(arguments: Sequence[str]) -> int:
             size=options.size,
             split=options.split,
             unverified=options.unverified,
-            progress=progress,
+            progress=display.show,
         )
     store = open_store(folder)
     for family, part, entry in store.entries():
@@ -150,39 +142,76 @@ def prepare_action(arguments: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True)
-class VerifyOptions:
-    """Compare every byte of a prepared data set with its checksum."""
+class FeaturesOptions:
+    """Turn pictures into the vectors of a frozen ONNX model; families that are there stay.
 
-    name: Positional[str]
-    """Data set, or folder of one."""
+    Then `arml train --data DIR` and `arml train features/METHOD --data DIR` learn from the vectors.
+    A source is a folder or zip with one folder for each class, and becomes one family.
+    """
+
+    sources: Positional[tuple[Path, ...]]
+    """Folders or zips of pictures."""
+    out: Path
+    """Folder of the features."""
+    model: Path | None = None
+    """An ONNX model; the trunk of `photos` if not given."""
+    size: int | None = None
+    """Pixels on each side of the model's input; the model's size or 224 if not given."""
+    mean: tuple[float, float, float] | None = None
+    """Mean of each channel of pixels in [0, 1]; ImageNet's if not given."""
+    std: tuple[float, float, float] | None = None
+    """Deviation of each channel; ImageNet's if not given. 0.003922 leaves bytes."""
+    output: str | None = None
+    """The model's output; its first if not given."""
+    raw: bool = False
+    """Do not scale each vector to the root of its dimension."""
+    saw: str | None = None
+    """The training data of the model: a test on its classes is not fair."""
 
 
-def verify_action(arguments: Sequence[str]) -> int:
-    """Compare every byte of a prepared data set with its checksum"""
-    options = parse(VerifyOptions, arguments, prog="arml data verify")
-    from arml.datasets.prepare import open_store, place, verify
+def features_command(arguments: Sequence[str]) -> int:
+    """Turn pictures into the vectors of a frozen ONNX model"""
+    options = parse(FeaturesOptions, arguments, prog="arml features")
+    if not options.sources:
+        raise ValueError("no pictures: name one or more folders or zips")
+    from arml.datasets.features import IMAGENET, PHOTOS, Extractor, write_features
+    from arml.datasets.folders import family_name
 
-    store = open_store(place(options.name))
-    with shown() as progress:
-        verify(store, progress)
-    say(Console(), f"{store.folder}: {store.bytes / 2**30:.2f} GiB agree with their checksums")
-    return 0
-
-
-ACTIONS: dict[str, Callable[[Sequence[str]], int]] = {
-    "list": list_action,
-    "prepare": prepare_action,
-    "verify": verify_action,
-}
-
-
-@contextlib.contextmanager
-def shown() -> Iterator[Callable[[str, int, int], None]]:
-    """A function that shows the progress of a named piece of work; on a terminal only."""
-    console = Console(stderr=True)
-    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task("starting", total=None)
-    with bar:
-        yield lambda what, done, total: bar.update(
-            task, description=what, completed=done, total=total or None
+    paths = [path.absolute() for path in options.sources]
+    names = [family_name(path) for path in paths]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"two families are named {twice[0]!r}: rename one")
+    extractor = Extractor(
+        options.model or PHOTOS,
+        size=options.size,
+        mean=options.mean or IMAGENET[0],
+        std=options.std or IMAGENET[1],
+        output=options.output,
+        unit=not options.raw,
+        saw=options.saw,
+    )
+    console, about = Console(), extractor.about
+    say(
+        console,
+        f"{about['model']}: pictures of {extractor.size} px to {extractor.dimension} numbers; the "
+        f"model was trained on: {about['saw']}",
+    )
+    if about["saw"] == "unknown":
+        say(
+            console,
+            "if that includes test classes, scores will be too high; --saw records what the model "
+            "was trained on",
         )
+    try:
+        with Display(Console(stderr=True), "starting") as display:
+            for place, (name, path) in enumerate(zip(names, paths, strict=True)):
+                index, new = write_features(
+                    extractor, path, options.out / name, place=place, progress=display.show
+                )
+                counts = f"{sum(index['counts']):,} pictures of {len(index['classes'])} classes"
+                say(console, f"{name}: {counts}{'' if new else ', done before'}")
+    except KeyboardInterrupt:
+        say(console, f"stopped; to continue: {command('features', *arguments)}")
+        return INTERRUPTED
+    say(console, f"next: {command('train', '--data', str(options.out))} --run DIR")
+    return 0

@@ -7,10 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import parse, say, tell
-from arml.cli.errors import UsageError
-from arml.cli.progress import working
-from arml.cli.tables import of_tables
+from arml.cli.console import Display, parse, say, tell
 
 
 @dataclass(frozen=True)
@@ -35,26 +32,22 @@ class ExportOptions:
     html: Path | None = None
     """Folder of a page to write: it predicts pictures without a server or a network."""
     model: Path | None = None
-    """The ONNX model of a learner on features, if it is not the default: it becomes part of the
-    file."""
+    """The frozen ONNX model of a learner on features: it becomes part of the file."""
     runtime: Path = Path("node_modules/onnxruntime-web/dist")
     """Folder dist of the npm package onnxruntime-web, for --html."""
     ways: int | None = None
-    """The largest number of classes of a metric learner's ONNX file; that of its training if not
-    given."""
+    """Classes of a metric learner's ONNX file, at most; those of its training if not given."""
 
 
 def export_command(arguments: Sequence[str]) -> int:
     """Write a learner as a folder to share, or a predictor as an ONNX file"""
     options = parse(ExportOptions, arguments, prog="arml export")
     if options.out is None and options.onnx is None and options.html is None:
-        raise UsageError(
-            "expected --out FOLDER, --onnx FILE or --html FOLDER, got none: give one; see --help"
-        )
+        raise ValueError("nothing to write: give --out FOLDER, --onnx FILE or --html FOLDER")
     if options.tasks < 0:
-        raise UsageError(f"expected --tasks of 0 or more, got {options.tasks}: raise it")
+        raise ValueError(f"tasks must be 0 or more, got {options.tasks}")
     if options.ways is not None and options.ways < 2:
-        raise UsageError(f"expected --ways of 2 or more, got {options.ways}: raise it")
+        raise ValueError(f"ways must be 2 or more, got {options.ways}")
     if options.html is not None:
         # Before JAX is imported, which takes a second or two.
         from arml.app.standalone import check_runtime
@@ -63,11 +56,6 @@ def export_command(arguments: Sequence[str]) -> int:
         check_predictor(options.source)
         check_runtime(options.runtime)
     if options.out is not None:
-        if (options.source / "support.safetensors").is_file():
-            raise UsageError(
-                f"expected a run for --out, got the predictor {options.source}: its folder can be "
-                "copied as it is; --onnx and --html write other forms"
-            )
         _learner(options.source, options.out, options.tasks)
     if options.onnx is not None:
         _onnx(options.source, options.onnx, options.ways, options.model)
@@ -82,15 +70,20 @@ def export_command(arguments: Sequence[str]) -> int:
 
 
 def _learner(run: Path, out: Path, tasks: int) -> None:
+    from arml.predict.files import SUPPORT
     from arml.predict.learner import exported
 
+    if (run / SUPPORT).is_file():
+        raise ValueError(
+            f"{run} is a predictor, and --out writes the learner of a run: copy its folder as it "
+            "is, or give --onnx or --html"
+        )
     console = Console()
-    with working(f"predicting {tasks:,} validation tasks" if tasks else "loading", console):
+    with Display(console, f"predicting {tasks:,} validation tasks" if tasks else "loading"):
         portable = exported(run, out, tasks=tasks)
     if portable.problem.kind == "classification" and tasks:
-        said = f"temperature of the probabilities: {portable.temperature:.3g}"
         helps = "" if portable.temperature != 1 else " (another does not help on validation tasks)"
-        say(console, said + helps)
+        say(console, f"temperature of the probabilities: {portable.temperature:.3g}{helps}")
     say(console, f"written to {out}")
 
 
@@ -101,8 +94,8 @@ def _onnx(source: Path, file: Path, ways: int | None, model: Path | None) -> Non
 
     if (source / SUPPORT).is_file():
         predictor = load_predictor(source, model)
-        if of_tables(predictor):
-            raise UsageError(
+        if len(predictor.problem.features) == 2:
+            raise ValueError(
                 f"{source} predicts rows of tables, whose cells an ONNX file cannot read: copy the "
                 "folder as it is, and use `arml predict` there"
             )
@@ -110,7 +103,7 @@ def _onnx(source: Path, file: Path, ways: int | None, model: Path | None) -> Non
     else:
         learner = load(locate(source)[0])
         if isinstance(learner, PhotoLearner):
-            raise UsageError(
+            raise ValueError(
                 f"{source} is a network without classes: export the predictor that `arml adapt "
                 f"{source} --support EXAMPLES --save FOLDER` writes"
             )

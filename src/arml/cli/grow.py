@@ -1,13 +1,22 @@
-"""`arml grow`: a trained learner is taught new families, and keeps what it knows."""
+"""Learners that grow: `arml grow` teaches a trained learner new families, and `arml train --stream`
+trains one on families that arrive one after another."""
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from rich.console import Console
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
-from arml.cli.console import parse, print_json, say, upright
+from arml.cli.console import command, parse, print_json, say, upright
+from arml.cli.options import TrainingOptions, read, timed
+from arml.experiment.choose import STREAM_MINUTES
+from arml.growth.stream import StreamOptions, train_stream
+
+METHOD = "arml"
+"""The method for a stream of data without a recipe: its vertices can grow."""
 
 
 @dataclass(frozen=True)
@@ -18,18 +27,19 @@ class GrowOptions:
     and `report`. It is accepted only if it is better on held-out classes of each new family, with
     an interval above zero, and no known family may lose more than 2 points of accuracy; otherwise
     the old learner is written, and the output says so. The same command again resumes.
+
+    The families must be large enough for the learner's tasks: for starter 20 classes or more of 18
+    pictures each.
     """
 
     learner: Positional[Path]
     """A run folder, an exported learner, or one of the package, such as starter."""
     data: tuple[str, ...]
-    """The new families: folders or zips of pictures with one folder for each class, or folders of
-    features. They must be large enough for the learner's tasks: for starter 20 classes or more of
-    18 pictures each."""
+    """The new families: folders or zips of pictures, or folders of features."""
     out: Path
     """Folder of the new learner."""
     known: tuple[str, ...] = ()
-    """Data of the families that the learner knows; an exported learner does not have them."""
+    """Data of the known families; an exported learner does not have them."""
     minutes: float = 5.0
     """About the time that the command takes."""
     steps: int | None = None
@@ -62,4 +72,49 @@ def grow_command(arguments: Sequence[str]) -> int:
     else:
         Console().print(upright(before_after(vars(found))))
     say(errors if as_json else Console(), f"{verdict} ({duration(found.seconds)} in all)")
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamCommand(TrainingOptions):
+    """Meta-train on families that arrive one after another; the same command again resumes.
+
+    `arml train RECIPE --stream --run DIR`, or `arml train --stream --data FOLDER... --run DIR` for
+    your own pictures. --steps are those of the whole stream.
+    """
+
+    stream: Annotated[StreamOptions, arg(name="")] = field(default_factory=StreamOptions)
+    json: bool = False
+    """Print JSON: the measures, and the scores of each stage."""
+
+
+def stream_command(arguments: Sequence[str]) -> int:
+    """Meta-train on families that arrive one after another; the same command again resumes."""
+    since = time.monotonic()
+    asked = read(StreamCommand, arguments, prog="arml train --stream", method=METHOD)
+    options, experiment = asked.options, asked.experiment
+    from arml.report.growth import measured, scored, stages_table, summary
+    from arml.report.tables import terminal
+
+    if options.stream.grow and not getattr(experiment.algorithm, "grows", False):
+        raise ValueError(
+            f"{experiment.recipe} cannot grow: its vertices must own templates, layers or weights, "
+            "and be read by place; leave --grow out, or take arml, or arml-layers for regression"
+        )
+    if options.stream.grow and getattr(experiment.tasks, "shots", 2) < 2:
+        asked.lines.append("one shot does not show which vertex suits a task: --shots 5 does")
+    console = Console(stderr=options.json)
+    say(console, *asked.lines)
+    experiment = timed(asked, since, devices=1, console=console, usual=STREAM_MINUTES)
+    found = train_stream(
+        experiment, options.run, options.stream, say=lambda line: say(console, line)
+    )
+    metric, stages = found["metric"], scored(found["records"])
+    stream = measured(stages, metric)
+    if options.json:
+        each = [{"family": one["family"], "scores": one["scores"]} for one in stages]
+        print_json({"metric": metric, **stream.plain(), "stages": each})
+        return 0
+    console.print(terminal(stages_table(stages, metric)))
+    say(console, summary(stream, metric), f"next: {command('evaluate', str(options.run))}")
     return 0

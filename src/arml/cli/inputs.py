@@ -1,25 +1,37 @@
-"""Pictures and tables that `arml adapt` and `arml predict` read."""
+"""The examples and the queries of `arml adapt`, `predict` and `evaluate`: pictures, tables with any
+columns, and tables of numbers for learners of vectors.
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+Each kind has the same methods: `learn` from labelled examples, read `labelled` ones for a
+predictor, and read `queries`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from rich.console import Console
 
-from arml.cli.console import tell
-from arml.cli.errors import UsageError
+from arml.cli.console import Display, tell
 
-if TYPE_CHECKING:
-    from arml.predict.inputs import PictureReader
-    from arml.predict.learner import FewShotLearner
-    from arml.predict.photos import PhotoLearner
-    from arml.predict.predictor import Predictor
+AT_ONCE = 256
+"""Pictures between two answers."""
+BLOCK = 10_000
+"""Rows of a table between two answers."""
+SHOWN = 5
+"""Unknown values of a column that are named."""
+SUFFIXES = (".csv", ".tsv", ".txt", ".xlsx")
+"""Endings of tables; named here, too, so that pictures need not wait for the reader of tables."""
 
-    Owner = FewShotLearner | Predictor
 
-AT_ONCE = 1_024
-"""Photographs between two answers."""
+class Labelled(NamedTuple):
+    """Labelled inputs."""
+
+    names: list[str]
+    """Files, or rows of a table."""
+    x: Any
+    y: Any
+    """Labels as texts, or numbers for a regression."""
 
 
 class Queries(NamedTuple):
@@ -33,108 +45,241 @@ class Queries(NamedTuple):
     """Columns of a table that name its rows, for the answers."""
 
 
-def check_there(*paths: Path) -> None:
-    """Raise `UsageError` for a path where nothing is."""
-    for path in paths:
-        if not path.exists():
-            raise UsageError(f"expected files at {path}, found nothing: check the path")
+def is_table(path: Path) -> bool:
+    """Whether a path names a table."""
+    return path.suffix.lower() in SUFFIXES
 
 
-def check_places(out: Path | None, save: Path | None, *read: Path) -> None:
-    """Raise `ValueError` if the answers or the predictor cannot be written there, or if the answers
-    would replace a file that the command reads, or one that is no CSV file."""
-    if out is not None and out.is_dir():
-        raise UsageError(f"expected a CSV file for --out, got the folder {out}: name a file")
-    if out is not None and out.exists():
-        if any(path.exists() and out.samefile(path) for path in read):
-            raise UsageError(
-                f"expected a file for --out that the command does not read, got {out}: name another"
-            )
-        if out.suffix.lower() != ".csv":
-            raise UsageError(
-                f"expected a new file or a CSV file for --out, got {out}, which would be replaced: "
-                "name another"
-            )
-    for place in (out, save):
-        check_writable(place)
-    if save is not None:
-        from arml.predict.places import check_free
+def inputs_of(
+    owner: Any, model: Path | None, paths: Sequence[Path], name: str
+) -> "Pictures | Table | Vectors":
+    """How a learner or predictor of this `name` reads its inputs; `model` is its frozen model.
 
-        check_free(save, predictor=True)
+    **Raises** `ValueError` if the paths hold tables and it reads pictures, or the reverse.
+    """
+    from arml.predict.photos import PhotoLearner, PhotoPredictor
 
-
-def check_writable(place: Path | None) -> None:
-    """Raise `UsageError` if no file or folder may be made at a place, before any work."""
-    if place is None:
-        return
-    nearest = next(path for path in (place, *place.absolute().parents) if path.exists())
-    if not os.access(nearest, os.W_OK):
-        raise UsageError(f"expected a place to write {place.name}, got {place}: name another")
-
-
-def check_kind(owner: "Owner", table: bool, given: str, name: str) -> None:
-    """Raise `UsageError` if a learner of pictures is given a table, or a learner of tables anything
-    else."""
-    pictures = len(owner.problem.features) == 3 or owner.portable.inputs is not None
-    if pictures and table:
-        raise UsageError(
-            f"expected pictures, because {name} reads pictures, got the table {given}: name "
-            "folders or images, or use the learner tables"
+    # The problem of photographs would load JAX, which they do not need.
+    if isinstance(owner, PhotoPredictor):
+        owner = owner.learner
+    photos = isinstance(owner, PhotoLearner)
+    pictures = photos or owner.portable.inputs is not None or len(owner.problem.features) == 3
+    wrong = [path for path in paths if is_table(path) == pictures]
+    if wrong and pictures:
+        raise ValueError(
+            f"{wrong[0]} is a table, and {name} reads pictures: name folders or images, or use the "
+            "learner tables"
         )
-    if not pictures and not table:
-        raise UsageError(
-            f"expected one CSV file, because {name} reads tables, got {given}: name a CSV file (a "
-            "spreadsheet program saves one), or use the learner starter for pictures"
+    if pictures:
+        return Pictures(owner, model, photos=photos)
+    if wrong:
+        raise ValueError(
+            f"{wrong[0]} is no table, and {name} reads tables: name a CSV file (a spreadsheet "
+            "program saves one), or use the learner photos for pictures"
+        )
+    return Table() if len(owner.problem.features) == 2 else Vectors()
+
+
+class Pictures:
+    """Pictures in folders and zips."""
+
+    def __init__(self, owner: Any, model: Path | None, *, photos: bool) -> None:
+        from arml.predict.inputs import picture_reader
+
+        self.learner = owner if photos else None
+        self.reader = None if photos else picture_reader(owner, model)
+
+    def _read(self, pictures: Sequence[Any]) -> np.ndarray:
+        from arml.datasets.decode import decoded
+
+        what = "reading pictures"
+        with Display(Console(stderr=True), what) as display:
+            if self.learner is not None:
+
+                def progress(done: int, total: int) -> None:
+                    display.show(what, done, total)
+
+                return self.learner.embed(pictures, progress)
+            assert self.reader is not None
+            pixels = decoded(pictures, size=self.reader.size, crop=self.reader.crop)
+            return self.reader.read(np.stack(list(pixels)))
+
+    def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
+        """The pictures of a folder or zip, and the names of their folders."""
+        from arml.datasets.folders import open_source
+
+        if target is not None:
+            raise ValueError("pictures have no columns: leave --target out")
+        with open_source(path) as source:
+            x = self._read(source.pictures)
+        _tell_left_out(source.left_out)
+        _check_different(x, path, "pictures")
+        return Labelled(source.files, x, source.labels)
+
+    def learn(
+        self, learner: Any, path: Path, target: str | None, without: Sequence[str]
+    ) -> tuple[Any, list[str]]:
+        """The predictor that a learner makes of labelled pictures, and their names."""
+        if without:
+            raise ValueError("pictures have no columns: leave --without out")
+        examples = self.labelled(None, path, target)
+        return learner.adapt(examples.x, examples.y), examples.names
+
+    def queries(self, predictor: Any, paths: Sequence[Path], target: str | None) -> Queries:
+        """The pictures among and below these paths."""
+        from arml.datasets.archives import Member
+        from arml.datasets.folders import image_files
+
+        if target is not None:
+            raise ValueError("pictures have no columns: leave --target out")
+        for path in paths:
+            if path.suffix.lower() == ".zip":
+                raise ValueError(f"{path} is a zip: unpack it, and name its folder")
+        files, others = image_files(paths)
+        _tell_left_out(others)
+        pictures = [Member(str(file), file.read_bytes) for file in files]
+        parts = (pictures[i : i + AT_ONCE] for i in range(0, len(pictures), AT_ONCE))
+        return Queries(files, map(self._read, parts))
+
+    def thumbnails(self, path: Path, places: Sequence[int]) -> list[str]:
+        """Small pictures for a report, of the labelled pictures in these places."""
+        from arml.datasets.decode import decode
+        from arml.datasets.folders import open_source
+        from arml.results.folder import THUMBNAIL, png
+
+        with open_source(path) as source:
+            chosen = [source.pictures[place] for place in places]
+            return [png(decode(m.read(), size=THUMBNAIL, where=m.where)) for m in chosen]
+
+
+class Table:
+    """A table with any columns: numbers, dates, categories, missing cells."""
+
+    def _read(self, predictor: Any, cells: dict[str, list[Any]], lines: Any, path: Path) -> Any:
+        """The rows; the user is told of values that are not among the examples."""
+        x = predictor.read(cells, str(path), lines)
+        for name, values in predictor.schema.unknown(cells).items():
+            more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
+            tell(
+                f"{path}: no example has these values of the column {name!r}, so the other columns "
+                f"decide: {', '.join(values[:SHOWN])}{more}"
+            )
+        return x
+
+    def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
+        """The rows of a table, and the column `target`."""
+        from arml.tables.sheet import read_cells
+
+        cells, lines = read_cells(path)
+        texts = _column_of(cells, target or predictor.target, path)
+        y = texts if predictor.classes is not None else _numbers(texts, lines, path)
+        return Labelled(_rows(lines), self._read(predictor, cells, lines, path), y)
+
+    def learn(
+        self, learner: Any, path: Path, target: str | None, without: Sequence[str]
+    ) -> tuple[Any, list[str]]:
+        """The predictor that a learner makes of a table, and the names of its rows."""
+        from arml.tables.predictor import learned
+        from arml.tables.sheet import read_cells
+
+        cells, lines = read_cells(path)
+        texts = _column_of(cells, target, path)
+        if "" in texts:
+            raise ValueError(
+                f"{path}: the {target} of row {lines[texts.index('')]} is empty: fill it, or move "
+                "the row to the queries"
+            )
+        numbers = learner.problem.kind == "regression"
+        if not numbers and len(set(texts)) > max(len(texts) / 2, 2):
+            raise ValueError(
+                f"{path}: {target!r} has {len(set(texts))} different values in {len(texts)} rows, "
+                "too many for classes: give more rows, or use the learner tables-regression for "
+                "numbers"
+            )
+        y = _numbers(texts, lines, path) if numbers else texts
+        where = str(path)
+        predictor = learned(learner.portable, cells, y, where=where, lines=lines, without=without)
+        predictor.target = target
+        tell(*predictor.remarks)
+        return predictor, _rows(lines)
+
+    def queries(self, predictor: Any, paths: Sequence[Path], target: str | None) -> Queries:
+        """The rows of a table. Columns that the predictor does not use because they tell the rows
+        apart, or were left out by name, identify the answers."""
+        from arml.tables.sheet import read_cells
+
+        cells, lines = read_cells(_single(paths))
+        x = self._read(predictor, cells, lines, paths[0])
+        keys = {name: column for name, column in cells.items() if name in predictor.keys}
+        return Queries(lines, self._blocks(x), keys)
+
+    def _blocks(self, x: Any) -> Iterator[Any]:
+        n = len(x.values)
+        with Display(Console(stderr=True), "predicting rows") as display:
+            for first in range(0, n, BLOCK):
+                display.show("predicting rows", first, n)
+                yield type(x)(x.values[first : first + BLOCK])
+
+
+class Vectors:
+    """A table of numbers, the inputs of a learner of vectors."""
+
+    def _read(
+        self, path: Path, target: str | None, columns: Sequence[str] | None
+    ) -> tuple[np.ndarray, tuple[str, ...], list[str] | None, list[int]]:
+        """The inputs with their columns, in the order of `columns` if it is known; the target
+        column if there is one; and the lines of the rows."""
+        from arml.tables.sheet import read_numbers
+
+        table = read_numbers(path, target=target)
+        if columns is None:
+            return table.x, table.columns, table.target, table.lines
+        if sorted(table.columns) != sorted(columns):
+            raise ValueError(
+                f"{path}: its columns {', '.join(table.columns)} are not those of the support "
+                f"table, {', '.join(columns)}: rename or remove some"
+            )
+        order = [table.columns.index(name) for name in columns]
+        return table.x[:, order], tuple(columns), table.target, table.lines
+
+    def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
+        """The rows of a table, and the column `target`."""
+        target = target or predictor.target
+        x, columns, texts, lines = self._read(path, target, predictor.columns)
+        if texts is None:
+            raise _no_column(target, columns, path)
+        y = texts if predictor.classes is not None else _numbers(texts, lines, path)
+        return Labelled(_rows(lines), x, y)
+
+    def learn(
+        self, learner: Any, path: Path, target: str | None, without: Sequence[str]
+    ) -> tuple[Any, list[str]]:
+        """The predictor that a learner makes of a table, and the names of its rows."""
+        if without:
+            raise ValueError("this learner uses every column: leave --without out")
+        x, columns, texts, lines = self._read(path, target, None)
+        if texts is None:
+            raise _no_column(target, columns, path)
+        _check_different(x, path, "rows")
+        numbers = learner.problem.kind == "regression"
+        predictor = learner.adapt(x, _numbers(texts, lines, path) if numbers else texts)
+        predictor.columns, predictor.target = columns, target
+        return predictor, _rows(lines)
+
+    def queries(self, predictor: Any, paths: Sequence[Path], target: str | None) -> Queries:
+        """The rows of a table."""
+        x, _, _, lines = self._read(_single(paths), target, predictor.columns)
+        return Queries(lines, [x])
+
+
+def _check_different(x: np.ndarray, path: Path, what: str) -> None:
+    if len(x) > 1 and not np.any(x != x[0]):
+        raise ValueError(
+            f"{path}: all {len(x)} {what} are identical: they cannot tell the classes apart"
         )
 
 
-def check_pictures(query: Sequence[Path], target: str | None, *, labelled: bool = False) -> None:
-    """Raise `UsageError` for a table among pictures to predict, and for the name of a column; also
-    for a zip, unless its pictures are `labelled` by folders."""
-    if target is not None:
-        raise UsageError("expected no --target, because pictures have no columns: leave it out")
-    for path in query:
-        if path.suffix.lower() in (".csv", ".tsv", ".xlsx"):
-            raise UsageError(
-                f"expected pictures to predict, because the learner reads pictures, got the table "
-                f"{path}: name folders or images"
-            )
-        if path.suffix.lower() == ".zip" and not labelled:
-            raise UsageError(
-                f"expected images or folders to predict, got the zip {path}: unpack it, and name "
-                "its folder"
-            )
-
-
-def pictures_of(reader: "PictureReader", query: Sequence[Path]) -> Queries:
-    """The files of the pictures to predict, and the pictures in batches."""
-    from arml.datasets.folders import decoded, image_files
-
-    files, others = image_files(query)
-    tell_left_out(others)
-    parts = decoded(files, size=reader.size, crop=reader.crop)
-    return Queries(files, map(reader.read, parts))
-
-
-def embedded(learner: "PhotoLearner", pictures: Sequence[Any]) -> np.ndarray:
-    """The vectors of pictures; on a terminal with a bar of the progress."""
-    from arml.cli.data import shown
-
-    with shown() as progress:
-        return learner.embed(pictures, lambda done, all_: progress("pictures", done, all_))
-
-
-def photographs_of(learner: "PhotoLearner", query: Sequence[Path]) -> Queries:
-    """The files of the pictures to predict, and their vectors in batches."""
-    from arml.datasets.folders import image_files
-
-    files, others = image_files(query)
-    tell_left_out(others)
-    parts = (files[i : i + AT_ONCE] for i in range(0, len(files), AT_ONCE))
-    return Queries(files, (embedded(learner, part) for part in parts))
-
-
-def tell_left_out(others: Sequence[Path]) -> None:
+def _tell_left_out(others: Sequence[object]) -> None:
     """Name the files that are no pictures."""
     if others:
         n = f"{len(others)} files" if len(others) > 1 else "one file"
@@ -142,3 +287,42 @@ def tell_left_out(others: Sequence[Path]) -> None:
             f"left out {n} whose name has no ending of a picture that can be read: "
             f"{', '.join(map(str, others[:3]))}{', ...' if len(others) > 3 else ''}"
         )
+
+
+def _rows(lines: Sequence[int]) -> list[str]:
+    return [f"row {line}" for line in lines]
+
+
+def _single(paths: Sequence[Path]) -> Path:
+    if len(paths) != 1:
+        raise ValueError(f"a query is one table, got {len(paths)} files: give one")
+    return paths[0]
+
+
+def _column_of(cells: dict[str, list[Any]], target: str | None, path: Path) -> list[str]:
+    """The column `target` as texts, which is taken out of the cells of a table."""
+    from arml.tables.columns import normal, text_of
+
+    name = normal(target or "")
+    if name not in cells:
+        raise _no_column(target, cells, path)
+    return ["" if cell is None else text_of(cell) for cell in cells.pop(name)]
+
+
+def _no_column(target: str | None, columns: Iterable[str], path: Path) -> ValueError:
+    wrong = "no --target COLUMN to predict" if target is None else f"no column {target!r}"
+    return ValueError(f"{path}: {wrong}: name one of {', '.join(columns)} with --target")
+
+
+def _numbers(texts: Sequence[str], lines: Sequence[int], path: Path) -> list[float]:
+    """The targets of a regression."""
+    from arml.tables.columns import number
+
+    found = [number(text) for text in texts]
+    if None in found:
+        place = found.index(None)
+        raise ValueError(
+            f"{path}: {texts[place]!r} in row {lines[place]} is no number to predict: choose "
+            "another --target, or the learner tables, which predicts classes"
+        )
+    return [value for value in found if value is not None]

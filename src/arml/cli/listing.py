@@ -1,6 +1,5 @@
-"""`arml list`: settings, methods, recipes and data sets, on one screen each."""
+"""`arml list`: settings, methods, recipes and data sets."""
 
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,14 +10,11 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional
 
-from arml.cli.console import parse, print_json, say
-from arml.cli.errors import UsageError
-from arml.core.registry import as_options
+from arml.cli.console import command, parse, print_json, say
 from arml.results.files import Json
 
 if TYPE_CHECKING:
     from arml.core.registry import Entry
-    from arml.experiment.options import Experiment
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class ListOptions:
     """
 
     what: Positional[str | None] = None
-    """A setting (starter), a method (maml) or a recipe (starter/maml); all if not given."""
+    """A setting (starter), a method (maml) or a recipe (starter/maml)."""
     json: bool = False
     """Print JSON."""
 
@@ -42,12 +38,10 @@ def list_command(arguments: Sequence[str]) -> int:
         found = selected(found, options.what)
     if options.json:
         print_json(found)
-        return 0
-    console = Console()
-    if options.what is None:
-        _print_all(console, found)
+    elif options.what is None:
+        _print_all(Console(), found)
     else:
-        _print_selected(console, found)
+        _print_selected(Console(), found)
     return 0
 
 
@@ -59,13 +53,13 @@ def catalogue() -> dict[str, list[Json]]:
     from arml.experiment.recipes import RECIPES, measured, settings
 
     scores = measured()
-    # A command with parts of a plug-in needs the plug-in. Its tasks are listed as settings.
-    plugins = "".join(f" {shlex.quote(word)}" for word in as_options())
     recipes = []
     for name, recipe in RECIPES.items():
         setting, _, method = name.partition("/")
         known = scores.get(setting, {})
-        score = known.get("scores", {}).get(method)
+        # The data that the command needs are placeholders, and not quoted.
+        needs = getattr(recipe.make().tasks, "needs", "")
+        tail = command("--run", f"runs/{name}").removeprefix("arml")
         about: Json = {
             "name": name,
             "setting": setting,
@@ -74,14 +68,17 @@ def catalogue() -> dict[str, list[Json]]:
             "where": recipe.setting.description,
             "about": recipe.description.removeprefix(f"{recipe.setting.description}. "),
             "minutes": recipe.minutes,
-            "command": f"arml train {name}{_data(recipe.make())} --run runs/{name}{plugins}",
+            "command": f"arml train {name}{needs and ' ' + needs}{tail}",
         }
         if recipe.expected is not None:
             about["expected"] = recipe.expected
-        if score is not None:
             about["measured"] = {k: known[k] for k in ("metric", "steps", "tasks", "protocol")}
-            about["measured"]["score"] = score
+            about["measured"]["score"] = recipe.expected
         recipes.append(about)
+    prepared = [
+        {"name": entry["name"], "description": entry["about"], "here": entry["here"]}
+        for entry in entries()
+    ]
     return {
         "settings": [
             {"name": name, "description": f"{setting.description}."}
@@ -89,13 +86,7 @@ def catalogue() -> dict[str, list[Json]]:
         ],
         "algorithms": _described(ALGORITHMS.values()),
         "recipes": recipes,
-        "datasets": [
-            *_described(kind for kind in TASKS.values() if kind.source is None),
-            *(
-                {"name": entry["name"], "description": entry["about"], "here": entry["here"]}
-                for entry in entries()
-            ),
-        ],
+        "datasets": [*_described(kind for kind in TASKS.values() if not kind.source), *prepared],
         "networks": _described(NETWORKS.values()),
     }
 
@@ -103,61 +94,52 @@ def catalogue() -> dict[str, list[Json]]:
 def selected(found: dict[str, list[Json]], what: str) -> dict[str, list[Json]]:
     """The recipes of a setting or method, or one recipe; and the entries of that name.
 
-    **Raises** `UsageError` with the nearest names for an unknown one.
+    **Raises** `ValueError` with the nearest names for an unknown one.
     """
-    recipes = [r for r in found["recipes"] if what in (r["name"], r["setting"], r["method"])]
-    named = {
-        kind: [entry for entry in some if entry["name"] == what]
+    chosen = {
+        kind: [e for e in some if what in (e["name"], e.get("setting"), e.get("method"))]
         for kind, some in found.items()
-        if kind != "recipes"
     }
-    if not recipes and not any(named.values()):
-        known = {entry["name"] for some in found.values() for entry in some}
-        close = get_close_matches(what, sorted(known), 3)
+    if not any(chosen.values()):
+        names = {entry["name"] for some in found.values() for entry in some}
+        close = get_close_matches(what, sorted(names), 3)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        raise UsageError(
-            f"expected a setting, a method, a recipe, a data set or a network, got {what!r}{hint}; "
-            "`arml list` names them"
+        raise ValueError(
+            f"no setting, method, recipe, data set or network is named {what!r}{hint}; `arml list` "
+            "names them"
         )
-    return {**named, "recipes": recipes}
-
-
-def _data(experiment: "Experiment") -> str:
-    """The data that a recipe's command needs."""
-    needs = getattr(experiment.tasks, "needs", "")
-    return f" {needs}" if needs else ""
+    return chosen
 
 
 def _described(entries: Iterable["Entry"]) -> list[Json]:
     return [{"name": entry.name, "description": entry.about} for entry in entries]
 
 
-def _table(console: Console, title: str, rows: Sequence[Sequence[str]]) -> None:
-    """Rows of a name, numbers and a text, which is cut where the terminal ends."""
-    style: Json = {"title_justify": "left", "title_style": "bold", "box": None}
-    table = Table(title=title, show_header=False, expand=True, **style)
-    table.add_column(no_wrap=True, style="cyan", min_width=max(len(row[0]) for row in rows))
-    for place in range(1, len(rows[0]) - 1):
-        width = max(len(row[place]) for row in rows)
-        table.add_column(no_wrap=True, justify="right", min_width=width)
-    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+def _table(title: str, rows: Sequence[Sequence[str]], headings: Sequence[str] = ()) -> Table:
+    """Rows of a name, short facts, and a text, which is wrapped. A column without an entry is left
+    out."""
+    table = Table(title=title, box=None, show_header=bool(headings), title_justify="left")
+    full = [i for i in range(len(rows[0])) if any(row[i] for row in rows)]
+    for i in full:
+        style = "cyan" if i == 0 else None
+        right = 0 < i < len(rows[0]) - 1
+        table.add_column(
+            headings[i] if headings else "",
+            style=style,
+            justify="right" if right else "left",
+            no_wrap=i < len(rows[0]) - 1,
+        )
     for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table)
+        table.add_row(*(Text(row[i]) for i in full))
+    return table
 
 
 def _print_all(console: Console, found: dict[str, list[Json]]) -> None:
-    _table(
-        console,
-        "Settings: `arml list SETTING` shows its recipes and their scores",
-        [(entry["name"], entry["description"]) for entry in found["settings"]],
-    )
-    _table(
-        console,
-        "Methods: `arml list METHOD` shows its recipes; `arml train SETTING/METHOD --run DIR` "
-        "trains one",
-        [(entry["name"], entry["description"]) for entry in found["algorithms"]],
-    )
+    for kind, title in (
+        ("settings", "Settings: `arml list SETTING` shows its recipes and their scores"),
+        ("algorithms", "Methods: `arml train SETTING/METHOD --run DIR` trains one"),
+    ):
+        console.print(_table(title, [(e["name"], e["description"]) for e in found[kind]]))
     say(console, f"Networks (--network NAME): {', '.join(e['name'] for e in found['networks'])}")
     prepared = [entry for entry in found["datasets"] if "here" in entry]
     here = [entry["name"] for entry in prepared if entry["here"] == "yes"]
@@ -167,40 +149,38 @@ def _print_all(console: Console, found: dict[str, list[Json]]) -> None:
 
 
 def _print_selected(console: Console, found: dict[str, list[Json]]) -> None:
-    for kind in ("settings", "algorithms", "datasets", "networks"):
-        for entry in found[kind]:
-            say(console, f"{entry['name']}: {entry['description']}")
     recipes = found["recipes"]
+    for kind, entries in found.items():
+        for entry in entries if kind != "recipes" else ():
+            say(console, f"{entry['name']}: {entry['description']}")
     if not recipes:
         return
-    settings = {r["setting"] for r in recipes}
-    rows = [
-        (r["name"], _score(r), _minutes(r), r["about"] if len(settings) == 1 else r["where"])
-        for r in recipes
-    ]
-    # A column without an entry is left out.
-    full = [i for i in range(4) if any(row[i] for row in rows)]
-    _table(console, "", [[row[i] for i in full] for row in rows])
+    about = "about" if len({r["setting"] for r in recipes}) == 1 else "where"
+    rows = [(r["name"], _score(r), _minutes(r), r[about]) for r in recipes]
+    console.print(_table("", rows, ("recipe", "score", "minutes", "")))
     for how in sorted({_how(r["measured"]) for r in recipes if "measured" in r}):
-        say(console, f"{how}; minutes: the recipe's training on a CPU" if 2 in full else how)
+        say(console, how)
+    if any(r["minutes"] for r in recipes):
+        say(console, "minutes: the time of one training on one CPU core")
     say(console, f"Train one: {recipes[0]['command']}")
 
 
 def _score(recipe: Json) -> str:
     known = recipe.get("measured")
-    if known is not None:
-        percent = known["metric"] == "accuracy"
-        return f"{100 * known['score']:.1f}%" if percent else f"{known['score']:.3g}"
-    return f"{recipe['expected']:.3g}" if "expected" in recipe else ""
+    if known is None:
+        return ""
+    percent = known["metric"] == "accuracy"
+    return f"{100 * known['score']:.1f}%" if percent else f"{known['score']:.3g}"
 
 
 def _minutes(recipe: Json) -> str:
-    return f"{recipe['minutes']:g} min" if recipe["minutes"] else ""
+    return f"{recipe['minutes']:g}" if recipe["minutes"] else ""
 
 
 def _how(known: Json) -> str:
-    kind = "Accuracy" if known["metric"] == "accuracy" else "Mean squared error"
+    kind = "accuracy" if known["metric"] == "accuracy" else "mean squared error"
     return (
-        f"{kind} on {known['tasks']:,} test tasks after {known['steps']:,} steps "
-        f"({known['protocol'].partition(', ')[0]})"
+        f"score: {kind} on {known['tasks']:,} test tasks ({known['protocol'].partition(', ')[0]}) "
+        f"after {known['steps']:,} steps, a mean over the study's trainings (one to five); which "
+        "differences are more than chance: study/README.md"
     )

@@ -1,22 +1,19 @@
-"""`arml train`: reads the options, trains, shows progress, and stops when asked."""
+"""`arml train`: reads the options, trains one seed or several, shows progress, stops when asked."""
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, stdev
 
+import jax
 from rich.console import Console
 
-from arml.cli.console import TensorBoard, command, say
-from arml.cli.errors import UsageError
+from arml.cli.console import INTERRUPTED, Display, Stop, command, say, tell
 from arml.cli.options import TrainingOptions, read, timed
-from arml.cli.progress import Display, Quality, last_scored, working
-from arml.cli.seeds import train_all
-from arml.cli.stopping import INTERRUPTED, Stop
 from arml.experiment.options import TASKS, Experiment, metric_of
-from arml.experiment.running import Run, check_claim, check_place, run
-from arml.experiment.scoring import simple_scores
+from arml.experiment.running import check_claim, check_place, of_seed, run, train_seeds
+from arml.results.files import Json, JsonView, cores, read_metrics
 from arml.training import checkpoint
 from arml.training.distributed import (
     failing_together,
@@ -33,71 +30,62 @@ class TrainOptions(TrainingOptions):
     """Meta-train in a folder; the same command again resumes.
 
     `arml train RECIPE --run DIR` trains a recipe, which is a setting and a method: `arml list`
-    shows them, and `arml train RECIPE --help` the options of one. `arml train --data FOLDER...
-    --run DIR` trains on your own pictures, with options that suit them; it prints each choice, and
-    every option can be given. `arml train --stream` learns families that arrive one after another.
+    shows them, and `arml train RECIPE --help` the options of one. `arml train --data FOLDER...`
+    trains on your own pictures, with options that suit them; it prints each choice, and every
+    option can be given. `arml train --stream` learns families that arrive one after another.
     """
 
     seeds: int = 1
     """Train this many seeds side by side, in RUN/seed-0, RUN/seed-1 and so on."""
     workers: int | None = None
-    """How many seeds to train at once, one process each: by default one for each core, or one in
-    all on an accelerator, where each process reserves most of the memory."""
-    tensorboard: bool = False
-    """Write TensorBoard events to the run's folder tensorboard."""
+    """Seeds that are trained at once; by default one for each core, or one on a GPU."""
     devices: int = 0
-    """Devices of each process that share the tasks of a step. 0 takes the CPU cores for images, as
-    many as share the tasks evenly, and one device otherwise."""
+    """Devices that share the tasks of a step; 0 takes the CPU cores for images."""
     coordinator: str | None = None
-    """HOST:PORT of process 0, if several processes make one run; `auto` lets JAX find it."""
+    """HOST:PORT of process 0, if several processes make one run; `auto` finds it."""
     processes: int | None = None
-    """How many processes make the run."""
+    """Number of processes that make the run."""
     process: int | None = None
-    """Which of them this is, from 0."""
+    """Number of this process, from 0."""
 
-
-def _quality(experiment: Experiment) -> Quality:
-    usual, tasks = TASKS.of(experiment.tasks).problem, experiment.tasks
-    return Quality(metric_of(tasks), getattr(tasks, "ways", usual.outputs))
+    def check(self) -> None:
+        """Raise `ValueError` for options that exclude each other."""
+        if self.seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+        if self.workers is not None and self.workers < 1:
+            raise ValueError(f"workers must be at least 1, got {self.workers}")
+        if self.workers is not None and self.seeds == 1:
+            raise ValueError("--workers is for --seeds, got one seed: leave it out")
+        if self.seeds > 1 and (self.coordinator is not None or self.devices):
+            raise ValueError(
+                "--seeds excludes --coordinator and --devices, because each seed has one process: "
+                "leave them out"
+            )
+        if self.coordinator is None and (self.processes, self.process) != (None, None):
+            raise ValueError("--processes and --process need --coordinator HOST:PORT: give it")
 
 
 def train_command(arguments: Sequence[str]) -> int:
-    """Meta-train a recipe in a folder; the same command again resumes"""
+    """Meta-train a recipe in a folder; the same command again resumes."""
     if "--stream" in arguments:
-        from arml.cli.streaming import stream_command
+        from arml.cli.grow import stream_command
 
         return stream_command([word for word in arguments if word != "--stream"])
     since = time.monotonic()
     asked = read(TrainOptions, arguments, prog="arml train")
-    options, folder = asked.options, asked.options.run
-    if options.seeds < 1:
-        raise UsageError(f"seeds must be at least 1, got {options.seeds}: raise it")
-    several = options.seeds > 1
-    if options.workers is not None and options.workers < 1:
-        raise UsageError(f"workers must be at least 1, got {options.workers}: raise it")
-    if options.workers is not None and not several:
-        raise UsageError("--workers is for --seeds, got one seed: leave it out")
-    if several and (options.coordinator is not None or options.devices or options.tensorboard):
-        raise UsageError(
-            "expected --seeds alone, got --coordinator, --devices or --tensorboard too: each seed "
-            "has one process; leave them out"
-        )
+    options, experiment = asked.options, asked.experiment
+    options.check()
     if options.coordinator is not None:
         if not options.process:
-            waiting = "waiting for the other processes of the run, at most five minutes"
-            print(waiting, file=sys.stderr, flush=True)
+            tell("waiting for the other processes of the run, at most five minutes")
         join(options.coordinator, options.processes, options.process)
-    elif options.processes is not None or options.process is not None:
-        raise UsageError(
-            "expected --coordinator with --processes and --process, got none: give HOST:PORT"
-        )
     # Only one of several processes prints.
     console = Console(quiet=not is_main_process())
     say(console, *asked.lines)
+    several, devices = options.seeds > 1, options.devices
     with failing_together():
         if not several:
-            check_place(folder)
-        experiment, devices = asked.experiment, options.devices
+            check_place(options.run)
         experiment.check()
         if not devices:
             # The processes of a run must have equally many, and steps of small networks take
@@ -106,86 +94,162 @@ def train_command(arguments: Sequence[str]) -> int:
             devices = sharing(experiment.batch, experiment.chunk, own_cores()) if split else 1
         experiment = timed(asked, since, devices=devices, console=console)
         if not several:
-            check_claim(experiment, folder)
+            check_claim(experiment, options.run)
     again = command("train", *arguments)
     if several:
-        return train_all(
-            console,
-            experiment,
-            folder,
-            options.seeds,
-            again,
-            _quality(experiment),
-            workers=options.workers,
-        )
-    if single_process() and _is_trained(experiment, folder):
-        say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
-        _finish(console, folder, experiment)
-        return 0
-    display = Display(
-        console,
-        experiment.steps,
-        quality=_quality(experiment),
-        interval=experiment.interval,
-        validate_every=experiment.validate_every,
-    )
+        return _train_seeds(console, experiment, options, again)
+    return _train(console, experiment, options.run, again, devices)
 
-    def idle() -> str:
-        # Only compilation is lost, and it cannot be interrupted in another way.
-        if not single_process() or display.phase not in ("loading", "compiling"):
+
+class Training:
+    """Shows one training: its steps, losses and validation scores."""
+
+    def __init__(self, display: Display, experiment: Experiment) -> None:
+        self.display, self.experiment = display, experiment
+        self.reached, self.loss = 0, ""
+        self.saves = False
+        """Whether a stop must wait, until data are read or a step is saved."""
+
+    def watch(self, step: int, record: Mapping[str, float | None]) -> None:
+        """Show that step `step` is done; without a record, that the first steps are compiled."""
+        self.reached, self.saves = step, bool(record)
+        console = self.display.console
+        if not record:
+            if step:
+                say(console, f"resuming at step {step:,}")
+            say(console, "compiling and making the first steps")
+            self.display.show("compiling")
+            return
+        if "loss" in record:
+            self.loss = f", loss {_number(record['loss'])}"
+        if "validation" in record:
+            say(console, f"step {step:,}: {in_words(self.experiment, record)}")
+        steps = self.experiment.steps
+        self.display.show("training", step, steps, note=f"step {step:,} of {steps:,}{self.loss}")
+
+    def reading(self, what: str, done: int, total: int) -> None:
+        """Show that images are decoded."""
+        self.saves = True
+        self.display.show(f"reading {what}", done, total)
+
+    def idle(self) -> str:
+        """Why nothing is lost if the program ends at once: only compilation, which cannot be
+        interrupted in another way. Empty if work would be lost."""
+        if not single_process() or self.saves:
             return ""
-        saved = f"the run is saved at step {display.reached:,}"
-        return f"stopped; {saved if display.reached else 'no step was done yet'}"
+        return (
+            f"stopped; {f'saved at step {self.reached:,}' if self.reached else 'no step is done'}"
+        )
 
+
+def _train(console: Console, experiment: Experiment, folder: Path, again: str, devices: int) -> int:
+    """Train one seed, or continue; returns the exit status."""
+    place = folder / "checkpoints"
+    done = checkpoint.latest(place) == experiment.steps
+    if single_process() and done and checkpoint.is_sound(place, experiment.steps):
+        say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
+        _print_end(console, folder, experiment)
+        return 0
+    display = Display(console, "loading")
+    training = Training(display, experiment)
     few = f"{experiment.interval} steps at most"
-    stop = Stop(f"stopping after the steps in hand ({few}), which are then saved", idle=idle)
-    write = (
-        TensorBoard(folder / "tensorboard") if options.tensorboard and is_main_process() else None
+    stop = Stop(
+        f"stopping after the steps in hand ({few}), which are then saved", idle=training.idle
     )
-
-    def watch(step: int, record: Mapping[str, float | None]) -> None:
-        if write is not None:
-            write(step, record)
-        display.watch(step, record)
 
     def reading(what: str, done: int, total: int) -> None:
         if stop():
             raise KeyboardInterrupt
-        display.reading(what, done, total)
+        training.reading(what, done, total)
 
     with stop.listening(), display:
-        reached = run(experiment, folder, watch=watch, stop=stop, progress=reading, devices=devices)
+        reached = run(
+            experiment, folder, watch=training.watch, stop=stop, progress=reading, devices=devices
+        )
     if reached < experiment.steps:
         say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
         return INTERRUPTED
-    if asked.own and single_process():
-        _print_simple(console, folder, experiment)
     if is_main_process():
-        _finish(console, folder, experiment)
+        _print_end(console, folder, experiment)
     return 0
 
 
-def _is_trained(experiment: Experiment, folder: Path) -> bool:
-    """Whether the newest checkpoint is the last one, and can be read."""
-    place = folder / "checkpoints"
-    done = checkpoint.latest(place) == experiment.steps
-    return done and checkpoint.is_sound(place, experiment.steps)
+def _train_seeds(
+    console: Console, experiment: Experiment, options: TrainOptions, again: str
+) -> int:
+    """Train several seeds from the experiment's own on, or continue; returns the exit status."""
+    folder = options.run
+    if (folder / "config.json").exists():
+        raise ValueError(f"{folder} is a run, and no folder for several seeds: name another")
+    seeds = range(experiment.seed, experiment.seed + options.seeds)
+    left = []
+    for seed in seeds:
+        own, place = of_seed(experiment, folder, seed)
+        own.check()
+        check_claim(own, place)
+        if checkpoint.latest(place / "checkpoints") != own.steps:
+            left.append(seed)
+    # Processes on one accelerator would each reserve most of its memory.
+    workers = options.workers or (cores() if jax.default_backend() == "cpu" else 1)
+    workers = min(workers, len(left))
+    if left:
+        at_once = f", {workers} at a time" if workers < len(left) else ""
+        say(console, f"training {len(left)} of {len(seeds)} seeds{at_once}, one process each")
+    display = Display(console, "waiting", rows=left)
+
+    def watch(seed: int, step: int, record: Mapping[str, float | None]) -> None:
+        note = "" if record else "compiling"
+        display.show(f"seed {seed}", step, experiment.steps, note=note, row=seed)
+
+    stop = Stop("stopping after the steps in hand, which are then saved")
+    with stop.listening(), display:
+        failed = train_seeds(experiment, folder, left, workers=workers, watch=watch, stop=stop)
+    for seed, why in failed.items():
+        say(console, f"seed {seed} failed: {why}")
+    if stop():
+        say(console, f"stopped and saved; to resume: {again}")
+        return INTERRUPTED
+    last = []
+    for seed in seeds:
+        record = _last_scored(folder / f"seed-{seed}")
+        if seed not in failed and record is not None:
+            last.append(record["validation"])
+            say(console, f"seed-{seed}: {in_words(experiment, record)}")
+    if len(last) > 1 and None not in last:
+        spread = f"mean {fmean(last):.3g}, standard deviation {stdev(last):.2g}"
+        say(console, f"{len(last)} seeds: {spread}")
+    if failed:
+        say(console, f"to try the failed seeds again: {again}")
+        return 1
+    say(console, f"next: {command('evaluate', str(folder))}")
+    return 0
 
 
-def _finish(console: Console, folder: Path, experiment: Experiment) -> None:
+def _print_end(console: Console, folder: Path, experiment: Experiment) -> None:
     """Print the last score and the next command."""
-    if last := last_scored(folder):
-        said = _quality(experiment).said(last["validation"], last.get("validation_ci95"))
+    if last := _last_scored(folder):
+        said = in_words(experiment, last)
         say(console, f"step {last['step']:,}: {said}; ± is the 95% interval over tasks")
     say(console, f"metrics.jsonl, checkpoints and config.json are in {folder}")
     say(console, f"next: {command('evaluate', str(folder))}")
 
 
-def _print_simple(console: Console, folder: Path, experiment: Experiment) -> None:
-    """Print the scores of classifiers that need no meta-training on the validation tasks."""
-    tasks, n = Run(folder).tasks("validation"), experiment.validation_tasks
-    with working("scoring classifiers that need no meta-training", console):
-        found = simple_scores(tasks, n, split="validation", chunk=experiment.chunk)
-    for name, score in found.items():
-        said = _quality(experiment).said(score["mean"], score["ci95"])
-        say(console, f"for comparison, {name}, no meta-training: {said}")
+def _last_scored(folder: Path) -> Json | None:
+    """The last record of a training with a validation score."""
+    records = reversed(read_metrics(folder / "metrics.jsonl"))
+    return next((record for record in records if "validation" in record), None)
+
+
+def in_words(experiment: Experiment, record: JsonView) -> str:
+    """A validation score: `accuracy 0.66 ± 0.02 on 5-way validation tasks (chance 0.20)`."""
+    mean, half = record["validation"], record.get("validation_ci95")
+    score = _number(mean) + (f" ± {_number(half)}" if None not in (mean, half) else "")
+    if metric_of(experiment.tasks) != "accuracy":
+        return f"mean squared error {score} on validation tasks"
+    usual = TASKS.of(experiment.tasks).problem
+    ways = getattr(experiment.tasks, "ways", usual.outputs)
+    return f"accuracy {score} on {ways}-way validation tasks (chance {1 / ways:.2f})"
+
+
+def _number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.3g}"

@@ -1,19 +1,15 @@
 """`arml tune`: a sweep of a recipe's options on meta-validation tasks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 
-from arml.cli.console import command, grid, say
-from arml.cli.errors import UsageError
-from arml.cli.options import TrainingOptions, flags, read
-from arml.cli.stopping import INTERRUPTED, Stop
-from arml.experiment.options import Experiment
+from arml.cli.console import INTERRUPTED, Stop, command, grid, say
+from arml.cli.options import Asked, TrainingOptions, read
 from arml.experiment.recipes import recipe
-from arml.experiment.search import chosen, in_words, space, tune, usual
+from arml.experiment.search import in_words, space, tune, usual
 from arml.results.files import Json, write_json
 
 SHOWN = 10
@@ -27,14 +23,15 @@ class TuneOptions(TrainingOptions):
 
     `arml tune RECIPE --run DIR`; `arml list` shows the recipes, and `arml tune RECIPE --help` the
     options of one.
+
+    An option to search is PART.NAME=LOW..HIGH, on a logarithmic scale if it spans a factor of ten,
+    or PART.NAME=A,B,C, where PART is algorithm, outer or network.
     """
 
     trials: int = 20
     """Number of choices of options to try."""
     search: tuple[str, ...] = ()
-    """Options to search: PART.NAME=LOW..HIGH (on a logarithmic scale if it spans a factor of ten)
-    or PART.NAME=A,B,C, where PART is algorithm, outer or network; the step sizes and the weights
-    of losses if not given."""
+    """Options to search; the step sizes and the weights of losses if not given."""
     workers: int = 1
     """Trials that run at the same time."""
 
@@ -44,7 +41,7 @@ def tune_command(arguments: Sequence[str]) -> int:
     asked = read(TuneOptions, arguments, prog="arml tune")
     options, experiment = asked.options, asked.experiment
     if options.minutes is not None:
-        raise UsageError("--minutes does not suit a search: give --steps")
+        raise ValueError("--minutes does not suit a search: give --steps")
     experiment.check()
     search = space(options.search, experiment) or usual(experiment)
 
@@ -75,7 +72,7 @@ def tune_command(arguments: Sequence[str]) -> int:
         title = "Validation scores, the best first"
         console.print(grid(("trial", "score", "", "options"), rows, left=(2, 3), title=title))
     if finished:
-        best = _best(ended[0], experiment, options.run)
+        best = _best(ended[0], asked)
         write_json(options.run / "best.json", best)
         say(console, f"best of {finished} finished trials, on validation tasks: {best['command']}")
     if stop():
@@ -85,21 +82,27 @@ def tune_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _best(trial: Any, experiment: Experiment, folder: Path) -> Json:
+def _best(trial: Any, asked: Asked[TuneOptions]) -> Json:
     """The best trial, and the command that trains with its options."""
-    base = recipe(experiment.recipe)
+    experiment, words = asked.experiment, list(asked.words)
     # Trials are often shorter than the run that the search is for.
-    steps = max(base.steps, experiment.steps)
-    whole = replace(chosen(experiment, trial.params), steps=steps)
-    words = ["train", base.recipe, "--run", f"runs/{base.recipe}-tuned", *flags(base, whole)]
+    if experiment.steps > recipe(experiment.recipe).steps:
+        words += ["--steps", str(experiment.steps)]
+    for path, value in trial.params.items():
+        part, _, name = path.replace("_", "-").partition(".")
+        if isinstance(value, bool):
+            words.append(f"--{part}.{'' if value else 'no-'}{name}")
+        else:
+            words += [f"--{part}.{name}", str(value)]
+    words += ["--run", f"runs/{experiment.recipe}-tuned"]
     return {
         "score": trial.value,
         "split": "validation",
         "tasks": experiment.validation_tasks,
         "steps": experiment.steps,
         "values": trial.params,
-        "run": str(folder / "trials" / trial.user_attrs["run"]),
-        "command": command(*words),
+        "run": str(asked.options.run / "trials" / trial.user_attrs["run"]),
+        "command": command("train", *words),
     }
 
 

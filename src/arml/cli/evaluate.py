@@ -1,0 +1,349 @@
+"""`arml evaluate`, `explain` and `report`: the scores of runs and predictors, and a look inside."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from rich.console import Console
+from tyro.conf import Positional
+
+from arml.cli.adapt import opened
+from arml.cli.console import Display, command, grid, parse, print_json, say, tell, upright
+from arml.cli.inputs import Pictures, inputs_of
+from arml.results.files import Json, RunError, read_as, read_json, write_json
+from arml.results.folder import MARKS, WHAT, Marked, Result, read_config, seeds_in
+
+if TYPE_CHECKING:
+    from arml.experiment.scoring import Scored
+    from arml.results.comparisons import Comparison
+
+TASKS = 1_000
+"""Tasks that a run is scored on."""
+SHOWN = 5
+"""Mistakes that are named in the terminal."""
+PICTURES = 24
+"""Mistakes that are kept with their pictures."""
+BY = {"learner": "", "the learner": "", "ensemble": "all models, weighted"}
+"""Words for the model that predicted, where they are not its name."""
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Score a run on new tasks: one score per task, its mean with the 95% interval, by family.
+    Score a folder of seeds (`arml train --seeds`): their mean and standard deviation.
+    Score a saved predictor on labelled queries: the classes, the confusions, the worst mistakes.
+
+    The scores on test tasks with the training's inner steps are also written to result.json in the
+    folder of the run, and those of single tasks to scores.npz, unless --out is given. --against
+    takes the difference of two runs task by task, and of two folders of seeds over training runs
+    and tasks; it uses scores of an earlier call. The published tables use 4,000 tasks.
+    """
+
+    folder: Positional[Path]
+    """Folder of the run, of seeds, or of the predictor."""
+    query: Path | None = None
+    """For a predictor: labelled queries, as --support of `arml adapt`."""
+    target: str | None = None
+    """For a predictor of tables: the column with the answers."""
+    model: Path | None = None
+    """For a predictor of features: the ONNX model, if it is not the default."""
+    tasks: int | None = None
+    """For a run: tasks to score, the same for every run; 1,000 if not given."""
+    split: Literal["test", "validation"] = "test"
+    """For a run: which tasks."""
+    steps: int | None = None
+    """For a run: inner steps at test; those of the training if not given."""
+    against: Path | None = None
+    """For a run or seeds: another run, or seeds of another; print the difference."""
+    json: bool = False
+    """Print JSON."""
+    out: Path | None = None
+    """Write the result to this file, and not to the folder."""
+
+    def refuse(self, names: Sequence[str], owners: str) -> None:
+        """Raise `ValueError` for the first of these options that was given, as it is for others."""
+        for name in names:
+            if getattr(self, name) != getattr(EvaluateOptions, name):
+                raise ValueError(f"--{name} is for {owners}: leave it out for {self.folder}")
+
+
+def evaluate_command(arguments: Sequence[str]) -> int:
+    """Score a run on new tasks, or a predictor on labelled queries"""
+    options = parse(EvaluateOptions, arguments, prog="arml evaluate")
+    from arml.predict.files import SUPPORT, is_learner
+
+    if (options.folder / SUPPORT).is_file():
+        options.refuse(("tasks", "split", "steps", "against"), "runs")
+        return _predictor(options)
+    if is_learner(options.folder):
+        raise ValueError(
+            f"{options.folder} is a learner, and no run or predictor: `arml adapt {options.folder} "
+            "--support EXAMPLES --save FOLDER` makes a predictor of it, and says how well it "
+            "predicts your examples"
+        )
+    options.refuse(("query", "target", "model"), "predictors")
+    return _runs(options)
+
+
+def _runs(options: EvaluateOptions) -> int:
+    """Score the runs of one folder, or of two, and print the difference."""
+    folders = [options.folder, *([options.against] if options.against else [])]
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise ValueError(f"{options.folder} twice: name another folder after --against")
+    sides = [seeds_in(folder) or [folder] for folder in folders]
+    for runs in sides:
+        for run in runs:
+            read_config(run)  # before JAX is imported, which takes a second or two
+    tasks = TASKS if options.tasks is None else options.tasks
+    asked: Json = {"tasks": tasks, "split": options.split, "steps": options.steps}
+    keeps = options.split == "test" and options.steps is None and options.out is None
+    with Display(Console(stderr=True), "loading and compiling") as display:
+        from arml.experiment.scoring import evaluate_run, keep, kept
+        from arml.report.tables import make_rows, terminal_table
+        from arml.results.comparisons import compare
+        from arml.training.distributed import own_cores
+
+        def scored(run: Path, *, simple: bool) -> "Scored":
+            # A comparison can use the scores of an earlier call.
+            known = kept(run, **asked) if len(sides) > 1 else None
+            if known is not None:
+                return known
+            found = evaluate_run(
+                run,
+                **asked,
+                devices=own_cores(),
+                simple=simple,
+                watch=lambda done, total: display.show("scoring tasks", done, total),
+            )
+            if keeps:
+                keep(found)
+            return found
+
+        for folder, runs in zip(folders, sides, strict=True):
+            if runs != [folder]:
+                _check_seeds(runs)
+        # The simple classifiers have the same scores beside each seed.
+        every = [[scored(run, simple=run == runs[0]) for run in runs] for runs in sides]
+    first, *others = map(_summary, folders, every)
+    compared = None
+    if others:
+        compared = compare(*([one.scores for one in side] for side in every))
+        against = {**others[0], "folder": str(folders[1]), "difference": compared.to_dict()}
+        first["against"] = against
+    if options.out is not None:
+        write_json(options.out, first)
+    if options.json:
+        print_json(first)
+        return 0
+    console = Console()
+    console.print(terminal_table(make_rows(_named(folders, every))))
+    if compared is not None:
+        _print_difference(console, folders[1], compared)
+    if options.out is not None:
+        say(console, f"written to {options.out}")
+    elif keeps:
+        runs = [str(run / "result.json") for side in sides for run in side]
+        say(console, f"the scores are in {', '.join(runs)}")
+    return 0
+
+
+def _check_seeds(runs: Sequence[Path]) -> None:
+    """Raise `RunError` in one line unless the runs are trained seeds of one experiment."""
+    from arml.experiment.options import fingerprint
+    from arml.experiment.running import Run
+
+    first = Run(runs[0]).experiment
+    for run in map(Run, runs):
+        own = run.experiment
+        if (own.recipe, fingerprint(own)) != (first.recipe, fingerprint(first)):
+            raise RunError(
+                f"{run.folder} has other options than {runs[0]}, and is no seed of the same "
+                "experiment: move one of them to another folder"
+            )
+        if run.step < own.steps:
+            raise RunError(
+                f"{run.folder} is at step {run.step:,} of {own.steps:,}: train it to the end, or "
+                "move it away"
+            )
+    if len({Run(run).experiment.seed for run in runs}) < len(runs):
+        raise RunError(f"two runs of {runs[0].parent} have one seed: move one of them away")
+
+
+def _summary(folder: Path, scored: Sequence["Scored"]) -> Json:
+    """The result of a run; of seeds all results, with their mean and standard deviation."""
+    from arml.report.tables import mean_of, spread_of
+
+    results = [one.result for one in scored]
+    if scored[0].folder == folder:
+        return {**results[0]}
+    means = [result["score"]["mean"] for result in results]
+    return {
+        "folder": str(folder),
+        "metric": results[0]["metric"],
+        "mean": mean_of(means),
+        "spread": spread_of(means),
+        "runs": results,
+    }
+
+
+def _named(folders: Sequence[Path], every: Sequence[Sequence["Scored"]]) -> list[Result]:
+    """The results of all runs. If both folders have one recipe, its name also has the folder."""
+    results = [[one.result for one in side] for side in every]
+    if len({side[0]["recipe"] for side in results}) == len(results):
+        return [result for side in results for result in side]
+    return [
+        {**result, "recipe": f"{result['recipe']}, {folder}"}
+        for folder, side in zip(folders, results, strict=True)
+        for result in side
+    ]
+
+
+def _print_difference(console: Console, folder: Path, compared: "Comparison") -> None:
+    """Print a difference, over all tasks and by family."""
+    from arml.results.scores import format_score
+
+    better = "above zero" if compared.metric == "accuracy" else "below zero"
+    say(console, f"Difference from {folder} on the same tasks ({better} is better)")
+    rows = []
+    for name, part in {"all tasks": compared, **compared.families}.items():
+        score = format_score(compared.metric, part.to_dict(), sign="+")
+        rows.append((name, "not finite" if part.mean is None else score, f"{part.tasks:,}"))
+    console.print(grid(("", "difference ± 95%", "tasks"), rows))
+    say(console, compared.about)
+
+
+def _predictor(options: EvaluateOptions) -> int:
+    """Score a saved predictor on labelled queries, and keep the results for `arml report`."""
+    folder, query = options.folder, options.query
+    if query is None:
+        raise ValueError(
+            "no labelled queries for the predictor: name a folder or zip with one folder for each "
+            "class, or a CSV file, with --query"
+        )
+    if not query.exists():
+        raise ValueError(f"nothing at {query}: check the path")
+    predictor = opened(folder, options.model)
+    inputs = inputs_of(predictor, options.model, [query], folder.name)
+    names, x, y = inputs.labelled(predictor, query, options.target)
+    # Rows of a table may be equal by chance.
+    if same := _equal_to_examples(x, predictor):
+        tell(
+            f"warning: {same} of {len(y)} queries equal examples that the predictor learned from; "
+            "if they are the same cases, the score is better than for new ones: leave them out"
+        )
+    made = read_json(folder / "config.json")["sha256"]
+    content: Json = {"what": WHAT, "predictor": made, "query": query.name}
+    if predictor.classes is None:
+        errors = np.square(np.ravel(predictor.predict(x)) - y)
+        content |= {"n": len(y), "mse": float(errors.mean()), "variance": float(np.var(y))}
+    else:
+        marks = predictor.evaluate(x, y)
+        worst: list[int] = marks.mistakes[:PICTURES].tolist()
+        pictures: Sequence[str | None] = [None] * len(worst)
+        if isinstance(inputs, Pictures):
+            pictures = inputs.thumbnails(query, worst)
+        content |= {**marks.as_json(), "by": BY.get(predictor.model, predictor.model)}
+        content["mistakes"] = [
+            _mistake(marks, place, names[place], picture)
+            for place, picture in zip(worst, pictures, strict=True)
+        ]
+    out = options.out or folder / MARKS
+    write_json(out, content)
+    if options.json:
+        print_json(content)
+        return 0
+    console = Console()
+    if predictor.classes is None:
+        say(
+            console,
+            f"root mean squared error {content['mse'] ** 0.5:.4g}, in the unit of the target, on "
+            f"{content['n']} rows; if every answer were the mean of the targets, it would be "
+            f"{content['variance'] ** 0.5:.4g}",
+        )
+    else:
+        _print_marks(console, read_as(Marked, content, "marks", ""))
+    say(console, f"written to {out}")
+    if out == folder / MARKS and predictor.classes is not None:
+        say(console, f"next: {command('report', str(folder), '--out', 'report.html')}")
+    return 0
+
+
+def _equal_to_examples(x: Any, predictor: Any) -> int:
+    """How many inputs equal examples that a predictor learned from."""
+    rows, examples = (x.values, predictor.values) if hasattr(x, "values") else (x, predictor.x)
+    known = {row.tobytes() for row in np.ascontiguousarray(examples)}
+    return sum(row.tobytes() in known for row in np.ascontiguousarray(rows, examples.dtype))
+
+
+def _mistake(marks: Any, place: int, name: str, picture: str | None) -> Json:
+    chances, own = marks.probabilities[place], marks.labels[place]
+    return {
+        "name": name,
+        "label": str(marks.classes[own]),
+        "predicted": str(marks.classes[chances.argmax()]),
+        "probability": float(chances.max()),
+        "own": float(chances[own]),
+        "picture": picture,
+    }
+
+
+def _print_marks(console: Console, marked: Marked) -> None:
+    """Print the accuracy, the classes, the confusions and the worst mistakes."""
+    from arml.report.page import accuracies, accuracy_of, confusion
+
+    say(console, accuracy_of(marked))
+    console.print(upright(accuracies(marked)))
+    console.print(upright(confusion(marked)))
+    for one in marked.mistakes[:SHOWN]:
+        guess = f"{one.predicted} ({one.probability:.0%})"
+        say(console, f"{one.name}: labelled {one.label}, predicted as {guess}")
+
+
+@dataclass(frozen=True)
+class ExplainOptions:
+    """Look inside a run: PNG, SVG, and the numbers as JSON.
+
+    ARML: how much each family reads each vertex of the meta-knowledge graph, and how much it loses
+    without one. Other methods: the tree, the codes or the masks that they learned, or the numbers
+    that a method of your own returns.
+    """
+
+    folder: Positional[Path]
+    """Folder of the run."""
+    out: Path
+    """Folder of the figures; FOLDER/explain is where `arml report` looks."""
+    tasks: int = 200
+    """Test tasks to average over."""
+
+
+def explain_command(arguments: Sequence[str]) -> int:
+    """Draw figures of the inside of a run, such as ARML's graph"""
+    options = parse(ExplainOptions, arguments, prog="arml explain")
+    from arml.explain.explaining import explain
+
+    for path in explain(options.folder, options.out, tasks=options.tasks):
+        say(Console(), str(path))
+    return 0
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Write one self-contained HTML page: scores, learning curves, figures, mistakes."""
+
+    folders: Positional[tuple[Path, ...]]
+    """Folders of runs, of seeds or of predictors, each evaluated."""
+    out: Path
+    """The page."""
+
+
+def report_command(arguments: Sequence[str]) -> int:
+    """Write one self-contained page about runs or predictors"""
+    options = parse(ReportOptions, arguments, prog="arml report")
+    from arml.report.page import write_page
+
+    folders = [run for folder in options.folders for run in seeds_in(folder) or [folder]]
+    write_page(folders, options.out)
+    say(Console(), f"written to {options.out}")
+    return 0
