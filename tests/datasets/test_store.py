@@ -354,7 +354,7 @@ def test_the_command_lists_the_data_sets(made, capsys):
     found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
     assert found["texture"]["here"] == "yes"
     assert found["bird"]["here"] == "no"
-    assert not found["plain-multi"]["downloaded"]
+    assert found["plain-multi"]["from"] == "your own"
     assert found["omniglot"]["licences"] == ["MIT"]
     assert main(["data", "prepar", "texture"]) == 2
     assert "did you mean 'prepare'?" in capsys.readouterr().err

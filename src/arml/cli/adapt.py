@@ -26,8 +26,6 @@ NONE = "none of these"
 class AnswerOptions:
     """Options of both commands."""
 
-    target: str | None = None
-    """Column of a CSV file to predict; for `arml predict` that of `arml adapt` if not given."""
     level: float = 0.9
     """About this share of new numbers lies in the intervals of a regression."""
     model: Path | None = None
@@ -59,6 +57,8 @@ class AdaptOptions(AnswerOptions):
     """Labelled examples: one folder for each class, a zip of such, or a CSV file."""
     query: tuple[Path, ...] = ()
     """Images, folders (with all their subfolders), or one CSV file to predict."""
+    target: str | None = None
+    """Column of a CSV file to predict."""
     without: tuple[str, ...] = ()
     """Columns that are not used; the answers repeat them."""
     save: Path | None = None
@@ -88,7 +88,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
     inputs, predictor, names = _learned(options)
     queries = None
     if options.query:
-        queries = inputs.queries(predictor, options.query, options.target)
+        queries = inputs.queries(predictor, options.query)
         if isinstance(inputs, Pictures) and len(queries.names) <= FEW:
             # So that a picture that cannot be read is named before the examples are checked.
             queries = queries._replace(batches=list(queries.batches))
@@ -113,7 +113,7 @@ def predict_command(arguments: Sequence[str]) -> int:
     _check_paths(options, None, *options.query)
     predictor = opened(options.predictor, options.model)
     inputs = inputs_of(predictor, options.model, options.query, options.predictor.name)
-    queries = inputs.queries(predictor, options.query, options.target or predictor.target)
+    queries = inputs.queries(predictor, options.query)
     _answer(predictor, queries, options)
     return 0
 

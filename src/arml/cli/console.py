@@ -80,11 +80,21 @@ def grid(
 ) -> Table:
     """A table for the terminal; the columns that are not `left` are aligned to the right. All cells
     are plain text, because a name may look like markup."""
-    table = Table(**{"title_style": "bold", **style})
+    table = Table(**{"title_style": "bold", "title_justify": "left", **style})
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place in left else "right")
     for row in rows:
         table.add_row(*map(Text, row))
+    return table
+
+
+def listed(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
+    """Names, short facts, and a text that is wrapped, without lines around them."""
+    last = len(headings) - 1
+    header = any(headings)
+    table = grid(headings, rows, left=(0, last), box=None, show_header=header, title=title)
+    for column in table.columns[:-1]:
+        column.no_wrap = True
     return table
 
 

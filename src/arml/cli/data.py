@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from tyro.conf import Positional, arg
 
 from arml.cli import known
-from arml.cli.console import INTERRUPTED, Display, command, parse, print_json, say
+from arml.cli.console import INTERRUPTED, Display, command, listed, parse, print_json, say
 from arml.results.files import Json
 
 HELP = """usage: arml data ACTION [OPTIONS]
@@ -50,25 +48,12 @@ def _list(arguments: Sequence[str]) -> int:
     if options.json:
         print_json(found)
         return 0
-    console = Console()
-    table = Table(box=None)
-    table.add_column("data set", no_wrap=True, style="cyan")
-    table.add_column("what")
-    for heading in ("size", "here"):
-        table.add_column(heading, no_wrap=True, justify="right")
-    for heading in ("archives", "for"):
-        table.add_column(heading)
-    for entry in found:
-        table.add_row(
-            Text(entry["name"]),
-            Text(entry["about"]),
-            f"{entry['bytes'] / 1e9:.2f} GB",
-            Text(entry["here"], style="green" if entry["here"] == "yes" else ""),
-            "fetched" if entry["downloaded"] else "your own",
-            Text(", ".join(entry["terms"])),
-        )
-    console.print(table)
-    say(console, "to prepare one: arml data prepare NAME [--from ARCHIVE_OR_FOLDER...]")
+    rows = [
+        (e["name"], f"{e['gigabytes']:.2f} GB", e["here"], e["from"], e["description"])
+        for e in found
+    ]
+    Console().print(listed(("data set", "size", "here", "archives", "what"), rows))
+    say(Console(), "to prepare one: arml data prepare NAME [--from ARCHIVE_OR_FOLDER...]")
     return 0
 
 
@@ -79,15 +64,14 @@ def entries() -> list[Json]:
 
     found = []
     for name, data in CATALOGUE.items():
-        archives = [archive for family in data.families for archive in family.archives]
+        fetched = all(archive.url for family in data.families for archive in family.archives)
         found.append(
             {
                 "name": name,
-                "about": f"{data.about}.",
+                "description": f"{data.about}.",
                 "here": "yes" if (place(name) / INDEX).exists() else "no",
-                "bytes": data.pictures * data.size**2 * 3,
-                "downloaded": all(archive.url for archive in archives),
-                "terms": list(dict.fromkeys(family.terms for family in data.families)),
+                "gigabytes": data.pictures * data.size**2 * 3 / 1e9,
+                "from": "fetched" if fetched else "your own",
                 "licences": [family.licence for family in data.families],
             }
         )

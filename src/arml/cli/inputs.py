@@ -125,13 +125,11 @@ class Pictures:
         examples = self.labelled(None, path, target)
         return learner.adapt(examples.x, examples.y), examples.names
 
-    def queries(self, predictor: Any, paths: Sequence[Path], target: str | None) -> Queries:
+    def queries(self, predictor: Any, paths: Sequence[Path]) -> Queries:
         """The pictures among and below these paths."""
         from arml.datasets.archives import Member
         from arml.datasets.folders import image_files
 
-        if target is not None:
-            raise ValueError("pictures have no columns: leave --target out")
         for path in paths:
             if path.suffix.lower() == ".zip":
                 raise ValueError(f"{path} is a zip: unpack it, and name its folder")
@@ -203,7 +201,7 @@ class Table:
         tell(*predictor.remarks)
         return predictor, _rows(lines)
 
-    def queries(self, predictor: Any, paths: Sequence[Path], target: str | None) -> Queries:
+    def queries(self, predictor: Any, paths: Sequence[Path]) -> Queries:
         """The rows of a table. Columns that the predictor does not use because they tell the rows
         apart, or were left out by name, identify the answers."""
         from arml.tables.sheet import read_cells
@@ -266,9 +264,9 @@ class Vectors:
         predictor.columns, predictor.target = columns, target
         return predictor, _rows(lines)
 
-    def queries(self, predictor: Any, paths: Sequence[Path], target: str | None) -> Queries:
+    def queries(self, predictor: Any, paths: Sequence[Path]) -> Queries:
         """The rows of a table."""
-        x, _, _, lines = self._read(_single(paths), target, predictor.columns)
+        x, _, _, lines = self._read(_single(paths), predictor.target, predictor.columns)
         return Queries(lines, [x])
 
 

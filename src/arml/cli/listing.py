@@ -6,11 +6,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from tyro.conf import Positional
 
-from arml.cli.console import command, parse, print_json, say
+from arml.cli.console import command, listed, parse, print_json, say
 from arml.results.files import Json
 
 if TYPE_CHECKING:
@@ -65,20 +63,13 @@ def catalogue() -> dict[str, list[Json]]:
             "setting": setting,
             "method": method,
             "description": recipe.description,
-            "where": recipe.setting.description,
-            "about": recipe.description.removeprefix(f"{recipe.setting.description}. "),
             "minutes": recipe.minutes,
             "command": f"arml train {name}{needs and ' ' + needs}{tail}",
         }
         if recipe.expected is not None:
-            about["expected"] = recipe.expected
             about["measured"] = {k: known[k] for k in ("metric", "steps", "tasks", "protocol")}
             about["measured"]["score"] = recipe.expected
         recipes.append(about)
-    prepared = [
-        {"name": entry["name"], "description": entry["about"], "here": entry["here"]}
-        for entry in entries()
-    ]
     return {
         "settings": [
             {"name": name, "description": f"{setting.description}."}
@@ -86,7 +77,7 @@ def catalogue() -> dict[str, list[Json]]:
         ],
         "algorithms": _described(ALGORITHMS.values()),
         "recipes": recipes,
-        "datasets": [*_described(kind for kind in TASKS.values() if not kind.source), *prepared],
+        "datasets": [*_described(kind for kind in TASKS.values() if not kind.source), *entries()],
         "networks": _described(NETWORKS.values()),
     }
 
@@ -115,31 +106,13 @@ def _described(entries: Iterable["Entry"]) -> list[Json]:
     return [{"name": entry.name, "description": entry.about} for entry in entries]
 
 
-def _table(title: str, rows: Sequence[Sequence[str]], headings: Sequence[str] = ()) -> Table:
-    """Rows of a name, short facts, and a text, which is wrapped. A column without an entry is left
-    out."""
-    table = Table(title=title, box=None, show_header=bool(headings), title_justify="left")
-    full = [i for i in range(len(rows[0])) if any(row[i] for row in rows)]
-    for i in full:
-        style = "cyan" if i == 0 else None
-        right = 0 < i < len(rows[0]) - 1
-        table.add_column(
-            headings[i] if headings else "",
-            style=style,
-            justify="right" if right else "left",
-            no_wrap=i < len(rows[0]) - 1,
-        )
-    for row in rows:
-        table.add_row(*(Text(row[i]) for i in full))
-    return table
-
-
 def _print_all(console: Console, found: dict[str, list[Json]]) -> None:
     for kind, title in (
         ("settings", "Settings: `arml list SETTING` shows its recipes and their scores"),
         ("algorithms", "Methods: `arml train SETTING/METHOD --run DIR` trains one"),
     ):
-        console.print(_table(title, [(e["name"], e["description"]) for e in found[kind]]))
+        rows = [(e["name"], e["description"]) for e in found[kind]]
+        console.print(listed(("", ""), rows, title))
     say(console, f"Networks (--network NAME): {', '.join(e['name'] for e in found['networks'])}")
     prepared = [entry for entry in found["datasets"] if "here" in entry]
     here = [entry["name"] for entry in prepared if entry["here"] == "yes"]
@@ -155,9 +128,12 @@ def _print_selected(console: Console, found: dict[str, list[Json]]) -> None:
             say(console, f"{entry['name']}: {entry['description']}")
     if not recipes:
         return
-    about = "about" if len({r["setting"] for r in recipes}) == 1 else "where"
-    rows = [(r["name"], _score(r), _minutes(r), r[about]) for r in recipes]
-    console.print(_table("", rows, ("recipe", "score", "minutes", "")))
+    # A description is that of the setting, then that of the method: the one that differs is shown.
+    part = 2 if len({r["setting"] for r in recipes}) == 1 else 0
+    rows = [
+        (r["name"], _score(r), _minutes(r), r["description"].partition(". ")[part]) for r in recipes
+    ]
+    console.print(listed(("recipe", "score", "minutes", ""), rows))
     for how in sorted({_how(r["measured"]) for r in recipes if "measured" in r}):
         say(console, how)
     if any(r["minutes"] for r in recipes):

@@ -94,7 +94,9 @@ def differences(old: object, new: object, name: str = "") -> list[str]:
     """`name old -> new` for each value that differs between two nested dictionaries."""
     if isinstance(old, dict) and isinstance(new, dict):
         rows = []
-        for key in sorted({*old, *new}):
+        # Parts of two kinds have other options throughout.
+        same_kind = old.get("kind") == new.get("kind")
+        for key in sorted({*old, *new}) if same_kind else ["kind"]:
             path = f"{name}.{key}" if name else key
             rows += differences(old.get(key), new.get(key), path)
         return rows
@@ -162,9 +164,9 @@ def _refuse(folder: Path, rows: list[str]) -> None:
     if rows:
         # The recipe says most, and another algorithm differs in many options.
         rows = sorted(rows, key=lambda row: not row.startswith("recipe "))
-        more = f"; and {len(rows) - 8} more" if len(rows) > 8 else ""
+        more = f"; and {len(rows) - 5} more" if len(rows) > 5 else ""
         raise RunError(
-            f"{folder} holds another run: {'; '.join(rows[:8])}{more}. Give the options it was "
+            f"{folder} holds another run: {'; '.join(rows[:5])}{more}. Give the options it was "
             "made with to resume it, or another folder to start anew"
         )
 
