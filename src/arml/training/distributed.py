@@ -287,22 +287,16 @@ def device() -> str:
 
 
 def commit() -> str | None:
-    """The commit of the checkout that this package runs from, with -dirty if its code differs;
-    None for an installed package."""
+    """The commit of the checkout that this package runs from, with -dirty if a file differs; None
+    for an installed package."""
     package = Path(__file__).resolve().parents[1]
 
-    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["git", "-C", str(package), *arguments], capture_output=True, text=True, check=False
-        )
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(package), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
-    try:
-        top = git("rev-parse", "--show-toplevel")
+    with suppress(OSError):  # there may be no git
         # An environment inside somebody's repository is not a checkout of ours.
-        if top.returncode or Path(top.stdout.strip()).resolve() / "src" / "arml" != package:
-            return None
-        head = git("rev-parse", "HEAD")
-        changed = git("diff", "--quiet", "HEAD", "--", ".").returncode
-    except OSError:
-        return None
-    return None if head.returncode else head.stdout.strip() + ("-dirty" if changed else "")
+        if Path(git("rev-parse", "--show-toplevel")).resolve() / "src" / "arml" == package:
+            return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
+    return None
