@@ -34,7 +34,6 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
         f"arml-{n}-mahalanobis": ("arml", {"vertices": n, "head": "mahalanobis"}) for n in (2, 4, 8)
     },
     "mahalanobis": ("protonet", {**SCALED, "metric": "mahalanobis"}),
-    "protonet-auxiliary": ("protonet", {**SCALED, "auxiliary": 0.395}),
     "tadam": ("tadam", {**SCALED, "metric": "squared"}),
     "tapnet": ("tapnet", SCALED),
     **{name: (name, {}) for name in ("proto-maml", "maml", "anil", "mumomaml", "hsml")},

@@ -122,7 +122,7 @@ SLOTS: dict[str, dict[str, Any]] = {
     "learned rates": {"learn_rates": True, "first_order": True},
     "shared FiLM": {"gate": "film", "granularity": "filter", "clusters": 3},
     "FiLM on units": {"gate": "film", "granularity": "unit", "learn_rates": True},
-    "tanh on units": {"gate": "tanh", "granularity": "unit", "vertex_init": "normal"},
+    "tanh on units": {"gate": "tanh", "granularity": "unit"},
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from arml.algorithms.arml import MetaKnowledgeGraph, unlinked
-from arml.algorithms.arml_extensions import Spread, surprise, templates
+from arml.algorithms.arml_extensions import Spread, Templates, surprise
 from arml.core.episodes import Problem
 from arml.nn.networks import Conv4Options, MLPOptions
 
@@ -33,14 +33,14 @@ def filled(empty, key=KEY):
 def test_at_first_the_network_is_as_it_is(kind):
     net = network(kind)
     x = jax.random.normal(KEY, (3, *SHAPES[kind]))
-    tailored = templates(net, 3, features=SHAPES[kind])(net, jnp.array([0.2, 0.5, 0.3]))
+    tailored = Templates.zero(net, 3, SHAPES[kind])(net, jnp.array([0.2, 0.5, 0.3]))
     np.testing.assert_allclose(tailored(x), net(x), rtol=1e-6)
 
 
 def test_a_reading_of_one_vertex_is_its_own_film():
     """Against the formula of two layers in float64."""
     net = network("mlp")
-    all_templates = filled(templates(net, 2, features=(4,)))
+    all_templates = filled(Templates.zero(net, 2, (4,)))
     tailored = all_templates(net, jnp.array([0.0, 1.0]))
     x = jax.random.normal(KEY, (3, 4))
     h = np.asarray(x, np.float64)
@@ -55,7 +55,7 @@ def test_a_reading_of_one_vertex_is_its_own_film():
 @pytest.mark.parametrize("kind", [pytest.param("conv4", marks=pytest.mark.slow), "mlp"])
 def test_equal_templates_make_the_reading_irrelevant(kind):
     net = network(kind)
-    one = filled(templates(net, 1, features=SHAPES[kind]))
+    one = filled(Templates.zero(net, 1, SHAPES[kind]))
     both = jax.tree.map(lambda a: jnp.concatenate([a, a]), one)
     x = jax.random.normal(KEY, (3, *SHAPES[kind]))
     outputs = eqx.filter_jit(lambda made, reading: made(net, reading)(x))

@@ -38,7 +38,7 @@ def test_the_context_is_an_input_of_the_network():
             lambda p: jnp.mean(jnp.square(concatenated(learner, SUPPORT.x, p) - SUPPORT.y))
         )
         phi = phi - 0.1 * slope(phi)
-    np.testing.assert_allclose(learner.coding()(SUPPORT), phi, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(learner.context(SUPPORT), phi, rtol=1e-4, atol=1e-6)
     ours = learner.adapt(SUPPORT, key=KEY).predict(SUPPORT.x)
     np.testing.assert_allclose(ours, concatenated(learner, SUPPORT.x, phi), rtol=1e-4, atol=1e-5)
 

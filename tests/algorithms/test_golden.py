@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.algorithms.arml import SoftClusters, Trace
-from arml.algorithms.arml_presets import official
+from arml.algorithms.arml import SoftClusters, Trace, official
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared, with_steps
 from arml.nn.autoencoders import GRUCell

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arml.algorithms.conditioned import Conditioned
-from arml.algorithms.hsml import ClusterTree, Distances, HSMLOptions, Scores, cluster_tree, hsml
+from arml.algorithms.hsml import ClusterTree, Distances, HSMLOptions, Scores, hsml
 from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Examples, Problem
 from arml.nn.modulation import Gate
@@ -32,7 +32,7 @@ def encode(learner: Conditioned, support: Examples) -> Any:
 
 
 def tree_of(clusters: tuple[int, ...], width: int = 5) -> ClusterTree:
-    return cluster_tree(width, clusters, spread=0.7, key=KEY)
+    return ClusterTree.drawn(width, clusters, spread=0.7, key=KEY)
 
 
 def code_of(width: int = 5) -> np.ndarray:

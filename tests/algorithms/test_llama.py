@@ -176,17 +176,16 @@ def test_without_eta_it_is_maml(kind):
 
 
 @BOTH
-@pytest.mark.parametrize("form", ["kronecker", pytest.param("diagonal", marks=pytest.mark.slow)])
-def test_the_term_is_in_the_loss_and_moves_the_initialisation(kind, form):
+def test_the_term_is_in_the_loss_and_moves_the_initialisation(kind):
     """Through the adapted weights, and to every array; `remat` changes no number."""
     on = task(kind)
-    ours, plain = (built(kind, eta=eta, curvature=form) for eta in (0.1, 0.0))
+    ours, plain = (built(kind, eta=eta) for eta in (0.1, 0.0))
     (loss, gradient), (other, less) = (loss_and_gradient(m, on) for m in (ours, plain))
     adapted = replace(ours, net=ours.descend(on.support))
     np.testing.assert_allclose(loss, other + 0.1 * volume(adapted, on.query.x), rtol=1e-9)
     for a, b in zip(*map(jax.tree.leaves, (gradient, less)), strict=True):
         assert np.max(np.abs(a - b)) > 1e-3
-    again = loss_and_gradient(built(kind, eta=0.1, curvature=form, remat=True), on)[1]
+    again = loss_and_gradient(built(kind, eta=0.1, remat=True), on)[1]
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8), gradient, again)
 
 
@@ -255,11 +254,8 @@ def test_the_diagonal_of_a_convolution_is_the_dense_one(images):
         kernel = np.asarray(slope.kernel).reshape(3, 2, -1, 2)  # [n, logit, inputs, filter]
         slopes = np.concatenate([kernel, np.asarray(slope.bias)[:, :, None]], axis=2)
         diagonal = np.einsum("nopf,noq,nqpf->pf", slopes, own, slopes)
-        ours = curvature.log_det_diagonal(images.layers[i], TAU)
-        np.testing.assert_allclose(ours, np.sum(np.log(diagonal + TAU)), rtol=1e-6)
-        traced = np.trace(diagonal.sum(1)[None] * np.eye(len(diagonal)))
         each = np.einsum("npi,knpo->knio", images.layers[i].inputs, images.layers[i].gradients)
-        np.testing.assert_allclose(np.sum(each**2), traced, rtol=1e-6)
+        np.testing.assert_allclose(np.sum(each**2, axis=(0, 1)), diagonal, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.slow

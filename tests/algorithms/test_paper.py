@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.algorithms.arml_presets import paper
+from arml.algorithms.arml import paper
 from arml.core.compilation import ONCE, jit
 from arml.core.episodes import Examples, Problem, Task
 from arml.nn.networks import MLPOptions

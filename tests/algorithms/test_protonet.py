@@ -13,8 +13,8 @@ from arml.algorithms.arml import ClassMeans
 from arml.algorithms.protonet import ProtoNet, ProtoNetOptions
 from arml.core.episodes import Examples, Problem, Task
 from arml.experiment.contract import Blobs
+from arml.nn.heads import ABSENT
 from arml.nn.networks import MLPOptions
-from arml.nn.prototypes import ABSENT
 
 KEY = jax.random.key(0)
 
@@ -149,23 +149,6 @@ def test_the_prototype_of_a_class_without_examples_is_zero():
     e = jnp.ones((2, 3))
     means = ClassMeans(2)(e, e, jnp.array([1, 1]))
     np.testing.assert_array_equal(means, [[0, 0, 0], [1, 1, 1]])
-
-
-def test_the_auxiliary_loss_is_a_cross_entropy_over_all_training_classes():
-    """Against NumPy; without classes, as at test, there is none."""
-    of = replace(problem(), classes=7)
-    net = MLPOptions(hidden=(8,), init="he").build(of, key=KEY)
-    plain, ours = (ProtoNetOptions(auxiliary=w).build(net, of, key=KEY) for w in (0.0, 0.5))
-    on = task(problem())
-    known = on._replace(classes=jnp.array([5, 0, 3]))
-    loss = eqx.filter_jit(lambda m, t: m.meta_loss(t, key=KEY))
-    np.testing.assert_allclose(loss(ours, on), loss(plain, on), rtol=1e-6)
-    x = np.concatenate([embedded(ours, on.support.x), embedded(ours, on.query.x)])
-    y = np.array([5, 0, 3])[np.concatenate([on.support.y, on.query.y])]
-    head = ours.auxiliary_head
-    logits = x @ np.asarray(head.weight, np.float64) + np.asarray(head.bias)
-    expected = -np.mean(log_softmax(logits)[np.arange(len(y)), y])
-    np.testing.assert_allclose(loss(ours, known) - loss(plain, known), 0.5 * expected, rtol=1e-3)
 
 
 def test_a_scale_that_is_learned_is_a_meta_parameter_and_a_constant_is_not():

@@ -14,8 +14,8 @@ from arml.algorithms.tadam import TADAM, TADAMOptions, root
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import MetaLearner
 from arml.experiment.contract import Blobs
+from arml.nn.heads import ABSENT
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.nn.prototypes import ABSENT
 
 KEY = jax.random.key(0)
 

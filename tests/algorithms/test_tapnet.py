@@ -11,8 +11,8 @@ import pytest
 from arml.algorithms.tapnet import TapNet, TapNetOptions, match, projection
 from arml.core.episodes import Examples, Problem, Task
 from arml.experiment.contract import Blobs
+from arml.nn.heads import ABSENT
 from arml.nn.networks import MLPOptions
-from arml.nn.prototypes import ABSENT
 
 KEY = jax.random.key(0)
 D = 8

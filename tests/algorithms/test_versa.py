@@ -12,8 +12,8 @@ from arml.algorithms.versa import VERSA, VERSAOptions, VERSARegression
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import MetaLearner
 from arml.experiment.contract import Blobs
+from arml.nn.heads import class_means
 from arml.nn.networks import MLPOptions
-from arml.nn.prototypes import class_means
 from arml.tasks.functions import functions_2d
 
 KEY = jax.random.key(0)

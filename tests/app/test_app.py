@@ -37,7 +37,9 @@ SIZE = 16
 
 def untrained(name: str, tasks: Any, network: Any, problem: arml.Problem, **options: Any) -> Any:
     """A learner with its initial weights: how well it predicts does not matter here."""
-    algorithm = replace(ALGORITHMS["arml"].options(problem), inner_steps=1, width=8, **options)
+    algorithm = replace(
+        ALGORITHMS[name.partition("/")[2]].options(problem), inner_steps=1, width=8, **options
+    )
     experiment = Experiment(name, algorithm, tasks, network)
     return FewShotLearner(Portable(experiment, build(experiment, problem), problem, ("tones",)))
 
@@ -48,9 +50,7 @@ def site():
     pictures = arml.Problem("classification", (SIZE, SIZE, 3), 3, 1, 1)
     points = arml.Problem("regression", (2,), 1, 10, 10)
     served = server.Served(
-        untrained(
-            "folders/arml", FoldersOptions(), Conv4Options(filters=2), pictures, structure="classes"
-        ),
+        untrained("folders/arml-paper", FoldersOptions(), Conv4Options(filters=2), pictures),
         untrained(
             "regression2d/arml", FunctionsOptions(), MLPOptions(hidden=(8,)), points, hidden=(8,)
         ),

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import arml
-from arml.algorithms.arml_extensions import own_layers, without_vertex
-from arml.algorithms.arml_presets import with_layers
+from arml.algorithms.arml_extensions import OwnLayers, with_layers, without_vertex
 from arml.explain.interventions import interventions
 from arml.growth.vertices import (
     alone,
@@ -20,7 +19,7 @@ from arml.growth.vertices import (
     signature,
     with_vertex,
 )
-from arml.nn.modulation import film, unit_modulation
+from arml.nn.modulation import UnitModulation, film
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
 from arml.tasks.mixture import mixture
@@ -47,10 +46,10 @@ def outputs(learner, task):
 def test_layers_of_one_vertex_are_a_modulation_of_units():
     net = NETWORK.build(TASKS.problem, key=jax.random.key(1))
     code = jnp.linspace(-1, 1, 3)
-    units = unit_modulation(net, 3, film, features=(2,), key=jax.random.key(2))
+    units = UnitModulation.drawn(net, 3, film, features=(2,), key=jax.random.key(2))
     layers = eqx.tree_at(
         lambda m: (m.weights, m.biases),
-        own_layers(net, 1, 3, features=(2,), key=jax.random.key(3)),
+        OwnLayers.drawn(net, 1, 3, (2,), offsets=False, key=jax.random.key(3)),
         (
             tuple(layer.weight[None] for layer in units.layers),
             tuple(layer.bias[None] for layer in units.layers),

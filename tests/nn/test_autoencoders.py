@@ -9,10 +9,8 @@ import pytest
 from arml.nn.autoencoders import (
     GRUAutoencoder,
     GRUCell,
-    gru_autoencoder,
-    gru_cell,
+    MLPAutoencoder,
     mean_square,
-    mlp_autoencoder,
     squared_frobenius,
 )
 
@@ -44,21 +42,21 @@ def tensorflow_cell(cell: GRUCell, x: np.ndarray, h: np.ndarray) -> np.ndarray:
 
 
 def test_cell_is_tensorflows():
-    cell = perturbed(gru_cell(FEATURES, CODE, key=jax.random.key(0)))
+    cell = perturbed(GRUCell.drawn(FEATURES, CODE, key=jax.random.key(0)))
     x, h = SEQUENCE[0], np.linspace(-1, 1, CODE, dtype=np.float32)
     ours = cell(cell.project(jnp.asarray(x)), jnp.asarray(h))
     np.testing.assert_allclose(ours, tensorflow_cell(cell, x, h), rtol=1e-5, atol=1e-6)
 
 
 def test_initial_cell_leans_towards_its_state():
-    cell = gru_cell(FEATURES, CODE, key=jax.random.key(0))
+    cell = GRUCell.drawn(FEATURES, CODE, key=jax.random.key(0))
     np.testing.assert_array_equal(cell.input_gates.bias, 1)
     np.testing.assert_array_equal(cell.input_candidate.bias, 0)
 
 
 @pytest.mark.parametrize("error", [mean_square, squared_frobenius])
 def test_autoencoder_reads_forwards_and_rebuilds_backwards(error):
-    summary = gru_autoencoder(FEATURES, CODE, error=error, key=jax.random.key(2))
+    summary = GRUAutoencoder.drawn(FEATURES, CODE, error=error, key=jax.random.key(2))
     auto: GRUAutoencoder = perturbed(summary)
     state, states = np.zeros(CODE, np.float32), []
     for x in SEQUENCE:
@@ -79,7 +77,7 @@ def test_autoencoder_reads_forwards_and_rebuilds_backwards(error):
 def test_order_matters_to_the_recurrent_summary_and_not_to_the_other():
     backwards = jnp.asarray(SEQUENCE[::-1].copy())
     key = jax.random.key(3)
-    for build, same in ((gru_autoencoder, False), (mlp_autoencoder, True)):
+    for build, same in ((GRUAutoencoder.drawn, False), (MLPAutoencoder.drawn, True)):
         summary = eqx.filter_jit(build(FEATURES, CODE, key=key))
         (code, loss), (other, other_loss) = summary(jnp.asarray(SEQUENCE)), summary(backwards)
         assert np.allclose(code, other, rtol=1e-5, atol=1e-6) == same
@@ -87,7 +85,7 @@ def test_order_matters_to_the_recurrent_summary_and_not_to_the_other():
 
 
 def test_mlp_summary_is_the_mean_of_single_codes():
-    summary = mlp_autoencoder(FEATURES, CODE, key=jax.random.key(4))
+    summary = MLPAutoencoder.drawn(FEATURES, CODE, key=jax.random.key(4))
     singles = [summary(jnp.asarray(x[None])) for x in SEQUENCE]
     code, loss = summary(jnp.asarray(SEQUENCE))
     np.testing.assert_allclose(code, np.mean([s[0] for s in singles], axis=0), rtol=1e-5)

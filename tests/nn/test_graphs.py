@@ -27,11 +27,11 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 def test_relations():
     weight, bias = numbers(4, D, 1), numbers(5, 1)
-    relations = Relations(Linear(jnp.asarray(weight), jnp.asarray(bias)), gamma=1.5)
+    relations = Relations(Linear(jnp.asarray(weight), jnp.asarray(bias)))
     ours = np.asarray(relations(jnp.asarray(NODES)))
     for i in range(N):
         for j in range(N):
-            distance = np.abs(NODES[i] - NODES[j]) / 1.5
+            distance = np.abs(NODES[i] - NODES[j])
             expected = 0.0 if i == j else sigmoid(distance @ weight[:, 0] + bias[0])
             np.testing.assert_allclose(ours[i, j], expected, rtol=1e-5)
     np.testing.assert_allclose(ours, ours.T, rtol=1e-6)

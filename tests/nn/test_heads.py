@@ -1,4 +1,4 @@
-"""The head of prototypes is the nearest class mean."""
+"""The head of prototypes is the nearest class mean; Mahalanobis distances, against NumPy."""
 
 import jax
 import jax.numpy as jnp
@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 
 from arml.core.episodes import Examples, Problem
-from arml.nn.heads import discriminant, headless, mahalanobis_head, prototype_head
+from arml.nn.heads import (
+    ABSENT,
+    PrototypeHead,
+    discriminant,
+    headless,
+    shrunk,
+    shrunk_by_products,
+    solved,
+)
 from arml.nn.networks import MLPOptions
-from arml.nn.prototypes import ABSENT
 
 KEY = jax.random.key(0)
 PROBLEM = Problem("classification", (4,), 3, 2, 5)
@@ -24,7 +31,7 @@ def test_its_softmax_is_that_of_the_scaled_distances(scale):
     net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))
     given = support([2, 0, 1, 1, 0, 2, 2])
     x = jax.random.normal(jax.random.key(1), (6, 4))
-    ours = jax.nn.softmax(prototype_head(scale, 3)(net, given)(x))
+    ours = jax.nn.softmax(PrototypeHead(scale, 3)(net, given)(x))
     f, c = np.asarray(net.body(given.x), np.float64), np.asarray(net.body(x), np.float64)
     means = [f[np.asarray(given.y) == k].mean(axis=0) for k in range(3)]
     away = np.exp([[-scale * np.sum((row - mean) ** 2) for mean in means] for row in c])
@@ -36,7 +43,7 @@ def test_its_logits_are_the_scaled_mahalanobis_distances():
     net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))
     given = support([2, 0, 1, 1, 0, 2, 2])
     x = jax.random.normal(jax.random.key(1), (6, 4))
-    ours = mahalanobis_head(2.0, 3)(net, given)(x)
+    ours = PrototypeHead(2.0, 3, mahalanobis=True)(net, given)(x)
     f, queries = np.asarray(net.body(given.x), np.float64), np.asarray(net.body(x), np.float64)
     for k in range(3):
         own = f[np.asarray(given.y) == k]
@@ -83,9 +90,50 @@ def pooled_head(scale, ways):
     return lambda net, given: discriminant(scale, given.x, given.y, ways)
 
 
-@pytest.mark.parametrize("made", [prototype_head, mahalanobis_head, pooled_head])
+def mahalanobis_head(scale, ways):
+    return PrototypeHead(scale, ways, mahalanobis=True)
+
+
+@pytest.mark.parametrize("made", [PrototypeHead, mahalanobis_head, pooled_head])
 def test_classes_that_a_task_lacks_take_no_part(made):
     net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))
     logits = made(0.5, 4)(net, support([0, 2, 2]))(jnp.ones((2, 4)))
     assert np.all(logits[:, jnp.array([1, 3])] <= ABSENT / 2)
     np.testing.assert_array_equal(jax.nn.softmax(logits)[:, jnp.array([1, 3])], 0)
+
+
+@pytest.mark.parametrize("n", [12, 100])
+@pytest.mark.parametrize("how", [shrunk, jax.jit(shrunk_by_products)])
+def test_one_covariance_for_all_is_inverted(how, n):
+    """Against NumPy in float64, with some directions in which classes spread a lot, by a system as
+    large as the examples and by products alone."""
+    rng = np.random.default_rng(3)
+    spread = rng.normal(size=(n, 60)) * np.geomspace(30, 0.1, 60) / np.sqrt(n)
+    given = rng.normal(size=(5, 60))
+    expected = given @ np.linalg.inv(spread.T @ spread + np.eye(60))
+    ours = how(jnp.asarray(spread, jnp.float32), jnp.asarray(given, jnp.float32))
+    np.testing.assert_allclose(ours, expected, atol=2e-3)
+
+
+def test_a_solution_and_its_volume_have_the_derivatives_of_xlas_own():
+    x = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+    matrix = jnp.asarray(np.cov(x.T) + np.eye(4, dtype=np.float32), jnp.float32)
+    given = jnp.asarray(x[:2].T, jnp.float32)
+
+    def by_xla(m, b):
+        return jnp.linalg.solve(m, b), jnp.linalg.slogdet(m)[1]
+
+    def loss(f):
+        def value(both):
+            x, volume = f(*both)
+            return jnp.sum(jnp.sin(x)) * volume
+
+        return value
+
+    def twice(f):
+        return jax.grad(lambda both: sum(jnp.sum(g**2) for g in jax.grad(f)(both)))
+
+    for depth in (lambda f: f, jax.grad, twice):
+        ours, expected = (jax.jit(depth(loss(f)))((matrix, given)) for f in (solved, by_xla))
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4)

@@ -14,14 +14,13 @@ from arml.core.inner import adaptable
 from arml.nn.modulation import (
     FiLM,
     Gate,
+    UnitModulation,
     each_filter,
     each_parameter,
     film,
     sigmoid_gate,
-    softmax_attention,
     stacked,
     tanh_gate,
-    unit_modulation,
 )
 from arml.nn.networks import Conv4Options, Linear, MLPOptions
 
@@ -98,11 +97,11 @@ def test_each_array_starts_with_its_own_fan():
         assert np.abs(piece).max() <= np.sqrt(6 / (5 + size))
 
 
-@pytest.mark.parametrize("modulation", [film, sigmoid_gate, tanh_gate, softmax_attention])
+@pytest.mark.parametrize("modulation", [film, sigmoid_gate, tanh_gate])
 def test_units_are_modulated_by_the_scaled_code(net, modulation):
     key = jax.random.key(1)
     features = (2,) if len(net.body.blocks) == 1 else (16, 16, 1)
-    made = partial(unit_modulation, net, 5, modulation, features=features, key=key)
+    made = partial(UnitModulation.drawn, net, 5, modulation, features=features, key=key)
     small = made(scale=0.5)(net, jnp.asarray(CODE))
     whole = made()(net, jnp.asarray(CODE) / 2)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), small, whole)

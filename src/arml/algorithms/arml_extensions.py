@@ -1,5 +1,6 @@
 """Our extensions of ARML: vertices own modulations of the network, a task reads them directly, and
-the head is made from the task's examples.
+the head is made from the task's examples. In classification a task reads the vertices by the base
+network's own features, in regression by an embedding of the pairs (x, y).
 
 **Vertices own modulations.** In `arml.py` one dense layer makes all gates from the task's code.
 Here each vertex owns templates [2] (a scale and a shift of every unit), or layers that make these
@@ -34,7 +35,7 @@ the support set (`BestFit`).
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -42,7 +43,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, DTypeLike, Float, Int, PRNGKeyArray, PyTree
 
 from arml.algorithms.arml import (
-    ClassMeans,
+    PAPER,
     MetaKnowledgeGraph,
     Prototypes,
     Reading,
@@ -53,22 +54,25 @@ from arml.algorithms.arml import (
     standard_normal,
     unlinked,
 )
-from arml.algorithms.conditioned import (
-    Conditioned,
-    ConditionedOptions,
-    Encoder,
-    Head,
-    Modulate,
-    the_learned_head,
-)
-from arml.core.checks import at_least, classes_only, regression_only
+from arml.algorithms.conditioned import Conditioned, Encoder
+from arml.algorithms.method import Changes
+from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import GradientDescent, Shared
-from arml.core.learner import Adapted, Code, Embedding, Loss, Network, Penalty
+from arml.core.inner import InnerOptions, Shared
+from arml.core.learner import Adapted, Code, Embedding, Network, Penalty
+from arml.core.losses import loss_of
 from arml.nn.embeddings import Embed, embedding_of
+from arml.nn.heads import (
+    EXCEPTIONS,
+    PrototypeHead,
+    RidgeHead,
+    Samples,
+    class_means,
+    headless,
+    units,
+)
 from arml.nn.modulation import film
 from arml.nn.networks import BaseNetwork, Film, filmed, uniform, widths, with_body
-from arml.nn.prototypes import Samples, class_means, units
 
 # The encoder: a task's code is how much it reads each vertex.
 
@@ -89,19 +93,8 @@ class Spread(eqx.Module):
         return ((total - within) / (total + least))[None]
 
 
-def the_inputs(net: Network, support: Examples) -> Examples:
-    """The encoder reads the support set itself."""
-    return support
-
-
-def the_features(net: PyTree, support: Examples) -> Examples:
-    """The encoder reads the base network's own features, so it needs no embedding of its own. No
-    gradient passes through them."""
-    return Examples(jax.lax.stop_gradient(net.body(support.x)), support.y)
-
-
 def already_embedded(support: Examples) -> Float[Array, "n d"]:
-    """No embedding: the inputs are features already."""
+    """No embedding, because the inputs are features already."""
     return support.x
 
 
@@ -167,6 +160,12 @@ class Templates(eqx.Module):
     scales: tuple[Float[Array, "vertices _"], ...]
     shifts: tuple[Float[Array, "vertices _"], ...]
 
+    @classmethod
+    def zero(cls, net: BaseNetwork, vertices: int, features: tuple[int, ...]) -> "Templates":
+        """Templates of zero for the blocks of `net`; `features` is the shape of one input."""
+        zeros = tuple(jnp.zeros((vertices, n), jnp.float32) for n in widths(net.body, features))
+        return cls(zeros, zeros)
+
     def __call__(self, net: BaseNetwork, reading: Float[Array, " vertices"]) -> BaseNetwork:
         films = tuple(
             Film(Shared(1 + reading @ scale), Shared(reading @ shift))
@@ -175,30 +174,42 @@ class Templates(eqx.Module):
         return replace(net, body=filmed(net.body, films))
 
 
-def templates(net: Network, vertices: int, *, features: tuple[int, ...]) -> Templates:
-    """The templates of `vertices` vertices for the blocks of `net`, all zero; `features` is the
-    shape of one input."""
-    body = with_body(net, "a modulation by templates").body
-    zeros = tuple(jnp.zeros((vertices, n), jnp.float32) for n in widths(body, features))
-    return Templates(zeros, zeros)
-
-
 class OwnLayers(eqx.Module):
     """Each vertex owns a linear layer for each block, from the task's own code to FiLM. A task
     blends the layers as it does templates: tau = sum_v a_v (W_v code + b_v) scales and shifts.
 
     Its input is the reading a, followed by the task's own code. With `offsets` a vertex also owns a
     shift of every weight of the network, theta + sum_v a_v D_v: a mixture of initialisations, as in
-    [2], in one graph.
-
-    [2] Jerfel, Grant, Griffiths and Heller, Reconciling Meta-learning and Continual Learning with
-        Online Mixtures of Tasks, NeurIPS 2019.
+    [3], in one graph.
     """
 
     weights: tuple[Float[Array, "vertices d _"], ...]
     biases: tuple[Float[Array, "vertices _"], ...]
     offsets: PyTree = None
     """Arrays like the network's weights, with a first axis of vertices; zero at first. Or None."""
+
+    @classmethod
+    def drawn(
+        cls,
+        net: BaseNetwork,
+        vertices: int,
+        code: int,
+        features: tuple[int, ...],
+        *,
+        offsets: bool,
+        key: PRNGKeyArray,
+    ) -> "OwnLayers":
+        """Layers from a code of `code` numbers, with small weights as in `UnitModulation`."""
+        sizes = [2 * n for n in widths(net.body, features)]
+        init, keys = uniform(code**-0.5), jax.random.split(key, len(sizes))
+        pairs = zip(keys, sizes, strict=True)
+        weights = tuple(init(k, (vertices, code, n), jnp.float32) for k, n in pairs)
+        biases = tuple(jnp.zeros((vertices, n), jnp.float32) for n in sizes)
+        zeros = jax.tree.map(
+            lambda a: jnp.zeros((vertices, *a.shape), a.dtype),
+            eqx.filter(net, eqx.is_inexact_array),
+        )
+        return cls(weights, biases, zeros if offsets else None)
 
     def __call__(self, net: BaseNetwork, code: Float[Array, " both"]) -> BaseNetwork:
         reading, own = self.parts(code)
@@ -235,46 +246,35 @@ def _made(net: BaseNetwork, taus: tuple[Float[Array, " _"], ...], offsets: PyTre
     return replace(net, body=filmed(net.body, map(film, taus)))
 
 
-def own_layers(
-    net: Network,
-    vertices: int,
-    code: int,
-    *,
-    features: tuple[int, ...],
-    offsets: bool = False,
-    key: PRNGKeyArray,
-) -> OwnLayers:
-    """The layers of `vertices` vertices from a code of `code` numbers, with small weights as in
-    `unit_modulation`."""
-    units = [2 * n for n in widths(with_body(net, "a modulation by layers").body, features)]
-    init, keys = uniform(code**-0.5), jax.random.split(key, len(units))
-    weights = [init(k, (vertices, code, n), jnp.float32) for k, n in zip(keys, units, strict=True)]
-    biases = tuple(jnp.zeros((vertices, n), jnp.float32) for n in units)
-    zeros = jax.tree.map(
-        lambda a: jnp.zeros((vertices, *a.shape), a.dtype), eqx.filter(net, eqx.is_inexact_array)
-    )
-    return OwnLayers(tuple(weights), biases, zeros if offsets else None)
-
-
 # The learner.
+
+
+Head = Callable[[BaseNetwork, Examples], BaseNetwork]
+"""Gives a network the head that a task starts from."""
+
+
+def the_learned_head(net: BaseNetwork, support: Examples) -> BaseNetwork:
+    """The task starts from the network's own head, which all tasks share."""
+    return net
 
 
 class ExtendedARML(Conditioned):
     """ARML whose vertices own modulations. `choose` may weigh the vertices anew by how well their
     networks explain the support set."""
 
-    net: Network
-    encode: VertexReader
-    modulate: Modulate
-    inner: GradientDescent
-    loss: Loss = eqx.field(static=True)
-    look: Callable[[PyTree, Examples], Examples] = the_inputs
-    """The part of the support set that the encoder reads."""
     head: Head = the_learned_head
     choose: "Choose | None" = None
+    reads_features: bool = eqx.field(static=True, default=False)
+    """Whether the encoder reads the base network's features, and not the inputs."""
+
+    def look(self, support: Examples) -> Examples:
+        """What the encoder reads. No gradient passes through the network's features."""
+        if not self.reads_features:
+            return support
+        return Examples(jax.lax.stop_gradient(self.net.body(support.x)), support.y)
 
     def coded(self, support: Examples) -> tuple[Code, Penalty]:
-        code, penalty = self.encode(self.look(self.net, support))
+        code, penalty = self.encode(self.look(support))
         return code if self.choose is None else self.choose(self, support, code), penalty
 
     def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:
@@ -282,20 +282,21 @@ class ExtendedARML(Conditioned):
         adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
         return Adapted(adapted.given(support.x), penalty, adapted)
 
-    def embedding(self) -> Callable[[Array], Embedding]:
-        if self.look is the_inputs:
-            return lambda support_x: self.encode.embedding()
-        net: PyTree = self.net
-        return lambda support_x: net.body.given(support_x)
+    def embedding(self) -> Callable[[Array], Embedding] | None:
+        if not self.reads_features:
+            return super().embedding()
+        return lambda support_x: self.net.body.given(support_x)
 
     def reading(self) -> Callable[[Examples], VertexTrace]:
+        encode: PyTree = self.encode
+
         def read(support: Examples) -> VertexTrace:
-            found = self.encode.trace(self.look(self.net, support))
+            trace: VertexTrace = encode.trace(self.look(support))
             if self.choose is None:
-                return found
-            weights = self.coded(support)[0][: len(found.weights)]
-            links = jnp.broadcast_to(weights, found.reading.links.shape)
-            return found._replace(weights=weights, reading=found.reading._replace(links=links))
+                return trace
+            weights = self.coded(support)[0][: len(trace.weights)]
+            links = jnp.broadcast_to(weights, trace.reading.links.shape)
+            return trace._replace(weights=weights, reading=trace.reading._replace(links=links))
 
         return read
 
@@ -321,6 +322,11 @@ class Evidence(eqx.Module):
     log_power: Float[Array, ""]
     """Logarithm of rho. Below one, an unsure network does not commit itself to one vertex."""
 
+    @classmethod
+    def initial(cls) -> "Evidence":
+        """With noise of 1, and a power below one, so that at first all vertices are read."""
+        return cls(jnp.zeros((), jnp.float32), jnp.full((), -1.0, jnp.float32))
+
     def __call__(self, learner: ExtendedARML, support: Examples, code: Code) -> Code:
         modulate: PyTree = learner.modulate
         head: PyTree = learner.head
@@ -335,14 +341,9 @@ class Evidence(eqx.Module):
         return jnp.concatenate([jax.nn.softmax(exponents), own])
 
 
-def evidence() -> Evidence:
-    """With noise of 1, and a power below one, so that at first all vertices are read."""
-    return Evidence(jnp.zeros((), jnp.float32), jnp.full((), -1.0, jnp.float32))
-
-
 class BestFit(eqx.Module):
     """A task reads ONE of the grown vertices, or all others by their places. It takes the choice
-    whose adapted network explains its support set best, as in a mixture of initialisations [2]. The
+    whose adapted network explains its support set best, as in a mixture of initialisations [3]. The
     grown vertices are the last ones.
 
     The place of a vertex tells families apart only if their prototypes differ. How well its network
@@ -361,7 +362,7 @@ class BestFit(eqx.Module):
         return len(self.handicaps)
 
     def readings(self, placed: Float[Array, " vertices"]) -> Float[Array, "choices vertices"]:
-        """The readings from which a task chooses."""
+        """Candidate weights of the vertices."""
         count = len(placed)
         old = count - self.grown
         ones = jnp.eye(count, dtype=placed.dtype)[old:]
@@ -373,7 +374,7 @@ class BestFit(eqx.Module):
     def misfits(
         self, learner: ExtendedARML, support: Examples, code: Code
     ) -> tuple[Float[Array, "choices vertices"], Float[Array, " choices"]]:
-        """The readings, and the logarithm of how badly each explains the support set."""
+        """Candidate weights, and the logarithm of how badly each explains the support set."""
         still: ExtendedARML = jax.tree.map(
             lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a, learner
         )
@@ -383,10 +384,10 @@ class BestFit(eqx.Module):
         parts = next((k for k in (5, 4, 3, 2) if n % k == 0), 1)
         folds = jnp.arange(n).reshape(-1, parts).T
 
-        def error(reading: Array, given: Examples, asked: Examples) -> Float[Array, ""]:
-            own = still.encode(still.look(still.net, given))[0][count:]
+        def error(reading: Array, given: Examples, query: Examples) -> Float[Array, ""]:
+            own = still.encode(still.look(given))[0][count:]
             adapted = still.adapt_from(jnp.concatenate([reading, own]), 0.0, given)
-            return jnp.maximum(learner.loss(adapted.predict(asked.x), asked.y), 1e-12)
+            return jnp.maximum(learner.loss(adapted.predict(query.x), query.y), 1e-12)
 
         def misfit(reading: Float[Array, " vertices"]) -> Float[Array, ""]:
             whole = jnp.log(error(reading, support, support))
@@ -395,22 +396,17 @@ class BestFit(eqx.Module):
 
             def left_out(i: Array) -> Float[Array, ""]:
                 others = jnp.delete(folds, i, axis=0, assume_unique_indices=True).reshape(-1)
-                given, asked = (Examples(support.x[r], support.y[r]) for r in (others, folds[i]))
-                return error(reading, given, asked)
+                given, query = (Examples(support.x[r], support.y[r]) for r in (others, folds[i]))
+                return error(reading, given, query)
 
             return whole + jnp.log(jnp.mean(jax.vmap(left_out)(jnp.arange(parts))))
 
-        found = jax.vmap(misfit)(readings)
-        return readings, found + jnp.zeros_like(found).at[-self.grown :].set(self.handicaps)
+        misfits = jax.vmap(misfit)(readings)
+        return readings, misfits.at[-self.grown :].add(self.handicaps)
 
     def __call__(self, learner: ExtendedARML, support: Examples, code: Code) -> Code:
         readings, misfits = self.misfits(learner, support, code)
         return jnp.concatenate([readings[jnp.argmin(misfits)], code[readings.shape[1] :]])
-
-
-def best_fit(grown: int) -> BestFit | None:
-    """For `grown` vertices without handicaps; None if none was grown."""
-    return BestFit(jnp.zeros(grown, jnp.float32)) if grown else None
 
 
 def without_vertex(learner: ExtendedARML, vertex: int) -> ExtendedARML:
@@ -442,78 +438,77 @@ def near_the_middle(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike)
     return 0.5 + 0.05 * jax.random.normal(key, shape, dtype)
 
 
-VERTICES: dict[str, Callable[..., Array]] = {
-    "normal": standard_normal,
-    "middle": near_the_middle,
-}
 LAYERS = ("layers", "weights")
 """Modulations that read the task's own code."""
+HEAD_SCALE = 0.05
+"""Initial scale of the distances to prototypes, and initial variance of the weights of a ridge
+head, in units of the noise's. Both are learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtendedARMLOptions(ConditionedOptions):
+class ExtendedARMLOptions(InnerOptions):
     """ARML with vertices that own modulations of the network."""
 
-    reads: Literal["inputs", "features"] = "inputs"
-    """The encoder's input: the inputs, by an embedding of its own, or the base network's
-    features."""
-    structure: Literal["mean", "classes", "spread"] = "mean"
-    """The prototypes: the mean of all samples, one for each class, or the share of each feature's
-    variance that lies between classes."""
+    LEAST: ClassVar = {"width": 1, "hidden": 1, "vertices": (1, 1_000), "mu": (0, 1_000)}
+    POSITIVE: ClassVar = ("gamma_s",)
+
+    head: Literal["learned", "prototypes", "mahalanobis", "ridge"] = "learned"
+    """Head that a task starts from: one that all tasks share; one made from the task's prototypes,
+    or with Mahalanobis distances to them (needs inner_steps=0); or, in regression, the solution of
+    ridge regression on the features."""
     vertices: int = 4
     """Vertices of the graph."""
     grown: int = 0
     """How many of the vertices were grown later; a task reads these by how well they fit."""
     read_by: Literal["place", "evidence"] = "place"
     """How a task reads the vertices: by the places of its prototypes, or also by how well the
-    network of each vertex explains its support set. The latter is for vertices that own layers, and
-    for the head ridge."""
+    network of each vertex explains its support set. The latter is for regression, for vertices that
+    own layers, and for the head ridge."""
     gate: Literal["templates", "layers", "weights"] = "templates"
-    """What a vertex owns: a scale and a shift of every unit; layers that make these from the mean
-    prototype; or also an offset of every weight."""
+    """What a vertex owns: a scale and a shift of every unit; or, in regression, layers that make
+    these from the mean prototype; or also an offset of every weight."""
     mu: float = 0.1
     """Weight of the negative log-likelihood of the prototypes given the vertices."""
     gamma_s: float = 1.0
     """Scale of the distances between prototypes and vertices, Eq. (6) of ARML's paper."""
     width: int = 64
-    """Dimension of the embedding, and of the vertices; with reads features theirs."""
+    """Dimension of the embedding and of the vertices in regression."""
     hidden: tuple[int, ...] = ()
-    """Hidden layers of the embedding of vectors; without any it is linear."""
-    vertex_init: Literal["normal", "middle"] = "normal"
-    """Initial vertices: standard normal, or close together around one half, in the middle of the
-    range of shares."""
+    """Hidden layers of the embedding in regression; without any it is linear."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
         super().check()
-        at_least(self, ("width", "hidden"), 1)
-        at_least(self, ("vertices",), 1, most=1_000)
-        at_least(self, ("mu",), 0, most=1_000)
-        at_least(self, ("gamma_s",), 0, strict=True)
         at_least(self, ("grown",), 0, most=self.vertices - 1)
-        if self.gate in LAYERS and self.reads == "features":
+        if self.head == "mahalanobis" and (self.inner_steps or self.learn_rates):
             raise ValueError(
-                f"the gate {self.gate} needs reads inputs, got features: use the gate templates"
+                "the head mahalanobis takes no gradient steps: give inner_steps=0 and "
+                "learn_rates=False"
             )
         if self.read_by == "evidence":
-            for name, wanted in (("gate", LAYERS), ("head", ("ridge",)), ("grown", (0,))):
-                if (value := getattr(self, name)) not in wanted:
+            for name, allowed in (("gate", LAYERS), ("head", ("ridge",)), ("grown", (0,))):
+                if (value := getattr(self, name)) not in allowed:
                     raise ValueError(
-                        f"read_by evidence needs {name} {' or '.join(map(str, wanted))}, got "
-                        f"{value}: give --{name} {wanted[0]}, or --read-by place"
+                        f"read_by evidence needs {name} {' or '.join(map(str, allowed))}, got "
+                        f"{value}: give --{name} {allowed[0]}, or --read-by place"
                     )
 
     def check_problem(self, problem: Problem) -> None:
         """Raise `ValueError` in one line if an option does not suit `problem`."""
-        if self.read_by == "evidence":
-            regression_only("reading by evidence", problem, instead="read by place")
-        if self.reads == "features":
-            classes_only("reading the network's features", problem)
-        if self.structure != "mean" and problem.kind != "classification":
-            raise ValueError(
-                "class prototypes need classification tasks, and these are regression: "
-                "use the structure mean"
-            )
+        if self.head in ("prototypes", "mahalanobis"):
+            classes_only("a head of prototypes", problem)
+        regression = ("the head ridge", self.head == "ridge"), (f"the gate {self.gate}", self.own)
+        for name, used in regression:
+            if used and problem.kind == "classification":
+                raise ValueError(
+                    f"{name} needs regression tasks, and these are classification: use the head "
+                    "prototypes and the gate templates"
+                )
+
+    @property
+    def own(self) -> bool:
+        """Whether the modulation reads the task's own code beside the reading."""
+        return self.gate in LAYERS
 
     @property
     def grows(self) -> bool:
@@ -523,39 +518,58 @@ class ExtendedARMLOptions(ConditionedOptions):
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ExtendedARML:
         """The learner, with freshly drawn weights, for the base network `net`."""
         self.check_problem(problem)
-        keys, own = keys_of(key), self.gate in LAYERS
-        return self.conditioned(
-            ExtendedARML,
-            net,
-            problem,
-            encode=self.encoder(net, problem, keys),
-            modulate=lambda learned: self.modulation(learned, problem, key=keys["gate"]),
-            code=self.vertices + (self.width if own else 0),
-            look=the_inputs if self.reads == "inputs" else the_features,
-            choose=evidence() if self.read_by == "evidence" else best_fit(self.grown),
+        body, keys = with_body(net, "ARML, extended,"), keys_of(key)
+        features, learned = problem.features, body
+        head: Head = the_learned_head
+        if self.head == "ridge":
+            head = RidgeHead.of(body, HEAD_SCALE)
+        elif self.head != "learned":
+            learned, quadratic = headless(body), self.head == "mahalanobis"
+            head = PrototypeHead.learned(HEAD_SCALE, problem.outputs, mahalanobis=quadratic)
+        modulate: Templates | OwnLayers = Templates.zero(learned, self.vertices, features)
+        code = self.vertices
+        if self.own:
+            code += self.width
+            modulate = OwnLayers.drawn(
+                learned,
+                self.vertices,
+                self.width,
+                features,
+                offsets=self.gate == "weights",
+                key=keys["gate"],
+            )
+        # Learned rates have the structure of the network that descends.
+        start = replace(modulate(learned, jnp.zeros(code, jnp.float32)), head=body.head)
+        choose: Choose | None = BestFit(jnp.zeros(self.grown)) if self.grown else None
+        return ExtendedARML(
+            net=learned,
+            encode=self.encoder(body, problem, keys),
+            modulate=modulate,
+            inner=self.descent(start),
+            loss=loss_of(problem),
+            head=head,
+            choose=Evidence.initial() if self.read_by == "evidence" else choose,
+            reads_features=problem.kind == "classification",
         )
 
     def encoder(
-        self, net: Network, problem: Problem, keys: dict[str, PRNGKeyArray]
+        self, net: BaseNetwork, problem: Problem, keys: dict[str, PRNGKeyArray]
     ) -> VertexReader:
         """The task encoder."""
-        structures: dict[str, Structure] = {
-            "mean": sample_mean,
-            "classes": ClassMeans(problem.outputs),
-            "spread": Spread(problem.outputs),
-        }
-        width = self.width
-        embed: Embed = already_embedded
-        if self.reads == "features":
-            width = units(with_body(net, "reading features").body, problem.features)
+        embed: Embed
+        structure: Structure = sample_mean
+        init: Callable[..., Array]
+        if problem.kind == "classification":
+            embed, structure = already_embedded, Spread(problem.outputs)
+            width, init = units(net.body, problem.features), near_the_middle
         else:
+            width, init = self.width, standard_normal
             embed = embedding_of(
                 problem, width, window=3, pooled=True, hidden=self.hidden, key=keys["embed"]
             )
-        init = VERTICES[self.vertex_init]
         return VertexReader(
             embed=embed,
-            structure=structures[self.structure],
+            structure=structure,
             graph=MetaKnowledgeGraph(
                 vertices=drawn_vertices(init, self.vertices, width, key=keys["vertices"]),
                 relate=unlinked,
@@ -564,12 +578,75 @@ class ExtendedARMLOptions(ConditionedOptions):
                 gamma_s=self.gamma_s,
             ),
             mu=self.mu,
-            own=self.gate in LAYERS,
+            own=self.own,
         )
 
-    def modulation(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Modulate:
-        """What the vertices own."""
-        if self.gate == "templates":
-            return templates(net, self.vertices, features=problem.features)
-        sizes, weights = (self.vertices, self.width), self.gate == "weights"
-        return own_layers(net, *sizes, features=problem.features, offsets=weights, key=key)
+
+# Presets.
+
+
+def extended(problem: Problem) -> ExtendedARMLOptions:
+    """Ours, and the best that we have: vertices that are read by evidence for regression, vertices
+    that own templates for classification."""
+    return with_evidence() if problem.kind == "regression" else with_templates()
+
+
+def with_templates() -> ExtendedARMLOptions:
+    """For classification every vertex owns a modulation of the whole network. A task reads the
+    vertices by how its features spread within and between classes, and the nearest prototype
+    classifies. With one example of each class there is no spread, and all tasks read alike."""
+    return ExtendedARMLOptions(inner_rate=0.05, inner_steps=0, head="prototypes", gamma_s=0.5)
+
+
+def with_layers(problem: Problem) -> ExtendedARMLOptions:
+    """For regression, where a blend of a few templates cannot express a function's coefficients,
+    each vertex owns layers: they map the task's mean embedding to a modulation."""
+    return ExtendedARMLOptions(inner_bound=100.0, hidden=(128, 128), gate="layers")
+
+
+def with_evidence() -> ExtendedARMLOptions:
+    """For regression each vertex owns a network and ridge regression finds its head. A task reads a
+    vertex by how well this network explains the examples."""
+    return ExtendedARMLOptions(
+        inner_bound=100.0,
+        inner_steps=0,
+        head="ridge",
+        hidden=(128, 128),
+        gate="weights",
+        read_by="evidence",
+        vertices=8,
+        gamma_s=64**0.5,  # in many dimensions all places are far: less would read one vertex
+    )
+
+
+HE: Changes = {"network": {"init": "he"}, "outer": {"clip": 10.0}}
+ARML = replace(
+    PAPER,
+    name="arml",
+    kind="arml",
+    options_class=ExtendedARMLOptions,
+    title="ARML, extended",
+    about="ARML, extended by us: evidence for regression, templates for pictures and vectors.",
+    paper=f"ours, after {PAPER.paper}",
+    preset=extended,
+    settings={
+        "regression": {
+            **HE,
+            "outer": {"clip": 10.0, "outer_rate": 0.002, "warmup": 0.02, "schedule": "cosine"},
+        }
+    },
+    tune=("gamma_s", "mu"),
+    exceptions=EXCEPTIONS,
+)
+METHODS = (
+    ARML,
+    replace(
+        ARML,
+        name="arml-layers",
+        title="ARML, own layers",
+        about="ARML for regression whose vertices own layers and are read by place; it can grow.",
+        kinds=("regression",),
+        preset=with_layers,
+        settings={"regression": HE},
+    ),
+)

@@ -31,13 +31,12 @@ Differences
   the same root mean square, array by array; vectors (zero biases) start as they are.
 - The network normalises queries in its own way for the leader, too.
 - The training loss is the chaser loss, which does not measure quality: the validation score does.
-  `objective="query"` trains on the prediction's loss instead, as MAML does.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -46,7 +45,6 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from arml.algorithms.method import Method
-from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, join, split, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
@@ -103,7 +101,6 @@ class BMAML(MetaLearner):
     inner: GradientDescent
     """The rate, the follower's steps and how they are differentiated."""
     leader_steps: int = eqx.field(static=True)
-    objective: Literal["chaser", "query"] = eqx.field(static=True)
     acts: Literal["all", "head"] = eqx.field(static=True)
     combine: Combine = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
@@ -158,9 +155,6 @@ class BMAML(MetaLearner):
             if self.inner.first_order:
                 gradients = jax.lax.stop_gradient(gradients)
             direction = share * stein(flat, gradients)
-            if self.inner.clip:
-                norms = jnp.sqrt(jnp.sum(direction**2, axis=1, keepdims=True) + 1e-12)
-                direction *= self.inner.clip / jnp.maximum(norms, self.inner.clip)
             if self.inner.bound:
                 direction = jnp.clip(direction, -self.inner.bound, self.inner.bound)
             moved: Array = flat + rate * direction
@@ -182,10 +176,7 @@ class BMAML(MetaLearner):
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The chaser loss: the squared distance of the follower's weights to the leader's, which
-        are held fixed, summed over particles. With the objective `query`, the loss of the
-        follower's prediction, as MAML's."""
-        if self.objective == "query":
-            return super().meta_loss(task, key=key)
+        are held fixed, summed over particles."""
         read = self.given(task.support.x)
         on_support, on_query = read(task.support.x), read(task.query.x)
 
@@ -220,9 +211,11 @@ def redrawn(weights: PyTree, *, key: PRNGKeyArray) -> PyTree:
 
 @dataclass(frozen=True, kw_only=True)
 class BMAMLOptions(InnerOptions):
-    """BMAML: particles that a task moves together, as samples of its posterior. `inner_clip` and
-    `inner_bound` bound each particle's step, not its gradient; `learn_rates` learns one rate for
-    each parameter, the same for all particles."""
+    """BMAML: particles that a task moves together, as samples of its posterior. `inner_bound`
+    bounds each particle's step, not its gradient; `learn_rates` learns one rate for each parameter,
+    the same for all particles."""
+
+    LEAST: ClassVar = {"particles": 1, "leader_steps": 1}
 
     particles: int = 5
     """Initialisations, each meta-learned by itself."""
@@ -230,13 +223,12 @@ class BMAMLOptions(InnerOptions):
     """The kind of particles: whole networks, or heads on a shared body (images)."""
     leader_steps: int = 1
     """Steps on support and query set that the leader takes after the follower's."""
-    objective: Literal["chaser", "query"] = "chaser"
-    """The outer loss: how far the follower is from the leader, or its loss on the queries."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
         super().check()
-        at_least(self, ("particles", "leader_steps"), 1)
+        if self.inner_clip:
+            raise ValueError(f"BMAML has no inner_clip, got {self.inner_clip}: give inner_bound")
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> BMAML:
         """The learner; `net` is its first particle, and the key draws the others."""
@@ -251,7 +243,6 @@ class BMAMLOptions(InnerOptions):
             net=eqx.tree_at(lambda n: n.head, net, rest) if head else rest,
             inner=self.descent(particles[0]),
             leader_steps=self.leader_steps,
-            objective=self.objective,
             acts=self.acts,
             combine=combine_of(problem),
             loss=loss_of(problem),

@@ -14,15 +14,14 @@ Differences
 - The FiLM follows the pooling, as elsewhere in this library.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, Shared
 from arml.core.learner import Adapted, Code, Loss, MetaLearner, Network
@@ -62,21 +61,15 @@ class CAVIA(MetaLearner):
         blocks = (*body.blocks[: self.block], block, *body.blocks[self.block + 1 :])
         return replace(self.net, body=replace(body, blocks=blocks))
 
-    def coding(self) -> Callable[[Examples], Code]:
-        return self.context
-
 
 @dataclass(frozen=True, kw_only=True)
 class CAVIAOptions(InnerOptions):
     """CAVIA: a task adapts a context, not weights."""
 
+    LEAST: ClassVar = {"context": 1}
+
     context: int = 5
     """Context parameters."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
-        super().check()
-        at_least(self, ("context",), 1)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> CAVIA:
         """The learner for the base network `net`, with fresh weights of the context."""

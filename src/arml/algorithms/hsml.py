@@ -27,31 +27,24 @@ Differences
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.algorithms.conditioned import (
-    Conditioned,
-    ConditionedOptions,
-    Encoder,
-    Head,
-    Modulate,
-    the_learned_head,
-)
+from arml.algorithms.conditioned import Conditioned, Encoder
 from arml.algorithms.method import Method
-from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import GradientDescent, usual_rate
-from arml.core.learner import Adapted, Code, Embedding, Loss, Network, Penalty
-from arml.nn.autoencoders import Summary, gru_autoencoder
+from arml.core.inner import InnerOptions, usual_rate
+from arml.core.learner import Embedding, Network
+from arml.core.losses import loss_of
+from arml.nn.autoencoders import GRUAutoencoder, Summary
 from arml.nn.embeddings import embedding_of
+from arml.nn.heads import squared_distances
 from arml.nn.modulation import Gate, stacked
 from arml.nn.networks import Initialiser, Linear, glorot
-from arml.nn.prototypes import squared_distances
 
 Lower = Float[Array, "lower d"]
 Assignment = Callable[[Lower], Float[Array, "lower upper"]]
@@ -110,6 +103,37 @@ class ClusterTree(eqx.Module):
 
     levels: tuple[Level, ...]
 
+    @classmethod
+    def drawn(
+        cls, width: int, clusters: tuple[int, ...], *, spread: float, key: PRNGKeyArray
+    ) -> "ClusterTree":
+        """A tree over codes of `width` numbers, with `clusters` nodes in each level, leaves first,
+        and one root.
+
+        A code goes to the leaves by distance, and to every level above by a linear score. All
+        weights are Glorot-uniform, centres and biases as single rows, as in HSML's code.
+        """
+        key_centres, *keys = jax.random.split(key, len(clusters) + 2)
+        centres = _each(glorot, clusters[0], (1, width), key_centres)[:, 0]
+        levels = []
+        for i, (count, level_key) in enumerate(zip((*clusters, 1), keys, strict=True)):
+            key_scores, key_score_bias, key_weight, key_bias = jax.random.split(level_key, 4)
+            assign: Assignment = all_of_it
+            if i == 0:
+                assign = Distances(centres, spread)
+            elif i < len(clusters):
+                weight = _each(glorot, count, (width, 1), key_scores)[..., 0].T
+                bias = _each(glorot, count, (1, 1), key_score_bias)[:, 0, 0]
+                assign = Scores(Linear(weight, bias))
+            levels.append(
+                Level(
+                    assign,
+                    _each(glorot, count, (width, width), key_weight),
+                    _each(glorot, count, (1, width), key_bias)[:, 0],
+                )
+            )
+        return cls(tuple(levels))
+
     def climb(self, code: Float[Array, " d"]) -> Climb:
         """How one task's code climbs the tree, step by step."""
         nodes, climbed = code[None], []
@@ -122,36 +146,6 @@ class ClusterTree(eqx.Module):
     def __call__(self, code: Float[Array, " d"]) -> Float[Array, " e"]:
         """The root."""
         return self.climb(code).nodes[-1][0]
-
-
-def cluster_tree(
-    width: int, clusters: tuple[int, ...], *, spread: float, key: PRNGKeyArray
-) -> ClusterTree:
-    """A tree over codes of `width` numbers, with `clusters` nodes in each level, leaves first, and
-    one root.
-
-    A code goes to the leaves by distance, and to every level above by a linear score. All weights
-    are Glorot-uniform, centres and biases as single rows, as in HSML's code.
-    """
-    key_centres, *keys = jax.random.split(key, len(clusters) + 2)
-    centres = _each(glorot, clusters[0], (1, width), key_centres)[:, 0]
-    levels = []
-    for i, (count, level_key) in enumerate(zip((*clusters, 1), keys, strict=True)):
-        key_scores, key_score_bias, key_weight, key_bias = jax.random.split(level_key, 4)
-        assign: Assignment = all_of_it
-        if i == 0:
-            assign = Distances(centres, spread)
-        elif i < len(clusters):
-            weight = _each(glorot, count, (width, 1), key_scores)[..., 0].T
-            assign = Scores(Linear(weight, _each(glorot, count, (1, 1), key_score_bias)[:, 0, 0]))
-        levels.append(
-            Level(
-                assign,
-                _each(glorot, count, (width, width), key_weight),
-                _each(glorot, count, (1, width), key_bias)[:, 0],
-            )
-        )
-    return ClusterTree(tuple(levels))
 
 
 def _each(init: Initialiser, count: int, shape: tuple[int, ...], key: PRNGKeyArray) -> Array:
@@ -200,26 +194,14 @@ class TreeEncoder(Encoder):
 class HSML(Conditioned):
     """Encode with the tree, gate every parameter by [g; h], descend."""
 
-    net: Network
-    encode: Encoder
-    modulate: Modulate
-    inner: GradientDescent
-    loss: Loss = eqx.field(static=True)
-    head: Head = the_learned_head
-
-    def coded(self, support: Examples) -> tuple[Code, Penalty]:
-        return self.encode(support)
-
-    def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:
-        start = self.head(self.modulate(self.net, code), support)
-        adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
-        return Adapted(adapted.given(support.x), penalty, adapted)
-
 
 @dataclass(frozen=True, kw_only=True)
-class HSMLOptions(ConditionedOptions):
+class HSMLOptions(InnerOptions):
     """HSML: a tree of task clusters tailors the initialisation, one gate a parameter. The defaults
     are the authors' on their regression of 1-D functions."""
+
+    LEAST: ClassVar = {"clusters": 1, "embedding": 1, "width": 1, "window": 1, "mu": 0}
+    POSITIVE: ClassVar = ("spread",)
 
     clusters: tuple[int, ...] = (4, 2)
     """Clusters of each level of the tree, leaves first; a root joins the last."""
@@ -239,9 +221,6 @@ class HSMLOptions(ConditionedOptions):
         super().check()
         if not self.clusters:
             raise ValueError("clusters must name at least one level, got none: try (4, 2)")
-        at_least(self, ("clusters", "embedding", "width", "window"), 1)
-        at_least(self, ("mu",), 0)
-        at_least(self, ("spread",), 0, strict=True)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> HSML:
         """The learner, with freshly drawn weights, for the base network `net`."""
@@ -250,18 +229,16 @@ class HSMLOptions(ConditionedOptions):
         encode = TreeEncoder(
             embed=embedding_of(problem, self.embedding, window=self.window, key=key_embed),
             ways=ways,
-            summarise=gru_autoencoder(self.embedding + ways, self.width, key=key_summary),
-            tree=cluster_tree(self.width, self.clusters, spread=self.spread, key=key_tree),
+            summarise=GRUAutoencoder.drawn(self.embedding + ways, self.width, key=key_summary),
+            tree=ClusterTree.drawn(self.width, self.clusters, spread=self.spread, key=key_tree),
             mu=self.mu,
         )
-        code = 2 * self.width
-        return self.conditioned(
-            HSML,
-            net,
-            problem,
+        return HSML(
+            net=net,
             encode=encode,
-            modulate=lambda learned: Gate(stacked(learned, code, key=key_gate)),
-            code=code,
+            modulate=Gate(stacked(net, 2 * self.width, key=key_gate)),
+            inner=self.descent(net),
+            loss=loss_of(problem),
         )
 
 

@@ -16,30 +16,25 @@ Differences
   log det(n A (x) G + precision I) = sum_ij log(n a_i g_j + precision). The factored damping of
   Kronecker-factored optimisers approximates the inverse. It is a bad approximation of the
   determinant, where most directions have no curvature at all.
-- `curvature="diagonal"` has the exact diagonal instead: it is cheaper for wide layers.
 - The curvature takes the statistics of the normalisation as constants, so that each example has a
   gradient of its own.
 - `remat` also recomputes the curvature in the backward pass.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn import curvature
 from arml.nn.networks import BaseNetwork, layers, with_body
-
-LogDet = Callable[[curvature.Layer, float], Float[Array, ""]]
 
 
 class LLAMA(MetaLearner):
@@ -49,7 +44,6 @@ class LLAMA(MetaLearner):
     inner: GradientDescent
     eta: float
     precision: float
-    log_det: LogDet = eqx.field(static=True)
     root: curvature.Root = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
 
@@ -68,7 +62,7 @@ class LLAMA(MetaLearner):
         own = net.body.normalisation == "batch"
         statistics = net.body.run(x if own else support_x)[1]
         layers = curvature.layers(net, x, statistics, self.root)
-        blocks = [self.log_det(layer, self.precision) for layer in layers]
+        blocks = [curvature.log_det(layer, self.precision) for layer in layers]
         return sum(blocks[1:], blocks[0])
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
@@ -89,22 +83,16 @@ class LLAMA(MetaLearner):
 class LLAMAOptions(InnerOptions):
     """LLAMA: MAML whose outer loss has the curvature at the adapted weights."""
 
+    LEAST: ClassVar = {"eta": 0}
+    POSITIVE: ClassVar = ("precision",)
+
     eta: float = 1e-6
     """Weight of the log determinant; 0 for MAML."""
     precision: float = 1.0
     """Precision of the prior on the weights, above 0."""
-    curvature: Literal["kronecker", "diagonal"] = "kronecker"
-    """The curvature's blocks: Kronecker-factored, or their exact diagonals."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
-        super().check()
-        at_least(self, ("eta",), 0)
-        at_least(self, ("precision",), 0, strict=True)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> LLAMA:
         """The learner; `net` holds its only weights, so the key goes unused."""
-        factored, regression = self.curvature == "kronecker", problem.kind == "regression"
         body = with_body(net, "LLAMA")
         inside = sum(len(jax.tree.leaves(adaptable(layer))) for layer in layers(body))
         if inside < len(jax.tree.leaves(adaptable(body))):
@@ -117,8 +105,7 @@ class LLAMAOptions(InnerOptions):
             inner=self.descent(net),
             eta=self.eta,
             precision=self.precision,
-            log_det=curvature.log_det_kronecker if factored else curvature.log_det_diagonal,
-            root=curvature.gaussian_root if regression else curvature.categorical_root,
+            root=curvature.root_of(problem),
             loss=loss_of(problem),
         )
 

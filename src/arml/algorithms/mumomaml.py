@@ -11,8 +11,7 @@ Differences
   it compares with. The authors' programs default to FiLM.
 - The base network is that of the other methods. The authors' network has three hidden layers of
   100, or convolutions of stride 2 whose channels double.
-- The softmax is scaled by the number of units, so that equal attention to all units does not change
-  them; in the authors' code it divides them by that number.
+- The modulation by attention, a softmax over the units, is left out.
 - The image encoder halves images by max-pooling, the authors' encoder by strides; its normalisation
   has no scale. As in the authors' code it reads no labels, and no recurrent network follows it.
 - On images FiLM follows the pooling; in the authors' code it precedes it. The two differ where
@@ -25,27 +24,20 @@ Differences
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.algorithms.conditioned import (
-    Conditioned,
-    ConditionedOptions,
-    Encoder,
-    Head,
-    Modulate,
-    the_learned_head,
-)
+from arml.algorithms.conditioned import Conditioned, Encoder
 from arml.algorithms.method import Method
-from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import GradientDescent, usual_rate
-from arml.core.learner import Adapted, Code, Loss, Network, Penalty
-from arml.nn.modulation import UNITS, unit_modulation
+from arml.core.inner import InnerOptions, usual_rate
+from arml.core.learner import Network
+from arml.core.losses import loss_of
+from arml.nn.modulation import UNITS, UnitModulation
 from arml.nn.networks import ConvBlock, Linear, conv_block, linear, uniform
 
 
@@ -53,12 +45,21 @@ class LSTMCell(eqx.Module):
     """A long short-term memory unit [Hochreiter and Schmidhuber, 1997; Gers et al., 2000].
 
     Columns of the gates are input, forget, candidate, output, as in PyTorch. Input and state have
-    weights of their own, so that a whole
-    sequence of inputs is multiplied at once.
+    weights of their own, so that a whole sequence of inputs is multiplied at once.
     """
 
     input_gates: Linear
     state_gates: Float[Array, "state gates"]
+
+    @classmethod
+    def drawn(cls, inputs: int, state: int, *, key: PRNGKeyArray) -> "LSTMCell":
+        """Weights are drawn as in PyTorch; biases are zero."""
+        key_input, key_state = jax.random.split(key)
+        init = uniform(state**-0.5)
+        return cls(
+            linear(inputs, 4 * state, init=init, key=key_input),
+            init(key_state, (state, 4 * state), jnp.float32),
+        )
 
     def __call__(
         self, projected: Float[Array, " gates"], carry: tuple[Array, Array]
@@ -71,21 +72,20 @@ class LSTMCell(eqx.Module):
         return jax.nn.sigmoid(leave) * jnp.tanh(memory), memory
 
 
-def lstm_cell(inputs: int, state: int, *, key: PRNGKeyArray) -> LSTMCell:
-    """Weights are drawn as in PyTorch; biases are zero."""
-    key_input, key_state = jax.random.split(key)
-    init = uniform(state**-0.5)
-    return LSTMCell(
-        linear(inputs, 4 * state, init=init, key=key_input),
-        init(key_state, (state, 4 * state), jnp.float32),
-    )
-
-
 class BidirectionalLSTM(eqx.Module):
     """Each layer reads the one below in both directions; the code is the last state of both
     directions of the top layer. It depends on the order of the sequence."""
 
     layers: tuple[tuple[LSTMCell, LSTMCell], ...]
+
+    @classmethod
+    def drawn(
+        cls, features: int, state: int, *, layers: int, key: PRNGKeyArray
+    ) -> "BidirectionalLSTM":
+        """`layers` layers, each with a state of `state` numbers in each direction."""
+        sizes = (features, *(2 * state for _ in range(layers - 1)))
+        pairs = zip(sizes, jax.random.split(key, (layers, 2)), strict=True)
+        return cls(tuple(tuple(LSTMCell.drawn(n, state, key=k) for k in ks) for n, ks in pairs))
 
     def __call__(self, sequence: Float[Array, "n features"]) -> Float[Array, " code"]:
         for forwards, backwards in self.layers:
@@ -104,20 +104,6 @@ class BidirectionalLSTM(eqx.Module):
         zeros = jnp.zeros(len(cell.state_gates), sequence.dtype)
         products = cell.input_gates(sequence)
         return jax.lax.scan(step, (zeros, zeros), products, reverse=reverse)[1]
-
-
-def bidirectional_lstm(
-    features: int, state: int, *, layers: int, key: PRNGKeyArray
-) -> BidirectionalLSTM:
-    """`layers` layers with a state of `state` numbers in each direction: a code of twice that."""
-    sizes = (features, *(2 * state for _ in range(layers - 1)))
-    keys = jax.random.split(key, (layers, 2))
-    return BidirectionalLSTM(
-        tuple(
-            (lstm_cell(size, state, key=ahead), lstm_cell(size, state, key=back))
-            for size, (ahead, back) in zip(sizes, keys, strict=True)
-        )
-    )
 
 
 class SequenceEncoder(Encoder):
@@ -140,6 +126,15 @@ class ImageEncoder(Encoder):
     blocks: tuple[ConvBlock, ...]
     dense: Linear
 
+    @classmethod
+    def drawn(cls, channels: int, filters: int, width: int, *, key: PRNGKeyArray) -> "ImageEncoder":
+        """Four blocks, the first with `filters` filters and each next with twice as many."""
+        *keys, key_dense = jax.random.split(key, 5)
+        sizes = (channels, *(filters * 2**i for i in range(4)))
+        triples = zip(sizes[:-1], sizes[1:], keys, strict=True)
+        blocks = tuple(conv_block(c, o, key=k) for c, o, k in triples)
+        return cls(blocks, linear(sizes[-1], width, key=key_dense))
+
     def __call__(self, support: Examples) -> tuple[Float[Array, " code"], float]:
         x = support.x
         for block in self.blocks:
@@ -147,39 +142,17 @@ class ImageEncoder(Encoder):
         return jnp.mean(jax.nn.relu(self.dense(jnp.mean(x, axis=(1, 2)))), axis=0), 0.0
 
 
-def image_encoder(channels: int, filters: int, width: int, *, key: PRNGKeyArray) -> ImageEncoder:
-    """Four blocks, the first with `filters` filters and each next with twice as many."""
-    *keys, key_dense = jax.random.split(key, 5)
-    sizes = (channels, *(filters * 2**i for i in range(4)))
-    pairs = zip(sizes[:-1], sizes[1:], keys, strict=True)
-    blocks = tuple(conv_block(c, o, key=k) for c, o, k in pairs)
-    return ImageEncoder(blocks, linear(sizes[-1], width, key=key_dense))
-
-
 class MUMOMAML(Conditioned):
     """Encode, modulate every hidden unit by the code, descend."""
 
-    net: Network
-    encode: Encoder
-    modulate: Modulate
-    inner: GradientDescent
-    loss: Loss = eqx.field(static=True)
-    head: Head = the_learned_head
-
-    def coded(self, support: Examples) -> tuple[Code, Penalty]:
-        return self.encode(support)
-
-    def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:
-        start = self.head(self.modulate(self.net, code), support)
-        adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
-        return Adapted(adapted.given(support.x), penalty, adapted)
-
 
 @dataclass(frozen=True, kw_only=True)
-class MUMOMAMLOptions(ConditionedOptions):
+class MUMOMAMLOptions(InnerOptions):
     """MUMOMAML: a code of the support set modulates each hidden unit of the initialisation."""
 
-    modulation: Literal["sigmoid", "film", "softmax"] = "sigmoid"
+    LEAST: ClassVar = {"width": 1, "filters": 1, "layers": (1, 100)}
+
+    modulation: Literal["sigmoid", "film"] = "sigmoid"
     """Operation on hidden units before their activation."""
     width: int = 40
     """Units of the encoder: of the LSTM in each direction, or of the dense layer for images."""
@@ -188,35 +161,30 @@ class MUMOMAMLOptions(ConditionedOptions):
     filters: int = 32
     """Channels of the image encoder's first block; each of the next three has twice as many."""
 
-    def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
-        super().check()
-        at_least(self, ("width", "filters"), 1)
-        at_least(self, ("layers",), 1, most=100)
-
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MUMOMAML:
         """The learner, with freshly drawn weights, for the base network `net`."""
         key_encode, key_modulate = jax.random.split(key)
         code = self.width * (1 if len(problem.features) == 3 else 2)
-        act, features = UNITS[self.modulation], problem.features
-        return self.conditioned(
-            MUMOMAML,
-            net,
-            problem,
+        modulate = UnitModulation.drawn(
+            net, code, UNITS[self.modulation], features=problem.features, key=key_modulate
+        )
+        # Learned rates have the structure of the network that descends: the modulated one.
+        start = modulate(net, jnp.zeros(code, jnp.float32))
+        return MUMOMAML(
+            net=net,
             encode=self.encoder(problem, key=key_encode),
-            modulate=lambda learned: unit_modulation(
-                learned, code, act, features=features, key=key_modulate
-            ),
-            code=code,
+            modulate=modulate,
+            inner=self.descent(start),
+            loss=loss_of(problem),
         )
 
     def encoder(self, problem: Problem, *, key: PRNGKeyArray) -> Encoder:
         """The encoder of images, or of pairs of vectors and labels or targets."""
         if len(problem.features) == 3:
-            return image_encoder(problem.features[2], self.filters, self.width, key=key)
+            return ImageEncoder.drawn(problem.features[2], self.filters, self.width, key=key)
         ways = problem.outputs if problem.kind == "classification" else 0
         inputs = problem.features[0] + problem.outputs
-        read = bidirectional_lstm(inputs, self.width, layers=self.layers, key=key)
+        read = BidirectionalLSTM.drawn(inputs, self.width, layers=self.layers, key=key)
         return SequenceEncoder(read, ways)
 
 

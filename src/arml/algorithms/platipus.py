@@ -25,6 +25,7 @@ Differences
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -32,7 +33,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Method
-from arml.core.checks import at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, join, split, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
@@ -130,6 +130,9 @@ class PLATIPUS(MetaLearner):
 class PLATIPUSOptions(InnerOptions):
     """PLATIPUS: MAML from initialisations sampled around the task's own."""
 
+    LEAST: ClassVar = {"prior_rate": 0, "kl_weight": 0, "samples": 1}
+    POSITIVE: ClassVar = ("noise",)
+
     prior_rate: float = 0.01
     """Initial value of gamma_p and gamma_q, the learned steps of the two means."""
     kl_weight: float = 1e-6
@@ -138,13 +141,6 @@ class PLATIPUSOptions(InnerOptions):
     """Initialisations that a prediction averages over."""
     noise: float = 0.3
     """Standard deviation of the targets' noise (regression)."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
-        super().check()
-        at_least(self, ("prior_rate", "kl_weight"), 0)
-        at_least(self, ("samples",), 1)
-        at_least(self, ("noise",), 0, strict=True)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> PLATIPUS:
         """The learner; its only random weights are those of `net`, so the key goes unused."""

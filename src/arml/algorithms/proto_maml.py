@@ -15,17 +15,18 @@ Differences
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import at_least, classes_only
+from arml.core.checks import classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
-from arml.nn.heads import EXCEPTIONS, PrototypeHead, headless, prototype_head
+from arml.nn.heads import EXCEPTIONS, PrototypeHead, headless
 from arml.nn.networks import BaseNetwork, with_body
 
 
@@ -48,20 +49,17 @@ class ProtoMAML(MetaLearner):
 class ProtoMAMLOptions(InnerOptions):
     """Proto-MAML: MAML whose head starts from the task's prototypes."""
 
+    POSITIVE: ClassVar = ("scale",)
+
     scale: float = 0.05
     """Initial scale of the squared distances, which is learned."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is out of range."""
-        super().check()
-        at_least(self, ("scale",), 0, strict=True)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoMAML:
         """The learner; its only random weights are in the body of `net`, so the key goes unused."""
         classes_only("Proto-MAML", problem)
         return ProtoMAML(
             net=headless(with_body(net, "Proto-MAML")),
-            head=prototype_head(self.scale, problem.outputs),
+            head=PrototypeHead.learned(self.scale, problem.outputs),
             inner=self.descent(net),
             loss=loss_of(problem),
         )

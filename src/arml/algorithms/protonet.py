@@ -16,17 +16,15 @@ Differences
 - Normalisation is that of the base network; the authors' code keeps running averages.
 - The distances may have a scale, constant or learned, as in TADAM. Without one the softmax of wide
   features is nearly certain at first, and its gradient small.
-- The distances may be those of Simple CNAPS, which take the spread of each class into account
-  (`arml.nn.heads`), or those of linear discriminant analysis, with one spread for all classes
-  (`arml.nn.heads`).
-- TADAM's auxiliary classification may also train the body.
+- The distances may be those of linear discriminant analysis, with one spread for all classes, or
+  of Simple CNAPS, with one for each (`arml.nn.heads`).
 - With `in_turns` each part of a training task is once the support set. One embedding of the task's
   examples serves all of these divisions, which makes the gradient less random.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -34,27 +32,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.algorithms.method import Method, Variant
-from arml.core.checks import Options, at_least, classes_only
+from arml.core.checks import Options, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
-from arml.nn.heads import discriminant, quadratic
-from arml.nn.networks import Body, Linear, linear, with_body
-from arml.nn.prototypes import (
-    Embedded,
-    among,
-    auxiliary_loss,
-    class_means,
-    squared_distances,
-    units,
-)
+from arml.nn.heads import Embedded, Quadratic, among, class_means, discriminant, squared_distances
+from arml.nn.networks import Body, with_body
 
 Metric = Literal["squared", "pooled", "mahalanobis"]
 
 
 class ProtoNet(Embedded):
     """logits_k = -s ||f(x) - c_k||^2, with f the body and c_k the mean of f over class k; or with
-    a Mahalanobis distance instead of the squared one.
+    a pooled Mahalanobis distance instead of the squared one.
 
         pictures = arml.Problem("classification", (16, 16, 1), outputs=5, shots=1, queries=5)
         isinstance(arml.build("protonet", pictures), arml.ProtoNet)
@@ -63,8 +53,6 @@ class ProtoNet(Embedded):
     body: Body
     scale: float | Float[Array, ""]
     """s."""
-    auxiliary_head: Linear | None
-    auxiliary: float
     metric: Metric = eqx.field(static=True)
     in_turns: bool = eqx.field(static=True)
     ways: int = eqx.field(static=True)
@@ -80,16 +68,15 @@ class ProtoNet(Embedded):
     ) -> Callable[[Float[Array, "m d"]], Float[Array, "m ways"]]:
         """The classifier of features that a support set gives."""
         if self.metric == "mahalanobis":
-            return quadratic(self.scale, features, y, self.ways)
+            return Quadratic.fitted(self.scale, features, y, self.ways)
         if self.metric == "pooled":
             return discriminant(self.scale, features, y, self.ways)
         means, present = class_means(features, y, self.ways)  # Eq. (1)
         return lambda f: among(present, -self.scale * squared_distances(f, means))  # Eq. (2)
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """The query loss, plus the auxiliary one where the training classes are known."""
-        loss = self.turns_loss(task) if self.in_turns else super().meta_loss(task, key=key)
-        return loss + self.auxiliary * auxiliary_loss(self.body, self.auxiliary_head, task)
+        """The query loss, or its mean over divisions of the task."""
+        return self.turns_loss(task) if self.in_turns else super().meta_loss(task, key=key)
 
     def turns_loss(self, task: Task) -> Float[Array, ""]:
         """The mean query loss over as many divisions of the task as it has disjoint support sets:
@@ -114,6 +101,8 @@ class ProtoNet(Embedded):
 class ProtoNetOptions(Options):
     """ProtoNet: the nearest class mean in a learned embedding."""
 
+    POSITIVE: ClassVar = ("scale",)
+
     scale: float = 1.0
     """Scale of the squared distances; the paper has none."""
     learn_scale: bool = False
@@ -124,25 +113,13 @@ class ProtoNetOptions(Options):
     in_turns: bool = False
     """In training, let each part of a task in turn be the support set, and all others the
     queries."""
-    auxiliary: float = 0.0
-    """Weight of classifying the images among all training classes, as TADAM does; 0 for none."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is out of range."""
-        at_least(self, ("scale",), 0, strict=True)
-        at_least(self, ("auxiliary",), 0)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoNet:
-        """The learner with the body of `net`, and a fresh auxiliary head if it has one."""
+        """The learner with the body of `net`; it draws no weights, so the key goes unused."""
         classes_only("ProtoNet", problem)
-        body, head = with_body(net, "ProtoNet").body, None
-        if self.auxiliary and problem.classes:
-            head = linear(units(body, problem.features), problem.classes, key=key)
         return ProtoNet(
-            body=body,
+            body=with_body(net, "ProtoNet").body,
             scale=jnp.asarray(self.scale, jnp.float32) if self.learn_scale else self.scale,
-            auxiliary_head=head,
-            auxiliary=self.auxiliary,
             metric=self.metric,
             in_turns=self.in_turns,
             ways=problem.outputs,
@@ -166,11 +143,6 @@ METHODS = (
                     "network": {"hidden": (), "init": "authors"},
                     "outer": {"schedule": "constant", "clip": 0.0},
                 },
-            ),
-            "protonet-scaled": Variant(
-                "folders",
-                "ProtoNet that learns the scale of its distances.",
-                {"algorithm": {"scale": 0.05, "learn_scale": True}},
             ),
             "protonet-turns": Variant(
                 "folders",

@@ -17,6 +17,7 @@ Differences
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -24,13 +25,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Options, at_least
+from arml.core.checks import Options
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
-from arml.nn.heads import ridge
+from arml.nn.heads import Embedded, among, ridge
 from arml.nn.networks import Body, with_body
-from arml.nn.prototypes import Embedded, among
 
 
 class R2D2(Embedded):
@@ -61,14 +61,12 @@ class R2D2(Embedded):
 class R2D2Options(Options):
     """R2-D2: the head of a task is the solution of ridge regression."""
 
+    POSITIVE: ClassVar = ("ridge", "scale")
+
     ridge: float = 1.0
     """Initial strength of the ridge, which is learned."""
     scale: float = 10.0
     """Initial scale of the logits, which is learned; not used in regression."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is out of range."""
-        at_least(self, ("ridge", "scale"), 0, strict=True)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> R2D2:
         """The learner with the body of `net`; it draws no weights, so the key goes unused."""

@@ -12,9 +12,9 @@ Differences
   does.
 - Meta-training merges a task's support and query set into `shots + queries` examples of each class,
   which the authors do with `--train-shots`.
-- Tasks of one outer step run side by side. With `moments="carried"` each starts Adam from common
-  second moments, and the outer step moves these towards the mean of the tasks' final ones. The
-  authors' code passes them on from task to task.
+- Tasks of one outer step run side by side. Each starts Adam from common second moments, and the
+  outer step moves these towards the mean of the tasks' final ones. The authors' code passes them on
+  from task to task.
 - Batch normalisation has no scale, and its offset is adapted with the rest.
 - A task takes 8 steps on minibatches of 10, at test as in training. On images the authors take 50
   steps at test, on minibatches of 5 (1-shot) or 15 (5-shot): `arml evaluate --steps 50`. An outer
@@ -22,7 +22,7 @@ Differences
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -30,7 +30,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Method
-from arml.core.checks import at_least
+from arml.core.checks import Options
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent
 from arml.core.learner import Adapted, Carried, Loss, MetaLearner, Network
@@ -45,6 +45,12 @@ class SecondMoment(Carried):
 
     total: PyTree
     weight: Float[Array, ""]
+
+    @classmethod
+    def zero(cls, net: Network) -> "SecondMoment":
+        """Adam's state before any gradient."""
+        zeros = jax.tree.map(jnp.zeros_like, eqx.filter(net, eqx.is_inexact_array))
+        return cls(zeros, jnp.zeros(()))
 
     def updated(self, gradient: PyTree) -> "SecondMoment":
         """The moment with one more gradient."""
@@ -62,18 +68,12 @@ class SecondMoment(Carried):
         )
 
 
-def no_moment(net: Network) -> SecondMoment:
-    """Adam's state before any gradient."""
-    zeros = jax.tree.map(jnp.zeros_like, eqx.filter(net, eqx.is_inexact_array))
-    return SecondMoment(zeros, jnp.zeros(()))
-
-
 class Reptile(MetaLearner):
     """theta' = Adam (first moment 0) on minibatches of the task; theta moves towards theta'."""
 
     net: Network
-    moment: SecondMoment | None
-    """Adam's state, carried from step to step; None if it starts anew on each task."""
+    moment: SecondMoment
+    """Adam's state, carried from step to step."""
     inner: GradientDescent
     """The rate and the number of steps."""
     batch: int = eqx.field(static=True)
@@ -83,7 +83,7 @@ class Reptile(MetaLearner):
     def descend(self, examples: Examples, key: PRNGKeyArray) -> tuple[Network, SecondMoment]:
         """The network after the inner steps, and Adam's state."""
         part, rest = eqx.partition(self.net, eqx.is_inexact_array)
-        moment = no_moment(self.net) if self.moment is None else self.moment
+        moment = self.moment
         # Unrolled: the steps are few, and some of XLA's convolutions are slow in a loop on a CPU.
         for chosen in minibatches(len(examples.y), self.batch, self.inner.steps, key=key):
             x, y = examples.x[chosen], examples.y[chosen]
@@ -101,12 +101,12 @@ class Reptile(MetaLearner):
         """Half the squared distance to the adapted weights: its gradient is theta - theta'."""
         pairs = zip(task.support, task.query, strict=True)
         merged = Examples(*(jnp.concatenate(pair) for pair in pairs))
-        net, moment = self.descend(merged, key)
-        starts, ends = (self.net, self.moment), (net, None if self.moment is None else moment)
+        start, end = (
+            eqx.filter(state, eqx.is_inexact_array)
+            for state in ((self.net, self.moment), self.descend(merged, key))
+        )
         distances = jax.tree.map(
-            lambda a, b: jnp.sum(jnp.square(a - jax.lax.stop_gradient(b))),
-            eqx.filter(starts, eqx.is_inexact_array),
-            eqx.filter(ends, eqx.is_inexact_array),
+            lambda a, b: jnp.sum(jnp.square(a - jax.lax.stop_gradient(b))), start, end
         )
         return jax.tree.reduce(jnp.add, distances) / 2
 
@@ -122,9 +122,11 @@ def minibatches(n: int, size: int, steps: int, *, key: PRNGKeyArray) -> list[Int
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReptileOptions:
+class ReptileOptions(Options):
     """Reptile: the initialisation moves towards where each task's own steps lead. Its outer
     optimiser is `sgd` with a rate that falls from 1 to 0."""
+
+    LEAST: ClassVar = {"inner_rate": 0, "inner_steps": 0, "inner_batch": 0}
 
     inner_rate: float = 0.001
     """Adam's step size on a task."""
@@ -132,18 +134,12 @@ class ReptileOptions:
     """Adam's steps on a task."""
     inner_batch: int = 10
     """Examples of a minibatch; 0 for all."""
-    moments: Literal["fresh", "carried"] = "carried"
-    """Adam's second moments start anew on each task, or are carried on."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
-        at_least(self, ("inner_rate", "inner_steps", "inner_batch"), 0)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Reptile:
         """The learner; `net` holds its only weights, so the key goes unused."""
         return Reptile(
             net=net,
-            moment=no_moment(net) if self.moments == "carried" else None,
+            moment=SecondMoment.zero(net),
             inner=GradientDescent(self.inner_rate, self.inner_steps),
             batch=self.inner_batch,
             loss=loss_of(problem),

@@ -30,7 +30,7 @@ Differences
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -38,20 +38,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import at_least, classes_only
+from arml.core.checks import Options, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared
 from arml.core.learner import Adapted, Loss, Network
-from arml.core.losses import loss_of
+from arml.core.losses import cross_entropy, loss_of
+from arml.nn.heads import Embedded, among, class_means, squared_distances, units
 from arml.nn.networks import Body, Film, Linear, filmed, linear, widths, with_body
-from arml.nn.prototypes import (
-    Embedded,
-    among,
-    auxiliary_loss,
-    class_means,
-    squared_distances,
-    units,
-)
 
 
 class TaskEmbedding(eqx.Module):
@@ -60,17 +53,17 @@ class TaskEmbedding(eqx.Module):
 
     layers: tuple[Linear, ...]
 
+    @classmethod
+    def drawn(cls, code: int, units: int, *, key: PRNGKeyArray) -> "TaskEmbedding":
+        """From a code of `code` numbers to one for each of `units` units."""
+        pairs = zip((code, units, units), jax.random.split(key, 3), strict=True)
+        return cls(tuple(linear(inputs, units, key=k) for inputs, k in pairs))
+
     def __call__(self, code: Float[Array, " code"]) -> Float[Array, " units"]:
         first, second, third = self.layers
         h = jax.nn.swish(first(code))
         h = h + jax.nn.swish(second(h))
         return h + third(h)
-
-
-def task_embedding(code: int, units: int, *, key: PRNGKeyArray) -> TaskEmbedding:
-    """From a code of `code` numbers to one for each of `units` units."""
-    pairs = zip((code, units, units), jax.random.split(key, 3), strict=True)
-    return TaskEmbedding(tuple(linear(inputs, units, key=k) for inputs, k in pairs))
 
 
 class TADAM(Embedded):
@@ -117,7 +110,12 @@ class TADAM(Embedded):
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The query loss, plus the auxiliary one where the training classes are known."""
         loss = super().meta_loss(task, key=key)
-        return loss + self.auxiliary * auxiliary_loss(self.body, self.auxiliary_head, task)
+        if self.auxiliary_head is None or task.classes is None:
+            return loss
+        features, embed = self.body.embedded(task.support.x)
+        features = jnp.concatenate([features, embed(task.query.x)])
+        classes = task.classes[jnp.concatenate([task.support.y, task.query.y])]
+        return loss + self.auxiliary * cross_entropy(self.auxiliary_head(features), classes)
 
 
 def root(squared: Float[Array, "n ways"]) -> Float[Array, "n ways"]:
@@ -127,8 +125,11 @@ def root(squared: Float[Array, "n ways"]) -> Float[Array, "n ways"]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TADAMOptions:
+class TADAMOptions(Options):
     """TADAM: ProtoNet with an embedding that depends on the task, and a scaled metric."""
+
+    LEAST: ClassVar = {"film_decay": 0, "auxiliary": 0}
+    POSITIVE: ClassVar = ("scale",)
 
     scale: float = 7.5
     """Scale alpha of the distances."""
@@ -141,11 +142,6 @@ class TADAMOptions:
     auxiliary: float = 0.395
     """Weight of the auxiliary classification among all training classes; 0 for none."""
 
-    def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
-        at_least(self, ("scale",), 0, strict=True)
-        at_least(self, ("film_decay", "auxiliary"), 0)
-
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TADAM:
         """The learner with the body of `net`; it starts as a ProtoNet, because gamma_0 and beta_0
         are zero."""
@@ -156,8 +152,8 @@ class TADAMOptions:
         ten = []
         for width, block_key in zip(widths(body, problem.features), keys, strict=True):
             scale_key, shift_key = jax.random.split(block_key)
-            scale = task_embedding(code, width, key=scale_key)
-            ten.append((scale, task_embedding(code, width, key=shift_key)))
+            scale = TaskEmbedding.drawn(code, width, key=scale_key)
+            ten.append((scale, TaskEmbedding.drawn(code, width, key=shift_key)))
         has_auxiliary = problem.classes > 0 and self.auxiliary > 0
         return TADAM(
             body=body,

@@ -22,6 +22,7 @@ Differences
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -29,13 +30,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Options, at_least, classes_only
+from arml.core.checks import Options, classes_only
 from arml.core.compilation import unbatched
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
+from arml.nn.heads import Embedded, among, class_means, squared_distances, units
 from arml.nn.networks import Body, with_body
-from arml.nn.prototypes import Embedded, among, class_means, squared_distances, units
 
 Vectors = Float[Array, "ways d"]
 """One for each class."""
@@ -123,14 +124,12 @@ class TapNetOptions(Options):
     """TapNet: the nearest reference vector in a subspace computed for the task. Its references have
     as many numbers as the base network has features."""
 
+    POSITIVE: ClassVar = ("scale",)
+
     scale: float = 1.0
     """Scale of the squared distances; the paper has none."""
     learn_scale: bool = False
     """Learn the scale, which starts at `scale`."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is out of range."""
-        at_least(self, ("scale",), 0, strict=True)
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TapNet:
         """The learner with the body of `net`; references are drawn with variance 1/D, as the

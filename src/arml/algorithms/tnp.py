@@ -19,6 +19,7 @@ Differences
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -26,13 +27,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Options, at_least
+from arml.core.checks import Options
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.learner import Adapted, Code, Embedding, Loss, MetaLearner, Network
+from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
+from arml.nn.heads import units
 from arml.nn.networks import MLP, Body, Linear, glorot, he, linear, mlp, with_body
 from arml.nn.normalisation import standardised
-from arml.nn.prototypes import units
 
 Tokens = Float[Array, "_ width"]
 LEAST = 0.01
@@ -120,12 +121,6 @@ class TNP(MetaLearner):
     def _embedded(self, x: Array) -> tuple[Float[Array, "n d"], Embedding]:
         return (x, lambda query: query) if self.body is None else self.body.embedded(x)
 
-    def coding(self) -> Callable[[Examples], Code]:
-        """The mean of the last block's context."""
-        return lambda support: jnp.mean(
-            self.read(self._embedded(support.x)[0], support.y)[-1], axis=0
-        )
-
     def embedding(self) -> Callable[[Array], Embedding]:
         return lambda support_x: self._embedded(support_x)[1]
 
@@ -146,6 +141,8 @@ def gaussian_loss(
 class TNPOptions(Options):
     """TNP: a transformer that reads the support set and answers the queries."""
 
+    LEAST: ClassVar = {"width": 1, "heads": 1, "layers": (1, 100)}
+
     width: int = 64
     """Numbers of a token."""
     layers: int = 4
@@ -155,8 +152,7 @@ class TNPOptions(Options):
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
-        at_least(self, ("width", "heads"), 1)
-        at_least(self, ("layers",), 1, most=100)
+        super().check()
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads ({self.heads}), got {self.width}")
 

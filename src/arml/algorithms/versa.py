@@ -31,7 +31,7 @@ Differences
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -39,12 +39,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import at_least
+from arml.core.checks import Options
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import log_mean_probability, loss_of
+from arml.nn.heads import Embedded, among, class_means, units
 from arml.nn.networks import MLP, Body, mlp, with_body
-from arml.nn.prototypes import Embedded, among, class_means, units
 
 
 class GaussianHead(NamedTuple):
@@ -78,6 +78,14 @@ class Inference(eqx.Module):
     weight: Float[Array, "width outputs"]
     bias: Float[Array, " outputs"] | None
 
+    @classmethod
+    def drawn(
+        cls, inputs: int, width: int, outputs: int, bias: bool, key: PRNGKeyArray
+    ) -> "Inference":
+        """The layers with Glorot weights."""
+        *hidden, last = mlp((inputs, width, width, outputs), key=key).layers
+        return cls(MLP(tuple(hidden)), last.weight, last.bias if bias else None)
+
     def __call__(self, x: Float[Array, "n inputs"]) -> Float[Array, "n outputs"]:
         x = elu_layers(self.hidden, x) @ self.weight
         return x if self.bias is None else x + self.bias
@@ -92,6 +100,20 @@ class Amortised(eqx.Module):
     bias_mean: Inference
     bias_log_variance: Inference
 
+    @classmethod
+    def drawn(
+        cls, inputs: int, d: int, rows: int, width: int, *, bias: bool, key: PRNGKeyArray
+    ) -> "Amortised":
+        """The networks that map each row of `inputs` numbers to `rows` rows of a head, of `d`
+        weights each; `bias` tells whether those of the means have a bias in their last layers."""
+        keys = jax.random.split(key, 4)
+        return cls(
+            Inference.drawn(inputs, width, rows * d, bias, keys[0]),
+            Inference.drawn(inputs, width, rows * d, True, keys[1]),
+            Inference.drawn(inputs, width, rows, bias, keys[2]),
+            Inference.drawn(inputs, width, rows, True, keys[3]),
+        )
+
     def __call__(self, pooled: Float[Array, "n inputs"], d: int) -> GaussianHead:
         return GaussianHead(
             self.weight_mean(pooled).reshape(-1, d),
@@ -99,25 +121,6 @@ class Amortised(eqx.Module):
             self.bias_mean(pooled).reshape(-1),
             self.bias_log_variance(pooled).reshape(-1),
         )
-
-
-def amortised(
-    inputs: int, d: int, rows: int, width: int, *, bias: bool, key: PRNGKeyArray
-) -> Amortised:
-    """The networks that map each row of `inputs` numbers to `rows` rows of a head, of `d` weights
-    each; `bias` tells whether those of the means have a bias in their last layers."""
-
-    def network(outputs: int, bias: bool, key: PRNGKeyArray) -> Inference:
-        *hidden, last = mlp((inputs, width, width, outputs), key=key).layers
-        return Inference(MLP(tuple(hidden)), last.weight, last.bias if bias else None)
-
-    keys = jax.random.split(key, 4)
-    return Amortised(
-        network(rows * d, bias, keys[0]),
-        network(rows * d, True, keys[1]),
-        network(rows, bias, keys[2]),
-        network(rows, True, keys[3]),
-    )
 
 
 class VERSA(Embedded):
@@ -177,28 +180,26 @@ class VERSARegression(MetaLearner):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VERSAOptions:
+class VERSAOptions(Options):
     """VERSA: a network that returns a Gaussian over the task's linear head."""
+
+    LEAST: ClassVar = {"samples": 1, "width": 1}
 
     samples: int = 10
     """Samples of the head, in training and at test; regression needs none."""
     width: int = 256
     """Width of the hidden layers of the networks that make the head."""
 
-    def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
-        at_least(self, ("samples", "width"), 1)
-
     def build(
         self, net: Network, problem: Problem, *, key: PRNGKeyArray
     ) -> VERSA | VERSARegression:
         """The learner with the body of `net`."""
         body = with_body(net, "VERSA").body
-        d, loss = units(body, problem.features), loss_of(problem)
+        d, width, loss = units(body, problem.features), self.width, loss_of(problem)
         if problem.kind == "classification":
             return VERSA(
                 body=body,
-                amortise=amortised(d, d, 1, self.width, bias=False, key=key),
+                amortise=Amortised.drawn(d, d, 1, width, bias=False, key=key),
                 ways=problem.outputs,
                 samples=self.samples,
                 loss=loss,
@@ -206,8 +207,8 @@ class VERSAOptions:
         phi_key, head_key = jax.random.split(key)
         return VERSARegression(
             body=body,
-            phi=mlp((d + problem.outputs, self.width, self.width), key=phi_key),
-            amortise=amortised(self.width, d, problem.outputs, self.width, bias=True, key=head_key),
+            phi=mlp((d + problem.outputs, width, width), key=phi_key),
+            amortise=Amortised.drawn(width, d, problem.outputs, width, bias=True, key=head_key),
             log_noise=jnp.zeros((), jnp.float32),
             loss=loss,
         )

@@ -1,11 +1,18 @@
-"""Checks that many options share."""
+"""Options, and the checks that many of them share. Nothing here needs JAX."""
 
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
+
+MOST = 100_000
+"""The largest whole number that an option may be, unless its check states another."""
+LONGEST = 100
+"""The largest count of numbers in one option."""
+LARGEST = 2**30
+"""The largest count of numbers in a learner: 4 GiB in float32."""
 
 
 class Options:
@@ -22,25 +29,27 @@ class Options:
         arml.register("network", "line", LineOptions)
     """
 
+    LEAST: ClassVar[Mapping[str, float | tuple[float, float]]] = {}
+    """The least value of options, or their least and largest; a subclass adds its own."""
+    POSITIVE: ClassVar[tuple[str, ...]] = ()
+    """Options that must be above zero; a subclass adds its own."""
+
     def check(self) -> None:
         """Raise `ValueError` in one line if an option is invalid."""
-
-
-MOST = 100_000
-"""The largest whole number that an option may be, unless its check states another."""
-LONGEST = 100
-"""The largest count of numbers in one option."""
-LARGEST = 2**30
-"""The largest count of numbers in a learner: 4 GiB in float32."""
+        for kind in type(self).__mro__:
+            for name, bounds in vars(kind).get("LEAST", {}).items():
+                least, most = bounds if isinstance(bounds, tuple) else (bounds, MOST)
+                at_least(self, (name,), least, most=most)
+            at_least(self, vars(kind).get("POSITIVE", ()), 0, strict=True)
 
 
 def at_least(
     options: object,
     names: Iterable[str],
-    least: int | float,
+    least: float,
     *,
     strict: bool = False,
-    most: int = MOST,
+    most: float = MOST,
 ) -> None:
     """Raise `ValueError` in one line if an option is not finite or is less than `least`; with
     `strict`, also if it equals `least`.
@@ -52,19 +61,19 @@ def at_least(
 
     - `options`: an object with the attributes `names`, each a number or a tuple of numbers.
     """
-    wanted = f"at least {least:g}" if least else "0 or more"
-    wanted = f"above {least:g}" if strict else wanted
+    bound = f"above {least:g}" if strict else f"at least {least:g}" if least else "0 or more"
     for name in names:
         value = getattr(options, name)
-        if isinstance(value, tuple) and len(value) > LONGEST:
+        numbers = value if isinstance(value, tuple) else (value,)
+        if len(numbers) > LONGEST:
             raise ValueError(
-                f"{name} must be at most {LONGEST} numbers, got {len(value)}: give fewer"
+                f"{name} must be at most {LONGEST} numbers, got {len(numbers)}: give fewer"
             )
-        for number in value if isinstance(value, tuple) else (value,):
+        for number in numbers:
             if not math.isfinite(number):
-                raise ValueError(f"{name} must be {wanted}, got {number}: give a finite number")
+                raise ValueError(f"{name} must be {bound}, got {number}: give a finite number")
             if number < least or (strict and number == least):
-                raise ValueError(f"{name} must be {wanted}, got {number}: raise it")
+                raise ValueError(f"{name} must be {bound}, got {number}: raise it")
             if number > most and (isinstance(number, int) or most == 1):
                 raise ValueError(f"{name} must be at most {most:,}, got {number:,}: lower it")
 
@@ -84,14 +93,4 @@ def classes_only(method: str, problem: "Problem") -> None:
         raise ValueError(
             f"{method} needs classification tasks, because it compares classes; these are "
             "regression: choose another method, or another option if that is one"
-        )
-
-
-def regression_only(method: str, problem: "Problem", *, instead: str) -> None:
-    """Raise `ValueError` in one line if a method that predicts numbers is given classes; `instead`
-    is what to do."""
-    if problem.kind != "regression":
-        raise ValueError(
-            f"{method} needs regression tasks, because it solves for numbers; these are "
-            f"classification: {instead}"
         )

@@ -100,11 +100,6 @@ class MetaLearner(eqx.Module):
         task adapts all weights. The novelty of classification tasks is measured in it."""
         return None
 
-    def coding(self) -> Callable[[Examples], Code] | None:
-        """A function from a support set to its code; None for a method without codes. The novelty
-        of regression tasks is measured in it."""
-        return None
-
     def spread(self, support: Examples) -> Spread | None:
         """A function from inputs to the distribution of their predictions, Student's t with four
         degrees of freedom; None for a learner that predicts no distribution of one number."""

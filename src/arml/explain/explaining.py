@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import PyTree
 
 from arml.algorithms import ALGORITHMS
-from arml.algorithms.arml_extensions import ExtendedARML, the_features
+from arml.algorithms.arml_extensions import ExtendedARML
 from arml.core.episodes import TaskDistribution
 from arml.core.learner import MetaLearner, MethodOptions
 from arml.experiment.running import Run
@@ -42,8 +42,8 @@ def graph(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Fo
         )
     found = found_in(learner, tasks, n=n, chunk=chunk)
     found["interventions"] = interventions(learner, tasks, n=n, chunk=chunk)
-    features = isinstance(learner, ExtendedARML) and learner.look is the_features
-    if features or len(tasks.problem.features) != 3:
+    # The extension reads the features of a support set, not single images.
+    if isinstance(learner, ExtendedARML) or len(tasks.problem.features) != 3:
         return found, {}
     entries, strips = nearest(encoder, tasks, n=n, chunk=chunk)
     names = [f"nearest-V{i}.png" for i in range(len(strips))]

@@ -123,7 +123,7 @@ LEAST = 64
 
 
 def nearest(
-    encoder: Encoder, tasks: TaskDistribution, *, n: int, chunk: int
+    encoder: Relational, tasks: TaskDistribution, *, n: int, chunk: int
 ) -> tuple[list[list[Json]], list[bytes]]:
     """For each vertex, the images of `n` test tasks' support sets whose own embedding is linked to
     it most (Eq. 6 of ARML's paper, on one image in place of a prototype), best first.
@@ -134,7 +134,7 @@ def nearest(
     graph = encoder.graph
     assert graph is not None
 
-    def look(encoder: Encoder, task: Task, key: Array) -> tuple[Array, Array, Array, Array]:
+    def look(encoder: Relational, task: Task, key: Array) -> tuple[Array, Array, Array, Array]:
         embeddings = encoder.embed(task.support)
         assert encoder.graph is not None
         difference = embeddings[:, None] - encoder.graph.vertices[None]

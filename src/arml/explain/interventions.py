@@ -67,7 +67,7 @@ def code_of(
     learner: Conditioned, task: Task, key: Array
 ) -> tuple[Float[Array, " code"], Int[Array, ""]]:
     """The code of ONE task, and its family."""
-    return learner.coding()(task.support), task.family
+    return learner.coded(task.support)[0], task.family
 
 
 def score_with(

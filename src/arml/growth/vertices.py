@@ -66,9 +66,8 @@ def signature(
     learner: ExtendedARML, task: Task, key: PRNGKeyArray
 ) -> tuple[Float[Array, " d"], Float[Array, " vertices"]]:
     """The mean prototype of ONE task, and how much it reads each vertex."""
-    trace = learner.encode.trace(learner.look(learner.net, task.support))
-    reading = learner.coding()(task.support)[: len(learner.encode.graph.vertices)]
-    return jnp.mean(trace.prototypes, axis=0), reading
+    trace = learner.reading()(task.support)
+    return jnp.mean(trace.prototypes, axis=0), trace.weights
 
 
 def with_vertex(
@@ -106,7 +105,7 @@ def choices(
     """The misfit of each choice of ONE task, and the query loss after it."""
     assert isinstance(learner.choose, BestFit)
     support = task.support
-    code = learner.encode(learner.look(learner.net, support))[0]
+    code = learner.encode(learner.look(support))[0]
     readings, misfits = learner.choose.misfits(learner, support, code)
     own = code[readings.shape[1] :]
 

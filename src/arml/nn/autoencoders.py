@@ -14,6 +14,7 @@ Rows = Float[Array, "n features"]
 Coded = tuple[Float[Array, " code"], Float[Array, ""]]
 Summary = Callable[[Rows], Coded]
 """Maps a sequence to its code and its reconstruction error."""
+Error = Callable[[Rows], Float[Array, ""]]
 
 
 def mean_square(error: Rows) -> Float[Array, ""]:
@@ -39,6 +40,19 @@ class GRUCell(eqx.Module):
     input_candidate: Linear
     state_candidate: Float[Array, "state state"]
 
+    @classmethod
+    def drawn(cls, inputs: int, state: int, *, key: PRNGKeyArray) -> "GRUCell":
+        """Glorot-uniform over the stacked matrix of input and state; the gates' biases are 1."""
+        key_gates, key_candidate = jax.random.split(key)
+        gates = linear(inputs + state, 2 * state, bias=1.0, key=key_gates)
+        candidate = linear(inputs + state, state, key=key_candidate)
+        return cls(
+            Linear(gates.weight[:inputs], gates.bias),
+            gates.weight[inputs:],
+            Linear(candidate.weight[:inputs], candidate.bias),
+            candidate.weight[inputs:],
+        )
+
     def project(
         self, x: Float[Array, "*n inputs"]
     ) -> tuple[Float[Array, "*n gates"], Float[Array, "*n state"]]:
@@ -57,19 +71,6 @@ class GRUCell(eqx.Module):
         return update * state + (1 - update) * candidate
 
 
-def gru_cell(inputs: int, state: int, *, key: PRNGKeyArray) -> GRUCell:
-    """Glorot-uniform over the stacked matrix of input and state; the gates' biases start at 1."""
-    key_gates, key_candidate = jax.random.split(key)
-    gates = linear(inputs + state, 2 * state, bias=1.0, key=key_gates)
-    candidate = linear(inputs + state, state, key=key_candidate)
-    return GRUCell(
-        Linear(gates.weight[:inputs], gates.bias),
-        gates.weight[inputs:],
-        Linear(candidate.weight[:inputs], candidate.bias),
-        candidate.weight[inputs:],
-    )
-
-
 class GRUAutoencoder(eqx.Module):
     """The authors' aggregator: the code is the mean of the encoder's states. The decoder starts
     from the last state and reads its own outputs, which rebuild the sequence in reverse order.
@@ -80,7 +81,21 @@ class GRUAutoencoder(eqx.Module):
     encoder: GRUCell
     decoder: GRUCell
     output: Linear
-    error: Callable[[Array], Array] = eqx.field(static=True, default=mean_square)
+    error: Error = eqx.field(static=True, default=mean_square)
+
+    @classmethod
+    def drawn(
+        cls, features: int, code: int, *, error: Error = mean_square, key: PRNGKeyArray
+    ) -> "GRUAutoencoder":
+        """Initial weights are those of the authors' code: the output layer's are truncated normal
+        of 1, with biases .1."""
+        key_encoder, key_decoder, key_output = jax.random.split(key, 3)
+        return cls(
+            GRUCell.drawn(features, code, key=key_encoder),
+            GRUCell.drawn(features, code, key=key_decoder),
+            linear(code, features, init=truncated_normal(1.0), bias=0.1, key=key_output),
+            error,
+        )
 
     def __call__(self, sequence: Rows) -> Coded:
         n, features = sequence.shape
@@ -103,24 +118,6 @@ class GRUAutoencoder(eqx.Module):
         return jnp.mean(states, axis=0), error  # Eq. (8), (9): q, t
 
 
-def gru_autoencoder(
-    features: int,
-    code: int,
-    *,
-    error: Callable[[Array], Array] = mean_square,
-    key: PRNGKeyArray,
-) -> GRUAutoencoder:
-    """Initial weights are those of the authors' code: the output layer's are truncated normal of 1,
-    with biases .1."""
-    key_encoder, key_decoder, key_output = jax.random.split(key, 3)
-    return GRUAutoencoder(
-        gru_cell(features, code, key=key_encoder),
-        gru_cell(features, code, key=key_decoder),
-        linear(code, features, init=truncated_normal(1.0), bias=0.1, key=key_output),
-        error,
-    )
-
-
 class MLPAutoencoder(eqx.Module):
     """Each vector is encoded and decoded by itself; the code is the mean (ablation VI).
 
@@ -129,25 +126,18 @@ class MLPAutoencoder(eqx.Module):
 
     encoder: MLP
     decoder: MLP
-    error: Callable[[Array], Array] = eqx.field(static=True, default=mean_square)
+    error: Error = eqx.field(static=True, default=mean_square)
+
+    @classmethod
+    def drawn(
+        cls, features: int, code: int, *, error: Error = mean_square, key: PRNGKeyArray
+    ) -> "MLPAutoencoder":
+        """Encoder and decoder have one hidden layer, as wide as the code."""
+        key_encoder, key_decoder = jax.random.split(key)
+        encoder = mlp((features, code, code), key=key_encoder)
+        return cls(encoder, mlp((code, code, features), key=key_decoder), error)
 
     def __call__(self, sequence: Rows) -> Coded:
         codes = jnp.tanh(self.encoder(sequence))  # bounded, as a GRU's states are
         error = self.error(sequence - self.decoder(codes))  # Eq. (8), (9)
         return jnp.mean(codes, axis=0), error
-
-
-def mlp_autoencoder(
-    features: int,
-    code: int,
-    *,
-    error: Callable[[Array], Array] = mean_square,
-    key: PRNGKeyArray,
-) -> MLPAutoencoder:
-    """Encoder and decoder have one hidden layer, as wide as the code."""
-    key_encoder, key_decoder = jax.random.split(key)
-    return MLPAutoencoder(
-        mlp((features, code, code), key=key_encoder),
-        mlp((code, code, features), key=key_decoder),
-        error,
-    )

@@ -1,9 +1,9 @@
 """The curvature of a base network's negative log-likelihood: its Fisher information, with one block
 for each layer. The expectation over labels is exact, under the network's own predictions.
 
-A block is Kronecker-factored [1], with the sums over positions of a convolution as in [2], or it is
-the block's exact diagonal. A layer's inputs end with a constant 1, whose weight is the bias. The
-statistics of the normalisation are constants here, so that each example has a gradient of its own.
+A block is Kronecker-factored [1], with the sums over positions of a convolution as in [2]. A
+layer's inputs end with a constant 1, whose weight is the bias. The statistics of the normalisation
+are constants here, so that each example has a gradient of its own.
 
 [1] Martens and Grosse, Optimizing Neural Networks with Kronecker-factored Approximate Curvature,
     ICML 2015.
@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from arml.core.compilation import unbatched
+from arml.core.episodes import Problem
 from arml.nn import networks
 from arml.nn.convolution import patches
 from arml.nn.networks import BaseNetwork, Conv2d, Linear, Statistics
@@ -41,6 +42,11 @@ def categorical_root(logits: Float[Array, "n ways"]) -> Float[Array, "ways n way
     log_p = jax.nn.log_softmax(logits)
     scores = jnp.eye(logits.shape[1], dtype=logits.dtype)[:, None] - jnp.exp(log_p)
     return jnp.exp(log_p / 2).T[:, :, None] * scores
+
+
+def root_of(problem: Problem) -> Root:
+    """The root for a problem."""
+    return {"regression": gaussian_root, "classification": categorical_root}[problem.kind]
 
 
 class Layer(NamedTuple):
@@ -131,7 +137,7 @@ def factors(layer: Layer) -> tuple[Float[Array, "inputs inputs"], Float[Array, "
     return a.T @ a / n, g.T @ g / (n * positions)
 
 
-def log_det_kronecker(layer: Layer, precision: float) -> Float[Array, ""]:
+def log_det(layer: Layer, precision: float) -> Float[Array, ""]:
     """log det(n A (x) G + precision I), with the `n` examples of the layer. Only its first
     derivatives are right."""
     n = len(layer.inputs)
@@ -150,9 +156,3 @@ def _eigenvalues(matrix: Float[Array, "d d"]) -> Float[Array, " d"]:
 def _eigenvectors(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
     vectors: Float[Array, "d d"] = jnp.linalg.eigh(matrix)[1]
     return vectors
-
-
-def log_det_diagonal(layer: Layer, precision: float) -> Float[Array, ""]:
-    """The sum of log(n F_ii + precision), with the exact diagonal of the Fisher information."""
-    each = jnp.einsum("npi,knpo->knio", layer.inputs, layer.gradients)
-    return jnp.sum(jnp.log(jnp.sum(jnp.square(each), axis=(0, 1)) + precision))

@@ -1,16 +1,14 @@
-"""Heads made from a task's examples: a classifier that chooses the nearest class mean, and ridge
-regression.
+"""Classifiers by prototypes, which are class means; and heads that are made from a task's examples:
+one that chooses the nearest prototype, and ridge regression.
 
 -s |f - c_k|^2 = 2 s c_k . f - s |c_k|^2 - s |f|^2, and the last term is the same for every class.
 So a head with weights w_k = 2 s c_k and biases b_k = -s |c_k|^2 predicts as ProtoNet does before
-the first inner step. A head that all tasks share knows nothing of the classes there.
+the first inner step [1]. A head that all tasks share knows nothing of the classes there.
 
-With Mahalanobis distances [5] the head is quadratic in the features, and is meant for learners
-without inner steps: d_k(f) = (f - c_k)^T Q_k^-1 (f - c_k), Q_k = l_k S_k + (1 - l_k) S + I,
-l_k = n_k / (n_k + 1), with S_k the covariance of class k and S that of all the task's examples.
-Directions in which the examples of a class differ count for less. With one covariance W for all
-classes, the pooled one within classes, the distances (f - c_k)^T (W + I)^-1 (f - c_k) give a linear
-head again: regularised linear discriminant analysis with equal priors [4].
+With W the pooled covariance within classes, the distances (f - c_k)^T (W + I)^-1 (f - c_k) give a
+linear head again: regularised linear discriminant analysis with equal priors [4]. With a covariance
+for each class the head is quadratic, and is meant for learners without inner steps [5]: in a
+direction in which the examples of a class differ, distances count for less.
 
 [1] Triantafillou et al., Meta-Dataset: A Dataset of Datasets for Learning to Learn from Few
     Examples, ICLR 2020, section 3 (Proto-MAML).
@@ -21,52 +19,168 @@ head again: regularised linear discriminant analysis with equal priors [4].
 [4] Friedman, Regularized Discriminant Analysis, Journal of the American Statistical Association,
     1989.
 [5] Bateni, Goyal, Masrani, Wood and Sigal, Improved Few-Shot Visual Classification, CVPR 2020
-    (Simple CNAPS).
-
-Differences from [5]
-- One example has no covariance: for a class of one shot Q_k is the identity, which gives the plain
-  distance. The paper takes S, whose largest directions are those that tell the classes apart.
-- Covariances divide by the number of examples, so that a class of any size has one.
+    (Simple CNAPS). One example has no covariance: for a class of one shot Q_k is the identity here,
+    which gives the plain distance; the paper takes the covariance of the task, whose largest
+    directions are those that tell the classes apart. Covariances divide by the number of examples.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from arml.core.compilation import unbatched
 from arml.core.episodes import Examples
-from arml.nn.networks import BaseNetwork, Linear
-from arml.nn.prototypes import ABSENT, among, class_means
+from arml.core.learner import Embedding, MetaLearner
+from arml.nn.networks import BaseNetwork, Body, Linear
+
+ABSENT = -1e9
+"""The logit of a class without support examples: it is finite, so that gradients are finite, too. A
+learner that was built for 20 classes may get a task with 5."""
+
+Samples = Float[Array, "n d"]
+"""Embeddings of samples."""
+Labels = Shaped[Array, "n *targets"]
+"""Classes or targets."""
 
 
-@jax.custom_jvp
-def inverse(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """The inverse of a matrix, whose derivatives are products of the inverse."""
-    inverted: Array = unbatched(jnp.linalg.inv)(matrix)
-    return inverted
+class Embedded(MetaLearner):
+    """A learner that compares embeddings by a body, which no task adapts."""
+
+    body: eqx.AbstractVar[Body]
+
+    def embedding(self) -> Callable[[Array], Embedding]:
+        """The body before a task conditions it."""
+        return self.body.given
 
 
-@inverse.defjvp
-def _inverse_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    inverted = inverse(primals[0])
-    return inverted, -inverted @ tangents[0] @ inverted
+def class_means(
+    e: Samples, y: Int[Array, " n"], ways: int
+) -> tuple[Float[Array, "ways d"], Bool[Array, " ways"]]:
+    """The mean of each class, in class order, and which classes have examples; the mean of a class
+    without examples is zero."""
+    member = jax.nn.one_hot(y, ways, axis=0, dtype=e.dtype)
+    count = jnp.sum(member, axis=1)
+    return member @ e / jnp.maximum(count, 1)[:, None], count > 0
+
+
+def among(
+    present: Bool[Array, " ways"], logits: Float[Array, "*n ways"]
+) -> Float[Array, "*n ways"]:
+    """The logits, with `ABSENT` for the classes that are not `present`."""
+    return jnp.where(present, logits, ABSENT)
+
+
+def squared_distances(x: Samples, centres: Float[Array, "ways d"]) -> Float[Array, "n ways"]:
+    """||x - c||^2, computed from the differences: |x|^2 - 2 x.c + |c|^2 loses precision in float32
+    when the two are close."""
+    return jnp.sum(jnp.square(x[:, None] - centres), axis=-1)
+
+
+def units(body: Body, features: tuple[int, ...]) -> int:
+    """The number of features that `body` makes from one input of shape `features`."""
+    one = jax.ShapeDtypeStruct((1, *features), jnp.float32)
+    count: int = jax.eval_shape(lambda x: body(x), one).shape[-1]
+    return count
+
+
+class PrototypeHead(eqx.Module):
+    """Gives a network a head made from its features of the support set."""
+
+    scale: float | Float[Array, ""]
+    """s: a float is a constant, an array is learned."""
+    ways: int = eqx.field(static=True)
+    mahalanobis: bool = eqx.field(static=True, default=False)
+    """Whether the head is `Quadratic`."""
+
+    @classmethod
+    def learned(cls, scale: float, ways: int, *, mahalanobis: bool = False) -> "PrototypeHead":
+        """The head with a learned scale, which starts at `scale`."""
+        return cls(jnp.asarray(scale, jnp.float32), ways, mahalanobis)
+
+    def __call__(self, net: BaseNetwork, support: Examples) -> BaseNetwork:
+        features = net.body(support.x)
+        if self.mahalanobis:
+            quadratic = Quadratic.fitted(self.scale, features, support.y, self.ways)
+            return replace(net, head=quadratic)
+        means, present = class_means(features, support.y, self.ways)
+        biases = -self.scale * jnp.sum(jnp.square(means), axis=1)
+        head = Linear(2 * self.scale * means.T, jnp.where(present, biases, ABSENT))
+        return replace(net, head=head)
+
+
+def discriminant(
+    scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
+) -> Linear:
+    """The linear head that a support set gives: -s (f - c_k)^T (W + I)^-1 (f - c_k), without the
+    term that all classes share. W divides by the examples less the classes; at one shot it is 0."""
+    means, present = class_means(features, y, ways)
+    # A product, and not means[y], which ONNX files have no operator for.
+    own = jax.nn.one_hot(y, ways, dtype=features.dtype) @ means
+    free = len(features) - jnp.sum(present, dtype=features.dtype)
+    spread = (features - own) / jnp.sqrt(jnp.maximum(free, 1))  # W = A^T A
+    centre = jnp.mean(features, axis=0)
+    away = means - centre
+    directions = shrunk(spread, away)
+    biases = -scale * jnp.sum((away + 2 * centre) * directions, axis=1)
+    return Linear(2 * scale * directions.T, jnp.where(present, biases, ABSENT))
+
+
+class Quadratic(eqx.Module):
+    """logits_k = -s (f - c_k)^T Q_k^-1 (f - c_k), with Q_k = l_k S_k + (1 - l_k) S + I and
+    l_k = n_k / (n_k + 1); S_k is the covariance of class k, S that of all examples. [5], Eq. (2)"""
+
+    scale: float | Float[Array, ""]
+    """s."""
+    means: Float[Array, "ways d"]
+    """c_k."""
+    precisions: Float[Array, "ways d d"]
+    """Q_k^-1."""
+    present: Bool[Array, " ways"]
+    """Whether the task has examples of a class."""
+
+    @classmethod
+    def fitted(
+        cls, scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
+    ) -> "Quadratic":
+        """The head that compares features with the class means of a support set."""
+        means, present = class_means(features, y, ways)
+        member = jax.nn.one_hot(y, ways, axis=0, dtype=features.dtype)
+        away, apart = features - jnp.mean(features, axis=0), features - means[y]
+
+        def precision(own: Float[Array, " n"]) -> Float[Array, "d d"]:
+            count = jnp.sum(own)
+            share = count / (count + 1)
+            within = (own[:, None] * apart).T @ apart / jnp.maximum(count, 1)
+            covariance = share * within + (1 - share) * away.T @ away / len(away)
+            identity = jnp.eye(features.shape[1], dtype=features.dtype)
+            return solved(jnp.where(count > 1, covariance, 0) + identity, identity)[0]
+
+        return cls(scale, means, jax.vmap(precision)(member), present)
+
+    def __call__(self, features: Float[Array, "n d"]) -> Float[Array, "n ways"]:
+        away = features[:, None] - self.means
+        distances = jnp.einsum("nkd,kde,nke->nk", away, self.precisions, away)
+        return among(self.present, -self.scale * distances)
+
+
+# Linear systems.
 
 
 def solved(
-    matrix: Float[Array, "d d"], given: Float[Array, "d k"]
+    matrix: Float[Array, "d d"], right: Float[Array, "d k"]
 ) -> tuple[Float[Array, "d k"], Float[Array, ""]]:
     """The solution X of A X = B for a positive definite A, and the logarithm of A's determinant."""
-    solution, volume, _ = _factored(matrix, given)
+    solution, volume, _ = _factored(matrix, right)
     return solution, volume
 
 
 @jax.custom_jvp
-def _factored(matrix: Array, given: Array) -> tuple[Array, Array, Array]:
+def _factored(matrix: Array, right: Array) -> tuple[Array, Array, Array]:
     """The solution, the logarithm of the determinant, and the inverse, by one Cholesky factor.
     Their derivatives are products with the inverse."""
 
@@ -77,7 +191,7 @@ def _factored(matrix: Array, given: Array) -> tuple[Array, Array, Array]:
         width = right.shape[1]
         return both[:, :width], 2 * jnp.sum(jnp.log(jnp.diag(factor))), both[:, width:]
 
-    return unbatched(found)(matrix, given)
+    return unbatched(found)(matrix, right)
 
 
 @_factored.defjvp
@@ -103,22 +217,23 @@ TINY = 1e-30
 
 
 @jax.jit
-def shrunk(spread: Float[Array, "n d"], given: Float[Array, "k d"]) -> Float[Array, "k d"]:
-    """The rows of B (A^T A + I)^-1, by the smaller of two systems, as in `Precisions`."""
+def shrunk(spread: Float[Array, "n d"], right: Float[Array, "k d"]) -> Float[Array, "k d"]:
+    """The rows of B (A^T A + I)^-1, by the smaller of two systems: where A has few rows, the
+    inverse is I - A^T (A A^T + I)^-1 A."""
     few = len(spread) < spread.shape[1]
     system = spread @ spread.T if few else spread.T @ spread
     system = system + jnp.eye(len(system), dtype=spread.dtype)
     if few:
-        return given - solved(system, spread @ given.T)[0].T @ spread
-    return solved(system, given.T)[0].T
+        return right - solved(system, spread @ right.T)[0].T @ spread
+    return solved(system, right.T)[0].T
 
 
 def shrunk_by_products(
-    spread: Float[Array, "n d"], given: Float[Array, "k d"]
+    spread: Float[Array, "n d"], right: Float[Array, "k d"]
 ) -> Float[Array, "k d"]:
     """As `shrunk`, by conjugate gradients: for a place that can do products alone, and where the
     number of examples is not known. They need about a step for each large eigenvalue of A^T A."""
-    found, left = jnp.zeros_like(given), given
+    found, left = jnp.zeros_like(right), right
     way, size = left, jnp.sum(left**2, axis=1, keepdims=True)
     for _ in range(STEPS):
         ahead = way + (way @ spread.T) @ spread
@@ -129,122 +244,7 @@ def shrunk_by_products(
     return found
 
 
-def spreads(
-    features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
-) -> Float[Array, "ways 2*n d"]:
-    """A_k of each class, where Q_k = A_k^T A_k + I: the weighted distances of the examples from the
-    mean of the class, and from the mean of all. [5], Eq. (2)."""
-    n = len(features)
-    member = jax.nn.one_hot(y, ways, axis=0, dtype=features.dtype)
-    size = jnp.sum(member, axis=1, keepdims=True)
-    means, _ = class_means(features, y, ways)
-    share = size / (size + 1)
-    own = member * share / jnp.maximum(size, 1)
-    task = jnp.broadcast_to((1 - share) / n, member.shape)
-    weights = jnp.where(size > 1, jnp.concatenate([own, task], axis=1), 0)
-    away = features - jnp.mean(features, axis=0)
-    apart = features - means[:, None]
-    both = jnp.concatenate([apart, jnp.broadcast_to(away, apart.shape)], axis=1)
-    return jnp.sqrt(weights)[..., None] * both
-
-
-class Precisions(NamedTuple):
-    """Q_k^-1 of each class: the matrices, or what gives them where there are fewer examples than
-    features, Q^-1 = I - A^T (A A^T + I)^-1 A."""
-
-    matrices: Float[Array, "ways m m"]
-    """Q_k^-1, or (A_k A_k^T + I)^-1."""
-    spreads: Float[Array, "ways m d"] | None
-    """A_k, where the matrices are of this kind."""
-
-
-def precisions(features: Float[Array, "n d"], y: Int[Array, " n"], ways: int) -> Precisions:
-    """Q_k^-1 of each class, by the smaller of two systems."""
-    spread = spreads(features, y, ways)
-    rows, width = spread.shape[1:]
-    few = rows < width
-    product = jnp.einsum("kmd,kld->kml" if few else "kmd,kme->kde", spread, spread)
-    system = product + jnp.eye(min(rows, width), dtype=spread.dtype)
-    return Precisions(jax.vmap(inverse)(system), spread if few else None)
-
-
-def mahalanobis(
-    x: Float[Array, "n d"], means: Float[Array, "ways d"], precisions: Precisions
-) -> Float[Array, "n ways"]:
-    """d_k of each query."""
-    away = x[:, None] - means
-    if precisions.spreads is None:
-        return jnp.sum(jnp.einsum("nkd,kde->nke", away, precisions.matrices) * away, axis=-1)
-    seen = jnp.einsum("nkd,kmd->nkm", away, precisions.spreads)
-    explained = jnp.sum(jnp.einsum("nkm,kml->nkl", seen, precisions.matrices) * seen, axis=-1)
-    return jnp.sum(away**2, axis=-1) - explained
-
-
-class PrototypeHead(eqx.Module):
-    """Gives a network a head made from its features of the support set."""
-
-    scale: float | Float[Array, ""]
-    """s: a float is a constant, an array is learned."""
-    ways: int = eqx.field(static=True)
-
-    def __call__(self, net: BaseNetwork, support: Examples) -> BaseNetwork:
-        means, present = class_means(net.body(support.x), support.y, self.ways)
-        biases = -self.scale * jnp.sum(jnp.square(means), axis=1)
-        head = Linear(2 * self.scale * means.T, jnp.where(present, biases, ABSENT))
-        return replace(net, head=head)
-
-
-class Quadratic(eqx.Module):
-    """logits_k = -s (f - c_k)^T Q_k^-1 (f - c_k)."""
-
-    scale: float | Float[Array, ""]
-    """s."""
-    means: Float[Array, "ways d"]
-    """c_k."""
-    precisions: Precisions
-    """Q_k^-1."""
-    present: Bool[Array, " ways"]
-    """Whether the task has examples of a class."""
-
-    def __call__(self, features: Float[Array, "n d"]) -> Float[Array, "n ways"]:
-        distances = mahalanobis(features, self.means, self.precisions)
-        return among(self.present, -self.scale * distances)
-
-
-def quadratic(
-    scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
-) -> Quadratic:
-    """The head that compares features with the class means of a support set."""
-    means, present = class_means(features, y, ways)
-    return Quadratic(scale, means, precisions(features, y, ways), present)
-
-
-def discriminant(
-    scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
-) -> Linear:
-    """The linear head that a support set gives: -s (f - c_k)^T (W + I)^-1 (f - c_k), without the
-    term that all classes share. W divides by the examples less the classes; at one shot it is 0."""
-    means, present = class_means(features, y, ways)
-    # A product, and not means[y], which ONNX files have no operator for.
-    own = jax.nn.one_hot(y, ways, dtype=features.dtype) @ means
-    free = len(features) - jnp.sum(present, dtype=features.dtype)
-    spread = (features - own) / jnp.sqrt(jnp.maximum(free, 1))  # W = A^T A
-    centre = jnp.mean(features, axis=0)
-    away = means - centre
-    directions = shrunk(spread, away)
-    biases = -scale * jnp.sum((away + 2 * centre) * directions, axis=1)
-    return Linear(2 * scale * directions.T, jnp.where(present, biases, ABSENT))
-
-
-class MahalanobisHead(eqx.Module):
-    """Gives a network the quadratic head of its features of the support set."""
-
-    scale: float | Float[Array, ""]
-    """s: a float is a constant, an array is learned."""
-    ways: int = eqx.field(static=True)
-
-    def __call__(self, net: BaseNetwork, support: Examples) -> BaseNetwork:
-        return replace(net, head=quadratic(self.scale, net.body(support.x), support.y, self.ways))
+# Ridge regression.
 
 
 def ridge(
@@ -272,6 +272,16 @@ class RidgeHead(eqx.Module):
 
     log_variances: Float[Array, " units"]
     """Of the weights of each unit, and last of the bias."""
+
+    @classmethod
+    def of(cls, net: BaseNetwork, variance: float) -> "RidgeHead":
+        """The head for a network, with variances that start at `variance`."""
+        if not isinstance(net.head, Linear):
+            raise ValueError(
+                "a ridge head needs a network whose head is an arml.linear, got "
+                f"{type(net.head).__name__}: give arml.network such a head"
+            )
+        return cls(jnp.full(len(net.head.weight) + 1, math.log(variance), jnp.float32))
 
     def __call__(self, net: BaseNetwork, support: Examples) -> BaseNetwork:
         inputs, system, missed = self._system(net, support)
@@ -323,23 +333,3 @@ def to_be_made(features: Float[Array, "*n units"]) -> Float[Array, "*n outputs"]
 def headless(net: BaseNetwork) -> BaseNetwork:
     """The network without its head: a task's prototypes will make one, so no head is learned."""
     return replace(net, head=to_be_made)
-
-
-def prototype_head(scale: float, ways: int) -> PrototypeHead:
-    """The head with a learned scale, which starts at `scale`."""
-    return PrototypeHead(jnp.asarray(scale, jnp.float32), ways)
-
-
-def mahalanobis_head(scale: float, ways: int) -> MahalanobisHead:
-    """The quadratic head with a learned scale, which starts at `scale`."""
-    return MahalanobisHead(jnp.asarray(scale, jnp.float32), ways)
-
-
-def ridge_head(net: BaseNetwork, variance: float) -> RidgeHead:
-    """The head for a network, with learned variances, which all start at `variance`."""
-    if not isinstance(net.head, Linear):
-        raise ValueError(
-            "a ridge head needs a network whose head is an arml.linear, got "
-            f"{type(net.head).__name__}: give arml.network such a head"
-        )
-    return RidgeHead(jnp.full(len(net.head.weight) + 1, math.log(variance), jnp.float32))

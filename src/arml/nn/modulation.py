@@ -124,12 +124,7 @@ def tanh_gate(tau: Float[Array, " units"]) -> Film:
     return Film(Shared(jnp.tanh(tau)), Shared(jnp.zeros_like(tau)))
 
 
-def softmax_attention(tau: Float[Array, " units"]) -> Film:
-    """z softmax(tau) * units."""
-    return Film(Shared(len(tau) * jax.nn.softmax(tau)), Shared(jnp.zeros_like(tau)))
-
-
-UNITS = {"sigmoid": sigmoid_gate, "tanh": tanh_gate, "film": film, "softmax": softmax_attention}
+UNITS = {"sigmoid": sigmoid_gate, "tanh": tanh_gate, "film": film}
 """Modulations of units by name."""
 
 
@@ -144,26 +139,26 @@ class UnitModulation(eqx.Module):
     modulation: Callable[[Array], Film] = eqx.field(static=True)
     scale: float = eqx.field(static=True, default=1.0)
 
+    @classmethod
+    def drawn(
+        cls,
+        net: Network,
+        code: int,
+        modulation: Callable[[Array], Film],
+        *,
+        features: tuple[int, ...],
+        scale: float = 1.0,
+        key: PRNGKeyArray,
+    ) -> "UnitModulation":
+        """Layers from a code of `code` numbers to each block's tau; their weights are small, so
+        that all units start with nearly the same modulation. `features` is the shape of one
+        input."""
+        units = widths(with_body(net, "a modulation of units").body, features)
+        each, init = 2 if modulation is film else 1, uniform(code**-0.5)
+        pairs = zip(units, jax.random.split(key, len(units)), strict=True)
+        layers = tuple(linear(code, each * n, init=init, key=k) for n, k in pairs)
+        return cls(layers, modulation, scale)
+
     def __call__(self, net: BaseNetwork, code: Float[Array, " code"]) -> BaseNetwork:
         films = tuple(self.modulation(layer(self.scale * code)) for layer in self.layers)
         return replace(net, body=filmed(net.body, films))
-
-
-def unit_modulation(
-    net: Network,
-    code: int,
-    modulation: Callable[[Array], Film],
-    *,
-    features: tuple[int, ...],
-    scale: float = 1.0,
-    key: PRNGKeyArray,
-) -> UnitModulation:
-    """Layers from a code of `code` numbers to each block's tau; their weights are small, so that
-    all units start with nearly the same modulation. `features` is the shape of one input."""
-    units = widths(with_body(net, "a modulation of units").body, features)
-    each = 2 if modulation is film else 1
-    layers = tuple(
-        linear(code, each * n, init=uniform(code**-0.5), key=k)
-        for n, k in zip(units, jax.random.split(key, len(units)), strict=True)
-    )
-    return UnitModulation(layers, modulation, scale)

@@ -55,8 +55,8 @@ from arml.core.checks import Options, at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, MetaLearner, Network, Spread
 from arml.core.losses import loss_of
+from arml.nn.heads import among
 from arml.nn.networks import MLP, Linear, linear, mlp
-from arml.nn.prototypes import among
 
 FAR = 4.0
 """A value is pulled towards the others when it is more standard deviations than this away."""
