@@ -95,7 +95,7 @@ class Training:
         base = recipe(f"{setting}/{method}")
         if self.data:
             own = replace(choose([self.data])[0], steps=self.steps)
-            base = replace(base, tasks=own.tasks, network=replace(own.network, edges=False))
+            base = replace(base, tasks=own.tasks, network=own.network)
         asked: dict[str, Any] = {"queries": 5} if conflict or self.ways != WAYS else {}
         asked |= {"families": self.families} if conflict else {}
         asked |= {"train_ways": self.ways} if self.ways != WAYS else {}

@@ -1,14 +1,12 @@
 """Base networks and normalisation: statistics come from where they are said to come from."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from arml.core.episodes import Problem
-from arml.core.inner import Shared, adaptable
-from arml.nn.edges import histograms
+from arml.core.inner import Shared
 from arml.nn.networks import Body, Conv4Options, MLPOptions, mlp, truncated_normal
 from arml.nn.normalisation import batch_norm, local_response_norm, moments
 
@@ -105,25 +103,6 @@ def test_a_body_embeds_its_support_set_in_one_run(normalisation):
     ours, theirs = (jax.jit(jax.value_and_grad(f))(net.body) for f in (once, twice))
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
-
-
-def test_edges_are_features_beside_those_of_the_last_block():
-    plain, net = (
-        Conv4Options(filters=2, normalisation="support", edges=edges).build(
-            IMAGES, key=jax.random.key(0)
-        )
-        for edges in (False, True)
-    )
-    x = jnp.asarray(np.random.default_rng(0).uniform(size=(4, 17, 16, 2)), jnp.float32)
-    run = eqx.filter_jit(lambda body: body(x))
-    learned, beside = jnp.split(run(net.body), [plain.head.weight.shape[0]], axis=1)
-    np.testing.assert_allclose(learned, run(plain.body), rtol=1e-6)
-    np.testing.assert_allclose(beside, 4 * histograms(np.asarray(x), np), rtol=1e-4, atol=1e-5)
-    # The weight is learned, and tasks do not adapt it.
-    weighted = jax.jit(lambda w: jnp.sum(eqx.tree_at(lambda b: b.edges.value, net.body, w)(x)))
-    change = jax.grad(weighted)(net.body.edges.value)
-    np.testing.assert_allclose(change, jnp.sum(beside), rtol=1e-4)
-    assert adaptable(net).body.edges is None
 
 
 def test_initial_weights():

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
+from arml.core.checks import Options
 from arml.core.episodes import Problem
-from arml.core.learner import MethodOptions
 from arml.core.registry import Entry
 
 Changes = Mapping[str, Mapping[str, Any]]
@@ -39,7 +39,7 @@ class Method(Entry):
     """Its authors, and where they published it."""
     year: int = 0
     """When it was published; if 0, the first year in `paper`. Lists are in this order."""
-    preset: Callable[[Problem], MethodOptions] | None = None
+    preset: Callable[[Problem], Options] | None = None
     """Its options for a problem; the class's defaults if None."""
     kinds: tuple[str, ...] = KINDS
     """The kinds of problems that it is made for; it raises an error for others."""
@@ -78,7 +78,7 @@ class Method(Entry):
         """Whether it is made for tasks of this problem."""
         return problem.kind in self.kinds and len(problem.features) in self.inputs
 
-    def options(self, problem: Problem) -> MethodOptions:
+    def options(self, problem: Problem) -> Options:
         """Its options for a problem."""
         assert self.preset is not None
         return self.preset(problem)

@@ -1,8 +1,8 @@
 """Options, and the checks that many of them share. Nothing here needs JAX."""
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
@@ -29,7 +29,8 @@ class Options:
         arml.register("network", "line", LineOptions)
     """
 
-    LEAST: ClassVar[Mapping[str, float | tuple[float, float]]] = {}
+    build: ClassVar[Callable[..., Any]]
+    LEAST: ClassVar[Mapping[str, int | float | tuple[int | float, int | float]]] = {}
     """The least value of options, or their least and largest; a subclass adds its own."""
     POSITIVE: ClassVar[tuple[str, ...]] = ()
     """Options that must be above zero; a subclass adds its own."""
@@ -46,10 +47,10 @@ class Options:
 def at_least(
     options: object,
     names: Iterable[str],
-    least: float,
+    least: int | float,
     *,
     strict: bool = False,
-    most: float = MOST,
+    most: int | float = MOST,
 ) -> None:
     """Raise `ValueError` in one line if an option is not finite or is less than `least`; with
     `strict`, also if it equals `least`.

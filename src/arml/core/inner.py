@@ -8,14 +8,14 @@ meta-learned (Meta-SGD).
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from arml.core.checks import Options, at_least
+from arml.core.checks import Options
 from arml.core.episodes import Problem
 
 N = TypeVar("N")
@@ -69,9 +69,6 @@ class GradientDescent(eqx.Module):
       of `regression2d/arml`, against 18%.
     - `remat`: recompute each step in the backward pass instead of storing it: memory of one step
       instead of all, for about one more forward pass.
-    - `transform`: an Optax transformation of the gradient, such as `optax.trace(0.9)` (momentum) or
-      `optax.scale_by_adam(eps_root=1e-8)`; None for plain descent. `rate` multiplies its result.
-      The outer gradient goes through it: Adam's root has a derivative at zero only with `eps_root`.
     """
 
     rate: float | PyTree
@@ -80,14 +77,12 @@ class GradientDescent(eqx.Module):
     clip: float = eqx.field(static=True, default=0.0)
     bound: float = eqx.field(static=True, default=0.0)
     remat: bool = eqx.field(static=True, default=False)
-    transform: PyTree = eqx.field(static=True, default=None)
 
     def __call__(self, loss: Callable[[N], Float[Array, ""]], start: N) -> N:
         """Descend on `loss(net)` from the network `start`; returns the adapted network."""
         part, rest = split(start)
 
-        def step(now: tuple[N, PyTree], rate: float | PyTree) -> tuple[N, PyTree]:
-            part, state = now
+        def step(part: N, rate: float | PyTree) -> N:
             gradient = jax.grad(lambda p: loss(join(p, rest)))(part)
             if self.first_order:
                 gradient = jax.lax.stop_gradient(gradient)
@@ -97,24 +92,22 @@ class GradientDescent(eqx.Module):
                 gradient = jax.tree.map(lambda g: factor * g, gradient)
             if self.bound:
                 gradient = jax.tree.map(lambda g: jnp.clip(g, -self.bound, self.bound), gradient)
-            if self.transform is not None:
-                gradient, state = self.transform.update(gradient, state, part)
+            moved: N
             if isinstance(rate, float | int) or eqx.is_array(rate):
-                return jax.tree.map(lambda p, g: p - rate * g, part, gradient), state
-            return jax.tree.map(lambda p, r, g: p - r * g, part, rate, gradient), state
+                moved = jax.tree.map(lambda p, g: p - rate * g, part, gradient)
+            else:
+                moved = jax.tree.map(lambda p, r, g: p - r * g, part, rate, gradient)
+            return moved
 
-        now = part, None if self.transform is None else self.transform.init(part)
         if self.remat:
             step = jax.checkpoint(step)
         if any(array.ndim > 2 for array in jax.tree.leaves(part)):
             # A step of convolutions takes long to compile, and a loop does not slow it down.
-            now, _ = jax.lax.scan(
-                lambda now, _: (step(now, self.rate), None), now, length=self.steps
-            )
-        else:
-            for _ in range(self.steps):
-                now = step(now, self.rate)
-        return join(now[0], rest)
+            loop = jax.lax.scan(lambda p, _: (step(p, self.rate), None), part, length=self.steps)
+            return join(loop[0], rest)
+        for _ in range(self.steps):
+            part = step(part, self.rate)
+        return join(part, rest)
 
 
 def with_steps(learner: N, steps: int) -> N:
@@ -162,6 +155,10 @@ class InnerOptions(Options):
     Rates are for mean losses.
     """
 
+    LEAST: ClassVar = dict.fromkeys(("inner_rate", "inner_clip", "inner_bound"), 0) | {
+        "inner_steps": (0, 10_000)
+    }
+
     inner_rate: float = 0.001
     """Inner step size on the mean loss."""
     inner_steps: int = 5
@@ -190,7 +187,3 @@ class InnerOptions(Options):
             bound=self.inner_bound,
             remat=self.remat,
         )
-
-    def check(self) -> None:
-        """Raise `ValueError` in one line for an invalid rate or number of steps."""
-        at_least(self, ("inner_rate", "inner_steps", "inner_clip", "inner_bound"), 0, most=10_000)

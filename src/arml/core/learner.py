@@ -1,23 +1,19 @@
 """A meta-learner: a pytree of meta-parameters that can learn one task.
 
 Inexact arrays are learned by the outer loop; every other leaf is configuration. Nothing here has a
-task axis: the axis is added once, by the training step and by the evaluation. `trace` shows how a
-learner learns one task.
+task axis: the axis is added once, by the training step and by the evaluation.
 """
 
 import abc
 import math
 from collections.abc import Callable
-from dataclasses import Field
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from arml.core.compilation import short
-from arml.core.episodes import Examples, Problem, Task
-from arml.core.inner import steps_of, with_steps
+from arml.core.episodes import Examples, Task
 
 
 @runtime_checkable
@@ -133,77 +129,3 @@ def parameters(learner: PyTree) -> int:
         learner, eqx.is_inexact_array, is_leaf=lambda node: isinstance(node, Carried)
     )
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(learned))
-
-
-@runtime_checkable
-class MethodOptions(Protocol):
-    """The options of a method: a frozen dataclass with these two methods."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-    def check(self) -> None:
-        """Raise `ValueError` in one line if an option is invalid."""
-
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MetaLearner:
-        """The learner: the weights of the base network `net`, and fresh weights of its own."""
-        ...
-
-
-@runtime_checkable
-class NetworkOptions(Protocol):
-    """The options of a base network: a frozen dataclass with these two methods."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-    def check(self) -> None:
-        """Raise `ValueError` in one line if an option is invalid."""
-
-    def build(self, problem: Problem, *, key: PRNGKeyArray) -> Network:
-        """The network with its initial weights."""
-        ...
-
-
-class InnerStep(NamedTuple):
-    """A network on its way to a task."""
-
-    loss: float
-    """Its loss on the support set."""
-    net: Network
-    """The network: `net(x)` predicts, and its arrays are its parameters."""
-
-
-def trace(
-    learner: MetaLearner, support: Examples, *, key: PRNGKeyArray | None = None
-) -> list[InnerStep]:
-    """The losses and networks of one task: at the start, then after each inner step.
-
-        task = tasks.sample(jax.random.key(0))
-        [step.loss for step in trace(learner, task.support)]
-
-    **Arguments**
-
-    - `support`: the support set of the task.
-    - `key`: of the adaptation, for a method that draws something (MT-Net).
-
-    **Raises** `ValueError` for a method that adapts no network (ProtoNet).
-    """
-    key = jax.random.key(0) if key is None else key
-    found = []
-    # Each number of steps adapts from the start, so that every step is the method's own adaptation.
-    for steps in range(steps_of(learner) + 1):
-        loss, net = _learned(with_steps(learner, steps), support, key)
-        if net is None:
-            raise ValueError(
-                "expected a learner that adapts a network, such as MAML or ARML, got "
-                f"{type(learner).__name__}, which has none to show"
-            )
-        found.append(InnerStep(float(loss), net))
-    return found
-
-
-@short
-def _learned(
-    learner: MetaLearner, support: Examples, key: PRNGKeyArray
-) -> tuple[Float[Array, ""] | float, Network | None]:
-    net = learner.adapt(support, key=key).net
-    return (0.0 if net is None else learner.loss(net(support.x), support.y)), net

@@ -107,7 +107,7 @@ def choose(
         size = fixed.get("size", max(16, min(SIZE, int(sides))))
         tasks = FoldersOptions(data=tuple(data), size=size, **_shape(families, fixed))
         batch = 2 if minutes < SHORT else 4
-        network = Conv4Options(normalisation="support", edges=not method)
+        network = Conv4Options(normalisation="support")
         made = replace(made, network=network, batch=batch, validate_every=800 // batch)
         advice = [
             f"size {size} px: the pictures have about {sides:.0f}; more pixels take longer",

@@ -23,9 +23,10 @@ import optax
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from arml.algorithms import ALGORITHMS
+from arml.core.checks import Options
 from arml.core.episodes import Examples, Problem, Task, TaskDistribution, fault
 from arml.core.inner import with_steps
-from arml.core.learner import MetaLearner, NetworkOptions
+from arml.core.learner import MetaLearner
 from arml.experiment.options import NETWORKS, TASKS
 from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
 from arml.tasks.functions import functions_2d
@@ -426,7 +427,7 @@ def check(part: str, name: str) -> Iterator[Finding]:
                 yield _finding(subject, what, partial(one, case))
 
 
-def _readable(network: NetworkOptions) -> tuple[dict[str, Case], str]:
+def _readable(network: Options) -> tuple[dict[str, Case], str]:
     """MAML with the network on each kind of tasks that it can read, and why it cannot read the
     others."""
     cases, refused = {}, []

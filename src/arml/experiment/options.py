@@ -10,9 +10,8 @@ from typing import Any
 
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.maml import MAMLOptions
-from arml.core.checks import at_least
+from arml.core.checks import Options, at_least
 from arml.core.episodes import Problem
-from arml.core.learner import MethodOptions, NetworkOptions
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
 from arml.nn.networks import Conv4Options, MLPOptions
@@ -152,10 +151,10 @@ class Experiment:
     """
 
     recipe: str
-    algorithm: MethodOptions = field(default_factory=MAMLOptions)
+    algorithm: Options = field(default_factory=MAMLOptions)
     """Options of the method, registered in `PARTS`, as those of the tasks and the network are."""
     tasks: TasksOptions = field(default_factory=FunctionsOptions)
-    network: NetworkOptions = field(default_factory=MLPOptions)
+    network: Options = field(default_factory=MLPOptions)
     outer: OuterOptions = field(default_factory=OuterOptions)
     steps: int = 70_000
     """Outer steps; 0 for a learner that has nothing to learn."""

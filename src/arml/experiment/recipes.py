@@ -18,10 +18,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from arml.algorithms import ALGORITHMS, Changes, Method, Variant
-from arml.core.checks import check_size
+from arml.core.checks import Options, check_size
 from arml.core.compilation import ONCE, short
 from arml.core.episodes import Examples, Problem
-from arml.core.learner import MetaLearner, MethodOptions, NetworkOptions, parameters
+from arml.core.learner import MetaLearner, parameters
 from arml.core.registry import nearest
 from arml.experiment.options import (
     BENCHMARK,
@@ -52,7 +52,7 @@ from arml.tasks.own import OwnOptions
 from arml.training.fit import FitOptions, OuterOptions, TrainState, seeded, start
 
 if TYPE_CHECKING:
-    What = str | MethodOptions | Experiment
+    What = str | Options | Experiment
 else:
     What = object  # `experiment_for` checks what it is given
 
@@ -406,7 +406,7 @@ def build(
     tasks: TasksLike | Problem,
     *,
     seed: int | None = None,
-    network: NetworkOptions | str | None = None,
+    network: Options | str | None = None,
     **options: object,
 ) -> MetaLearner:
     """An untrained learner for tasks.
@@ -495,7 +495,7 @@ def started(experiment: Experiment, problem: Problem) -> TrainState:
 
 
 def _drawn(
-    algorithm: MethodOptions, network: NetworkOptions, problem: Problem, key: PRNGKeyArray
+    algorithm: Options, network: Options, problem: Problem, key: PRNGKeyArray
 ) -> MetaLearner:
     net_key, key = jax.random.split(key)
     net = network.build(problem, key=net_key)
@@ -549,8 +549,8 @@ def _check_made(right: bool, options: object, wanted: str, got: object) -> None:
 def _start_of(
     outer: OuterOptions,
     steps: int,
-    algorithm: MethodOptions,
-    network: NetworkOptions,
+    algorithm: Options,
+    network: Options,
     problem: Problem,
     key: PRNGKeyArray,
 ) -> TrainState:

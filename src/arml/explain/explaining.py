@@ -11,8 +11,9 @@ from jaxtyping import PyTree
 
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.arml_extensions import ExtendedARML
+from arml.core.checks import Options
 from arml.core.episodes import TaskDistribution
-from arml.core.learner import MetaLearner, MethodOptions
+from arml.core.learner import MetaLearner
 from arml.experiment.running import Run
 from arml.explain.graph import found_in, nearest
 from arml.explain.interventions import interventions
@@ -109,7 +110,7 @@ def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
     return files
 
 
-def looked(options: MethodOptions, recipe: str) -> Look:
+def looked(options: Options, recipe: str) -> Look:
     """How to look inside a learner with these options of its method.
 
     **Raises** `RunError` in one line for a method with nothing inside to show.

@@ -13,18 +13,17 @@ whether that function uses them.
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray, PyTree
 
-from arml.core.checks import at_least
+from arml.core.checks import Options
 from arml.core.episodes import Problem
 from arml.core.inner import Shared
 from arml.nn.convolution import convolve, max_pool
-from arml.nn.edges import LENGTH, histograms
 from arml.nn.normalisation import batch_norm, moments
 
 Statistics = tuple[Array, Array] | None
@@ -32,8 +31,6 @@ Statistics = tuple[Array, Array] | None
 Block = Callable[..., tuple[Array, Statistics]]
 """A layer with its activation. `block(x, statistics)` normalises a whole set with the statistics,
 or with those of `x` if None, and returns its output and the statistics that it used."""
-EDGES = 4.0
-"""Weight of the edges at first: their distances are then about those of the other features."""
 N = TypeVar("N")
 """A network."""
 Initialiser = Callable[[PRNGKeyArray, tuple[int, ...], DTypeLike], Array]
@@ -187,24 +184,17 @@ class Body(eqx.Module):
 
     blocks: tuple[Block, ...]
     normalisation: Literal["batch", "support"] = eqx.field(static=True)
-    edges: Shared | None = None
-    """The logarithm of the weight of a picture's edges, which are features beside those of the last
-    block; None for none."""
 
     def run(
         self, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...] | None = None
     ) -> tuple[Float[Array, "n units"], tuple[Statistics, ...]]:
         """The input of the head, and the statistics that each block used: `statistics`, or those of
         `x` if None."""
-        used, inputs = [], x
+        used = []
         for i, block in enumerate(self.blocks):
             x, taken = block(x, None if statistics is None else statistics[i])
             used.append(taken)
-        features = x.reshape(len(x), -1)
-        if self.edges is not None:
-            beside = jnp.exp(self.edges.value) * histograms(inputs, jnp)
-            features = jnp.concatenate([features, beside], axis=1)
-        return features, tuple(used)
+        return x.reshape(len(x), -1), tuple(used)
 
     def __call__(self, x: Float[Array, "n *features"]) -> Float[Array, "n units"]:
         return self.run(x)[0]
@@ -216,7 +206,7 @@ class Body(eqx.Module):
     def embedded(
         self, x: Float[Array, "support *features"]
     ) -> tuple[Float[Array, "support units"], Callable[[Array], Array]]:
-        """What `given` makes of the support inputs themselves, and `given`: by one run, through
+        """The embeddings of the support inputs, and the function for queries: from one run, through
         which the gradient then goes back once."""
         features, statistics = self.run(x)
         if self.normalisation == "batch":
@@ -253,17 +243,15 @@ def perceptron(
 
 
 @dataclass(frozen=True)
-class MLPOptions:
-    """The base network of the 2-D regression: hidden layers of 40."""
+class MLPOptions(Options):
+    """The base network of the 2-D regression: hidden layers of 40. Without any it is linear."""
+
+    LEAST: ClassVar = {"hidden": 1}
 
     hidden: tuple[int, ...] = (40, 40)
     """Width of each hidden layer."""
     init: Literal["authors", "he"] = "authors"
     """Initial weights: the authors' truncated normal of .01, or He's."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if a width is invalid. Without hidden layers the network is linear."""
-        at_least(self, ("hidden",), 1)
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
         if len(problem.features) > 2:
@@ -277,22 +265,17 @@ class MLPOptions:
 
 
 @dataclass(frozen=True)
-class Conv4Options:
+class Conv4Options(Options):
     """The base network of the image tasks. Its kernels are Glorot-uniform and its biases zero, as
     in the reference codes of MAML and the methods after it."""
+
+    LEAST: ClassVar = {"filters": 1}
 
     filters: int = 32
     """Channels of each block."""
     normalisation: Literal["batch", "support"] = "batch"
     """Statistics: those of the current batch (transductive, as in the papers) or of the support
     set."""
-    edges: bool = False
-    """Histograms of a picture's edges beside the features of the last block, with a learned
-    weight."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
-        at_least(self, ("filters",), 1)
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
         if len(problem.features) != 3 or min(problem.features[:2]) < 16:
@@ -305,11 +288,8 @@ class Conv4Options:
         sizes = (channels, *(self.filters,) * 3)
         blocks = tuple(conv_block(c, self.filters, key=k) for c, k in zip(sizes, keys, strict=True))
         units = (height // 16) * (width // 16) * self.filters
-        weight = None
-        if self.edges:
-            units, weight = units + LENGTH, Shared(jnp.log(jnp.float32(EDGES)))
         head = linear(units, problem.outputs, key=head_key)
-        return BaseNetwork(Body(blocks, self.normalisation, weight), head)
+        return BaseNetwork(Body(blocks, self.normalisation), head)
 
 
 class Plain(eqx.Module):
