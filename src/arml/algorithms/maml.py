@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
-from arml.algorithms.method import Method
+from arml.algorithms.method import Changes, Method
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
@@ -54,6 +54,15 @@ class MAMLOptions(InnerOptions):
         return MAML(net=net, inner=self.descent(net), loss=loss_of(problem))
 
 
+STEEP: dict[str, Changes] = {
+    # At Adam's full step the learned inner rates double in one step, and the loss is soon not
+    # finite. Even at a hundredth, rare steep tasks overflow unless both gradients are bounded.
+    "regression": {
+        "algorithm": {"inner_clip": 1_000.0},
+        "outer": {"rates_factor": 0.01, "clip": 10.0},
+    }
+}
+"""The settings of methods that learn their inner rates."""
 MAML_METHOD = Method(
     name="maml",
     title="MAML",
@@ -80,13 +89,6 @@ METHODS = (
         about="Meta-SGD: MAML that learns a step size for each parameter.",
         paper="Li, Zhou, Chen and Li, 2017",
         preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), learn_rates=True),
-        # At Adam's full step the learned inner rates double in one step, and the loss is soon not
-        # finite. Even at a hundredth, rare steep tasks overflow unless both gradients are bounded.
-        settings={
-            "regression": {
-                "algorithm": {"inner_clip": 1_000.0},
-                "outer": {"rates_factor": 0.01, "clip": 10.0},
-            }
-        },
+        settings=STEEP,
     ),
 )

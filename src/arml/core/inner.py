@@ -5,6 +5,7 @@ rate that is an array, or a pytree of arrays with the shape of the adapted param
 meta-learned (Meta-SGD).
 """
 
+import abc
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,6 +51,14 @@ def join(part: N, rest: N) -> N:
     return eqx.combine(part, rest, is_leaf=lambda node: node is None or _is_shared(node))
 
 
+class Rule(eqx.Module):
+    """A learned rule of one inner step."""
+
+    @abc.abstractmethod
+    def __call__(self, part: PyTree, gradient: PyTree) -> PyTree:
+        """The adaptable part of a network after one step along this gradient."""
+
+
 class GradientDescent(eqx.Module):
     """`steps` plain gradient steps on a task's support loss.
 
@@ -59,7 +68,8 @@ class GradientDescent(eqx.Module):
     **Arguments**
 
     - `rate`: the step size on the *mean* loss: a float (constant), a scalar array (learned), or a
-      pytree of arrays with the structure of `adaptable(net)` (learned, one for each parameter).
+      pytree of arrays with the structure of `adaptable(net)` (learned, one for each parameter); or
+      a `Rule`, which makes the whole step.
     - `steps`: the number of steps; `with_steps` changes it for the adaptation at test.
     - `first_order`: drop the second derivatives (first-order MAML).
     - `clip`: bound on the global norm of each step's gradient; 0 for none. It keeps the step finite
@@ -93,7 +103,9 @@ class GradientDescent(eqx.Module):
             if self.bound:
                 gradient = jax.tree.map(lambda g: jnp.clip(g, -self.bound, self.bound), gradient)
             moved: N
-            if isinstance(rate, float | int) or eqx.is_array(rate):
+            if isinstance(rate, Rule):
+                moved = rate(part, gradient)
+            elif isinstance(rate, float | int) or eqx.is_array(rate):
                 moved = jax.tree.map(lambda p, g: p - rate * g, part, gradient)
             else:
                 moved = jax.tree.map(lambda p, r, g: p - r * g, part, rate, gradient)
@@ -174,10 +186,10 @@ class InnerOptions(Options):
     remat: bool = False
     """Recompute inner steps in the backward pass: less memory, more time."""
 
-    def descent(self, net: PyTree) -> GradientDescent:
-        """The inner loop for the base network `net`."""
-        rate: float | PyTree = self.inner_rate
-        if self.learn_rates:
+    def descent(self, net: PyTree, rule: Rule | None = None) -> GradientDescent:
+        """The inner loop for the base network `net`, by the learned `rule` if there is one."""
+        rate: float | PyTree = self.inner_rate if rule is None else rule
+        if self.learn_rates and rule is None:
             rate = jax.tree.map(lambda p: jnp.full_like(p, self.inner_rate), adaptable(net))
         return GradientDescent(
             rate,
