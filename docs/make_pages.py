@@ -51,8 +51,6 @@ def page(module: str, names: list[str]) -> str:
         known = ALGORITHMS[name]
         recipes = ", ".join(f"`{r}`" for r in RECIPES if r.partition("/")[2] == name)
         lines.append(f"| `{name}` | {known.about} | {known.paper} | {recipes} |")
-        for variant, other in known.variants.items():
-            lines.append(f"| | {other.about} | | `{other.setting}/{variant}` |")
     lines += ["", "## Options", "", "| option | default | meaning |", "|---|---|---|"]
     meaning = docstrings(cls)
     for field in dataclasses.fields(cls):

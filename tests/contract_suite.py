@@ -13,7 +13,7 @@ import pytest
 from arml.algorithms import ALGORITHMS
 from arml.experiment.contract import CHECKS, KINDS, Case, make, single
 
-PRESETS = ("arml-official", "arml-paper", "first-order-maml", "meta-sgd")
+PRESETS = ("arml-official", "arml-paper", "first-order-maml", "frozen-protonet", "meta-sgd")
 """Presets of a method that is checked under another name: they are among the slow tests."""
 
 

@@ -213,7 +213,7 @@ def test_defaults_follow_the_ways_and_shots():
             assert getattr(given.algorithm, weight) == pytest.approx(0.01 * 5 / (10 * 15))
     # What a recipe has otherwise than the preset stays.
     assert reshaped(recipe("art-multi/arml-paper"), shots=5).algorithm.vertices == 8
-    assert reshaped(recipe("folders/protonet-20way"), ways=3).tasks.ways == 3
+    assert reshaped(recipe("folders/protonet"), ways=3).tasks.ways == 3
     with pytest.raises(TypeError, match="ways"):
         reshaped(recipe("regression2d/maml"), ways=3)
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from importlib import import_module
 from pkgutil import iter_modules
 
-from arml.algorithms.method import Changes, Method, Variant
+from arml.algorithms.method import Changes, Method
 from arml.core.registry import Registry
 
-__all__ = ["ALGORITHMS", "Changes", "Method", "Variant"]
+__all__ = ["ALGORITHMS", "Changes", "Method"]
 
 
 def _own() -> Iterator[Method]:

@@ -6,7 +6,7 @@ Each module of this folder lists its entries in `METHODS`; no other place lists 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 from arml.core.checks import Options
 from arml.core.episodes import Problem
@@ -16,17 +16,6 @@ Changes = Mapping[str, Mapping[str, Any]]
 """Options that differ from the usual ones, by part: `algorithm`, `tasks`, `network`, `outer`, or
 `experiment` for its own numbers."""
 KINDS = ("regression", "classification")
-
-
-class Variant(NamedTuple):
-    """One more recipe of a method."""
-
-    setting: str
-    """The data set, by the first part of a recipe's name."""
-    about: str
-    changes: Changes
-    title: str = ""
-    """As `Method.title`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +37,8 @@ class Method(Entry):
     settings: Mapping[str, Changes] = field(default_factory=dict)
     """Options of its experiments that differ from those of other methods, by a trait of the
     setting, such as `regression`, `images`, or the setting's name."""
-    variants: Mapping[str, Variant] = field(default_factory=dict)
-    """More recipes, by the second part of their names."""
+    places: tuple[str, ...] = ()
+    """The settings (first parts of recipes' names) that it has recipes for; all if empty."""
     inside: str | Callable[..., dict[str, object]] = ""
     """Names the part of a learner that `arml explain` shows: one of `explain.LOOKS`, or a function
     `(learner, tasks, *, n, chunk)` that returns plain data; empty if it shows nothing."""
@@ -74,9 +63,11 @@ class Method(Entry):
         published = re.search(r"\b\d{4}\b", self.paper)
         object.__setattr__(self, "year", self.year or (int(published[0]) if published else 9999))
 
-    def suits(self, problem: Problem) -> bool:
-        """Whether it is made for tasks of this problem."""
-        return problem.kind in self.kinds and len(problem.features) in self.inputs
+    def suits(self, problem: Problem, place: str = "") -> bool:
+        """Whether it is made for tasks of this problem, and has a recipe in this setting if one is
+        named."""
+        there = not place or not self.places or place in self.places
+        return there and problem.kind in self.kinds and len(problem.features) in self.inputs
 
     def options(self, problem: Problem) -> Options:
         """Its options for a problem."""

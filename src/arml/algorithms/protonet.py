@@ -23,7 +23,7 @@ Differences
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import equinox as eqx
@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from arml.algorithms.method import Method, Variant
+from arml.algorithms.method import Method
 from arml.core.checks import Options, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
@@ -127,42 +127,39 @@ class ProtoNetOptions(Options):
         )
 
 
+PROTONET = Method(
+    name="protonet",
+    title="ProtoNet",
+    options_class=ProtoNetOptions,
+    paper="Snell, Swersky and Zemel, NeurIPS 2017",
+    kinds=("classification",),
+    descends=False,
+)
 METHODS = (
-    Method(
-        name="protonet",
-        title="ProtoNet",
-        options_class=ProtoNetOptions,
-        paper="Snell, Swersky and Zemel, NeurIPS 2017",
-        kinds=("classification",),
-        variants={
-            "frozen-protonet": Variant(
-                "features",
-                "The nearest class mean; nothing is trained.",
-                {
-                    "experiment": {"steps": 0},
-                    "network": {"hidden": (), "init": "authors"},
-                    "outer": {"schedule": "constant", "clip": 0.0},
-                },
-            ),
-            "protonet-turns": Variant(
-                "folders",
-                "Each part of a training task is once the support set; pooled covariance.",
-                {
-                    "algorithm": {
-                        "scale": 0.05,
-                        "learn_scale": True,
-                        "in_turns": True,
-                        "metric": "pooled",
-                    },
-                    "outer": {"schedule": "constant", "average": 0.5},
-                },
-            ),
-            "protonet-20way": Variant(
-                "folders",
-                "ProtoNet trained on more ways than it is tested on.",
-                {"tasks": {"train_ways": 20}},
-            ),
+    PROTONET,
+    replace(
+        PROTONET,
+        name="frozen-protonet",
+        title="Frozen features",
+        about="The nearest class mean in features of another model; nothing is trained.",
+        places=("features",),
+        settings={
+            "any": {
+                "experiment": {"steps": 0},
+                "network": {"hidden": (), "init": "authors"},
+                "outer": {"schedule": "constant", "clip": 0.0},
+            }
         },
-        descends=False,
+    ),
+    replace(
+        PROTONET,
+        name="protonet-turns",
+        title="ProtoNet, in turns",
+        about="ProtoNet with pooled covariance; each part of a training task is once the support.",
+        preset=lambda problem: ProtoNetOptions(
+            scale=0.05, learn_scale=True, metric="pooled", in_turns=True
+        ),
+        places=("folders",),
+        settings={"any": {"outer": {"schedule": "constant", "average": 0.5}}},
     ),
 )

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from arml.algorithms import ALGORITHMS, Changes, Method, Variant
+from arml.algorithms import ALGORITHMS, Changes, Method
 from arml.core.checks import Options, check_size
 from arml.core.compilation import ONCE, short
 from arml.core.episodes import Examples, Problem
@@ -271,26 +271,20 @@ class Recipe:
 
     setting: Setting
     method: Method
-    variant: str = ""
-    """One of the method's variants; empty for the method itself."""
 
     @property
     def name(self) -> str:
-        return f"{self.setting.shared.recipe}/{self.variant or self.method.name}"
-
-    @property
-    def _entry(self) -> Method | Variant:
-        return self.method.variants[self.variant] if self.variant else self.method
+        return f"{self.setting.shared.recipe}/{self.method.name}"
 
     @property
     def description(self) -> str:
         """One or two sentences."""
-        return f"{self.setting.description}. {self._entry.about}"
+        return f"{self.setting.description}. {self.method.about}"
 
     @property
     def title(self) -> str:
         """Its name in tables."""
-        return self._entry.title or self.variant
+        return self.method.title
 
     @property
     def minutes(self) -> float | None:
@@ -309,8 +303,6 @@ class Recipe:
     def make(self, *traits: str) -> Experiment:
         """The experiment, in a setting that may have more traits."""
         made = self.setting.of(self.method, *traits)
-        if self.variant:
-            made = changed(made, self.method.variants[self.variant].changes)
         return replace(made, recipe=self.name)
 
 
@@ -327,22 +319,16 @@ class Recipes(Mapping[str, Recipe]):
     def __getitem__(self, name: str) -> Recipe:
         place, _, method = name.partition("/")
         found = setting(place)
-        known = ALGORITHMS.get(method)
-        if known is not None and known.suits(found.problem):
-            return Recipe(found, known)
-        for known in ALGORITHMS.values():
-            variant = known.variants.get(method)
-            if variant is not None and variant.setting == place:
-                return Recipe(found, known, method)
-        raise KeyError(name)
+        known = ALGORITHMS[method]
+        if not known.suits(found.problem, place):
+            raise KeyError(name)
+        return Recipe(found, known)
 
     def __iter__(self) -> Iterator[str]:
         for place, found in settings().items():
             for method, known in ALGORITHMS.items():
-                if known.suits(found.problem):
+                if known.suits(found.problem, place):
                     yield f"{place}/{method}"
-        for known in ALGORITHMS.values():
-            yield from (f"{v.setting}/{name}" for name, v in known.variants.items())
 
     def __len__(self) -> int:
         return len(list(iter(self)))
