@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from arml.core.episodes import Examples
-from arml.nn.embeddings import PooledEmbedding, pooled_embedding
+from arml.nn.embeddings import PooledEmbedding
 
-EMBED = pooled_embedding(3, 6, key=jax.random.key(0))
+EMBED = PooledEmbedding.drawn(3, 6, key=jax.random.key(0))
 PICTURES = jnp.asarray(np.random.default_rng(0).uniform(size=(3, 8, 8, 3)), jnp.float32)
 NONE = jnp.zeros(3, jnp.int32)
 

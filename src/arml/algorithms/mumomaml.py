@@ -38,7 +38,7 @@ from arml.core.inner import InnerOptions, usual_rate
 from arml.core.learner import Network
 from arml.core.losses import loss_of
 from arml.nn.modulation import UNITS, UnitModulation
-from arml.nn.networks import ConvBlock, Linear, conv_block, linear, uniform
+from arml.nn.networks import ConvBlock, Linear, linear, uniform
 
 
 class LSTMCell(eqx.Module):
@@ -132,7 +132,7 @@ class ImageEncoder(Encoder):
         *keys, key_dense = jax.random.split(key, 5)
         sizes = (channels, *(filters * 2**i for i in range(4)))
         triples = zip(sizes[:-1], sizes[1:], keys, strict=True)
-        blocks = tuple(conv_block(c, o, key=k) for c, o, k in triples)
+        blocks = tuple(ConvBlock.drawn(c, o, key=k) for c, o, k in triples)
         return cls(blocks, linear(sizes[-1], width, key=key_dense))
 
     def __call__(self, support: Examples) -> tuple[Float[Array, " code"], float]:

@@ -50,6 +50,14 @@ class Block(eqx.Module):
     dense: MLP
     heads: int = eqx.field(static=True)
 
+    @classmethod
+    def drawn(cls, width: int, heads: int, *, key: PRNGKeyArray) -> "Block":
+        """Weights of a block; the dense layers are twice as wide inside."""
+        *keys, key_out, key_dense = jax.random.split(key, 5)
+        query, key_, value = (glorot(k, (width, width), jnp.float32) for k in keys)
+        dense = mlp((width, 2 * width, width), init=he, key=key_dense)
+        return cls(query, key_, value, linear(width, width, key=key_out), dense, heads)
+
     def __call__(self, tokens: Tokens, support: Tokens) -> Tokens:
         """The tokens after they attended to those of the support set."""
         x, context = (standardised(t, axis=-1) for t in (tokens, support))
@@ -58,14 +66,6 @@ class Block(eqx.Module):
         weights = jax.nn.softmax(jnp.einsum("mhe,nhe->hmn", q, k) * q.shape[-1] ** -0.5, axis=-1)
         tokens = tokens + self.out(jnp.einsum("hmn,nhe->mhe", weights, v).reshape(x.shape))
         return tokens + self.dense(standardised(tokens, axis=-1))
-
-
-def block(width: int, heads: int, *, key: PRNGKeyArray) -> Block:
-    """A block for tokens of `width` numbers; the dense layers are twice as wide inside."""
-    *keys, key_out, key_dense = jax.random.split(key, 5)
-    query, key_, value = (glorot(k, (width, width), jnp.float32) for k in keys)
-    dense = mlp((width, 2 * width, width), init=he, key=key_dense)
-    return Block(query, key_, value, linear(width, width, key=key_out), dense, heads)
 
 
 class TNP(MetaLearner):
@@ -168,7 +168,7 @@ class TNPOptions(Options):
             body=body,
             embed_examples=linear(size + problem.outputs, self.width, key=key_examples),
             embed_query=linear(size, self.width, key=key_query),
-            blocks=tuple(block(self.width, self.heads, key=k) for k in keys),
+            blocks=tuple(Block.drawn(self.width, self.heads, key=k) for k in keys),
             head=linear(self.width, numbers, key=key_head),
             problem=problem,
             loss=loss_of(problem),

@@ -48,6 +48,22 @@ class ImageEmbedding(eqx.Module):
     hidden: Linear
     output: Linear
 
+    @classmethod
+    def drawn(
+        cls, features: tuple[int, ...], width: int, *, window: int, key: PRNGKeyArray
+    ) -> "ImageEmbedding":
+        """For images of shape `features = (h, w, c)`; sizes and weights are those of the authors'
+        code (truncated normal of .04, biases .1)."""
+        height, width_px, channels = features
+        keys = jax.random.split(key, 4)
+        init, pixels = truncated_normal(0.04), -(-height // 4) * -(-width_px // 4)
+        return cls(
+            init(keys[0], (window, window, channels, 32), jnp.float32),
+            init(keys[1], (window, window, 32, 32), jnp.float32),
+            linear(pixels * 32, 384, init=init, bias=0.1, key=keys[2]),
+            linear(384, width, init=init, bias=0.1, key=keys[3]),
+        )
+
     def __call__(self, support: Examples) -> Float[Array, "n d"]:
         x = jax.nn.relu(convolve(support.x, self.first))
         x = local_response_norm(max_pool_same(x))
@@ -55,22 +71,6 @@ class ImageEmbedding(eqx.Module):
         x = max_pool_same(local_response_norm(x))
         x = jax.nn.relu(self.hidden(x.reshape(len(x), -1)))
         return jax.nn.relu(self.output(x))
-
-
-def image_embedding(
-    features: tuple[int, ...], width: int, *, window: int, key: PRNGKeyArray
-) -> ImageEmbedding:
-    """For images of shape `features = (h, w, c)`; sizes and weights are those of the authors' code
-    (truncated normal of .04, biases .1)."""
-    height, width_px, channels = features
-    keys = jax.random.split(key, 4)
-    init = truncated_normal(0.04)
-    return ImageEmbedding(
-        init(keys[0], (window, window, channels, 32), jnp.float32),
-        init(keys[1], (window, window, 32, 32), jnp.float32),
-        linear(-(-height // 4) * -(-width_px // 4) * 32, 384, init=init, bias=0.1, key=keys[2]),
-        linear(384, width, init=init, bias=0.1, key=keys[3]),
-    )
 
 
 class PooledEmbedding(eqx.Module):
@@ -85,6 +85,14 @@ class PooledEmbedding(eqx.Module):
     second: Float[Array, "3 3 filters filters"]
     dense: MLP
 
+    @classmethod
+    def drawn(cls, channels: int, width: int, *, key: PRNGKeyArray) -> "PooledEmbedding":
+        """32 filters and 128 hidden units, with He's weights."""
+        keys = jax.random.split(key, 3)
+        first = he(keys[0], (3, 3, channels, 32), jnp.float32)
+        second = he(keys[1], (3, 3, 32, 32), jnp.float32)
+        return cls(first, second, mlp((64, 128, width), init=he, key=keys[2]))
+
     def __call__(self, support: Examples) -> Float[Array, "n d"]:
         x = standardised(support.x, axis=(1, 2, 3))
         for kernel in (self.first, self.second):
@@ -93,14 +101,6 @@ class PooledEmbedding(eqx.Module):
         # A filter that sees nothing has a variance of 0, whose root has no gradient.
         deviation = jnp.sqrt(jnp.var(x, axis=(1, 2)) + 1e-6)
         return standardised(self.dense(jnp.concatenate([mean, deviation], axis=1)), axis=1)
-
-
-def pooled_embedding(channels: int, width: int, *, key: PRNGKeyArray) -> PooledEmbedding:
-    """32 filters and 128 hidden units, with He's weights."""
-    keys = jax.random.split(key, 3)
-    first = he(keys[0], (3, 3, channels, 32), jnp.float32)
-    second = he(keys[1], (3, 3, 32, 32), jnp.float32)
-    return PooledEmbedding(first, second, mlp((64, 128, width), init=he, key=keys[2]))
 
 
 def embedding_of(
@@ -113,12 +113,12 @@ def embedding_of(
     activation: Activation = linear_units,
     key: PRNGKeyArray,
 ) -> Embed:
-    """The embedding of a problem's samples in `width` numbers: `pooled_embedding`, or else
-    `image_embedding` with its `window`, for images; dense layers for vectors."""
+    """The embedding of a problem's samples in `width` numbers: a `PooledEmbedding`, or else an
+    `ImageEmbedding` with its `window`, for images; dense layers for vectors."""
     if len(problem.features) == 3:
         if pooled:
-            return pooled_embedding(problem.features[2], width, key=key)
-        return image_embedding(problem.features, width, window=window, key=key)
+            return PooledEmbedding.drawn(problem.features[2], width, key=key)
+        return ImageEmbedding.drawn(problem.features, width, window=window, key=key)
     paired = problem.kind == "regression"
     inputs = problem.features[0] + (problem.outputs if paired else 0)
     return VectorEmbedding(mlp((inputs, *hidden, width), key=key), paired, activation)

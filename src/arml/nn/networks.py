@@ -162,6 +162,11 @@ class ConvBlock(eqx.Module):
     offset: Shared
     film: Callable[[Array], Array] | None = None
 
+    @classmethod
+    def drawn(cls, inputs: int, filters: int, *, key: PRNGKeyArray) -> "ConvBlock":
+        """A Glorot-uniform kernel, and zeros for the biases and the offset."""
+        return cls(conv2d(inputs, filters, key=key), Shared(jnp.zeros(filters, jnp.float32)))
+
     def __call__(
         self, x: Float[Array, "n h w inputs"], statistics: tuple[Array, Array] | None = None
     ) -> tuple[Float[Array, "n h2 w2 filters"], tuple[Array, Array]]:
@@ -229,11 +234,6 @@ class BaseNetwork(eqx.Module):
         return lambda query: self.head(body(query))
 
 
-def conv_block(inputs: int, filters: int, *, key: PRNGKeyArray) -> ConvBlock:
-    """A block with a Glorot-uniform kernel, and zeros for the biases and the offset."""
-    return ConvBlock(conv2d(inputs, filters, key=key), Shared(jnp.zeros(filters, jnp.float32)))
-
-
 def perceptron(
     sizes: tuple[int, ...], *, init: Initialiser = glorot, key: PRNGKeyArray
 ) -> BaseNetwork:
@@ -286,7 +286,9 @@ class Conv4Options(Options):
         height, width, channels = problem.features
         *keys, head_key = jax.random.split(key, 5)
         sizes = (channels, *(self.filters,) * 3)
-        blocks = tuple(conv_block(c, self.filters, key=k) for c, k in zip(sizes, keys, strict=True))
+        blocks = tuple(
+            ConvBlock.drawn(c, self.filters, key=k) for c, k in zip(sizes, keys, strict=True)
+        )
         units = (height // 16) * (width // 16) * self.filters
         head = linear(units, problem.outputs, key=head_key)
         return BaseNetwork(Body(blocks, self.normalisation), head)
