@@ -2,16 +2,13 @@
 
 import dataclasses
 import json
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -26,8 +23,6 @@ from arml.experiment.running import Run, run
 from arml.results.files import LOCK, digest_of, locked, read_metrics
 from arml.tasks.images import ImageEpisodes
 from arml.tasks.options import StoreOptions, device_room
-from arml.tasks.stream import AHEAD, Pixels, StreamedEpisodes, prefetched
-from arml.training.fit import task_keys
 
 
 @pytest.fixture(autouse=True)
@@ -178,13 +173,13 @@ def options(**change: object) -> StoreOptions:
     return dataclasses.replace(usual, **change)
 
 
-def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ImageEpisodes, StreamedEpisodes]:
-    """The same tasks, drawn on the device and streamed."""
+def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ImageEpisodes, ImageEpisodes]:
+    """The same tasks, drawn on the device and from the disk."""
     device = options().build(tmp_path / "split.json").train
     monkeypatch.setenv("ARML_DEVICE_GIB", "0")
     streamed = options().build(tmp_path / "split.json").train
-    assert isinstance(device, ImageEpisodes)
-    assert isinstance(streamed, StreamedEpisodes)
+    assert device.disk is None
+    assert streamed.pixels is None
     return device, streamed
 
 
@@ -200,62 +195,6 @@ def test_a_key_gives_the_same_task_on_both_routes(made, tmp_path, monkeypatch):
     for number, key in enumerate(keys[:3]):
         task = streamed.sample(key)
         np.testing.assert_array_equal(task.query.x, tasks[0].query.x[number])
-
-
-def test_pixels_of_several_arrays_are_one_list():
-    arrays = [
-        np.full((n, 2, 2, 3), np.arange(n)[:, None, None, None] + 10 * n, np.uint8)
-        for n in (3, 1, 4)
-    ]
-    pixels = Pixels(arrays)
-    index = np.array([[7, 0], [3, 2], [4, 4]])
-    np.testing.assert_array_equal(
-        pixels.gather(index)[..., 0, 0, 0], [[43, 30], [10, 32], [40, 40]]
-    )
-    np.testing.assert_array_equal(pixels.take(index), pixels.gather(index))
-
-
-def test_prefetching_is_ahead_and_changes_nothing(made, tmp_path, monkeypatch):
-    device, streamed = both(tmp_path, monkeypatch)
-    keys = partial(task_keys, jax.random.key(3), batch=4)
-    drawn = eqx.filter_jit(lambda tasks, step: jax.vmap(tasks.sample)(keys(step)))
-    taken: list[bool] = []
-    real = Pixels.take
-
-    def take(pixels: Pixels, index: np.ndarray) -> np.ndarray:
-        taken.append(np.ascontiguousarray(index).tobytes() in pixels.ready)
-        return real(pixels, index)
-
-    monkeypatch.setattr(Pixels, "take", take)
-    with prefetched(streamed, keys, start=5, stop=12):
-        for step in range(5, 12):
-            wanted = min(AHEAD, 12 - step)
-            # It needs no more than a moment, but the machine may be busy.
-            for _ in range(600):
-                if len(streamed.pixels.ready) >= wanted:
-                    break
-                time.sleep(0.05)
-            assert len(streamed.pixels.ready) == wanted
-            got = drawn(streamed, jnp.asarray(step, jnp.int32))
-            np.testing.assert_array_equal(
-                got.support.x, drawn(device, jnp.asarray(step, jnp.int32)).support.x
-            )
-    assert taken == [True] * 7
-    assert not streamed.pixels.ready
-    with prefetched(device, keys, start=0, stop=3):
-        pass
-
-
-def test_what_is_asked_for_before_it_is_prepared_is_not_kept(made, tmp_path, monkeypatch):
-    _, streamed = both(tmp_path, monkeypatch)
-    pixels = streamed.pixels
-    index = np.array([[1, 2], [3, 4]])
-    pixels.take(index)
-    pixels.prepare(index)
-    assert not pixels.ready
-    assert not pixels.late
-    pixels.prepare(index)
-    assert len(pixels.ready) == 1
 
 
 def small() -> Experiment:

@@ -16,7 +16,7 @@ from arml.cli import main
 from arml.core import registry as plugins
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError
-from arml.tasks.own import OwnOptions
+from arml.tasks.options import OwnOptions
 
 SCRIPT = Path(__file__).parent / "waves.py"
 SMALL = {

@@ -81,7 +81,7 @@ def features(tmp_path):
 
     def read():
         found = load_features([tmp_path])
-        assert sum(map(len, (family.images for family in found.families))) == 6
+        assert sum(map(len, (family.images for family in found[0]))) == 6
 
     return tmp_path / "features.json", None, read
 

@@ -20,10 +20,9 @@ from arml.experiment.recipes import recipe
 from arml.experiment.running import Run, run
 from arml.experiment.scoring import evaluate_run
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.tasks.images import ImageEpisodes, Table
-from arml.tasks.stream import Pixels, StreamedEpisodes, prefetched
-from arml.training.distributed import join, mesh_of, own_parts, share, sharing
-from arml.training.fit import OuterOptions, make_interval, make_step, start, task_keys
+from arml.tasks.images import Disk, ImageEpisodes, Table
+from arml.training.distributed import join, mesh_of, share, sharing
+from arml.training.fit import OuterOptions, make_interval, make_step, start
 
 STEPS = 40
 EXPERIMENT = replace(
@@ -157,6 +156,7 @@ def test_images_that_are_streamed_to_two_devices_give_the_step_of_one():
             classes=jnp.asarray([3, 3]),
         ),
         "stated": "",
+        "size": None,
     }
     net = Conv4Options(filters=2).build(problem, key=key)
     learner = MAMLOptions(inner_steps=1, inner_rate=0.1, first_order=True).build(
@@ -167,14 +167,13 @@ def test_images_that_are_streamed_to_two_devices_give_the_step_of_one():
     for devices in (1, 2):
         mesh = mesh_of(devices)
         if mesh is None:
-            tasks = ImageEpisodes(size=None, pixels=jnp.asarray(images), **tables)
+            tasks = ImageEpisodes(pixels=jnp.asarray(images), **tables)
         else:
-            tasks = StreamedEpisodes(pixels=Pixels([images[:10], images[10:]]), **tables)
+            disk = Disk([images[:10], images[10:]])
+            tasks = ImageEpisodes(pixels=None, disk=disk, **tables)
         step = make_step(optimiser, batch=4, chunk=1, mesh=mesh, key=key)
         interval = make_interval(step, steps=2, scan=False)
-        parts = own_parts(mesh, 4)
-        with prefetched(tasks, lambda s: task_keys(key, s, 4), start=0, stop=2, parts=parts):
-            state, records = jax.block_until_ready(interval(tasks, start(learner, optimiser)))
+        state, records = jax.block_until_ready(interval(tasks, start(learner, optimiser)))
         ends.append((eqx.filter(state, eqx.is_inexact_array), records.loss))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *ends)
 
@@ -191,7 +190,6 @@ def test_tasks_are_shared_out_evenly_or_not_at_all(tmp_path):
     mesh = mesh_of(4)
     assert mesh_of(1) is None
     assert (share(None, 25), share(mesh, 8)) == (25, 2)
-    assert own_parts(mesh, 8) == [slice(i, i + 2) for i in (0, 2, 4, 6)]
     with pytest.raises(ValueError, match="multiple of the 4 devices of the run, got 6"):
         run(replace(EXPERIMENT, batch=6), tmp_path / "run", devices=4)
     with pytest.raises(ValueError, match="chunk must divide the 3 tasks that a device has"):

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, BinaryIO, Literal, TypedDict
 
 import numpy as np
 from jaxtyping import Float32, UInt8
@@ -332,18 +332,9 @@ def feature_folders(paths: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-class Features(NamedTuple):
-    """Families of vectors."""
-
-    families: list[ImageFamily]
-    maker: Json
-    """The model that made them."""
-    pictures: dict[str, str]
-    """The digest of the pictures of each."""
-
-
-def load_features(paths: Sequence[str | Path]) -> Features:
-    """The folders that `arml features` made, in order of place.
+def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]:
+    """The families in folders that `arml features` made, in order of place; and the model that made
+    their vectors.
 
     **Raises** `ValueError` in one line: no features, an altered file, two models or two families of
     one name.
@@ -353,9 +344,8 @@ def load_features(paths: Sequence[str | Path]) -> Features:
             raise ValueError(
                 f"{path}: expected a folder that `arml features` made, found none: run it first"
             )
-    families: list[ImageFamily] = []
+    families: dict[str, ImageFamily] = {}
     makers: dict[str, Json] = {}
-    pictures: dict[str, str] = {}
     for folder in feature_folders(paths):
         index = _index(folder)
         path, name, split = folder / VECTORS, index["family"], index["split"]
@@ -364,20 +354,19 @@ def load_features(paths: Sequence[str | Path]) -> Features:
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
         if vectors.shape != (sum(index["counts"]), index["extractor"]["dimension"]):
             raise _altered(path)
-        if name in pictures:
+        if name in families:
             raise ValueError(f"{folder}: expected one family {name!r}, got two: leave one out")
         made = checksum([index["vectors"], index["classes"], index["counts"], split])
         counts = np.asarray(index["counts"])
-        families.append(ImageFamily(name, tuple(index["classes"]), vectors, counts, made, split))
+        families[name] = ImageFamily(name, tuple(index["classes"]), vectors, counts, made, split)
         makers[checksum(index["extractor"])] = index["extractor"]
-        pictures[name] = index["source"]
     if len(makers) > 1:
         raise ValueError(
             "expected features of one model with one set of options, got "
             f"{' and '.join(str(maker['model']) for maker in makers.values())}: make them alike"
         )
     (maker,) = makers.values()
-    return Features(families, maker, pictures)
+    return [*families.values()], maker
 
 
 def _index(folder: Path) -> Json:

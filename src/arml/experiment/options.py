@@ -20,13 +20,13 @@ from arml.tasks.conflict import ConflictOptions
 from arml.tasks.options import (
     FoldersOptions,
     FunctionsOptions,
+    OwnOptions,
     StarterOptions,
     StoreOptions,
     TasksOptions,
     VectorsOptions,
     splits_of,
 )
-from arml.tasks.own import OwnOptions
 from arml.training.distributed import at_once
 from arml.training.fit import OuterOptions
 

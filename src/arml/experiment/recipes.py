@@ -41,6 +41,7 @@ from arml.tasks.conflict import ConflictOptions
 from arml.tasks.options import (
     FoldersOptions,
     FunctionsOptions,
+    OwnOptions,
     StarterOptions,
     StoreOptions,
     TasksLike,
@@ -48,7 +49,6 @@ from arml.tasks.options import (
     VectorsOptions,
     splits_of,
 )
-from arml.tasks.own import OwnOptions
 from arml.training.fit import FitOptions, OuterOptions, TrainState, seeded, start
 
 if TYPE_CHECKING:

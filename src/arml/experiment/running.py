@@ -41,8 +41,7 @@ from arml.results.files import (
 )
 from arml.results.folder import FORMAT, Result, read_config, read_result
 from arml.results.scores import Scores, read_scores
-from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
-from arml.tasks.own import OwnOptions
+from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, splits_of
 from arml.training import checkpoint
 from arml.training.distributed import (
     any_process,

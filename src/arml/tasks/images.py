@@ -1,19 +1,16 @@
-"""Few-shot classification episodes, drawn by index from images on the device.
+"""Few-shot classification episodes, drawn by index from images on the device or on the disk.
 
 A task draws a family, `ways` of its classes, and `shots + queries` images of each: all uniformly,
 all without replacement. The work per task depends on its own size only, not on how many images,
-classes or families there are.
+classes or families there are. The same key draws the same task wherever the images are: data that
+do not fit on the device are gathered on the host, from a memory map.
 
-Training tasks may have more variety than the data. Each class is turned, mirrored, inverted and
-coloured as a whole, which makes new classes [1]; each picture is turned a little, magnified, moved
-and lit in another way, so that the network learns to ignore these changes; and some tasks have
-fewer different examples of each class.
-
-[1] Santoro et al., Meta-Learning with Memory-Augmented Neural Networks, ICML 2016: new classes of
-    Omniglot by quarter turns.
+Some training tasks may have fewer different examples of each class.
 """
 
+import mmap
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -74,6 +71,43 @@ class Episodes(TaskDistribution):
         return self.stated or super().identity()
 
 
+class Disk:
+    """Images in several arrays on the disk, as one list."""
+
+    def __init__(self, arrays: Sequence[UInt8[np.ndarray, "_ size size 3"]]) -> None:
+        self.arrays = list(arrays)
+        self.first = np.cumsum([0, *map(len, arrays)])
+
+    def gather(
+        self, index: Int[Array, "..."] | Int[np.ndarray, "..."]
+    ) -> UInt8[np.ndarray, "... size size 3"]:
+        """The images of these numbers, in memory."""
+        flat = np.ravel(np.asarray(index))
+        images = np.empty((len(flat), *self.arrays[0].shape[1:]), np.uint8)
+        which = np.searchsorted(self.first, flat, side="right") - 1
+        for array in np.unique(which):
+            rows = np.flatnonzero(which == array)
+            places = flat[rows] - self.first[array]
+            _expect(self.arrays[array], places)
+            images[rows] = self.arrays[array][places]
+        return images.reshape(*index.shape, *images.shape[1:])
+
+
+def _expect(images: UInt8[np.ndarray, "_ size size 3"], places: Int[np.ndarray, " n"]) -> None:
+    """Tell the system to read these images of a memory map all at once. To read them one by one
+    takes thirty times as long from a disk."""
+    if sys.platform == "win32" or not isinstance(images, np.memmap):
+        return
+    file: object = images.base
+    if not isinstance(file, mmap.mmap):  # a part of a larger map
+        return
+    each, before = images.strides[0], images.offset % mmap.ALLOCATIONGRANULARITY
+    for place in places.tolist():
+        first = before + place * each
+        page = first - first % mmap.PAGESIZE
+        file.madvise(mmap.MADV_WILLNEED, page, first + each - page)
+
+
 class ImageEpisodes(Episodes):
     """`ways`-way, `shots`-shot tasks over one or more families of images.
 
@@ -88,23 +122,33 @@ class ImageEpisodes(Episodes):
     stated: str = eqx.field(static=True)
     size: int | None = eqx.field(static=True)
     """Pixels a side of the pictures that frozen features were made of; None for pictures."""
-    pixels: UInt8[Array, "n size size 3"] | Float[Array, "n features"]
+    pixels: UInt8[Array, "n size size 3"] | Float[Array, "n features"] | None
+    """The images on the device; None if they are on the disk."""
     table: Table
+    disk: Disk | None = eqx.field(static=True, default=None)
 
     def protocol(self) -> Facts:
         size = {} if self.size is None else {"size": self.size}
         return {**protocol_of(self.problem), **size}
 
     def sample(self, key: PRNGKeyArray) -> Task:
-        drawn = draw(self.table, self.problem, key=key)
+        drawn, features = draw(self.table, self.problem, key=key), self.problem.features
+        ways, each = drawn.images.shape
+        if self.disk is not None:
+            shape = jax.ShapeDtypeStruct((ways, each, *features), jnp.uint8)
+            # One call of the host for a whole batch of tasks.
+            images = jax.pure_callback(
+                self.disk.gather, shape, drawn.images, vmap_method="broadcast_all"
+            )
+        else:
+            assert self.pixels is not None
+            images = self.pixels.at[drawn.images].get(mode="promise_in_bounds")
         shots = self.problem.shots
-        support = self._examples(drawn.images[:, :shots])
-        return Task(support, self._examples(drawn.images[:, shots:]), drawn.family, drawn.classes)
-
-    def _examples(self, index: Int[Array, "ways each"]) -> Examples:
-        return examples(
-            self.pixels.at[index.reshape(-1)].get(mode="promise_in_bounds"), index.shape[0]
+        support, query = (
+            examples(part.reshape(-1, *features), ways)
+            for part in (images[:, :shots], images[:, shots:])
         )
+        return Task(support, query, drawn.family, drawn.classes)
 
 
 class Drawn(NamedTuple):
@@ -150,6 +194,14 @@ class Listed(NamedTuple):
         pixels = jnp.asarray(np.concatenate(self.pieces))
         return ImageEpisodes(self.families, self.problem, stated, size, pixels, self.table)
 
+    def on_the_disk(
+        self, arrays: Sequence[UInt8[np.ndarray, "_ size size 3"]], *, stated: str = ""
+    ) -> ImageEpisodes:
+        """Episodes over these images, which `arrays` hold in the same order. They are read when
+        they are needed."""
+        disk = Disk(arrays)
+        return ImageEpisodes(self.families, self.problem, stated, None, None, self.table, disk)
+
 
 def listed(
     families: Sequence[ImageFamily],
@@ -165,24 +217,15 @@ def listed(
     **Raises** `ValueError`, before any work, if the split does not fit the families, a family has
     fewer than `ways` classes in that part, or a class has fewer than `shots + queries` images.
     """
-    for name, value, least in (("ways", ways, 2), ("shots", shots, 1), ("queries", queries, 1)):
-        if value < least:
-            raise ValueError(f"expected {name} of at least {least}, got {value}; raise it")
     if not families or len({family.images.shape[1:] for family in families}) > 1:
         raise ValueError(
             "expected one or more families of one image size, got "
             f"{[family.images.shape[1:] for family in families]}; load them with one size"
         )
     names = tuple(family.name for family in families)
-    if len(set(names)) < len(names):
-        raise ValueError(f"expected families of different names, got {', '.join(names)}; rename")
     check_split(split, families)
     chosen: list[list[int]] = []
     for family in families:
-        if part not in split[family.name]:
-            raise ValueError(
-                f"expected a part of {', '.join(split[family.name])}, got {part!r}; choose one"
-            )
         wanted = set(split[family.name][part])
         chosen.append([i for i, name in enumerate(family.classes) if name in wanted])
         if len(wanted) < ways:
@@ -228,148 +271,21 @@ def device_room() -> int:
     return int(memory) // 4 if memory else 4 * 2**30 // jax.local_device_count()
 
 
-# --- variety
-
-TURN, ZOOM, MOVE = 0.25, 0.2, 0.24
-"""The most that a picture is turned (radians), magnified (logarithm) and moved (halves of it)."""
-COLOURS, LIGHT = 0.7, 0.3
-"""The most that black and white move towards each other: in a class's colours, in a picture."""
-
-
-class Varied(TaskDistribution):
-    """The tasks of a distribution, varied. Test tasks are never of this kind."""
+class MixedShots(TaskDistribution):
+    """The tasks of a distribution with k different support examples of each class, each `shots / k`
+    times, where k is a random divisor of `shots`: class means and statistics are those of k shots.
+    Test tasks are never of this kind."""
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
     tasks: TaskDistribution
-    pictures: bool = eqx.field(static=True)
-    """Vary the pictures."""
-    shots: bool = eqx.field(static=True)
-    """Vary the number of different support examples of each class."""
 
     def sample(self, key: PRNGKeyArray) -> Task:
-        # The key itself draws the examples, as without variety, so that pictures on the disk can be
-        # gathered ahead.
-        task = self.tasks.sample(key)
-        picture_key, shot_key = jax.random.split(jax.random.fold_in(key, 1))
-        if self.pictures:
-            task = with_other_pictures(task, self.problem, key=picture_key)
-        if self.shots:
-            task = task._replace(support=fewer(task.support, self.problem, key=shot_key))
-        return task
-
-
-def with_variety(
-    tasks: TaskDistribution, *, pictures: bool = False, shots: bool = False
-) -> TaskDistribution:
-    """The tasks with varied pictures, varied shots, or both; the same tasks if neither is asked."""
-    if not (pictures or shots):
-        return tasks
-    return Varied(tasks.families, tasks.problem, tasks, pictures, shots)
-
-
-def fewer(support: Examples, problem: Problem, *, key: PRNGKeyArray) -> Examples:
-    """A support set of k different examples of each class, each `shots / k` times.
-
-    k is a random divisor of `shots`, so that class means and statistics are those of k shots.
-    """
-    divisors = jnp.asarray([k for k in range(1, problem.shots + 1) if problem.shots % k == 0])
-    k = jax.random.choice(key, divisors)
-    x = support.x.reshape(problem.outputs, problem.shots, *support.x.shape[1:])
-    return support._replace(x=x[:, jnp.arange(problem.shots) % k].reshape(support.x.shape))
-
-
-def with_other_pictures(task: Task, problem: Problem, *, key: PRNGKeyArray) -> Task:
-    """The task with its classes and its pictures varied."""
-    ways, features = problem.outputs, problem.features
-    support, query = (part.x.reshape(ways, -1, *features) for part in (task.support, task.query))
-    x = varied(jnp.concatenate([support, query], axis=1), key=key)
-    parts = jnp.split(x, [problem.shots], axis=1)
-    support, query = (part.reshape(-1, *features) for part in parts)
-    return task._replace(
-        support=task.support._replace(x=support), query=task.query._replace(x=query)
-    )
-
-
-class Frame(NamedTuple):
-    """The places from which the pixels of a picture are taken: a linear map of places in [-1, 1],
-    and an offset."""
-
-    linear: Float[Array, "2 2"]
-    offset: Float[Array, "2"]
-
-
-def varied(
-    x: Float[Array, "ways each h w c"], *, key: PRNGKeyArray
-) -> Float[Array, "ways each h w c"]:
-    """The pictures of ONE task, `each` of a class, in [0, 1]."""
-    ways, each, channels = x.shape[0], x.shape[1], x.shape[-1]
-    class_key, picture_key, colour_key, light_key, tone_key = jax.random.split(key, 5)
-    turned = jax.vmap(lambda key: quarter_turn(key=key))(jax.random.split(class_key, ways))
-    frames = jax.vmap(jax.vmap(lambda key: small_move(key=key)))(
-        jax.random.split(picture_key, (ways, each))
-    )
-    frames = Frame(turned[:, None] @ frames.linear, frames.offset)
-    moved = jax.vmap(jax.vmap(moved_picture))(x, frames)
-    inverted, coloured, strength = jax.random.uniform(tone_key, (3,))
-    moved = jnp.where(inverted < 0.5, 1 - moved, moved)
-    # In a third of the tasks each class has a colour, which tells the classes apart. In another
-    # third each picture has a colour, which does not.
-    of_classes, of_pictures = jax.random.split(colour_key)
-    most = strength * COLOURS
-    by_class = jnp.where((coloured > 1 / 3) & (coloured < 2 / 3), most, 0.0)
-    by_picture = jnp.where(coloured > 2 / 3, most, 0.0)
-    moved = relit(moved, by_class, (ways, 1, 1, 1, channels), key=of_classes)
-    moved = relit(moved, by_picture, (ways, each, 1, 1, channels), key=of_pictures)
-    return relit(moved, LIGHT, (ways, each, 1, 1, 1), key=light_key)
-
-
-def quarter_turn(*, key: PRNGKeyArray) -> Float[Array, "2 2"]:
-    """One of the eight symmetries of a square, as a map of places."""
-    quarters, mirrored = jax.random.randint(key, (2,), 0, jnp.array([4, 2]))
-    mirror = jnp.where(mirrored, -1.0, 1.0)
-    return _rotation(quarters.astype(jnp.float32) * (jnp.pi / 2)) * jnp.array([[1.0, mirror]])
-
-
-def small_move(*, key: PRNGKeyArray) -> Frame:
-    """A small turn, magnification and shift."""
-    turn, zoom, down, right = jax.random.uniform(key, (4,), minval=-1.0)
-    return Frame(_rotation(TURN * turn) * jnp.exp(ZOOM * zoom), MOVE * jnp.stack([down, right]))
-
-
-def _rotation(angle: Float[Array, ""]) -> Float[Array, "2 2"]:
-    cosine, sine = jnp.cos(angle), jnp.sin(angle)
-    return jnp.stack([jnp.stack([cosine, -sine]), jnp.stack([sine, cosine])])
-
-
-def moved_picture(picture: Float[Array, "h w c"], frame: Frame) -> Float[Array, "h w c"]:
-    """The picture at the places of a frame, between its pixels; outside it, the nearest pixel of
-    the border."""
-    height, width = picture.shape[:2]
-    places = jnp.stack(
-        jnp.meshgrid(jnp.linspace(-1, 1, height), jnp.linspace(-1, 1, width), indexing="ij")
-    )
-    at = jnp.einsum("ij,jhw->ihw", frame.linear, places) + frame.offset[:, None, None]
-    most = jnp.array([height - 1, width - 1], jnp.float32)[:, None, None]
-    at = jnp.clip((at + 1) * most / 2, 0, most)
-    low = jnp.clip(jnp.floor(at), 0, most - 1)
-    (down, right), (row, column) = (at - low)[..., None], low.astype(jnp.int32)
-    corners = [
-        [picture.at[row + i, column + j].get(mode="promise_in_bounds") for j in (0, 1)]
-        for i in (0, 1)
-    ]
-    above, below = ((1 - right) * left + right * other for left, other in corners)
-    return (1 - down) * above + down * below
-
-
-def relit(
-    x: Float[Array, "ways each h w c"],
-    most: Float[Array, ""] | float,
-    shape: tuple[int, ...],
-    *,
-    key: PRNGKeyArray,
-) -> Float[Array, "ways each h w c"]:
-    """The pictures with black and white moved towards each other, by at most `most`, which is drawn
-    once for each place of `shape`."""
-    black, white = most * jax.random.uniform(key, (2, *shape))
-    return black + x * (1 - white - black)
+        # The key itself draws the examples, as in `tasks`.
+        task, shots = self.tasks.sample(key), self.problem.shots
+        divisors = jnp.asarray([k for k in range(1, shots + 1) if shots % k == 0])
+        _, key = jax.random.split(jax.random.fold_in(key, 1))
+        k = jax.random.choice(key, divisors)
+        x = task.support.x.reshape(self.problem.outputs, shots, *task.support.x.shape[1:])
+        x = x[:, jnp.arange(shots) % k].reshape(task.support.x.shape)
+        return task._replace(support=task.support._replace(x=x))

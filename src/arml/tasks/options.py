@@ -1,16 +1,24 @@
 """Task distributions as data: options that a configuration file holds, and that build tasks."""
 
+import contextlib
 import dataclasses
+import importlib
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import Field, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from arml.core.checks import at_least
-from arml.core.episodes import TaskDistribution, Tasks, as_tasks
+from arml.core.episodes import Problem, TaskDistribution, Tasks, as_tasks, module_name
+from arml.core.registry import Source, load_plugins, source_of, warn_of_change
 from arml.datasets.features import load_features
 from arml.datasets.folders import (
     PARTS,
@@ -23,10 +31,9 @@ from arml.datasets.folders import (
 from arml.datasets.prepare import Store, open_store, place
 from arml.datasets.splits import Split, part_sizes, read_split, split_classes, write_split
 from arml.datasets.starter import SIZE, load_starter
-from arml.results.files import Json, JsonView, read_json
+from arml.results.files import Json, JsonView, RunError, read_json
 from arml.tasks.functions import functions_2d
-from arml.tasks.images import Listed, device_room, listed, with_variety
-from arml.tasks.stream import streamed_episodes
+from arml.tasks.images import Listed, MixedShots, device_room, listed
 
 
 class Splits(NamedTuple):
@@ -39,8 +46,6 @@ class Splits(NamedTuple):
     """The digest of each source of data; empty if no data are read."""
     inputs: Json | None = None
     """The frozen model that made the inputs from pictures, if there is one."""
-    pictures: dict[str, str] | None = None
-    """The digest of each source of these pictures."""
 
 
 @runtime_checkable
@@ -101,22 +106,19 @@ class FunctionsOptions:
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
         """All splits are the same distribution, with different keys."""
-        return splits_of(self._tasks())
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
-        self._tasks()
+        return splits_of(functions_2d(**dataclasses.asdict(self)))
 
     @property
     def span(self) -> tuple[float, float]:
         """The range of both inputs."""
         return self.low, self.high
 
-    def _tasks(self) -> TaskDistribution:
-        return functions_2d(**{f.name: getattr(self, f.name) for f in fields(FunctionsOptions)})
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid."""
+        functions_2d(**dataclasses.asdict(self))
 
 
-NOT_OF_TESTS = ("train_ways", "mixed_shots", "augment", "data", "split_seed")
+NOT_OF_TESTS = ("train_ways", "mixed_shots", "data", "split_seed")
 """Options that change no test task, or whose effect is in the digests of the data."""
 
 
@@ -182,7 +184,9 @@ class EpisodeOptions:
 
     def varied(self, train: TaskDistribution) -> TaskDistribution:
         """The training tasks, varied as these options say."""
-        return with_variety(train, shots=self.mixed_shots)
+        if not self.mixed_shots:
+            return train
+        return MixedShots(train.families, train.problem, train)
 
     def stated(
         self, data: Mapping[str, str], parts: JsonView | None = None, **other: object
@@ -197,18 +201,6 @@ class EpisodeOptions:
         drawn = {"kind": type(self).__name__, **dataclasses.asdict(self), **other}
         kept = {k: v for k, v in drawn.items() if k not in NOT_OF_TESTS}
         return json.dumps([kept, list(data.items()), parts], sort_keys=True)
-
-
-@dataclass(frozen=True)
-class PictureOptions(EpisodeOptions):
-    """The shape of a task of pictures."""
-
-    augment: bool = False
-    """Vary the pictures of training tasks: turn, mirror, invert and colour whole classes; turn,
-    magnify, move and light each picture a little."""
-
-    def varied(self, train: TaskDistribution) -> TaskDistribution:
-        return with_variety(train, pictures=self.augment, shots=self.mixed_shots)
 
 
 @dataclass(frozen=True)
@@ -228,7 +220,7 @@ def absolute_path(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class FoldersOptions(PictureOptions, DataOptions):
+class FoldersOptions(EpisodeOptions, DataOptions):
     """Image episodes from folders or zips with a folder for each class; each source is a family."""
 
     needs: ClassVar[str] = "--data FOLDER_OR_ZIP..."
@@ -267,14 +259,7 @@ class FoldersOptions(PictureOptions, DataOptions):
 
 
 @dataclass(frozen=True)
-class _Stored:
-    """`store` comes first among the options."""
-
-    store: str = ""
-
-
-@dataclass(frozen=True)
-class StoreOptions(PictureOptions, _Stored):
+class StoreOptions(EpisodeOptions):
     """Image episodes from a data set that `arml data prepare` made."""
 
     store: str = ""
@@ -304,7 +289,7 @@ class StoreOptions(PictureOptions, _Stored):
         images = self.listed(families, split, part)
         if on_device:
             return images.on_the_device(stated=stated)
-        return streamed_episodes(images, [family.images for family in families], stated=stated)
+        return images.on_the_disk([family.images for family in families], stated=stated)
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid, before any data is read."""
@@ -316,7 +301,7 @@ class StoreOptions(PictureOptions, _Stored):
 
 
 @dataclass(frozen=True)
-class StarterOptions(PictureOptions, DataOptions):
+class StarterOptions(EpisodeOptions, DataOptions):
     """Image episodes from the pictures that the package carries: glyphs, icons and textures."""
 
     data: tuple[str, ...] = ()
@@ -355,18 +340,15 @@ class VectorsOptions(EpisodeOptions, DataOptions):
     """Seeds the split of each family's classes, if no split is published with them."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """Load the features and split their classes: as published, or as the classes of their
-        pictures are split.
-
-        Test task number i has the same pictures as for a method on the pictures themselves.
-        """
+        """Load the features and split their classes as those of their pictures are split: test task
+        number i has the same pictures as for a method on the pictures themselves."""
         self.check()
-        families, maker, pictures = load_features(self.data)
+        families, maker = load_features(self.data)
         for family in families:
             if family.split is None and not split.exists():
                 self.check_classes(family.name, len(family.classes))
         splits = divided(self, families, split, seed=self.split_seed, size=maker["size"])
-        return splits._replace(inputs=maker, pictures=pictures)
+        return splits._replace(inputs=maker)
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid, before any data is read."""
@@ -407,3 +389,139 @@ def divided(
     stated = options.stated(sources, read_json(file) if own else None)
     train, validation, test = (one.on_the_device(stated=stated, size=size) for one in every)
     return Splits(options.varied(train), validation, test, sources)
+
+
+# --- tasks of a class that a user defined in a script
+
+MOST = 10_000
+"""The most numbers of an array in a run's configuration."""
+
+
+@dataclass(frozen=True)
+class OwnOptions:
+    """Tasks of a user's own class: the place of its definition, and its attributes."""
+
+    module: str = ""
+    """The module; for a script, the name of its file."""
+    name: str = ""
+    """The class."""
+    state: str = "{}"
+    """The attributes, as JSON."""
+    file: str = ""
+    """The name of the file that defines the class, or of its installed package."""
+    version: str = ""
+    """A digest of that file, or the version of the package."""
+
+    needs: ClassVar[str] = "--plugin FILE"
+
+    @classmethod
+    def of(cls, tasks: Tasks) -> "OwnOptions":
+        """The options of a task distribution, or of any object that draws tasks.
+
+        **Raises** `ValueError` in one line for a class that is defined inside a function, and for
+        attributes that cannot be written as JSON.
+        """
+        as_tasks(tasks)
+        kind = type(tasks)
+        if "<locals>" in kind.__qualname__:
+            raise ValueError(
+                f"expected tasks of a class at the top of a file, got {kind.__qualname__}: move "
+                "it there, so that the run folder can be opened later"
+            )
+        fields = getattr(kind, "__dataclass_fields__", None)
+        names = getattr(tasks, "__dict__", {}) if fields is None else fields
+        held = {name: getattr(tasks, name) for name in names}
+        state = {name: _encoded(value, f"{kind.__name__}.{name}") for name, value in held.items()}
+        source = source_of(kind)
+        # A notebook has neither file nor version.
+        held_by = source if source is not None and source.version else ("", "")
+        return cls(module_name(kind.__module__), kind.__qualname__, json.dumps(state), *held_by)
+
+    def check(self) -> None:
+        """Raise `ValueError` if there is no class."""
+        if not self.name:
+            raise ValueError("expected tasks, got none: give arml.run(..., tasks=DISTRIBUTION)")
+        try:
+            _attributes(self.state)
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            raise ValueError(
+                f"expected the attributes of tasks as JSON, got others ({error}): restore the file"
+            ) from error
+
+    def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
+        """All splits are the same distribution, with different keys.
+
+        **Raises** `RunError` if the class is not known here.
+        """
+        kind = self._class()
+        warn_of_change(source_of(kind), self.version, f"the tasks {self.name}")
+        tasks = object.__new__(kind)
+        for name, value in _attributes(self.state).items():
+            object.__setattr__(tasks, name, value)
+        whole = as_tasks(tasks)
+        return Splits(whole, whole, whole, {})
+
+    def _class(self) -> Any:
+        load_plugins()
+        found: Any = next(
+            (m for name, m in list(sys.modules.items()) if module_name(name) == self.module), None
+        )
+        if found is None and "." in self.module:
+            with contextlib.suppress(ImportError):
+                found = importlib.import_module(self.module)
+        for part in self.name.split("."):
+            found = getattr(found, part, None)
+        if found is None:
+            file = self.file or self.module
+            remedy = Source(self.file or "FILE.py", self.version).remedy
+            raise RunError(
+                f"the tasks of this run are of the class {self.name} of {file}, which is not known "
+                f"here: {remedy}"
+            )
+        return found
+
+
+def _encoded(value: object, name: str) -> object:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Problem():
+            return {"problem": dataclasses.asdict(value)}
+        case tuple():
+            return {"tuple": [_encoded(item, name) for item in value]}
+        case list():
+            return [_encoded(item, name) for item in value]
+        case Mapping() if all(isinstance(key, str) for key in value):
+            return {"mapping": {key: _encoded(item, name) for key, item in value.items()}}
+        case np.ndarray() | jax.Array() if value.size <= MOST and value.dtype.kind in "biuf":
+            kind = "jax" if isinstance(value, jax.Array) else "numpy"
+            return {kind: np.asarray(value).tolist(), "dtype": str(value.dtype)}
+    raise ValueError(
+        f"{name}: expected a value that a run's configuration can hold (numbers, texts, lists, "
+        f"arrays of at most {MOST:,} numbers), got {type(value).__name__}: make it from such "
+        "values, or register options with arml.register"
+    )
+
+
+def _attributes(state: str) -> dict[str, Any]:
+    held = json.loads(state)
+    if not isinstance(held, dict):
+        raise ValueError(f"expected an object, got {type(held).__name__}")
+    return {name: _decoded(value) for name, value in held.items()}
+
+
+def _decoded(value: object) -> Any:
+    match value:
+        case {"problem": dict(held)}:
+            return Problem(**{**held, "features": tuple(held["features"])})
+        case {"tuple": list(items)}:
+            return tuple(map(_decoded, items))
+        case {"mapping": dict(items)}:
+            return {key: _decoded(item) for key, item in items.items()}
+        case {"jax": items, "dtype": dtype}:
+            return jnp.asarray(items, dtype)
+        case {"numpy": items, "dtype": dtype}:
+            return np.asarray(items, dtype)
+        case list():
+            return [_decoded(item) for item in value]
+    return value

@@ -95,15 +95,6 @@ def at_once(chunk: int, own: int) -> int:
     return min(chunk, own)
 
 
-def own_parts(mesh: Mesh | None, batch: int) -> list[slice]:
-    """The tasks of a batch that each device of this process gets, as slices."""
-    if mesh is None:
-        return [slice(None)]
-    each, here = batch // mesh.size, jax.process_index()
-    owners = [device.process_index for device in mesh.devices]
-    return [slice(i * each, (i + 1) * each) for i, owner in enumerate(owners) if owner == here]
-
-
 def everywhere(mesh: Mesh | None, tree: PyTree) -> PyTree:
     """The same arrays on every device of the mesh."""
     if mesh is None:

@@ -33,8 +33,7 @@ from arml.core.inner import is_inner
 from arml.core.learner import MetaLearner
 from arml.results.files import RunError, one_blas_thread
 from arml.tasks.options import TasksLike, splits_of
-from arml.tasks.stream import prefetched
-from arml.training.distributed import at_once, everywhere, mesh_of, over_tasks, own_parts, share
+from arml.training.distributed import at_once, everywhere, mesh_of, over_tasks, share
 from arml.training.evaluate import at_once_by_default, bar, evaluate
 
 if TYPE_CHECKING:
@@ -440,31 +439,30 @@ def intervals(
     chunk = at_once(options.chunk, share(mesh, batch))
     train, validation, state = everywhere(mesh, (train, validation, state))
     data, steps = everywhere(mesh, (jax.random.key_data(key), jnp.asarray(options.steps)))
-    keys, parts = partial(task_keys, key, batch=batch), own_parts(mesh, batch)
-    with prefetched(train, keys, start=done, stop=options.steps, parts=parts):
-        while done < options.steps:
-            size = min(options.interval, options.steps - done)
-            step = _step(options.outer, batch, chunk, mesh)
-            interval = make_interval(step, steps=size, scan=options.scan)
-            with one_blas_thread():
-                state, records = interval((train, data, steps), state)
-                _check_finite(records, done, train, keys, options.outer)  # waits for the interval
-            done += size
-            record: dict[str, float | None] = {"loss": float(np.mean(records.loss))}
-            every = options.validate_every
-            due = done == options.steps or done // every > (done - size) // every
-            if validation is not None and due:
-                score = evaluate(
-                    state.learner,
-                    validation,
-                    options.validation_tasks,
-                    split="validation",
-                    chunk=options.chunk,
-                    mesh=mesh,
-                    progress=False,
-                ).score
-                record |= {"validation": score["mean"], "validation_ci95": score["ci95"]}
-            yield Moment(done, options.steps, record, state)
+    keys = partial(task_keys, key, batch=batch)
+    while done < options.steps:
+        size = min(options.interval, options.steps - done)
+        step = _step(options.outer, batch, chunk, mesh)
+        interval = make_interval(step, steps=size, scan=options.scan)
+        with one_blas_thread():
+            state, records = interval((train, data, steps), state)
+            _check_finite(records, done, train, keys, options.outer)  # waits for the interval
+        done += size
+        record: dict[str, float | None] = {"loss": float(np.mean(records.loss))}
+        every = options.validate_every
+        due = done == options.steps or done // every > (done - size) // every
+        if validation is not None and due:
+            score = evaluate(
+                state.learner,
+                validation,
+                options.validation_tasks,
+                split="validation",
+                chunk=options.chunk,
+                mesh=mesh,
+                progress=False,
+            ).score
+            record |= {"validation": score["mean"], "validation_ci95": score["ci95"]}
+        yield Moment(done, options.steps, record, state)
 
 
 def _check_finite(
