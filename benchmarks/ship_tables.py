@@ -24,7 +24,7 @@ import arml
 import table_prior  # noqa: F401  (it registers the run's tasks)
 from arml.core.calibration import expected_error, temperature
 from arml.predict.files import write_learner
-from arml.tasks.own import OwnOptions
+from arml.tasks.options import OwnOptions
 from tables import PLACE, QUERIES, ROWS, SHOTS, Learned, _logits, tasks
 
 LEVEL = 0.8
