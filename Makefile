@@ -83,7 +83,7 @@ test-all: test
 	$(PYTEST) -m slow
 
 bench: .venv/.installed-benchmark
-	@for name in startup predict maml methods table; do \
+	@for name in startup predict maml table; do \
 	  $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:

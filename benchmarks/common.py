@@ -81,19 +81,14 @@ def calls_for(worker: Worker, seconds: float) -> int:
     return max(1, round(seconds / (worker.seconds(1) * worker.facts["outer_steps_a_call"])))
 
 
-def duel(ours: Worker, theirs: Worker, *, rounds: int, seconds: float) -> dict[str, Any]:
-    """`rounds` turns of each, about `seconds` a turn; the ratio is the median over the rounds.
-
-    Every round times both sides within seconds of each other, so that a drift of the machine
-    falls out of the ratio.
-    """
-    return contest(ours, [theirs], rounds=rounds, seconds=seconds)[0]
-
-
 def contest(
     ours: Worker, opponents: Sequence[Worker], *, rounds: int, seconds: float
 ) -> list[dict[str, Any]]:
-    """A duel with each of the opponents at once: one turn of ours a round serves all."""
+    """`rounds` turns of each, about `seconds` a turn; one turn of ours a round serves all.
+
+    Every round times all sides within seconds of each other, so that a drift of the machine falls
+    out of the ratio, which is the median over the rounds.
+    """
     sizes = [calls_for(worker, seconds) for worker in (ours, *opponents)]
     turns = [
         [w.seconds(n) for w, n in zip((ours, *opponents), sizes, strict=True)]
@@ -193,3 +188,13 @@ def arguments(about: str) -> argparse.ArgumentParser:
         help="an interpreter that has PyTorch, if this one has not",
     )
     return parser
+
+
+def replace_block(text: str, block: str, markers: tuple[str, str]) -> str:
+    """`text` with the part between the two markers, which are there once, replaced by `block`."""
+    first, last = markers
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
+    if not begin or not end or first in rest or last in after:
+        raise ValueError(f"expected one {first} and, after it, one {last}; add them to the file")
+    return f"{before}{first}\n\n{block}\n\n{last}{after}"

@@ -4,15 +4,22 @@
 Regression: 25 tasks, 10 support and 10 query points, 2-40-40-1. Images: Conv-4, 32 filters, batch
 statistics, 3 channels, 5-way, 15 queries a class, 4 tasks. 5 inner steps, Adam, float32. On
 regression ours draws its tasks inside the step; PyTorch's are ready in memory.
+
+`--problems methods` measures one outer step of every method against MAML's, each by its recipe as
+it stands, on 2-D regression and on pictures of 28 px (Conv-4, 4 tasks, 5-way, 1-shot).
+`--problems gpu`: memory and time of Plain-Multi on an accelerator, on pictures of noise of 84 px.
+The memory is the most that XLA held at a time, with what it tried while it compiled.
 """
 
 import sys
 from argparse import Namespace
 from typing import Any
 
-from common import OPPONENTS, Worker, arguments, contest, machine, opponents, write
+from arml.experiment.recipes import RECIPES
+from common import OPPONENTS, Worker, arguments, contest, machine, opponents, spread, write
 
-DISPATCH = 50
+DISPATCH = {"regression2d": 50, "folders": 1}
+"""Outer steps of one call."""
 
 
 def regression(options: Namespace, found: list[str], before: dict[str, Any]) -> None:
@@ -20,7 +27,9 @@ def regression(options: Namespace, found: list[str], before: dict[str, Any]) -> 
     rounds, seconds = (3, 0.5) if options.quick else (9, 1.0)
 
     def ours(name: str) -> Worker:
-        return Worker(sys.executable, "arml_steps.py", "regression2d", name, DISPATCH)
+        return Worker(
+            sys.executable, "arml_steps.py", "regression2d", name, DISPATCH["regression2d"]
+        )
 
     maml = ours("regression2d/maml")
     names = [*found, *(f"regression2d/{name}" for name in options.arml)]
@@ -55,9 +64,41 @@ def images(options: Namespace, found: list[str], before: dict[str, Any]) -> None
             write("conv4", results, before, quick=options.quick)
 
 
+def methods(options: Namespace, found: list[str], before: dict[str, Any]) -> None:
+    """Every method's step against MAML's."""
+    results: list[dict[str, Any]] = []
+    rounds, seconds = (3, 0.5) if options.quick else (9, 2.0)
+    for problem, dispatch in DISPATCH.items():
+        maml = Worker(sys.executable, "arml_steps.py", problem, f"{problem}/maml", dispatch)
+        for name in (name for name in RECIPES if name.startswith(f"{problem}/")):
+            theirs = Worker(sys.executable, "arml_steps.py", problem, name, dispatch)
+            (result,) = contest(maml, [theirs], rounds=rounds, seconds=seconds)
+            theirs.close()
+            results.append({"pair": [f"{problem}/maml", name], **result})
+            print(name, result["times_as_fast"], flush=True)
+            # After each: all of them take a quarter of an hour.
+            write("methods", results, before, quick=options.quick)
+        maml.close()
+
+
+def gpu(options: Namespace, found: list[str], before: dict[str, Any]) -> None:
+    """20 steps of each method, by shots and by how many tasks are learned at once."""
+    rows: list[dict[str, Any]] = []
+    for recipe in (f"plain-multi/{name}" for name in ("protonet", "arml", "maml", "arml-paper")):
+        for shots, chunk in ((1, 1), (1, 4), (5, 1), (5, 4)):
+            worker = Worker(sys.executable, "arml_steps.py", "plain-multi", recipe, shots, chunk)
+            row = {"recipe": recipe, "shots": shots, "chunk": chunk, **worker.facts}
+            rows.append({**row, "seconds": spread([worker.seconds(1) for _ in range(20)])})
+            worker.close()
+            write("gpu", rows, before)
+
+
+PROBLEMS = {"regression": regression, "images": images, "methods": methods, "gpu": gpu}
+
+
 def main() -> None:
     parser = arguments(__doc__ or "")
-    parser.add_argument("--problems", nargs="+", default=["regression", "images"])
+    parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS)[:2])
     parser.add_argument("--arml", nargs="*", default=["arml-official", "arml-paper", "arml-film"])
     parser.add_argument("--opponents", nargs="+", choices=OPPONENTS, help="these only")
     parser.add_argument("--sizes", type=int, nargs="+", default=[28, 84], help="pixels")
@@ -65,7 +106,7 @@ def main() -> None:
     options = parser.parse_args()
     before, found = machine(), options.opponents or opponents(options.torch_python)
     for problem in options.problems:
-        {"regression": regression, "images": images}[problem](options, found, before)
+        PROBLEMS[problem](options, found, before)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ the scale of the distribution, and is that with which the 80% interval covers 80
 
 import argparse
 import dataclasses
-import json
 from typing import Any
 
 import jax
@@ -25,7 +24,7 @@ import table_prior  # noqa: F401  (it registers the run's tasks)
 from arml.core.calibration import expected_error, temperature
 from arml.predict.files import write_learner
 from arml.tasks.options import OwnOptions
-from tables import PLACE, QUERIES, ROWS, SHOTS, Learned, _logits, tasks
+from tables import ORIGINS, QUERIES, ROWS, SHOTS, Learned, _logits, tasks
 
 LEVEL = 0.8
 """Of the interval of numbers that is calibrated."""
@@ -33,7 +32,7 @@ LEVEL = 0.8
 
 def calibrated(learned: Learned, regression: bool, most: int) -> float:
     kind = "regression" if regression else "classification"
-    origins = json.loads(PLACE.read_text())[kind]["development"]
+    origins = ORIGINS[kind]["development"]
     found: list[Any] = []
     for origin in origins[: most or None]:
         sizes = ROWS if regression else SHOTS[1:]

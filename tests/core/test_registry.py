@@ -14,9 +14,8 @@ from arml.core import registry as plugins
 from arml.core.registry import Registry, options_of
 from arml.experiment.options import NETWORKS, PARTS, TASKS
 from arml.experiment.recipes import RECIPES, recipe
-from arml.explain.explaining import looked
+from arml.explain.explaining import inside as shown
 from arml.report.graphs import captioned
-from arml.results.files import RunError
 from arml.tasks.functions import functions_2d
 
 OPTIONS = '''
@@ -134,16 +133,11 @@ def test_a_method_of_ones_own_says_what_is_inside():
         return {"learner": type(learner).__name__, "tasks": n}
 
     try:
-        for given in (inside, "nothing such"):
-            arml.register("method", "toy", ToyOptions, inside=given)
-            if given is inside:
-                learner = arml.build("maml", functions_2d())
-                found = looked(ToyOptions(), "r")(learner, functions_2d(), n=3, chunk=1)
-                assert found == ({"kind": "own", "learner": "MAML", "tasks": 3}, {})
-                assert captioned(found[0]) == []
-            else:
-                with pytest.raises(RunError, match="to be a function or one of graph, tree"):
-                    looked(ToyOptions(), "r")
+        arml.register("method", "toy", ToyOptions, inside=inside)
+        learner = arml.build("maml", functions_2d())
+        found = shown(ToyOptions(), "r", learner, functions_2d(), n=3, chunk=1)
+        assert found == {"kind": "own", "learner": "MAML", "tasks": 3}
+        assert captioned({**found, "rates": [1.0, 2.0]})[0][0] == "rates"
     finally:
         ALGORITHMS.remove("toy")
 

@@ -260,7 +260,6 @@ METHODS = (
         options_class=HSMLOptions,
         paper="Yao, Wei, Huang and Li, ICML 2019",
         preset=hsml,
-        inside="tree",
         tune=("inner_rate", "mu"),
     ),
 )

@@ -40,7 +40,7 @@ class Method(Entry):
     places: tuple[str, ...] = ()
     """The settings (first parts of recipes' names) that it has recipes for; all if empty."""
     inside: str | Callable[..., dict[str, object]] = ""
-    """Names the part of a learner that `arml explain` shows: one of `explain.LOOKS`, or a function
+    """What `arml explain` shows of a learner: "graph" for the meta-knowledge graph, or a function
     `(learner, tasks, *, n, chunk)` that returns plain data; empty if it shows nothing."""
     tune: tuple[str, ...] | None = None
     """Step sizes and weights that `arml tune` searches if no option is named; if None, the

@@ -201,6 +201,5 @@ METHODS = (
         options_class=MUMOMAMLOptions,
         paper="Vuorio, Sun, Hu and Lim, 2018 and NeurIPS 2019",
         preset=mumomaml,
-        inside="codes",
     ),
 )

@@ -13,7 +13,7 @@ from arml.algorithms.arml import ARML, ClassMeans
 from arml.algorithms.arml_extensions import ExtendedARML
 from arml.app.uploads import Limits, read_classes, read_labels, read_pictures, read_queries
 from arml.datasets.starter import load_starter
-from arml.explain.graph import default_threshold
+from arml.explain.explaining import default_threshold
 from arml.predict.files import packed
 from arml.predict.inputs import PictureReader, picture_reader, places_of
 from arml.predict.learner import Learner

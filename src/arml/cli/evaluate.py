@@ -291,11 +291,10 @@ def _mistake(marks: Any, place: int, name: str, picture: str | None) -> Json:
 
 def _print_marks(console: Console, marked: Marked) -> None:
     """Print the accuracy, the classes, the confusions and the worst mistakes."""
-    from arml.report.page import accuracies, accuracy_of, confusion
+    from arml.report.page import accuracy_of, classes_table
 
     say(console, accuracy_of(marked))
-    console.print(upright(accuracies(marked)))
-    console.print(upright(confusion(marked)))
+    console.print(upright(classes_table(marked)))
     for one in marked.mistakes[:SHOWN]:
         guess = f"{one.predicted} ({one.probability:.0%})"
         say(console, f"{one.name}: labelled {one.label}, predicted as {guess}")
@@ -306,8 +305,7 @@ class ExplainOptions:
     """Look inside a run: PNG, SVG, and the numbers as JSON.
 
     ARML: how much each family reads each vertex of the meta-knowledge graph, and how much it loses
-    without one. Other methods: the tree, the codes or the masks that they learned, or the numbers
-    that a method of your own returns.
+    without one. A method of your own: the numbers that it returns.
     """
 
     folder: Positional[Path]

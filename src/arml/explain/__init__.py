@@ -1,2 +1,1 @@
-"""Look inside a trained learner: ARML's meta-knowledge graph, HSML's tree, MUMOMAML's task codes,
-MT-Net's masks."""
+"""Look inside a trained learner: ARML's meta-knowledge graph, or what your own method shows."""

@@ -1,58 +1,45 @@
 """Look inside the learner of a run folder, and write what was found.
 
-`explain` writes `explain.json` and figures. For ARML it also measures, by intervention, how the
-loss of each family changes without a vertex.
+For ARML: which vertices of its meta-knowledge graph the tasks of each family read, how the vertices
+are linked, and by intervention how the loss of each family changes without a part of the graph.
+
+[1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020, section 4.2:
+    the heat maps between prototypes and vertices (A_S, Eq. 6), and the graph of the vertices
+    (A_G, Eq. 5) without the links under a threshold.
+
+Differences: the paper shows one task of each family and does not state its threshold. Here are also
+the mean and the standard deviation over many tasks. The threshold is the median link, so half of
+the links are drawn, whatever their scale. `vertex_links_reach_tasks` says whether the drawn links
+can change the reading of a task at all: in the authors' wiring they cannot.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple
 
-from jaxtyping import PyTree
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from arml.algorithms import ALGORITHMS
-from arml.algorithms.arml_extensions import ExtendedARML
+from arml.algorithms.arml import ClassMeans, SoftClusters, Structure, sample_mean
+from arml.algorithms.arml_extensions import Spread
 from arml.core.checks import Options
-from arml.core.episodes import TaskDistribution
+from arml.core.episodes import Task, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.experiment.running import Run
-from arml.explain.graph import found_in, nearest
 from arml.explain.interventions import interventions
-from arml.explain.looks import IMAGES_AT_ONCE, Found, codes, masks, tree
 from arml.report.curves import save
 from arml.report.graphs import captioned
-from arml.results.files import RunError, plain, write_bytes, write_json
+from arml.results.files import Json, RunError, plain, write_json
 from arml.results.folder import FORMAT
+from arml.training.evaluate import concatenated, looks
 
-
-@runtime_checkable
-class Look(Protocol):
-    """A function that looks inside a learner on its first `n` test tasks, `chunk` at once."""
-
-    def __call__(
-        self, learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int
-    ) -> Found: ...
-
-
-def graph(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Found:
-    """ARML's meta-knowledge graph, with interventions on it and, for images, the nearest ones."""
-    encoder = learner.encode
-    if encoder.graph is None:
-        raise RunError(
-            "expected a meta-knowledge graph of one or more vertices, got a run with vertices 0; "
-            "name a run of ARML that was trained with vertices"
-        )
-    found = found_in(learner, tasks, n=n, chunk=chunk)
-    found["interventions"] = interventions(learner, tasks, n=n, chunk=chunk)
-    # The extension reads the features of a support set, not single images.
-    if isinstance(learner, ExtendedARML) or len(tasks.problem.features) != 3:
-        return found, {}
-    entries, strips = nearest(encoder, tasks, n=n, chunk=chunk)
-    names = [f"nearest-V{i}.png" for i in range(len(strips))]
-    found["nearest"] = {"images": entries, "files": names}
-    return found, dict(zip(names, strips, strict=True))
-
-
-LOOKS: dict[str, Look] = {"graph": graph, "tree": tree, "codes": codes, "masks": masks}
+IMAGES_AT_ONCE = 8
+"""Tasks of images at once. Convolutions are unrolled over tasks on a CPU: more would compile for
+minutes."""
 
 
 def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
@@ -61,19 +48,9 @@ def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
     The files are `explain.json`, and figures as PNG and SVG. The report of the run shows them too
     if `out` is the folder `explain` in it.
 
-    - **ARML** (`kind` is graph): `links` (the prototype-to-vertex heat map of one task of each
-      family), `links-average` (mean and standard deviation over a family's tasks),
-      `knowledge-graph` (the links between vertices), `effects` (the loss of each family without a
-      vertex) and, for images, a strip `nearest-V0.png` for each vertex.
-      `explain.json` holds `families`; `vertices`; `tasks` and `tasks_by_family`;
-      `prototype_names`; `example` (each family's `[prototypes, vertices]`, rows sum to one);
-      `average` (each family's `mean` and `sd`); `vertex_links` (`[vertices, vertices]`, in [0, 1],
-      zero diagonal); `threshold`; `vertex_links_reach_tasks`, false if the links between vertices
-      cannot change the reading of any task; `vertex_links_effect`, the mean over tasks of how far
-      the prototypes move, relative to their norm, when these links are removed; `interventions`
-      and `nearest`, which the functions of these names describe.
-    - **HSML** (tree), **MUMOMAML** (codes), **MT-Net** (masks): the entries that `explain.others`
-      describes, and the figure of that name.
+    - **ARML** (`kind` is graph): `links` (the prototype-to-vertex heat map of each family, mean and
+      standard deviation over its tasks), `knowledge-graph` (the links between vertices), and
+      `effects` (the loss of each family without a vertex). `explain.json` has what `graph` returns.
     - Any other method: the lists, tables and arrays that its own function returns
       (`Method.inside`), and a figure of each.
 
@@ -84,66 +61,170 @@ def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
     """
     if tasks < 1:
         raise RunError(f"expected one or more tasks, got {tasks}; raise --tasks")
-    trained = Run(folder)
-    recipe, test = trained.experiment.recipe, trained.splits.test
-    look = looked(trained.experiment.algorithm, recipe)
-    images = len(test.problem.features) == 3
-    chunk = min(trained.experiment.chunk, tasks, IMAGES_AT_ONCE if images else tasks)
-    found, strips = look(trained.learner, test, n=tasks, chunk=chunk)
+    run = Run(folder)
+    recipe, test = run.experiment.recipe, run.splits.test
+    at_once = IMAGES_AT_ONCE if len(test.problem.features) == 3 else tasks
+    chunk = min(run.experiment.chunk, tasks, at_once)
+    found = inside(run.experiment.algorithm, recipe, run.learner, test, n=tasks, chunk=chunk)
     explained = {
         "format": FORMAT,
         "recipe": recipe,
-        "step": trained.step,
+        "step": run.step,
         "families": list(test.families),
         "tasks": tasks,
         **found,
     }
-    figures = captioned(explained)
     files = [out / "explain.json"]
-    for name, strip in strips.items():
-        write_bytes(out / name, strip)
-        files.append(out / name)
-    for name, figure, _, _ in figures:
+    for name, figure, _, _ in captioned(explained):
         files += save(figure, out / name)
     # Last: if it is there, the other files are.
     write_json(files[0], explained)
     return files
 
 
-def looked(options: Options, recipe: str) -> Look:
-    """How to look inside a learner with these options of its method.
+def inside(
+    options: Options,
+    recipe: str,
+    learner: MetaLearner,
+    tasks: TaskDistribution,
+    *,
+    n: int,
+    chunk: int,
+) -> Json:
+    """The inside of a learner with these options of its method, on its first `n` test tasks.
 
     **Raises** `RunError` in one line for a method with nothing inside to show.
     """
-    known = ALGORITHMS.of(options)
-    if not known.inside:
+    method = ALGORITHMS.of(options)
+    if method.inside == "graph":
+        return graph(learner, tasks, n=n, chunk=chunk)
+    if not callable(method.inside):
         others = ", ".join(m.name for m in ALGORITHMS.values() if m.inside)
-        more = "" if known.source is None else ", or give arml.register a function as `inside`"
+        more = "" if method.source is None else ", or give arml.register a function as `inside`"
+        raise RunError(f"{recipe} has nothing inside to show; name a run of {others}{more}")
+    try:
+        found = plain(method.inside(learner, tasks, n=n, chunk=chunk))
+    except TypeError as error:
         raise RunError(
-            f"expected a method with something inside to show, got {recipe}, which has nothing; "
-            f"name a run of {others}{more}"
+            f"the inside of {method.name}: {error}: change the function `inside` of its entry"
+        ) from error
+    if not isinstance(found, dict):
+        raise RunError(
+            f"the inside of {method.name} is no dictionary but {type(found).__name__}: return "
+            "names with their numbers"
         )
-    if isinstance(known.inside, str):
-        if known.inside not in LOOKS:
-            raise RunError(
-                f"expected the inside of {known.name} to be a function or one of "
-                f"{', '.join(LOOKS)}, got {known.inside!r}: change its entry"
-            )
-        return LOOKS[known.inside]
-    own = known.inside
+    return {"kind": "own", **found}
 
-    def look(learner: MetaLearner, tasks: TaskDistribution, *, n: int, chunk: int) -> Found:
-        try:
-            found = plain(own(learner, tasks, n=n, chunk=chunk))
-        except TypeError as error:
-            raise RunError(
-                f"the inside of {known.name}: {error}: change the function `inside` of its entry"
-            ) from error
-        if not isinstance(found, dict):
-            raise RunError(
-                f"expected the inside of {known.name} as a dictionary, got {type(found).__name__}: "
-                "return names with their numbers"
-            )
-        return {"kind": "own", **found}, {}
 
-    return look
+class Read(NamedTuple):
+    """The reading of one task from the meta-knowledge graph."""
+
+    links: Float[Array, "prototypes vertices"]
+    """A_S; rows sum to one."""
+    family: Int[Array, ""]
+    effect: Float[Array, ""]
+    """How far the prototypes move when the links between vertices are removed, relative to their
+    norm."""
+    reached: Bool[Array, ""]
+    """Whether the prototypes depend on the links between vertices at all."""
+
+
+def read(learner: PyTree, task: Task, key: Array) -> Read:
+    """The learner's reading of ONE task."""
+    trace = learner.reading()(task.support)
+    graph, reading = learner.encode.graph, trace.reading
+    prototypes, enriched = trace.prototypes, reading.prototypes
+
+    def propagated(edges: Float[Array, "vertices vertices"]) -> Float[Array, "prototypes d"]:
+        changed = eqx.tree_at(lambda g: g.connect, graph, lambda nodes: edges)
+        return changed(prototypes).prototypes
+
+    edges = graph.connect(graph.vertices)
+    moved = propagated(jnp.zeros_like(edges)) - enriched
+    effect = jnp.linalg.norm(moved) / jnp.maximum(jnp.linalg.norm(enriched), 1e-12)
+    # Without a path the derivative is exactly zero; a difference would only be small.
+    slopes = jax.vjp(propagated, edges)[1](jnp.cos(jnp.arange(enriched.size)).reshape(moved.shape))
+    between = slopes[0] * (1 - jnp.eye(len(edges)))
+    return Read(reading.links, task.family, effect, jnp.any(between != 0))
+
+
+def read_tasks(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Read:
+    """The readings of the first `n` test tasks, with a leading axis of tasks, as NumPy arrays."""
+    return Read(*concatenated(looks(read, learner, tasks, split="test", n=n, chunk=chunk)))
+
+
+def graph(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Json:
+    """ARML's meta-knowledge graph, on `n` test tasks.
+
+    **Returns** `vertices`, their number; `prototype_names`; `average` (each family's `mean` and
+    `sd` of its links `[prototypes, vertices]`, rows sum to one); `tasks_by_family`; `vertex_links`
+    (`[vertices, vertices]`, in [0, 1], zero diagonal); `threshold`; `vertex_links_reach_tasks`,
+    false if the links between vertices cannot change the reading of any task;
+    `vertex_links_effect`, the mean over tasks of how far the prototypes move, relative to their
+    norm, when these links are removed; and `interventions`.
+
+    **Raises** `RunError` for a learner without vertices, links that are not finite, or a family
+    without a task.
+    """
+    encoder = learner.encode
+    if encoder.graph is None:
+        raise RunError(
+            "a run with vertices 0 has no meta-knowledge graph; name a run of ARML that was "
+            "trained with vertices"
+        )
+    reads = read_tasks(learner, tasks, n=n, chunk=chunk)
+    links = np.asarray(encoder.graph.connect(encoder.graph.vertices), np.float64)
+    if not (np.isfinite(reads.links).all() and np.isfinite(links).all()):
+        raise RunError(
+            "some links are not finite; the run has diverged: train it again with a lower "
+            "--outer-rate in a new folder"
+        )
+    return {
+        "kind": "graph",
+        "vertices": len(links),
+        "prototype_names": prototype_names(encoder.structure, reads.links.shape[1]),
+        **by_family(np.asarray(reads.links), np.asarray(reads.family), tasks.families),
+        "vertex_links": links.tolist(),
+        "threshold": default_threshold(links),
+        "vertex_links_reach_tasks": bool(np.any(reads.reached)),
+        "vertex_links_effect": float(np.mean(reads.effect)),
+        "interventions": interventions(learner, tasks, n=n, chunk=chunk),
+    }
+
+
+def prototype_names(structure: Structure, count: int) -> list[str]:
+    """The name of each prototype. Classes and samples are numbered within their task."""
+    if structure is sample_mean:
+        return ["all samples"]
+    if type(structure) is Spread:
+        return ["spread"]
+    kinds: dict[type, str] = {ClassMeans: "class", SoftClusters: "cluster"}
+    kind = kinds.get(type(structure), "sample")
+    return [f"{kind} {i}" for i in range(count)]
+
+
+def default_threshold(links: np.ndarray) -> float:
+    """The median link between two different vertices, so that half of the links are drawn; 0.5 for
+    a single vertex. `links` is `[vertices, vertices]`."""
+    between = links[np.triu_indices(len(links), 1)]
+    return float(np.median(between)) if len(between) else 0.5
+
+
+def by_family(values: np.ndarray, families: np.ndarray, names: Sequence[str]) -> Json:
+    """The mean and the standard deviation over tasks of `[tasks, ...]` values, for each family.
+
+    The deviation has n - 1 in its denominator; it is 0 for one task.
+
+    **Raises** `RunError` for a family without a task.
+    """
+    average, counts = {}, {}
+    for index, name in enumerate(names):
+        own = np.asarray(values, np.float64)[families == index]
+        if not len(own):
+            raise RunError(
+                f"none of {len(families)} tasks is of the family {name!r}; raise --tasks"
+            )
+        deviation = own.std(0, ddof=1) if len(own) > 1 else np.zeros(own.shape[1:])
+        average[name] = {"mean": own.mean(0).tolist(), "sd": deviation.tolist()}
+        counts[name] = len(own)
+    return {"average": average, "tasks_by_family": counts}

@@ -5,14 +5,11 @@ Does the learner *need* a part? A vertex is removed, or the links between vertic
 *use* the reading? All vertices are moved to their mean, so that their places carry no information
 (a reading by evidence or by fit still tells tasks apart). Or the whole code of the task is
 replaced: by the mean code of all tasks, by that of the next task of the same family, or by that of
-the next task of another family. Some codes are a reading followed by a code of the task's own. For
-these, the reading alone is also replaced in the same three ways. A code is not used if the loss
-stays the same without it.
+the next task of another family. A code is not used if the loss stays the same without it.
 
 The learner is not trained again, so the loss is that of a learner which relied on the missing part.
 Another learner might not need it. Squared errors have heavy tails, and a few tasks may decide a
-mean. Therefore an entry also has the median, and the share of tasks that are worse with a sign
-test.
+mean: an entry also has the median.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +19,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
-from scipy.special import bdtr
 
 from arml.algorithms.arml import MetaKnowledgeGraph, Relations
 from arml.algorithms.arml_extensions import ExtendedARML, without_vertex
@@ -30,7 +26,7 @@ from arml.algorithms.conditioned import Conditioned
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.losses import score_of
 from arml.nn.networks import Linear
-from arml.results.comparisons import Comparison, difference_of, holm
+from arml.results.comparisons import difference_of, holm
 from arml.results.files import Json, plain
 from arml.training.evaluate import concatenated, looks
 
@@ -38,8 +34,6 @@ Score = Callable[[Array, Array], Float[Array, ""]]
 
 CODES = ("mean", "own_family", "other_family")
 """The replacements of a task's code."""
-READINGS = tuple(f"{name}_reading" for name in CODES)
-"""The same replacements of the reading alone, if a code of the task's own follows it."""
 
 
 def without(graph: MetaKnowledgeGraph, kept: Int[Array, " kept"]) -> MetaKnowledgeGraph:
@@ -85,17 +79,13 @@ def interventions(
     n: int,
     chunk: int,
     split: str = "test",
-    readings: bool = True,
 ) -> Json:
     """The change of each task's score by every intervention, as a loss: above zero is worse.
-    Without `readings` no reading alone is replaced.
 
     **Returns** `tasks`, `metric`, `links` (the entry with the links cut), `vertices` (an entry for
     each vertex removed) and `use` (`equal_vertices`, and an entry for each replacement of the code,
-    `CODES`, or of its reading alone, `READINGS`). An entry has, for `all` tasks and for each
-    family: `mean`, `ci95` (over tasks), `n`, `p`, `adjusted` (by Holm's correction for all
-    entries), `median`, `worse` (the share of tasks that are worse, among those that change),
-    `p_sign` and `adjusted_sign`.
+    `CODES`). An entry has, for `all` tasks and for each family: `mean`, `ci95` (over tasks), `n`,
+    `p`, `adjusted` (by Holm's correction for all entries), and `median`.
     """
     metric, score = score_of(tasks.problem)
     look = partial(looks, tasks=tasks, n=n, chunk=chunk, split=split)
@@ -118,14 +108,7 @@ def interventions(
     removals = [[j for j in range(count) if j != i] for i in range(count if count > 1 else 0)]
     replaced = {"links": coded(silenced(graph))}
     replaced |= {f"V{i}": coded(without(graph, jnp.asarray(r)), i) for i, r in enumerate(removals)}
-    others = other_codes(codes, families)
-    replaced |= {"equal_vertices": coded(equal(graph)), **others}
-    if isinstance(learner, ExtendedARML) and encoder.own and readings:
-        own = codes[:, count:]
-        replaced |= {
-            f"{name}_reading": np.concatenate([other[:, :count], own], axis=1)
-            for name, other in others.items()
-        }
+    replaced |= {"equal_vertices": coded(equal(graph)), **other_codes(codes, families)}
 
     def scored(given: np.ndarray) -> np.ndarray:
         return np.asarray(concatenated(look(scoring, learner, entries=given)), np.float64)
@@ -143,7 +126,7 @@ def interventions(
         "metric": metric,
         "links": rows["links"],
         "vertices": [rows[f"V{i}"] for i in range(len(removals))],
-        "use": {name: rows[name] for name in ("equal_vertices", *CODES, *READINGS) if name in rows},
+        "use": {name: rows[name] for name in ("equal_vertices", *CODES) if name in rows},
     }
 
 
@@ -161,10 +144,8 @@ def other_codes(codes: np.ndarray, families: np.ndarray) -> dict[str, np.ndarray
 
 
 def _entries(losses: Sequence[np.ndarray]) -> list[Json]:
-    """The mean and the median of each, with their tests, corrected for the number of entries."""
-    means = holm([difference_of(loss) for loss in losses])
-    signs = [sign_test(loss) for loss in losses]
-    adjusted = holm([Comparison(None, None, p, None, 0) for _, p in signs])
+    """The mean and the median of each, with tests of the means that are corrected for their
+    number."""
     return [
         {
             "mean": mean.mean,
@@ -173,20 +154,6 @@ def _entries(losses: Sequence[np.ndarray]) -> list[Json]:
             "p": mean.p,
             "adjusted": mean.adjusted,
             "median": plain(float(np.median(loss))) if len(loss) else None,
-            "worse": worse,
-            "p_sign": sign.p,
-            "adjusted_sign": sign.adjusted,
         }
-        for mean, sign, (worse, _), loss in zip(means, adjusted, signs, losses, strict=True)
+        for mean, loss in zip(holm([difference_of(loss) for loss in losses]), losses, strict=True)
     ]
-
-
-def sign_test(losses: np.ndarray) -> tuple[float | None, float | None]:
-    """The share of the losses above zero, among those that are not zero, and the two-sided p-value
-    of the hypothesis that this share is a half."""
-    changed = losses[losses != 0]
-    if not len(changed):
-        return None, None
-    worse = int((changed > 0).sum())
-    fewer = min(worse, len(changed) - worse)
-    return worse / len(changed), min(1.0, 2 * float(bdtr(fewer, len(changed), 0.5)))

@@ -5,7 +5,6 @@ line style for each colour. The same numbers give the same SVG, byte for byte.
 """
 
 import io
-import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from math import ceil, isfinite
@@ -19,9 +18,9 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import EngFormatter, PercentFormatter, StrMethodFormatter
 
-from arml.results.files import Json, JsonView, write_bytes
+from arml.results.files import JsonView, write_bytes
 from arml.results.folder import RunFiles, recipe_of
 
 STYLE: Any = {
@@ -107,17 +106,7 @@ def render(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
     figure.savefig(buffer, format=kind, dpi=200, metadata=metadata, facecolor="white")
-    return _slim(buffer.getvalue()) if kind == "svg" else buffer.getvalue()
-
-
-def _slim(svg: bytes) -> bytes:
-    """An SVG without indentation and rotations by zero, with two decimals for each number."""
-    svg = re.sub(rb">\s+<", b"><", svg)
-    svg = re.sub(rb' transform="rotate\(-0 [^"]*"', b"", svg)
-    decimals = re.compile(rb"\d+\.\d{3,}")
-    return re.sub(
-        rb"<[^>]*>", lambda tag: decimals.sub(lambda n: b"%.2f" % float(n[0]), tag[0]), svg
-    )
+    return buffer.getvalue()
 
 
 def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
@@ -158,81 +147,54 @@ def _binned(series: np.ndarray) -> np.ndarray:
 
 
 @styled
-def learning_curves(runs: Sequence[RunFiles], metric: str | None = None) -> Figure:
+def learning_curves(runs: Sequence[RunFiles], metric: str) -> Figure:
     """The training loss, averaged within bins, beside the validation score with its 95% interval.
-    There is only the score if no run has its losses, as in folders without their losses.
 
     Runs of one recipe share a colour and a line style. Mean squared errors have a logarithmic
-    axis. All runs must share the `metric`, by default that of the first run, or `mse` where it has
-    no result.
+    axis.
     """
-    metric = metric or (runs[0].result["metric"] if runs[0].result else "mse")
     recipes = list(dict.fromkeys(recipe_of(run) for run in runs))
     figure = Figure(figsize=(9.4, 3.7 + 0.2 * (len(recipes) // 3)), layout="constrained")
-    losses = any("loss" in record for run in runs for record in run.metrics)
-    *training, validation = figure.subplots(1, 1 + losses, sharex=True, squeeze=False)[0]
+    training, validation = figure.subplots(1, 2, sharex=True)
     named: set[str] = set()
     for run in runs:
-        index = recipes.index(recipe_of(run))
-        style: Json = {
-            "color": COLOURS[index % len(COLOURS)],
-            "linestyle": DASHES[index % len(DASHES)],
-        }
-        loss = _binned(series_of(run.metrics, "loss"))
-        for axes in training:
-            axes.plot(*loss.T, color=style["color"], linewidth=1.1)
+        recipe = recipe_of(run)
+        index = recipes.index(recipe)
+        colour, dashes = COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)]
+        training.plot(*_binned(series_of(run.metrics, "loss")).T, color=colour, linewidth=1.1)
         step, score, half = series_of(run.metrics, "validation", "validation_ci95").T
-        marker = "o" if len(step) <= 30 else ""
         # One entry in the legend for all seeds of a recipe.
-        label = None if recipe_of(run) in named else recipe_of(run)
-        named.add(recipe_of(run))
-        validation.plot(
-            step, score, label=label, marker=marker, markersize=3, linewidth=1.6, **style
-        )
-        low, high = score - half, score + half
-        if metric == "mse":
-            # An interval may reach below zero, which a logarithmic axis cannot show.
-            low = np.maximum(low, score / 10)
-        validation.fill_between(step, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        label = None if recipe in named else recipe
+        named.add(recipe)
+        validation.plot(step, score, label=label, color=colour, linestyle=dashes, linewidth=1.6)
+        # An interval may reach below zero, which a logarithmic axis cannot show.
+        low = np.maximum(score - half, score / 10) if metric == "mse" else score - half
+        validation.fill_between(step, low, score + half, color=colour, alpha=0.15, linewidth=0)
     name = "mean squared error" if metric == "mse" else "accuracy"
     validation.set_title(f"Validation {name} (band: 95% over tasks)", loc="left")
+    training.set_title("Training loss (with penalties)", loc="left")
     floors = {run.result["floor"] for run in runs if run.result and run.result["floor"] is not None}
     for floor in floors if metric == "mse" else ():
-        validation.axhline(floor, color="#555555", linewidth=1, linestyle=(0, (2, 2)))
-        validation.annotate(
-            f"Bayes-optimal predictor {floor:.3f}",
-            (0.99, floor),
-            xycoords=("axes fraction", "data"),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha="right",
-            color="#444444",
-            size=8,
-        )
-    for axes in training:
-        axes.set_title("Training loss (with penalties)", loc="left")
-        _scale(axes, logarithmic=True)
-    _scale(validation, logarithmic=metric == "mse")
+        style: Any = {"color": "#555555", "linewidth": 1, "linestyle": (0, (2, 2))}
+        validation.axhline(floor, label=f"best possible: {floor:.3f}", **style)
     if metric == "accuracy":
-        validation.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:.4g}%"))
-    figure.legend(
-        loc="outside lower center", ncols=min(3, len(recipes)), frameon=False, handlelength=3.2
-    )
+        validation.yaxis.set_major_formatter(PercentFormatter(1.0))
+    for axes in (training, validation) if metric == "mse" else (training,):
+        _logarithmic(axes)
+    for axes in (training, validation):
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.set_xlabel("step")
+        axes.grid(color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+    figure.legend(loc="outside lower center", ncols=min(3, len(recipes)), frameon=False)
     return figure
 
 
-def _scale(axes: Axes, *, logarithmic: bool) -> None:
+def _logarithmic(axes: Axes) -> None:
     values = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in axes.get_lines()])
     positive = values[values > 0]
-    ratio = positive.max() / positive.min() if len(positive) else 1.0
     # Within a factor of two a logarithmic axis would have no round number to show.
-    if logarithmic and ratio > 2:
+    if len(positive) and positive.max() > 2 * positive.min():
         axes.set_yscale("log")
-        subs = (1.0, 2.0, 5.0) if ratio > 8 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
-        axes.yaxis.set_major_locator(LogLocator(subs=subs))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.set_xlabel("step")
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))

@@ -1,13 +1,12 @@
-"""The report of run folders and predictors: scores, learning curves, classes, figures, options."""
+"""The report of run folders and predictors: scores, learning curves, figures, options."""
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from arml.report import render
 from arml.report.curves import learning_curves
-from arml.report.graphs import captioned, graph_like, strongest
+from arml.report.graphs import captioned, is_graph, strongest
 from arml.report.growth import growth_of
 from arml.report.render import Block, Report, Section
 from arml.report.tables import (
@@ -17,7 +16,7 @@ from arml.report.tables import (
     Row,
     Table,
     duration,
-    floors,
+    floor_of,
     interval,
     labels,
     make_rows,
@@ -25,23 +24,9 @@ from arml.report.tables import (
     sections,
     simple,
     table_of,
-    told_apart,
 )
 from arml.results.files import RunError, write_text
-from arml.results.folder import (
-    Marked,
-    Mistake,
-    Result,
-    RunFiles,
-    read_marks,
-    read_run,
-    recipe_of,
-)
-
-SHOWN = 12
-"""Classes of the largest confusion matrix that is shown whole."""
-PAIRS = 10
-"""Confusions that are shown where there are more classes."""
+from arml.results.folder import Marked, Mistake, Result, RunFiles, read_marks, read_run, recipe_of
 
 
 def accuracy_of(marked: Marked) -> str:
@@ -54,47 +39,22 @@ def accuracy_of(marked: Marked) -> str:
     )
 
 
-def accuracies(marked: Marked) -> Table:
-    """The accuracy of each class, the lowest first."""
-    counts = {name: sum(row) for name, row in zip(marked.classes, marked.confusion, strict=True)}
-    lines = [
-        Line(name, (Cell(f"{share:.1%}"), Cell(str(counts[name]))))
-        for name, share in sorted(marked.by_class.items(), key=lambda pair: pair[1])
-    ]
-    columns = (Column("Class"), Column("Accuracy"), Column("Queries"))
-    return Table("Accuracy of each class", columns, tuple(lines))
-
-
-def confusion(marked: Marked) -> Table:
-    """How many of each class were predicted as each class; of many classes, the pairs that are
-    confused most."""
-    if len(marked.classes) > SHOWN:
-        return _pairs(marked)
+def classes_table(marked: Marked) -> Table:
+    """The accuracy of each class, the lowest first, and the classes that it was confused with."""
     lines = []
-    for k, (name, row) in enumerate(zip(marked.classes, marked.confusion, strict=True)):
-        cells = [
-            Cell(str(n), kind="better" if j == k else "worse") if n else Cell()
-            for j, n in enumerate(row)
-        ]
-        lines.append(Line(f"{k + 1} {name}", tuple(cells)))
-    # Names as headings would not fit a terminal or a phone.
-    columns = (Column("Labelled"), *(Column(f"as {k + 1}") for k in range(len(marked.classes))))
-    return Table("How each class was predicted", columns, tuple(lines))
-
-
-def _pairs(marked: Marked) -> Table:
-    found = [
-        (count, name, marked.classes[j])
-        for k, (name, row) in enumerate(zip(marked.classes, marked.confusion, strict=True))
-        for j, count in enumerate(row)
-        if count and j != k
-    ]
-    lines = [
-        Line(name, (Cell(other), Cell(str(count))))
-        for count, name, other in sorted(found, key=lambda pair: -pair[0])[:PAIRS]
-    ]
-    columns = (Column("Labelled"), Column("Predicted as"), Column("Queries"))
-    return Table("The most frequent confusions", columns, tuple(lines))
+    for name, row in zip(marked.classes, marked.confusion, strict=True):
+        if name in marked.by_class:
+            pairs = sorted(zip(row, marked.classes, strict=True), key=lambda pair: -pair[0])
+            others = [f"{other} ({count})" for count, other in pairs if count and other != name]
+            cells = (
+                Cell(f"{marked.by_class[name]:.1%}"),
+                Cell(str(sum(row))),
+                Cell(", ".join(others), kind="text"),
+            )
+            lines.append((marked.by_class[name], Line(name, cells)))
+    columns = ("Class", "Accuracy", "Queries", "Predicted instead as")
+    ordered = tuple(line for _, line in sorted(lines, key=lambda pair: pair[0]))
+    return Table("Accuracy of each class", tuple(map(Column, columns)), ordered)
 
 
 def mistakes(found: Sequence[Mistake]) -> list[Block]:
@@ -148,28 +108,24 @@ GRAPH_NOTE = (
 
 def _notes(rows: Sequence[Row]) -> list[str]:
     """The notes that a reader of these rows needs."""
-    notes = [*NOTES]
-    notes += [FLOOR_NOTE] if floors(rows) else []
+    notes = [*NOTES] + ([FLOOR_NOTE] if floor_of(rows) is not None else [])
     return notes + ([SIMPLE_NOTE] if simple(rows) else [])
-
-
-def _scores(rows: Sequence[Row]) -> list[Block]:
-    """A table under its best rows."""
-    best = _best(rows)
-    return [*([render.text(best, "lead")] if best else []), render.table(table_of(rows))]
 
 
 def _best(rows: Sequence[Row]) -> str:
     """The best row of a table in words, beside the next best."""
-    named = zip(reversed(labels(rows)), reversed(rows), strict=True)
-    finite = [(name, row) for name, row in named if row.mean is not None]
-    if not finite:
-        return ""
-    metric = rows[0].metric
+    metric, named = rows[0].metric, zip(reversed(labels(rows)), reversed(rows), strict=True)
+    scores = [
+        f"{interval(row.mean, row.ci95, metric)} by `{name}`"
+        for name, row in named
+        if row.mean is not None
+    ]
+    if not scores:
+        return "No run has a finite score."
     what = "Lowest error (MSE)" if metric == "mse" else "Highest accuracy"
-    scores = [f"{interval(row.mean, row.ci95, metric)} by `{name}`" for name, row in finite[:2]]
-    floor = "".join(f"; the best possible is about {number(f, metric)}" for f in floors(rows)[:1])
-    return f"{what}: {', then '.join(scores)}{floor}."
+    floor = floor_of(rows)
+    best = "" if floor is None else f"; the best possible is about {number(floor, metric)}"
+    return f"{what}: {', then '.join(scores[:2])}{best}."
 
 
 def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
@@ -181,16 +137,15 @@ def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
     return render.figure(
         learning_curves(runs, metric),
         "Learning curves by step. Last validation scores: " + ("; ".join(last) or "none"),
-        "The loss on the training tasks, averaged over neighbouring steps, as far as the files "
-        "have it, and the score on validation tasks, which are never trained on. One line a run, "
-        "one colour a recipe.",
+        "The loss on the training tasks, averaged over neighbouring steps, and the score on "
+        "validation tasks, which are never trained on. One line a run, one colour a recipe.",
     )
 
 
 def _explained(run: RunFiles) -> list[Block]:
     if not run.explain:
         return []
-    words = [render.text(f"{strongest(run.explain)}.")] if graph_like(run.explain) else []
+    words = [render.text(f"{strongest(run.explain)}.")] if is_graph(run.explain) else []
     figures = [
         render.figure(drawn, what, caption) for _, drawn, what, caption in captioned(run.explain)
     ]
@@ -216,17 +171,14 @@ def _details(run: RunFiles, result: Result) -> Block:
         "Protocol": result["protocol"],
     }
     config = json.dumps(run.config.get("experiment", {}), indent=2, ensure_ascii=False)
-    return render.details(_name(run), [{"macro": "facts", "pairs": facts}, render.pre(config)])
+    return render.details(_name(run), [render.facts(facts), render.pre(config)])
 
 
 def _predictor(folder: Path, place: int) -> Section:
     """The part of the report about one predictor."""
     marked = read_marks(folder)
-    blocks: list[Block] = [
-        render.text(accuracy_of(marked), "lead"),
-        render.table(accuracies(marked)),
-    ]
-    blocks += [render.table(confusion(marked)), *mistakes(marked.mistakes)]
+    blocks = [render.text(accuracy_of(marked), "lead"), render.table(classes_table(marked))]
+    blocks += mistakes(marked.mistakes)
     return Section(f"predictor-{place}", f"Predictor {folder.name}", blocks, folder.name)
 
 
@@ -237,57 +189,53 @@ def write_page(folders: Sequence[Path], out: Path) -> None:
     **Raises:** `RunError` for a folder that is neither or has not been evaluated, a damaged file,
     two runs of one recipe and seed, or if `out` cannot be written.
     """
-    write_text(out, page_of(folders))
-
-
-def page_of(folders: Sequence[Path]) -> str:
-    """The page itself. **Raises** as `write_page`."""
     if not folders:
         raise RunError("expected one or more run folders, got none; name them before --out")
     predictors = [folder for folder in folders if (folder / "support.safetensors").is_file()]
     runs = [folder for folder in folders if folder not in predictors]
-    marked = [_predictor(one, i) for i, one in enumerate(predictors)]
-    report = _runs_report(runs) if runs else Report("Few-shot predictions", [], [])
-    lead = [PREDICTORS] if marked else []
-    whole = replace(report, lead=lead + report.lead, sections=marked + report.sections)
-    return render.html(whole)
+    parts = [_predictor(one, i) for i, one in enumerate(predictors)]
+    lead, title = [PREDICTORS] if parts else [], "Few-shot predictions"
+    if runs:
+        title, about, more = _runs(runs)
+        lead, parts = lead + about, parts + more
+    write_text(out, render.html(Report(title, lead, parts)))
 
 
-def _runs_report(runs: Sequence[Path]) -> Report:
-    loaded = told_apart([read_run(folder) for folder in runs])
+def _runs(folders: Sequence[Path]) -> tuple[str, list[str], list[Section]]:
+    """The title, the first lines and the sections of the report of runs."""
     scored: list[tuple[RunFiles, Result]] = []
-    for run in loaded:
+    for run in map(read_run, folders):
         if run.result is None:
             raise RunError(
                 f"expected a result.json in {run.folder}, found none: run `arml evaluate "
                 f"{run.folder}` first, if it is a run"
             )
         scored.append((run, run.result))
-    rows = make_rows(result for _, result in scored)
+    runs, rows = [run for run, _ in scored], make_rows(result for _, result in scored)
     metrics = sorted({result["metric"] for _, result in scored}, reverse=True)
-    recipes = ", ".join(f"`{name}`" for name in dict.fromkeys(map(recipe_of, loaded)))
-    tables = [block for some in sections(rows) for block in _scores(some)]
-    curves = [_curves([r for r, result in scored if result["metric"] == m], m) for m in metrics]
+    recipes = ", ".join(f"`{name}`" for name in dict.fromkeys(map(recipe_of, runs)))
+    tables = [
+        block
+        for some in sections(rows)
+        for block in (render.text(_best(some), "lead"), render.table(table_of(some)))
+    ]
+    curves = [_curves([run for run, result in scored if result["metric"] == m], m) for m in metrics]
 
     def of_runs(look: Callable[[RunFiles], list[Block]]) -> list[Block]:
         """A part about each run that has one, under the run's name."""
-        parts = [(run, look(run)) for run in loaded]
+        parts = [(run, look(run)) for run in runs]
         return [b for run, own in parts if own for b in (render.heading(f"`{_name(run)}`"), *own)]
 
-    inside = Section("inside", "Inside the learners", of_runs(_explained), "Inside")
-    if any(run.explain and graph_like(run.explain) for run in loaded):
-        blocks = [render.text(GRAPH_NOTE), *inside.blocks]
-        inside = Section("graph", "The meta-knowledge graph", blocks, "Graph")
+    graph = (
+        [render.text(GRAPH_NOTE)] if any(r.explain and is_graph(r.explain) for r in runs) else []
+    )
     parts = [
         Section("scores", "Scores on new tasks", tables, "Scores"),
         Section("curves", "Learning curves", curves, "Curves"),
-        inside,
+        Section("inside", "Inside the learners", [*graph, *of_runs(_explained)], "Inside"),
         Section("growth", "How it grew", of_runs(lambda run: growth_of(run.folder)), "Growth"),
         Section("reading", "How to read the numbers", [render.items(_notes(rows))], "Reading"),
         Section("runs", "Runs", [_details(run, result) for run, result in scored]),
     ]
-    return Report(
-        "Few-shot meta-learning",
-        [f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}.", LEAD],
-        [part for part in parts if part.blocks],
-    )
+    lead = [f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}.", LEAD]
+    return "Few-shot meta-learning", lead, [part for part in parts if part.blocks]

@@ -6,7 +6,6 @@ policy allows no other source and no script. All text is escaped.
 
 from base64 import b64encode
 from dataclasses import dataclass
-from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -29,7 +28,6 @@ class Section:
     blocks: list[Block]
     short: str = ""
     """Its name in the contents."""
-    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,31 +39,19 @@ class Report:
     sections: list[Section]
 
 
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("arml.report"),
+def html(report: Report) -> str:
+    """The page."""
+    environment = Environment(
+        loader=(loader := PackageLoader("arml.report")),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-
-
-def html(report: Report) -> str:
-    """The page."""
-    environment = _environment()
-    loader = environment.loader
-    assert loader is not None
-    style = Markup(loader.get_source(environment, "style.css")[0])
     # The style is our own file, and the only text that is not escaped.
+    style = Markup(loader.get_source(environment, "style.css")[0])
     page = environment.get_template("report.html").render(report=report, style=style)
     return page.lstrip()
-
-
-def framed(page: str) -> str:
-    """The page in a frame, so that its styles do not reach a notebook."""
-    return _environment().get_template("frame.html").render(page=page)
 
 
 def text(words: str, kind: str = "") -> Block:
@@ -78,9 +64,14 @@ def items(texts: list[str]) -> Block:
     return {"macro": "items", "texts": texts}
 
 
-def heading(words: str, id: str = "") -> Block:
+def facts(pairs: Json) -> Block:
+    """Values by their names."""
+    return {"macro": "facts", "pairs": pairs}
+
+
+def heading(words: str) -> Block:
     """A heading within a section."""
-    return {"macro": "heading", "text": words, "id": id}
+    return {"macro": "heading", "text": words}
 
 
 def pre(words: str) -> Block:
@@ -93,10 +84,9 @@ def table(given: Table) -> Block:
     return {"macro": "table", "table": given}
 
 
-def details(summary: str, blocks: list[Block], id: str = "", *, opened: bool = False) -> Block:
-    """Blocks that are shown on request, or from the beginning."""
-    content = {"summary": summary, "blocks": blocks, "id": id, "opened": opened}
-    return {"macro": "details", **content}
+def details(summary: str, blocks: list[Block]) -> Block:
+    """Blocks that are shown on request."""
+    return {"macro": "details", "summary": summary, "blocks": blocks}
 
 
 def gallery(pictures: list[dict[str, str | None]]) -> Block:
