@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def choose(
         ]
         made, what = recipe(f"features/{method or 'protonet'}"), "vectors"
         tasks = VectorsOptions(data=tuple(data), **_shape(families, fixed))
-        advice = []
+        advice: list[str] = []
     else:
         families = [_survey(Path(path).expanduser().absolute()) for path in data]
         made, what = recipe(f"folders/{method or 'protonet-turns'}"), "pictures"
@@ -152,7 +152,7 @@ def _smallest(families: Sequence[Family]) -> tuple[int, str, str]:
     return min((n, f.name, name) for f in families for name, n in f.counts.items())
 
 
-def _shape(families: Sequence[Family], fixed: Mapping[str, int]) -> dict[str, int]:
+def _shape(families: Sequence[Family], fixed: Mapping[str, int]) -> dict[str, Any]:
     """Ways, shots and queries."""
     poorest = min(families, key=lambda family: len(family.counts))
     classes = len(poorest.counts)

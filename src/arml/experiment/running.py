@@ -333,9 +333,16 @@ def train_seeds(
     def received(number: int, record: Message) -> None:
         watch(seeds[number], record.pop("step"), record)
 
-    job = "arml.experiment.running:work"
-    more = {"workers": workers, "received": received, "stop": stop, "tick": tick}
-    return {seeds[i]: why for i, why in carry_out(job, jobs, folder, **more).items()}
+    failed = carry_out(
+        "arml.experiment.running:work",
+        jobs,
+        folder,
+        workers=workers,
+        received=received,
+        stop=stop,
+        tick=tick,
+    )
+    return {seeds[number]: why for number, why in failed.items()}
 
 
 def work(job: Message, send: Send, stop: Stop) -> None:

@@ -162,7 +162,8 @@ def evaluate(
     problem, identity = distribution.problem, distribution.identity()
     metric, score = score_of(problem)
     chunk = min(n, chunk or at_once_by_default(problem))
-    parts, done = [], 0
+    parts: list[PyTree] = []
+    done = 0
     with bar("evaluate", n, show=progress) as update:
         scoring = learner, score
         for part in looks(_scored, scoring, distribution, split=split, n=n, chunk=chunk, mesh=mesh):
