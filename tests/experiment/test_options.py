@@ -60,7 +60,7 @@ def test_numbers_must_be_finite_and_large_enough():
         ({"ways": 1}, "ways must be at least 2, got 1"),
         ({"shots": 0}, "shots must be at least 1, got 0"),
         ({"queries": 0}, "queries must be at least 1, got 0"),
-        ({"size": 8}, "size must be at least 16 px, got 8"),
+        ({"size": 8}, "size must be from 16 to 1024 px, got 8"),
         ({"data": ()}, "give --data"),
     ],
 )

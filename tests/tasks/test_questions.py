@@ -130,7 +130,7 @@ def test_paper_is_light():
     ("change", "words"),
     [
         ({"families": ("glyphs",)}, "expected families of"),
-        ({"families": ("glyphs-style", "glyphs-style")}, "each family once"),
+        ({"families": ("glyphs-style", "glyphs-style")}, "each at most once"),
         ({"queries": 19}, "at most 20 shots and queries"),
         ({"ways": 17}, "at least 17 validation classes"),
         ({"ways": 1}, "ways must be at least 2"),

@@ -32,7 +32,6 @@ from arml.results.files import RunError, atomically
 FORMAT = 2
 """Raise it whenever the same files would give other pixels than before."""
 CHUNK = 256
-SIZES = range(4, 1025)
 LABELS = "labels.csv"
 PARTS = ("train", "validation", "test")
 PART_FOLDERS = {
@@ -314,10 +313,6 @@ def load_families(
     image; and for two sources of one name. All sources are listed and checked before any image is
     decoded.
     """
-    if size not in SIZES:
-        raise ValueError(
-            f"expected a size of {SIZES[0]} to {SIZES[-1]} pixels a side, got {size}; change it"
-        )
     found = [Path(source).expanduser().absolute() for source in sources]
     paths = {family_name(path): path for path in found}
     if len(paths) < len(sources):

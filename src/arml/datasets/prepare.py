@@ -28,7 +28,6 @@ from arml.datasets.archives import Member, open_members
 from arml.datasets.decode import FILTERS, decoded
 from arml.datasets.folders import (
     PARTS,
-    SIZES,
     ImageFamily,
     Progress,
     default_folder,
@@ -248,10 +247,8 @@ def prepare(
     """
     data = lookup(name)
     size, folder = size or data.size, folder or place(name)
-    if size not in SIZES:
-        raise ValueError(
-            f"size must be from {SIZES[0]} to {SIZES[-1]} pixels, got {size}: change it"
-        )
+    if not 4 <= size <= 1024:
+        raise ValueError(f"size must be from 4 to 1024 pixels, got {size}: change it")
     own = None if split is None else str(split.absolute())
     wanted: Json = {"format": FORMAT, "name": name, "size": size, "split": own}
     if (folder / INDEX).exists():

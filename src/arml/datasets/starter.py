@@ -8,38 +8,19 @@ the repository makes these files; `LICENCES.md` beside them names the authors.
 import io
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, TypedDict
 
 import numpy as np
 from jaxtyping import UInt8
-from msgspec import Meta
 from PIL import Image
 
 from arml.datasets.decode import FILTERS
 from arml.datasets.folders import PARTS, ImageFamily, Parts
-from arml.results.files import Digest, FileName, Json, Text, checksum, read_bytes, read_checked
+from arml.results.files import Json, checksum, read_bytes, read_json
 
 SIZE = 32
 """Pixels a side of a picture."""
 FORMAT = 1
 FOLDER = Path(str(files("arml") / "data" / "starter"))
-
-
-class StarterFamily(TypedDict):
-    """One family in the index."""
-
-    file: FileName
-    sha256: Digest
-    each: Annotated[int, Meta(ge=1, le=10_000)]
-    samples: dict[Text, list[Text]]
-    split: Parts
-
-
-class StarterIndex(TypedDict):
-    """`index.json`."""
-
-    format: int
-    families: dict[Text, StarterFamily]
 
 
 def load_starter(
@@ -57,7 +38,7 @@ def load_starter(
     families: list[ImageFamily] = []
     for name, about in read_index(folder)["families"].items():
         pictures = _pictures(folder, about)
-        classes, split = class_names(about), about["split"]
+        classes, split = tuple(about["samples"]), about["split"]
         for through in ("", *FILTERS) if art else ("",):
             images = np.stack([*map(FILTERS[through], pictures)]) if through else pictures
             images.flags.writeable = False
@@ -75,21 +56,19 @@ def read_index(folder: Path = FOLDER) -> Json:
     **Raises** `ValueError` in one line if it is missing, altered or of another format.
     """
     path = folder / "index.json"
-    index = read_checked(path, StarterIndex, "install arml again")
-    if index["format"] != FORMAT:
-        raise ValueError(f"{path}: expected format {FORMAT}, got {index['format']}: update arml")
-    if index.pop("sha256", None) != checksum(index):
-        raise ValueError(f"{path}: it was altered or cut short: install arml again")
+    try:
+        index = read_json(path)
+    except ValueError as error:
+        raise ValueError(f"{error}; install arml again") from error
+    if index.get("format") != FORMAT or index.pop("sha256", None) != checksum(index):
+        raise ValueError(
+            f"{path}: it was altered or cut short, or is not of format {FORMAT}: install arml again"
+        )
     return index
 
 
-def class_names(about: Json) -> tuple[str, ...]:
-    """The classes of a family of the index, in the order of its rows."""
-    return tuple(about["samples"])
-
-
 def _pictures(folder: Path, about: Json) -> UInt8[np.ndarray, "n size size 3"]:
-    path, rows, each = folder / about["file"], len(class_names(about)), about["each"]
+    path, rows, each = folder / about["file"], len(about["samples"]), about["each"]
     try:
         sheet = np.asarray(Image.open(io.BytesIO(read_bytes(path))).convert("L"))
         grey = sheet.reshape(rows, SIZE, each, SIZE).swapaxes(1, 2).reshape(-1, SIZE, SIZE)

@@ -83,27 +83,14 @@ def styled(
     turn = jnp.where(texture, 0.0, angle)
     cosine, sine = jnp.cos(turn) / zoom, jnp.sin(turn) / zoom
     at = jnp.stack([cosine * down - sine * right, sine * down + cosine * right])
-    grey = _bilinear(picture.astype(jnp.float32) / 255, (at + 1) * (size - 1) / 2)
+    # Between the pixels; outside the picture, the nearest pixel of the border.
+    grey = jax.scipy.ndimage.map_coordinates(
+        picture.astype(jnp.float32) / 255, list((at + 1) * (size - 1) / 2), order=1, mode="nearest"
+    )
     inked = jnp.where(tone == 1, 1 - grey, grey)
     light = LIGHT * (jnp.cos(angle) * down + jnp.sin(angle) * right)
     toned = (1 - TONE) * grey + TONE * tone
     return jnp.where(texture, jnp.clip(toned + light, 0, 1), inked)
-
-
-def _bilinear(
-    picture: Float[Array, "size size"], at: Float[Array, "2 size size"]
-) -> Float[Array, "size size"]:
-    """The picture at places between its pixels; outside it, the nearest pixel of the border."""
-    return jax.scipy.ndimage.map_coordinates(picture, list(at), order=1, mode="nearest")
-
-
-class Source(NamedTuple):
-    """The pictures of one kind, in order of class."""
-
-    first: Int[Array, ""]
-    """The index of the first picture."""
-    classes: Int[Array, ""]
-    texture: Bool[Array, ""]
 
 
 class QuestionEpisodes(Episodes):
@@ -120,8 +107,12 @@ class QuestionEpisodes(Episodes):
     each: int = eqx.field(static=True)
     """Pictures of a class of contents."""
     pixels: UInt8[Array, "n size size"]
-    sources: Source
-    """The pictures of each family, with an axis of families."""
+    """The pictures of all families, in order of class."""
+    first: Int[Array, " families"]
+    """The index of each family's first picture."""
+    classes: Int[Array, " families"]
+    """Classes of contents of each family."""
+    texture: Bool[Array, " families"]
     asks_style: Bool[Array, " families"]
     first_class: Int[Array, " families"]
     """The number of each family's first class in the list of all classes."""
@@ -130,13 +121,14 @@ class QuestionEpisodes(Episodes):
     def sample(self, key: PRNGKeyArray) -> Task:
         family_key, content_key, style_key = jax.random.split(key, 3)
         family = jax.random.randint(family_key, (), 0, len(self.families))
-        source = jax.tree.map(lambda a: a[family], self.sources)
         ways, shots = self.problem.outputs, self.problem.shots
-        by_content, by_style = self._contents(source, content_key), self._styles(source, style_key)
+        by_content, by_style = self._contents(family, content_key), self._styles(family, style_key)
         places, styles, classes = jax.tree.map(
             lambda a, b: jnp.where(self.asks_style[family], b, a), by_content, by_style
         )
-        draw = jax.vmap(lambda place, style: styled(self.pixels[place], style, source.texture))
+        draw = jax.vmap(
+            lambda place, style: styled(self.pixels[place], style, self.texture[family])
+        )
         grey = draw(places.reshape(-1), style_of(styles.reshape(-1)))
         x = jnp.repeat(grey.reshape(ways, -1, *grey.shape[1:])[..., None], 3, axis=-1)
         support, query = (
@@ -145,29 +137,26 @@ class QuestionEpisodes(Episodes):
         )
         return Task(support, query, family, self.first_class[family] + classes)
 
-    def _contents(self, source: Source, key: PRNGKeyArray) -> tuple[Array, Array, Array]:
+    def _contents(self, family: Int[Array, ""], key: PRNGKeyArray) -> tuple[Array, Array, Array]:
         """The indices of the pictures, their styles and their classes, for a task of contents."""
-        ways, drawn = self._shape()
+        ways, drawn = self.problem.outputs, self.problem.shots + self.problem.queries
         class_key, picture_key, style_key = jax.random.split(key, 3)
-        classes = distinct(source.classes, ways, key=class_key)
+        classes = distinct(self.classes[family], ways, key=class_key)
         pictures = jax.vmap(lambda key: distinct(self.each, drawn, key=key))(
             jax.random.split(picture_key, ways)
         )
-        places = source.first + classes[:, None] * self.each + pictures
+        places = self.first[family] + classes[:, None] * self.each + pictures
         styles = jax.random.randint(style_key, places.shape, 0, len(self.styles))
         return places, self.styles[styles], classes
 
-    def _styles(self, source: Source, key: PRNGKeyArray) -> tuple[Array, Array, Array]:
+    def _styles(self, family: Int[Array, ""], key: PRNGKeyArray) -> tuple[Array, Array, Array]:
         """The same for a task of styles."""
-        ways, drawn = self._shape()
+        ways, drawn = self.problem.outputs, self.problem.shots + self.problem.queries
         class_key, picture_key = jax.random.split(key)
         classes = distinct(len(self.styles), ways, key=class_key)
-        pictures = distinct(source.classes * self.each, ways * drawn, key=picture_key)
-        places = source.first + pictures.reshape(ways, drawn)
+        pictures = distinct(self.classes[family] * self.each, ways * drawn, key=picture_key)
+        places = self.first[family] + pictures.reshape(ways, drawn)
         return places, jnp.broadcast_to(self.styles[classes][:, None], places.shape), classes
-
-    def _shape(self) -> tuple[int, int]:
-        return self.problem.outputs, self.problem.shots + self.problem.queries
 
 
 # --- the package's pictures
@@ -210,14 +199,10 @@ class ConflictOptions(EpisodeOptions):
     def check(self) -> None:
         """Raise `ValueError` for options that are out of range, before any data is read."""
         super().check()
-        for name in self.families:
-            if name not in QUESTIONS:
-                raise ValueError(
-                    f"expected families of {', '.join(QUESTIONS)}, got {name!r}; choose among them"
-                )
-        if len(set(self.families)) < len(self.families):
+        if not len(set(self.families) & QUESTIONS.keys()) == len(self.families):
             raise ValueError(
-                f"expected each family once, got {', '.join(self.families)}; leave repetitions out"
+                f"expected families of {', '.join(QUESTIONS)}, each at most once, got "
+                f"{', '.join(self.families)}: choose among them"
             )
 
     def _episodes(self, pictures: list[ImageFamily], split: Split, part: str) -> QuestionEpisodes:
@@ -237,7 +222,9 @@ class ConflictOptions(EpisodeOptions):
         places: dict[str, tuple[int, int]] = {}
         for name, texture, _ in asked:
             if name not in places:
-                shown = _of_part(by_name[name], split[name][part])
+                family = by_name[name]
+                chosen = np.repeat(np.isin(family.classes, split[name][part]), family.counts)
+                shown = family.images[chosen, ..., 0]
                 places[name] = sum(map(len, pieces)), len(shown) // each
                 pieces.append(shown if texture else dark_on_light(shown))
         numbers = [len(styles) if style else places[name][1] for name, _, style in asked]
@@ -255,21 +242,13 @@ class ConflictOptions(EpisodeOptions):
             problem=Problem("classification", (SIZE, SIZE, 3), ways, shots, queries, sum(numbers)),
             each=each,
             pixels=jnp.asarray(np.concatenate(pieces)),
-            sources=Source(
-                jnp.asarray([places[name][0] for name, _, _ in asked]),
-                jnp.asarray([places[name][1] for name, _, _ in asked]),
-                jnp.asarray([texture for _, texture, _ in asked]),
-            ),
+            first=jnp.asarray([places[name][0] for name, _, _ in asked]),
+            classes=jnp.asarray([places[name][1] for name, _, _ in asked]),
+            texture=jnp.asarray([texture for _, texture, _ in asked]),
             asks_style=jnp.asarray([style for _, _, style in asked]),
             first_class=jnp.asarray(np.cumsum(numbers) - numbers),
             styles=jnp.asarray(styles),
         )
-
-
-def _of_part(family: ImageFamily, classes: list[str]) -> UInt8[np.ndarray, "n size size"]:
-    """The grey pictures of those classes."""
-    shown = np.repeat(np.isin(family.classes, classes), family.counts)
-    return family.images[shown, ..., 0]
 
 
 def dark_on_light(

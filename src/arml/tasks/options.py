@@ -253,8 +253,8 @@ class FoldersOptions(EpisodeOptions, DataOptions):
                 "expected a folder or zip of images with one folder for each class, got none: "
                 "give --data FOLDER_OR_ZIP..."
             )
-        if self.size < 16:
-            raise ValueError(f"size must be at least 16 px, got {self.size}: raise --size")
+        if not 16 <= self.size <= 1024:
+            raise ValueError(f"size must be from 16 to 1024 px, got {self.size}: change --size")
         super().check()
 
 
