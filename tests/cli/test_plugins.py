@@ -126,17 +126,19 @@ def test_a_run_of_a_plugin_is_trained_scored_reported_exported_and_says_what_it_
 
 @pytest.mark.usefixtures("alone")
 def test_lists_and_recipes_have_what_a_plugin_brings(capsys):
-    assert main(["list", "--json", "--plugin", str(OWN)]) == 0
-    found = json.loads(capsys.readouterr().out)
-    names = {entry["name"] for entry in found["recipes"]}
-    assert {"waves/rescale", "waves/maml", "regression2d/rescale", "starter/rescale"} <= names
-    assert "waves/protonet" not in names  # it compares classes
-    assert "rescale" in {entry["name"] for entry in found["algorithms"]}
-    (one,) = [entry for entry in found["recipes"] if entry["name"] == "waves/maml"]
-    assert one["command"].endswith(f"--run runs/waves/maml --plugin {os.path.relpath(OWN)}")
-    assert "waves" in {entry["name"] for entry in found["settings"]}
-    assert "waves" not in {entry["name"] for entry in found["datasets"]}
-    assert [entry["name"] for entry in found["networks"]] == ["mlp", "conv4", "residual"]
+    own = ["--plugin", str(OWN)]
+    assert main(["list", *own]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^ waves +", said, re.MULTILINE)
+    assert re.search(r"^ rescale +", said, re.MULTILINE)
+    assert "Networks (--network NAME): mlp, conv4, residual\n" in said
+    assert main(["list", "waves", *own]) == 0
+    said = capsys.readouterr().out
+    assert {"waves/rescale", "waves/maml"} <= {*said.split()}
+    assert "waves/protonet" not in said  # it compares classes
+    assert f"--run runs/waves/maml --plugin {os.path.relpath(OWN)}" in said
+    assert main(["list", "rescale", *own]) == 0
+    assert {"regression2d/rescale", "starter/rescale"} <= {*capsys.readouterr().out.split()}
 
 
 @pytest.mark.usefixtures("alone")

@@ -4,14 +4,13 @@ vectors of a frozen model, once."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from rich.console import Console
 from tyro.conf import Positional, arg
 
 from arml.cli import known
-from arml.cli.console import INTERRUPTED, Display, command, listed, parse, print_json, say
-from arml.results.files import Json
+from arml.cli.console import INTERRUPTED, Display, command, listed, parse, say
 
 HELP = """usage: arml data ACTION [OPTIONS]
 
@@ -36,45 +35,42 @@ def data_command(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class ListOptions:
-    """List the data sets: size, licence, and whether each is prepared here."""
-
-    json: bool = False
-    """Print JSON."""
+    """List the data sets: size, where the archives are from, and whether each is prepared here."""
 
 
 def _list(arguments: Sequence[str]) -> int:
-    options = parse(ListOptions, arguments, prog="arml data list")
-    found = entries()
-    if options.json:
-        print_json(found)
-        return 0
+    parse(ListOptions, arguments, prog="arml data list")
     rows = [
-        (e["name"], f"{e['gigabytes']:.2f} GB", e["here"], e["from"], e["description"])
-        for e in found
+        (one.name, f"{one.bytes / 1e9:.2f} GB", "yes" if one.here else "no", one.source, one.about)
+        for one in entries()
     ]
     Console().print(listed(("data set", "size", "here", "archives", "what"), rows))
     say(Console(), "to prepare one: arml data prepare NAME [--from ARCHIVE_OR_FOLDER...]")
     return 0
 
 
-def entries() -> list[Json]:
-    """Each data set of the catalogue, and whether it is prepared here."""
+class Entry(NamedTuple):
+    """A data set of the catalogue."""
+
+    name: str
+    about: str
+    here: bool
+    """Whether it is prepared here."""
+    bytes: int
+    source: str
+
+
+def entries() -> list[Entry]:
+    """The data sets of the catalogue."""
     from arml.datasets.prepare import INDEX, place
     from arml.datasets.published import CATALOGUE
 
     found = []
     for name, data in CATALOGUE.items():
         fetched = all(archive.url for family in data.families for archive in family.archives)
-        found.append(
-            {
-                "name": name,
-                "description": f"{data.about}.",
-                "here": "yes" if (place(name) / INDEX).exists() else "no",
-                "gigabytes": data.pictures * data.size**2 * 3 / 1e9,
-                "from": "fetched" if fetched else "your own",
-                "licences": [family.licence for family in data.families],
-            }
-        )
+        here, size = (place(name) / INDEX).exists(), data.pictures * data.size**2 * 3
+        source = "fetched" if fetched else "your own"
+        found.append(Entry(name, f"{data.about}.", here, size, source))
     return found
 
 

@@ -144,8 +144,8 @@ def _runs(options: EvaluateOptions) -> int:
     if options.out is not None:
         say(console, f"written to {options.out}")
     elif keeps:
-        runs = [str(run / "result.json") for side in sides for run in side]
-        say(console, f"the scores are in {', '.join(runs)}")
+        places = [str(run / "result.json") for side in sides for run in side]
+        say(console, f"the scores are in {', '.join(places)}")
     return 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import Display, parse, say, tell
+from arml.cli.console import Display, parse, say
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,8 @@ class ExportOptions:
 
     With --out it writes a run's learner: weights, configuration and checksums, no data. The
     temperature of its probabilities is chosen on validation tasks first. With --onnx it writes a
-    predictor that `arml adapt --save` saved, or a whole metric learner, as one file that runs
-    without JAX. With --html it writes a folder with a page, such a file and its runtime, which
-    works offline.
+    predictor that `arml adapt --save` saved as one file that runs without JAX. With --html it
+    writes a folder with a page, such a file and its runtime, which works offline.
     """
 
     source: Positional[Path]
@@ -35,8 +34,6 @@ class ExportOptions:
     """The frozen ONNX model of a learner on features: it becomes part of the file."""
     runtime: Path = Path("node_modules/onnxruntime-web/dist")
     """Folder dist of the npm package onnxruntime-web, for --html."""
-    ways: int | None = None
-    """Classes of a metric learner's ONNX file, at most; those of its training if not given."""
 
 
 def export_command(arguments: Sequence[str]) -> int:
@@ -46,8 +43,6 @@ def export_command(arguments: Sequence[str]) -> int:
         raise ValueError("nothing to write: give --out FOLDER, --onnx FILE or --html FOLDER")
     if options.tasks < 0:
         raise ValueError(f"tasks must be 0 or more, got {options.tasks}")
-    if options.ways is not None and options.ways < 2:
-        raise ValueError(f"ways must be 2 or more, got {options.ways}")
     if options.html is not None:
         # Before JAX is imported, which takes a second or two.
         from arml.app.standalone import check_runtime
@@ -58,7 +53,7 @@ def export_command(arguments: Sequence[str]) -> int:
     if options.out is not None:
         _learner(options.source, options.out, options.tasks)
     if options.onnx is not None:
-        _onnx(options.source, options.onnx, options.ways, options.model)
+        _onnx(options.source, options.onnx, options.model)
     if options.html is not None:
         from arml.app.standalone import write_page
         from arml.predict.learner import load_predictor
@@ -87,30 +82,16 @@ def _learner(run: Path, out: Path, tasks: int) -> None:
     say(console, f"written to {out}")
 
 
-def _onnx(source: Path, file: Path, ways: int | None, model: Path | None) -> None:
-    from arml.predict.files import SUPPORT, locate
-    from arml.predict.learner import load, load_predictor
-    from arml.predict.photos import PhotoLearner
+def _onnx(source: Path, file: Path, model: Path | None) -> None:
+    from arml.predict.files import check_predictor
+    from arml.predict.learner import load_predictor
 
-    if (source / SUPPORT).is_file():
-        predictor = load_predictor(source, model)
-        if len(predictor.problem.features) == 2:
-            raise ValueError(
-                f"{source} predicts rows of tables, whose cells an ONNX file cannot read: copy the "
-                "folder as it is, and use `arml predict` there"
-            )
-        predictor.to_onnx(file, model)
-    else:
-        learner = load(locate(source)[0])
-        if isinstance(learner, PhotoLearner):
-            raise ValueError(
-                f"{source} is a network without classes: export the predictor that `arml adapt "
-                f"{source} --support EXAMPLES --save FOLDER` writes"
-            )
-        learner.to_onnx(file, ways)
-        if learner.portable.inputs is not None:
-            tell(
-                "this file reads vectors: run the frozen model before it. The file of a predictor "
-                "that `arml adapt --save` saved has the model inside, and reads pictures",
-            )
+    check_predictor(source)
+    predictor = load_predictor(source, model)
+    if len(predictor.problem.features) == 2:
+        raise ValueError(
+            f"{source} predicts rows of tables, whose cells an ONNX file cannot read: copy the "
+            "folder as it is, and use `arml predict` there"
+        )
+    predictor.to_onnx(file, model)
     say(Console(), f"written to {file} ({file.stat().st_size / 1000:.0f} kB)")
