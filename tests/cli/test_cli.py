@@ -156,12 +156,15 @@ def test_evaluate_writes_what_it_prints(maml, capsys):
     assert "core" in result["device"]
 
 
-def test_other_splits_and_steps_leave_the_result_alone(maml, tmp_path, capsys):
+def test_other_splits_steps_and_shots_leave_the_result_alone(maml, tmp_path, capsys):
     main(["evaluate", str(maml), "--tasks", "10"])
     before = (maml / "result.json").read_bytes()
     more = evaluated(capsys, maml, "--tasks", 10, "--steps", 2, "--out", tmp_path / "more.json")
     assert more["inner_steps"] == 2
     assert read_result(tmp_path / "more.json") == more
+    fewer = evaluated(capsys, maml, "--tasks", 10, "--shots", 3)
+    assert fewer["protocol"].startswith("3-shot, ")
+    assert "have no option ways" in refused(capsys, "evaluate", maml, "--ways", 3)
     validation = evaluated(capsys, maml, "--tasks", 10, "--split", "validation")
     assert validation["score"] != json.loads(before)["score"]
     assert (maml / "result.json").read_bytes() == before

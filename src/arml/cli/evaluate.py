@@ -35,8 +35,8 @@ class EvaluateOptions:
     Score a folder of seeds (`arml train --seeds`): their mean and standard deviation.
     Score a saved predictor on labelled queries: the classes, the confusions, the worst mistakes.
 
-    The scores on test tasks with the training's inner steps are also written to result.json in the
-    folder of the run, and those of single tasks to scores.npz, unless --out is given. --against
+    The scores on test tasks as in the training are also written to result.json in the folder of the
+    run, and those of single tasks to scores.npz, unless --out is given. --against
     takes the difference of two runs task by task, and of two folders of seeds over training runs
     and tasks; it uses scores of an earlier call. The published tables use 4,000 tasks.
     """
@@ -55,6 +55,10 @@ class EvaluateOptions:
     """For a run: which tasks."""
     steps: int | None = None
     """For a run: inner steps at test; those of the training if not given."""
+    ways: int | None = None
+    """For a run: classes of a task; those of the training if not given."""
+    shots: int | None = None
+    """For a run: examples of each class; those of the training if not given."""
     against: Path | None = None
     """For a run or seeds: another run, or seeds of another; print the difference."""
     json: bool = False
@@ -75,7 +79,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     from arml.predict.files import SUPPORT, is_learner
 
     if (options.folder / SUPPORT).is_file():
-        options.refuse(("tasks", "split", "steps", "against"), "runs")
+        options.refuse(("tasks", "split", "steps", "ways", "shots", "against"), "runs")
         return _predictor(options)
     if is_learner(options.folder):
         raise ValueError(
@@ -98,7 +102,9 @@ def _runs(options: EvaluateOptions) -> int:
             read_config(run)  # before JAX is imported, which takes a second or two
     tasks = TASKS if options.tasks is None else options.tasks
     asked: Json = {"tasks": tasks, "split": options.split, "steps": options.steps}
-    keeps = options.split == "test" and options.steps is None and options.out is None
+    shape = {name: n for name in ("ways", "shots") if (n := getattr(options, name)) is not None}
+    usual = options.split == "test" and options.steps is None and not shape
+    keeps = usual and options.out is None
     with Display(Console(stderr=True), "loading and compiling") as display:
         from arml.experiment.scoring import evaluate_run, keep, kept
         from arml.report.tables import make_rows, terminal_table
@@ -107,12 +113,13 @@ def _runs(options: EvaluateOptions) -> int:
 
         def scored(run: Path, *, simple: bool) -> "Scored":
             # A comparison can use the scores of an earlier call.
-            known = kept(run, **asked) if len(sides) > 1 else None
+            known = kept(run, **asked) if len(sides) > 1 and not shape else None
             if known is not None:
                 return known
             found = evaluate_run(
                 run,
                 **asked,
+                shape=shape,
                 devices=own_cores(),
                 simple=simple,
                 watch=lambda done, total: display.show("scoring tasks", done, total),
