@@ -1,5 +1,6 @@
 """The tab of tables: what it answers and refuses, and how it is used in a browser."""
 
+import base64
 import csv
 import io
 
@@ -9,7 +10,7 @@ import pytest
 import arml
 import chromium
 from arml.app import server, tables
-from arml.app.uploads import Limits
+from arml.app.pictures import Limits
 from serving import serving
 
 LIMITS = Limits(rows=40, columns=6)
@@ -53,28 +54,42 @@ def test_numbers_have_quantiles_and_columns_matter(learners):
     assert [column["kind"] for column in found["columns"]] == ["numbers", "classes", "numbers"]
     assert [column["empty"] for column in found["columns"]] == [0, 0, 2]
     answer = tables.predicted(learners, content, LIMITS)
-    assert answer["header"] == ["y", "10% quantile", "90% quantile", "a", "b"]
+    assert answer["header"] == ["y", "low 90%", "high 90%", "a", "b"]
     for row in answer["rows"]:
         middle, low, high = map(float, row[:3])
         assert low < middle < high
-    drops = {c["name"]: c["loss"] for c in tables.checked(learners, content, LIMITS)["columns"]}
+    drops = {c["name"]: c["factor"] for c in tables.checked(learners, content, LIMITS)["columns"]}
     assert drops["a"] > drops["b"]
+
+
+def test_the_target_is_the_column_whose_last_cells_are_empty():
+    table = "a,b,c\n1,x,5\n,y,6\n3,,7\n4,,8\n"
+    assert tables.columns({"csv": table}, LIMITS)["target"] == "b"
+    assert tables.columns({"csv": "a,b\n1,2\n3,4\n"}, LIMITS)["target"] == "b"
+
+
+def test_a_file_is_read_as_the_command_reads_it():
+    data = base64.b64encode("a;b\n1,5;x\n;y\n".encode("utf-16")).decode()
+    found = tables.read({"name": "t.csv", "data": data})
+    assert found["csv"] == "a,b\n1.5,x\n,y\n"
+    data = base64.b64encode("größe\n1\n".encode("cp1252")).decode()
+    with pytest.raises(ValueError, match=r"t\.csv: byte 2 is not UTF-8"):
+        tables.read({"name": "t.csv", "data": data})
 
 
 def test_refusals_are_one_line(learners):
     for content, said in (
-        ([], "expected a table with a header"),
-        (asked(csv=" "), "expected a table with a header"),
+        ([], "no table: paste one with a header"),
+        (asked(csv=" "), "no table: paste one with a header"),
         (asked(csv="a,b\n1"), "row 2 has 1 cells, the header 2"),
-        (asked(csv="a,b\n" + "1,2\n" * 41), "at most 40 rows, got 41"),
-        (asked(csv="a,b,c,d,e,f,g\n1,2,3,4,5,6,7"), "at most 6 columns"),
-        (asked(target="trees"), "expected a column to predict"),
+        (asked(csv="a,b\n" + "1,2\n" * 41), "at most 40 rows are allowed, got 41"),
+        (asked(csv="a,b,c,d,e,f,g\n1,2,3,4,5,6,7"), "at most 6 columns are allowed"),
+        (asked(target="trees"), "no column 'trees' to predict"),
         (asked(kind="words"), "expected classes or numbers"),
-        (asked(kind="numbers"), "expected numbers in 'tree', got 'oak'"),
-        (asked(target="height"), "expected classes in 'height'"),
+        (asked(kind="numbers"), "'oak' in row 2 is no number to predict"),
+        (asked(target="height"), "too many for classes"),
         (asked(csv="a,tree\n1,\n2,oak"), "two or more rows with a value"),
-        (asked(csv="a,tree\n" + "1,oak\n2,elm\n" * 3), "expected rows to predict"),
-        (asked(csv="a,tree\n" + "x\0,oak\n" * 3), "expected"),
+        (asked(csv="a,tree\n" + "1,oak\n2,elm\n" * 3), "no row has an empty cell in 'tree'"),
     ):
         with pytest.raises(ValueError, match=said) as refused:
             tables.predicted(learners, content, LIMITS)
@@ -83,8 +98,7 @@ def test_refusals_are_one_line(learners):
 
 def test_the_tab_in_a_browser(learners):
     """With the keyboard alone, in a narrow window."""
-    names = dict.fromkeys(learners, "small")
-    served = server.Served(None, None, names, LIMITS, tables=learners)
+    served = server.Served(None, learners, LIMITS)
     with serving(served) as site, chromium.opened(site.address, width=390) as tab:
         used(tab.page, learners)
     assert [text for text in tab.complaints if "400 (Bad Request)" not in text] == []
@@ -118,7 +132,7 @@ def used(page, learners):
     page.click("#table-check")
     page.wait_for_selector("#tables-status >> text=Checked in")
     drops = tables.checked(learners, asked(), LIMITS)
-    assert page.inner_text("#table-trust") == drops["said"]
+    assert page.inner_text("#table-trust") == drops["summary"]
     assert page.locator("#table-columns .bar span").all_inner_texts() == [
         column["name"] for column in drops["columns"]
     ]

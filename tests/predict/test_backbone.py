@@ -12,12 +12,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import arml
-from arml.app import answers
-from arml.app.server import about
-from arml.app.uploads import Limits
-from arml.cli import app as command
+from arml.app import pictures
+from arml.app.pictures import Limits
+from arml.app.server import served
 from arml.cli import main
-from arml.datasets.decode import cropped, decode
+from arml.datasets.decode import cropped
 from arml.predict.photos import fit_head
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
@@ -134,33 +133,24 @@ def test_a_model_alone_learns_predicts_and_is_exported_as_one_file(place, capsys
 
 
 def test_the_page_answers_by_the_model(place):
-    served = command.served(place / "eye.onnx")
-    assert about(served)["pictures"] == {
-        "learner": "eye.onnx",
-        "size": SIZE,
-        "model": "eye.onnx",
-        "families": ("nothing",),
-    }
+    tab = served(place / "eye.onnx").pictures
+    assert (tab.name, tab.reader.size, tab.choose) == ("eye.onnx", SIZE, False)
 
-    def sent(paths: list[Path]) -> list[str]:
-        return [base64.b64encode(path.read_bytes()).decode() for path in paths]
+    def sent(paths: list[Path]) -> list[dict[str, str]]:
+        return [{"data": base64.b64encode(path.read_bytes()).decode()} for path in paths]
 
     own = {name: sorted((place / "own" / name).glob("*.png")) for name in "abc"}
     queries = sorted((place / "more").rglob("*.png"))
     classes = [{"name": name, "pictures": sent(paths)} for name, paths in own.items()]
     content = {"classes": classes, "queries": sent(queries)}
-    given = served.pictures, content, Limits(), served.reader
-    answer = answers.classified(*given)
+    answer = pictures.classified(tab, content, Limits())
     files = [path for paths in own.values() for path in paths]
     predictor = arml.load(place / "eye.onnx").adapt(files, list("aabbcc"))
-    got = [query["probabilities"] for query in answer["queries"]]
-    np.testing.assert_allclose(got, predictor.predict_proba(queries), rtol=1e-4, atol=1e-6)
-    seen = decode(files[2].read_bytes(), size=SIZE, where="", crop=True)
-    assert answer["classes"][1]["seen"][0] == answers.as_png(seen)
-    assert answers.trusted(*given)["said"] == str(predictor.reliability())
-    assert base64.b64decode(answers.kept(*given)["zip"]).startswith(b"PK")
+    want = predictor.predict_proba(queries)
+    np.testing.assert_allclose(answer["probabilities"], want, rtol=1e-4, atol=1e-6)
+    assert pictures.trusted(tab, content, Limits())["summary"] == str(predictor.reliability())
     with pytest.raises(ValueError, match="this learner reads pixels and uses no model"):
-        command.served(Path("starter"), place / "eye.onnx")
+        served(Path("starter"), place / "eye.onnx")
 
 
 def test_features_of_the_model_are_learned_from(place, capsys, monkeypatch):

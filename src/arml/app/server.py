@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -32,12 +33,11 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from arml.app import answers
-from arml.app.functions import example_function, span, surface
-from arml.app.tables import Kind, checked, columns, example, predicted
-from arml.app.uploads import Limits
-from arml.predict.inputs import PictureReader
-from arml.predict.learner import FewShotLearner, Learner
+from arml.app import pictures, tables
+from arml.app.pictures import Limits, Tab
+from arml.app.tables import Kind
+from arml.predict.inputs import picture_reader
+from arml.predict.learner import FewShotLearner, load
 from arml.results.files import Json, RunError
 
 HOST = "127.0.0.1"
@@ -53,22 +53,18 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
+TABLES: dict[Kind, str] = {"classes": "tables", "numbers": "tables-regression"}
+"""The learners of tables."""
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
 @dataclass(frozen=True)
 class Served:
-    """The learners of the page. A learner that is None has no tab."""
+    """The learners of the page. A tab without a learner is not shown."""
 
-    pictures: Learner | None
-    functions: FewShotLearner | None
-    names: dict[str, str]
-    """The names of the learners."""
-    limits: Limits = field(default_factory=Limits)
+    pictures: Tab | None
     tables: Mapping[Kind, FewShotLearner] = field(default_factory=dict)
-    """The learners of tables; without any there is no tab."""
-    reader: PictureReader | None = None
-    """How pictures become the inputs of their learner; None if these are its pixels."""
+    limits: Limits = field(default_factory=Limits)
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One answer at a time: two would only take each other's cores."""
 
@@ -101,18 +97,18 @@ class Guard:
 async def _content(request: Request, limits: Limits) -> object:
     """The JSON of a request, not more of it than the limit."""
     most = limits.megabytes * 2**20
-    said = f"expected at most {limits.megabytes} MiB, got more: choose fewer or smaller files"
+    message = f"more than {limits.megabytes} MiB: choose fewer or smaller files"
     if int(request.headers.get("content-length", "0")) > most:
-        raise HTTPException(413, said)
+        raise HTTPException(413, message)
     body = bytearray()
     async for part in request.stream():
         body += part
         if len(body) > most:
-            raise HTTPException(413, said)
+            raise HTTPException(413, message)
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise HTTPException(400, "expected JSON, got something else") from None
+        raise HTTPException(400, "this is no JSON: use the page") from None
 
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -146,25 +142,27 @@ def _answering(served: Served, answer: Callable[[Any], Json]) -> Handler:
 
 
 def _routes(served: Served) -> list[Route]:
-    limits, pictures, functions = served.limits, served.pictures, served.functions
-    reader = served.reader
+    limits, tab, learners = served.limits, served.pictures, served.tables
+    answers: dict[str, Callable[[Any], Json]] = {}
+    if tab is not None:
+        answers |= {
+            "/classify": lambda c: pictures.classified(tab, c, limits),
+            "/trust": lambda c: pictures.trusted(tab, c, limits),
+            "/keep": lambda c: pictures.kept(tab, c, limits),
+            "/open": pictures.opened,
+            "/example-pictures": pictures.example,
+        }
+    if learners:
+        answers |= {
+            "/read-table": tables.read,
+            "/columns": lambda c: tables.columns(c, limits),
+            "/table": lambda c: tables.predicted(learners, c, limits),
+            "/matter": lambda c: tables.checked(learners, c, limits),
+            "/example-table": tables.example,
+        }
     routes = [Route("/about", lambda request: JSONResponse(about(served)))]
-    asked: dict[str, tuple[str, Callable[[Any], Json]]] = {}
-    if pictures is not None:
-        asked["/classify"] = ("POST", lambda c: answers.classified(pictures, c, limits, reader))
-        asked["/trust"] = ("POST", lambda c: answers.trusted(pictures, c, limits, reader))
-        asked["/keep"] = ("POST", lambda c: answers.kept(pictures, c, limits, reader))
-        asked["/example-pictures"] = ("GET", lambda s: answers.example_pictures(pictures, s))
-    if functions is not None:
-        asked["/surface"] = ("POST", lambda c: surface(functions, c, limits))
-        asked["/example-function"] = ("GET", lambda s: example_function(functions, s))
-    if served.tables:
-        read = served.tables
-        asked["/columns"] = ("POST", lambda c: columns(c, limits))
-        asked["/table"] = ("POST", lambda c: predicted(read, c, limits))
-        asked["/matter"] = ("POST", lambda c: checked(read, c, limits))
-        asked["/example-table"] = ("GET", example)
-    for path, (method, answer) in asked.items():
+    for path, answer in answers.items():
+        method = "GET" if path.startswith("/example") else "POST"
         routes.append(Route(path, _answering(served, answer), methods=[method]))
     for file in (files("arml.app") / "page").iterdir():
         kind = TYPES[file.name.rpartition(".")[2]]
@@ -178,22 +176,40 @@ def about(served: Served) -> Json:
     """Facts that the page needs when it starts."""
     found: Json = {"limits": vars(served.limits)}
     if served.pictures is not None:
-        portable = served.pictures.portable
-        size = (
-            served.reader.size if served.reader is not None else served.pictures.problem.features[0]
-        )
-        found["pictures"] = {
-            "learner": served.names["pictures"],
-            "size": size,
-            "model": None if portable.inputs is None else portable.inputs["model"],
-            "families": portable.families,
-        }
-    if served.functions is not None:
-        low, high = span(served.functions)
-        found["functions"] = {"learner": served.names["functions"], "low": low, "high": high}
+        tab = served.pictures
+        families = list(tab.learner.portable.families)
+        found["pictures"] = {"learner": tab.name, "size": tab.reader.size, "families": families}
     if served.tables:
-        found["tables"] = {"learners": {kind: served.names[kind] for kind in served.tables}}
+        found["tables"] = {"kinds": [*served.tables]}
     return found
+
+
+def served(learner: Path | None = None, model: Path | None = None) -> Served:
+    """The page's learners: the named one, and those of the package for the other tab.
+
+    **Arguments**
+
+    - `model`: the frozen model of a learner on features, if it is not the one that ships.
+
+    **Raises** `RunError` if there is no such learner, `ValueError` for one that no tab fits.
+    """
+    named = None if learner is None else load(learner)
+    kinds: dict[Kind, Any] = {kind: load(name) for kind, name in TABLES.items()}
+    if named is not None and learner is not None and pictures.is_of_pictures(named):
+        reader = picture_reader(named, learner if learner.suffix == ".onnx" else model)
+        assert reader is not None
+        return Served(Tab(named, learner.resolve().name, reader), kinds)
+    if model is not None:
+        raise ValueError("--model needs a learner of pictures: arml app LEARNER --model FILE")
+    if named is not None:
+        kind = tables.kind_of(named)
+        if kind is None:
+            raise ValueError(f"{learner} reads neither pictures nor tables: use `arml adapt`")
+        kinds[kind] = named
+    photos = load("photos")
+    reader = picture_reader(photos)
+    assert reader is not None
+    return Served(Tab(photos, "photos", reader, choose=True), kinds)
 
 
 def application(served: Served, token: str) -> Starlette:

@@ -6,7 +6,6 @@
 It can stand in a pipeline, a cross-validation or a search.
 """
 
-from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,15 +19,12 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 from arml.core.episodes import Problem
 from arml.predict.files import shipped
 from arml.predict.inputs import checked_inputs
-from arml.predict.learner import FewShotLearner, load
+from arml.predict.learner import FewShotLearner, load, starter_if_better
 from arml.predict.models import models_of
 from arml.predict.photos import (
     PhotoLearner,
     PhotoPredictor,
-    mostly_grey,
-    sampled,
     small_pictures,
-    starter_is_better,
 )
 from arml.predict.reliability import NumberReliability, Reliability
 from arml.results.files import Json
@@ -120,12 +116,6 @@ def _loaded(learner: object, kind: str) -> FewShotLearner | PhotoLearner:
     return load(for_numbers if kind == "regression" and for_numbers in shipped() else learner)
 
 
-def _starter(small: np.ndarray, labels: Any) -> Any:
-    """What `starter` learns from small pictures, in its ensemble where there is one."""
-    predictor = load("starter").adapt(small, labels)
-    return predictor.using(predictor.models[-1])
-
-
 class FewShot(BaseEstimator):
     """The base of both estimators; `predictor_` is the `arml.Predictor` that `fit` made."""
 
@@ -177,10 +167,7 @@ class FewShot(BaseEstimator):
         labels = self._checked_y(targets)
         predictor: Any = learner.adapt(vectors, labels)
         if self.learner is None and getattr(X, "ndim", 0) != 2:  # not vectors already
-            starter = cache(lambda: _starter(small_pictures(X), labels))
-            grey = mostly_grey(small_pictures(sampled(X)))
-            if grey and starter_is_better(predictor, starter)[0]:
-                predictor = starter()
+            predictor = starter_if_better(predictor, X, labels)[0] or predictor
         self.predictor_ = predictor
         return self
 

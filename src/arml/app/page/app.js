@@ -1,7 +1,6 @@
 // The page: its tabs.
 import { ask } from "./common.js";
 import { startPictures } from "./pictures.js";
-import { startFunctions } from "./functions.js";
 import { startTables } from "./tables.js";
 
 function startTabs(shown) {
@@ -29,8 +28,7 @@ function startTabs(shown) {
 }
 
 const about = await ask("about");
-startTabs(["pictures", "functions", "tables"].filter((name) => name in about));
+startTabs(["pictures", "tables"].filter((name) => name in about));
 if (about.pictures) startPictures(about.pictures, about.limits);
-if (about.functions) startFunctions(about.functions, about.limits);
 if (about.tables) startTables(about.tables, about.limits);
 document.body.dataset.ready = "yes";

@@ -108,13 +108,28 @@ function drawn(source, width, height, scale) {
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
-function asBase64(file) {
+/** A file's content as base64. */
+export function asBase64(file) {
   return new Promise((done, failed) => {
     const reader = new FileReader();
     reader.onload = () => done(reader.result.split(",")[1] ?? "");
     reader.onerror = () => failed(new Error(`${file.name}: could not be read`));
     reader.readAsDataURL(file);
   });
+}
+
+/** Whether a file of a folder is a picture. */
+export const isPicture = (file) => /^image\//.test(file.type);
+
+/** The pictures of a chosen folder by the name of the folder in it that holds them, at any depth. */
+export function byFolder(files) {
+  const named = new Map();
+  for (const file of files) {
+    const parts = file.webkitRelativePath.split("/"); // chosen/class/.../picture.png
+    if (parts.length < 3 || !isPicture(file)) continue;
+    named.set(parts[1], [...(named.get(parts[1]) ?? []), file]);
+  }
+  return new Map([...named].sort());
 }
 
 /** Offer data to be kept as a file. */

@@ -1,26 +1,27 @@
-// Pictures: a few of each class, what to predict, and what came out.
+// Pictures: a few of each class, others to predict, and the predictions.
 import { ask, draw, make, say } from "./common.js";
-import { dropZone, keep, prepared } from "./files.js";
-import { drawGraph } from "./graph.js";
-import { byFolder, fromTable } from "./labels.js";
+import { asBase64, byFolder, dropZone, isPicture, keep, prepared } from "./files.js";
 
 export function startPictures(about, limits) {
   const classes = [];
   const queries = { files: [] };
   const labels = new WeakMap(); // of queries whose class is known
-  const place = document.getElementById("classes");
-  const by = about.model && about.model !== about.learner ? ` by the frozen model ${about.model}` : "";
-  document.getElementById("pictures-about").textContent =
-    `The learner is ${about.learner}. It takes two classes or more, sees each picture${by} at ${about.size} x ${about.size} ` +
-    `pixels, and was trained on ${about.families.join(", ")}.`;
+  let predictor = null; // a kept one that was opened: its file and its classes
+  const element = (id) => document.getElementById(id);
+  const place = element("classes");
+  const buttons = ["predict", "check", "keep"].map(element);
+  element("pictures-about").textContent =
+    `Show a few pictures of two classes or more. The learner, ${about.learner}, was trained on ${about.families.join(", ")}.`;
 
-  // What was answered is of other pictures now.
-  const stale = () => {
-    for (const id of ["answer", "trust"]) document.getElementById(id).hidden = true;
-  };
+  // The answers are of other pictures after a change.
   const changed = () => {
-    stale();
+    for (const id of ["answer", "trust"]) element(id).hidden = true;
     for (const known of classes) known.remove.disabled = classes.length <= 2;
+    const n = queries.files.length + (predictor ? 0 : classes.reduce((sum, known) => sum + known.files.length, 0));
+    const over = n > limits.pictures;
+    element("count").textContent = `${n} of at most ${limits.pictures} pictures${over ? ": leave some out, or use arml adapt" : ""}`;
+    for (const button of buttons) button.disabled = over;
+    buttons[2].disabled ||= predictor !== null;
   };
   const addClass = (name, files = []) => {
     const known = { files: [] };
@@ -31,12 +32,12 @@ export function startPictures(about, limits) {
       known.card.remove();
       changed();
     });
-    known.name.addEventListener("input", stale);
+    known.name.addEventListener("input", changed);
     const drop = make("div", { className: "drop" });
     known.card = make("div", { className: "class" }, make("div", { className: "row" }, known.name, known.remove), drop);
-    dropZone(drop, known, "Add pictures", stale);
-    known.add(files);
+    dropZone(drop, known, "Add pictures", changed);
     classes.push(known);
+    known.add(files);
     place.append(known.card);
     changed();
   };
@@ -48,73 +49,87 @@ export function startPictures(about, limits) {
   const unused = () => {
     for (let i = 1; ; i++) if (!classes.some((known) => known.name.value === `class ${i}`)) return `class ${i}`;
   };
-  dropZone(document.getElementById("queries"), queries, "Add pictures to predict", stale);
+  /** Run `work` for each choice of a file input, and say what went wrong. */
+  const onChoice = (id, work) => element(id).addEventListener("change", async (event) => {
+    const files = [...event.target.files];
+    event.target.value = "";
+    say("pictures-status", "");
+    try {
+      if (files.length) await work(files);
+    } catch (error) {
+      say("pictures-status", error.message, true);
+    }
+  });
+  dropZone(element("queries"), queries, "Add pictures to predict", changed);
   addClass(unused());
   addClass(unused());
-  document.getElementById("add-class").addEventListener("click", () => {
+  element("add-class").addEventListener("click", () => {
     addClass(unused());
     classes.at(-1).name.focus();
   });
 
-  document.getElementById("folder").addEventListener("change", (event) => {
-    const found = [...byFolder(event.target.files)];
-    event.target.value = "";
-    if (found.length < 2) {
-      say("pictures-status", `expected a folder with two or more folders of pictures, one for each class, got ${found.length}`, true);
-      return;
-    }
+  onChoice("folder", (files) => {
+    const found = [...byFolder(files)];
+    if (found.length < 2) throw new Error(`This folder has ${found.length} folders of pictures: choose one with two or more, one for each class.`);
     restart(found);
-    say("pictures-status", "");
+  });
+  const use = (opened) => {
+    predictor = opened;
+    element("opened").hidden = !opened;
+    element("examples").hidden = !!opened;
+    if (opened) element("opened").firstElementChild.textContent = `${opened.name} knows ${opened.classes.length} classes: ${opened.classes.join(", ")}.`;
+    changed();
+  };
+  onChoice("open", async ([file]) => {
+    const data = await asBase64(file);
+    use({ name: file.name, data, ...(await ask("open", { predictor: data })) });
+  });
+  element("close").addEventListener("click", () => use(null));
+  onChoice("query-folder", (files) => {
+    const names = predictor ? predictor.classes : classes.map((known) => known.name.value.trim());
+    for (const [name, own] of byFolder(files)) if (names.includes(name)) for (const file of own) labels.set(file, name);
+    const pictures = files.filter(isPicture);
+    if (!pictures.length) throw new Error("This folder has no pictures: choose another.");
+    queries.add(pictures);
+  });
+  onChoice("query-labels", async ([file]) => {
+    const { header, rows } = await ask("read-table", { name: file.name, data: await asBase64(file) });
+    const [name, label] = ["file", "label"].map((one) => header.map((cell) => cell.toLowerCase()).indexOf(one));
+    if (name < 0 || label < 0) throw new Error(`${file.name} needs the columns file and label: rename its columns.`);
+    const known = new Map(rows.map((row) => [row[name].split("/").at(-1), row[label]]));
+    const found = queries.files.filter((picture) => known.has(picture.name));
+    if (!found.length) throw new Error(`${file.name} names none of the pictures to predict: add the pictures first.`);
+    for (const picture of found) labels.set(picture, known.get(picture.name));
+    changed();
+    say("pictures-status", `${found.length} of ${queries.files.length} pictures have a label.`);
   });
 
-  document.getElementById("query-folder").addEventListener("change", (event) => {
-    const found = byFolder(event.target.files);
-    event.target.value = "";
-    for (const [name, files] of found) {
-      for (const file of files) labels.set(file, name);
-      queries.add(files);
-    }
-    say("pictures-status", found.size ? "" : "expected a folder with folders of pictures that are named as the classes, got none", !found.size);
-  });
-  document.getElementById("query-labels").addEventListener("change", async (event) => {
-    const [file] = event.target.files;
-    try {
-      const known = fromTable(await file.text());
-      const found = queries.files.filter(({ name }) => known.has(name));
-      if (!found.length) throw new Error(`${file.name}: expected the names of pictures that were added to predict, got none: add the pictures first`);
-      for (const picture of found) labels.set(picture, known.get(picture.name));
-      stale();
-      say("pictures-status", `${found.length} of ${queries.files.length} pictures have a label.`);
-    } catch (error) {
-      say("pictures-status", error.message, true);
-    }
-    event.target.value = "";
-  });
-
-  document.getElementById("example-pictures").addEventListener("click", async () => {
+  element("example-pictures").addEventListener("click", async () => {
     try {
       const example = await ask("example-pictures");
-      const files = (texts) => texts.map((text, i) => asFile(text, `${i}.png`));
-      restart(example.classes.map((known) => [known.name, files(known.pictures)]));
+      const files = (texts, name) => texts.map((text, i) => asFile(text, `${name}-${i + 1}.png`));
+      restart(example.classes.map((known) => [known.name, files(known.pictures, known.name)]));
       queries.clear();
-      queries.add(files(example.queries));
-      say("pictures-status", `Classes of ${example.family} of the starter set's test part.`);
+      queries.add(files(example.queries, "query"));
+      say("pictures-status", `Small pictures of the package: ${example.family}.`);
     } catch (error) {
       say("pictures-status", error.message, true);
     }
   });
 
-  // Larger pictures are made small here: the learner sees few pixels of them.
+  // Larger pictures are made small here: the learner reads few pixels of them.
   const side = Math.min(8 * about.size, Math.max(256, 2 * about.size));
   const content = async (asked) => {
-    const encoded = (files) => Promise.all(files.map((file) => prepared(file, side)));
-    const content = { classes: [], queries: await encoded(asked) };
+    const encoded = (files) => Promise.all(files.map(async (file) => ({ name: file.name, data: await prepared(file, side) })));
+    const content = { queries: await encoded(asked) };
+    if (predictor) return { ...content, predictor: predictor.data };
+    content.classes = [];
     for (const known of classes) content.classes.push({ name: known.name.value.trim(), pictures: await encoded(known.files) });
     return content;
   };
-  const buttons = ["predict", "check", "keep"].map((id) => document.getElementById(id));
   /** Run `work` when a button is pressed, once at a time, and say how long it took. */
-  const working = (id, doing, done, work) => document.getElementById(id).addEventListener("click", async () => {
+  const working = (id, doing, done, work) => element(id).addEventListener("click", async () => {
+    const before = buttons.map((button) => button.disabled);
     for (const button of buttons) button.disabled = true;
     say("pictures-status", doing);
     try {
@@ -124,18 +139,23 @@ export function startPictures(about, limits) {
     } catch (error) {
       say("pictures-status", error.message, true);
     } finally {
-      for (const button of buttons) button.disabled = false;
+      buttons.forEach((button, i) => (button.disabled = before[i]));
     }
   });
   working("predict", "Learning …", "Answered", async () => {
-    stale();
-    const asked = [...queries.files];
-    const known = asked.map((file) => labels.get(file) ?? null);
-    show(await ask("classify", { ...(await content(asked)), labels: known }), asked);
+    element("answer").hidden = true;
+    const asked = [...queries.files], known = asked.map((file) => labels.get(file) ?? null);
+    show(await ask("classify", { ...(await content(asked)), labels: known }), asked, known);
   });
   working("check", "Predicting each picture of the classes from the others …", "Checked", async () => {
     const files = classes.flatMap((known) => known.files.map((file) => ({ file, name: known.name.value.trim() })));
-    showTrust(await ask("trust", await content([])), files);
+    const trust = await ask("trust", await content([]));
+    element("trust").hidden = false;
+    element("trust-summary").textContent = trust.summary;
+    element("confusion").replaceChildren(confusion(trust));
+    element("doubtful").replaceChildren(...trust.doubtful.map(({ place, label, probability }) => predictor
+      ? make("li", {}, `example ${place + 1} is predicted as ${label} from the other pictures (${percent(probability)})`)
+      : wrong(files[place].file, `labelled ${files[place].name}, but predicted as ${label} from the other pictures (${percent(probability)})`)));
   });
   working("keep", "Learning …", "Kept", async () => {
     const { zip } = await ask("keep", await content([]));
@@ -148,73 +168,66 @@ function asFile(text, name) {
   return new File([bytes], name, { type: "image/png" });
 }
 
-/** How labelled queries were predicted, and the surest mistakes. */
-function showMarks(marks, files) {
-  document.getElementById("marks").hidden = !marks;
-  if (!marks) return;
-  document.getElementById("marks-said").textContent = `The labelled pictures: ${marks.said}.`;
-  document.getElementById("marks-table").replaceChildren(confusion(marks));
-  document.getElementById("worst").replaceChildren(...marks.mistakes.map(({ place, own, label, share }) => make("li", {},
-    make("img", { src: URL.createObjectURL(files[place]), className: "seen", alt: files[place].name }),
-    ` ${files[place].name}: labelled ${own}, predicted as ${label} (${percent(share)})`)));
-}
-
-/** How well the pictures of the classes predict each other, and those that look odd. */
-function showTrust(trust, files) {
-  document.getElementById("trust").hidden = false;
-  document.getElementById("trust-said").textContent = trust.said;
-  document.getElementById("confusion").replaceChildren(confusion(trust));
-  document.getElementById("odd").replaceChildren(...trust.odd.map(({ place, label, share }) => make("li", {},
-    make("img", { src: URL.createObjectURL(files[place].file), className: "seen", alt: files[place].file.name }),
-    ` ${files[place].file.name}: labelled ${files[place].name}, but predicted as ${label} from the other pictures (${percent(share)})`)));
+/** A picture that was predicted as another class. */
+function wrong(file, text) {
+  return make("li", {}, make("img", { src: URL.createObjectURL(file), alt: "" }), `${file.name}: ${text}`);
 }
 
 /** How many pictures of each class (row) were predicted as each class (column), and the accuracy of each. */
 function confusion({ classes, confusion }) {
   const cell = (text, className = "") => make("td", { className }, String(text));
-  const heading = (text, scope) => make("th", { scope }, text);
+  const heading = (text, scope) => make("th", { scope }, make("span", {}, text));
   const rows = classes.map(({ name, accuracy }, i) => make("tr", {}, heading(name, "row"),
     cell(accuracy === null ? "–" : percent(accuracy)),
     ...confusion[i].map((count, j) => cell(count || "", count ? (i === j ? "right" : "wrong") : ""))));
-  const columns = ["labelled", "accuracy", ...classes.map(({ name }) => `as ${name}`)];
-  return make("table", {}, make("thead", {}, make("tr", {}, ...columns.map((name) => heading(name, "col")))), make("tbody", {}, ...rows));
+  const columns = ["right", ...classes.map(({ name }) => `as ${name}`)];
+  const head = make("tr", {}, make("th", { scope: "col" }, "labelled"), ...columns.map((name) => heading(name, "col")));
+  return make("table", { className: "confusion" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 
-function show(answer, files) {
-  const names = answer.classes.map((known) => known.name);
-  document.getElementById("save-csv").onclick = () => {
+function show(answer, files, labels) {
+  const element = (id) => document.getElementById(id);
+  const { classes, evaluation } = answer;
+  const found = answer.probabilities.map((chances, i) => {
+    const order = [...chances.keys()].sort((a, b) => chances[b] - chances[a]);
+    return { file: files[i], own: labels[i], chances, label: classes[order[0]], top: chances[order[0]], order };
+  });
+  element("save-csv").onclick = () => {
     const cell = (text) => (/[",\n]/.test(text) ? `"${String(text).replaceAll('"', '""')}"` : text);
-    const rows = answer.queries.map((query, i) => [files[i].name, query.label, ...query.probabilities.map((p) => p.toFixed(4))]);
-    keep("answers.csv", new Blob([[["file", "label", ...names], ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n"]));
+    const rows = found.map(({ file, label, chances }) => [file.name, label, ...chances.map((p) => p.toFixed(4))]);
+    keep("answers.csv", new Blob([[["file", "label", ...classes], ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n"]));
   };
-  document.getElementById("answer").hidden = false;
-  showMarks(answer.marks, files);
-  document.getElementById("predictions").replaceChildren(
-    ...answer.queries.map((query, i) => make("div", { className: "answer" },
-      make("img", { src: query.seen, className: "seen", alt: files[i].name }),
-      make("div", {},
-        make("h3", {}, `${query.label}, ${percent(Math.max(...query.probabilities))}`),
-        ...names.map((name, j) => bar(name, query.probabilities[j]))))));
-  document.getElementById("prototypes").replaceChildren(
-    ...answer.classes.map((known) => make("div", { className: "prototype" },
-      make("h3", {}, known.name),
-      make("figure", {}, make("img", { className: "seen", src: known.mean, alt: `Mean of ${known.name}` }), "mean"),
-      ...known.seen.map((seen, i) => make("img", {
-        src: seen, className: i === known.nearest ? "seen nearest" : "seen",
-        alt: `${known.name} ${i + 1}${i === known.nearest ? ", nearest to the prototype" : ""}`,
-      })))));
-  document.getElementById("framed").hidden = !answer.classes.some((known) => "nearest" in known);
-  const read = answer.classes.filter((known) => known.reading);
-  const rows = read.map((known) => ({ name: known.name, weights: known.reading }));
-  const first = Math.max(0, rows.findIndex((row) => row.name === answer.queries[0].label));
-  drawGraph(document.getElementById("pictures-graph"), answer.graph, rows, first);
-  document.getElementById("answer").scrollIntoView({ block: "nearest" });
+  element("answer").hidden = false;
+  element("answer-remark").textContent = `Predicted by ${answer.remark}.`;
+  element("evaluation").hidden = !evaluation;
+  if (evaluation) {
+    element("evaluation-summary").textContent = `The labelled pictures: ${evaluation.summary}.`;
+    element("evaluation-table").replaceChildren(confusion(evaluation));
+    element("mistakes").replaceChildren(...evaluation.mistakes.map(({ place, own, label, probability }) =>
+      wrong(files[place], `labelled ${own}, predicted as ${label} (${percent(probability)})`)));
+  }
+  const cards = found.map(({ file, own, label, top, order, chances }) => {
+    const others = order.slice(1, 3).map((k) => `${classes[k]} ${percent(chances[k])}`).join(", ");
+    const className = own === null || own === label ? "" : "wrong";
+    return make("li", { className, title: file.name }, make("img", { src: URL.createObjectURL(file), alt: "", loading: "lazy" }),
+      make("div", {}, make("b", {}, `${label} ${percent(top)}`), make("span", {}, others), make("small", {}, file.name)));
+  });
+  const orders = {
+    added: () => 0,
+    name: (a, b) => found[a].file.name.localeCompare(found[b].file.name, undefined, { numeric: true }),
+    label: (a, b) => found[a].order[0] - found[b].order[0] || found[b].top - found[a].top,
+    unsure: (a, b) => found[a].top - found[b].top,
+  };
+  const arrange = () => element("predictions").replaceChildren(...[...cards.keys()].sort(orders[element("sort").value]).map((i) => cards[i]));
+  element("sort").onchange = arrange;
+  arrange();
+  element("answer").scrollIntoView({ block: "nearest" });
 }
 
-/** A name, a bar that fills a share of its width, and the share or another text. */
-export function bar(name, share, text = percent(share)) {
+/** A name, a bar that fills a share of its width, and a text. */
+export function bar(name, share, text) {
   const filled = draw("rect", { width: 100 * share, height: 10 });
-  return make("div", { className: "bar" }, make("span", { title: name }, name),
+  return make("div", { className: "bar" }, make("span", {}, name),
     draw("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, filled),
     make("b", {}, text));
 }

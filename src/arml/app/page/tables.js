@@ -1,6 +1,6 @@
 // A table: its rows with a value in one column are the examples, the others are predicted.
 import { ask, make, say } from "./common.js";
-import { keep, onDrop } from "./files.js";
+import { asBase64, keep, onDrop } from "./files.js";
 import { bar } from "./pictures.js";
 
 const WAIT = 400;  // milliseconds
@@ -12,9 +12,9 @@ export function startTables(about, limits) {
   const buttons = ["predict", "check"].map((id) => document.getElementById(`table-${id}`));
   let known = [], pending = null, timer = 0;
   document.getElementById("tables-about").textContent =
-    `The learners are ${Object.values(about.learners).join(" and ")}: any columns of numbers, dates and categories, with ` +
-    `gaps; at most ${limits.rows.toLocaleString("en")} rows.`;
-  kind.replaceChildren(...Object.keys(about.learners).map((name) => make("option", { value: name }, KINDS[name])));
+    "Any columns of numbers, dates and categories, with or without empty cells; at most " +
+    `${limits.rows.toLocaleString("en")} rows.`;
+  kind.replaceChildren(...about.kinds.map((name) => make("option", { value: name }, KINDS[name])));
 
   // What was answered is of another table now.
   const stale = () => {
@@ -31,7 +31,7 @@ export function startTables(about, limits) {
   };
   const choose = () => {
     const suggested = known.find(({ name }) => name === target.value).kind;
-    if (suggested in about.learners) kind.value = suggested;
+    if (about.kinds.includes(suggested)) kind.value = suggested;
     count();
   };
   target.addEventListener("change", choose);
@@ -50,9 +50,7 @@ export function startTables(about, limits) {
       known = found.columns;
       text.dataset.rows = found.rows;
       target.replaceChildren(...known.map(({ name }) => make("option", { value: name }, name)));
-      // The last column with an empty cell is likely to be meant.
-      const likely = known.findLast(({ empty }) => empty && empty < found.rows) ?? known.at(-1);
-      target.value = known.some(({ name }) => name === before) ? before : likely.name;
+      target.value = known.some(({ name }) => name === before) ? before : found.target;
       choose();
       enable(true);
       say("tables-status", "");
@@ -65,8 +63,13 @@ export function startTables(about, limits) {
     timer = setTimeout(read, WAIT);
   };
   const take = async (file) => {
-    target.replaceChildren();
-    text.value = await file.text();
+    try {
+      const { csv } = await ask("read-table", { name: file.name, data: await asBase64(file) });
+      target.replaceChildren();
+      text.value = csv;
+    } catch (error) {
+      return say("tables-status", error.message, true);
+    }
     await read();
   };
   text.addEventListener("input", changed);
@@ -85,7 +88,9 @@ export function startTables(about, limits) {
   });
   document.getElementById("example-table").addEventListener("click", async () => {
     try {
-      await take(new Blob([(await ask("example-table")).csv]));
+      text.value = (await ask("example-table")).csv;
+      target.replaceChildren();
+      await read();
     } catch (error) {
       say("tables-status", error.message, true);
     }
@@ -105,14 +110,14 @@ export function startTables(about, limits) {
       enable(true);
     }
   });
-  working("table-predict", "table", "Learning … the first answer for a size of table takes some seconds.", "Answered", show);
+  working("table-predict", "table", "Learning … The first answer takes some seconds.", "Answered", show);
   working("table-check", "matter", "Predicting each example from the others …", "Checked", showMatter);
 }
 
-function show({ header, rows, csv, said }) {
+function show({ header, rows, csv, remark }) {
   document.getElementById("table-answer").hidden = false;
   const more = rows.length > SHOWN ? ` The first ${SHOWN} are shown; the saved file has all.` : "";
-  document.getElementById("table-said").textContent = said + more;
+  document.getElementById("table-remark").textContent = remark + more;
   const line = (cells, name, more) => make("tr", {}, ...cells.map((cell) => make(name, more, cell)));
   document.getElementById("table-rows").replaceChildren(make("table", {},
     make("thead", {}, line(header, "th", { scope: "col" })),
@@ -120,10 +125,10 @@ function show({ header, rows, csv, said }) {
   document.getElementById("table-save").onclick = () => keep("answers.csv", new Blob([csv]));
 }
 
-function showMatter({ said, columns }) {
+function showMatter({ summary, columns }) {
   document.getElementById("table-matter").hidden = false;
-  document.getElementById("table-trust").textContent = said;
-  const most = Math.max(1e-9, ...columns.map(({ loss }) => loss));
+  document.getElementById("table-trust").textContent = summary;
+  const most = Math.max(1e-9, ...columns.map(({ factor }) => Math.log(factor)));
   document.getElementById("table-columns").replaceChildren(
-    ...columns.map(({ name, loss }) => bar(name, Math.max(0, loss / most), loss.toFixed(2))));
+    ...columns.map(({ name, factor }) => bar(name, Math.max(0, Math.log(factor) / most), `× ${factor.toFixed(2)}`)));
 }

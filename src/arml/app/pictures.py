@@ -1,0 +1,268 @@
+"""The tab of pictures: predictions from a few labelled ones, how far to trust them, and predictors
+that are kept in a file and opened again."""
+
+import base64
+import binascii
+import io
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import UInt8
+
+from arml.datasets.decode import decode
+from arml.datasets.starter import load_starter
+from arml.predict.files import packed, unpacked
+from arml.predict.inputs import PictureReader, picture_reader, places_of
+from arml.predict.learner import Learner, load_predictor, starter_if_better
+from arml.predict.photos import PhotoPredictor
+from arml.predict.reliability import Evaluation, Reliability
+from arml.results.files import Json, RunError
+from arml.results.folder import png
+
+NAME_LENGTH = 60
+"""Characters of a class's name."""
+MISTAKES = 12
+"""Mistakes that are shown."""
+KEPT = 2**26
+"""Bytes of a kept predictor at most."""
+EXAMPLE = {"classes": 3, "shots": 5, "queries": 2}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one request."""
+
+    pictures: int = 300
+    """Pictures, all classes and queries together."""
+    megabytes: int = 128
+    """Size of the request: base64, so a third more than the files."""
+    rows: int = 2_000
+    """Rows of a table, examples and queries together."""
+    columns: int = 200
+    """Columns of a table."""
+
+
+@dataclass(frozen=True)
+class Tab:
+    """The learner of pictures."""
+
+    learner: Learner
+    name: str
+    reader: PictureReader
+    choose: bool = False
+    """Whether the learner `starter` may take its place, as in `arml adapt` without a name."""
+
+
+class Learned(NamedTuple):
+    """A predictor of pictures, and how it reads them."""
+
+    predictor: Any
+    reader: PictureReader
+    remark: str
+    """What predicts, and why."""
+
+
+def is_of_pictures(learner: Learner) -> bool:
+    """Whether it sorts pictures into classes, by their pixels or by a frozen model's vectors."""
+    problem = learner.problem
+    pictures = len(problem.features) == 3 or learner.portable.inputs is not None
+    return problem.kind == "classification" and pictures
+
+
+def classified(tab: Tab, content: object, limits: Limits) -> Json:
+    """The answer to labelled pictures, or a kept predictor, and queries.
+
+    It holds the names of the `classes`, the `probabilities` of each query, and a `remark`. Where
+    `labels` of queries came, `evaluation` says how well these were predicted.
+
+    **Raises** `ValueError` in one line for a request that cannot be answered.
+    """
+    queries = _list(content, "queries")
+    if not queries:
+        raise ValueError("no pictures to predict: add one")
+    predictor, reader, remark = _learned(tab, content, limits, len(queries))
+    chances = predictor.predict_proba(_inputs(reader, queries, "picture to predict"))
+    labels = _labels(content, len(queries))
+    return {
+        "classes": [str(name) for name in predictor.classes],
+        "probabilities": chances.tolist(),
+        "remark": remark,
+        "evaluation": _evaluation(predictor.classes, chances, labels),
+    }
+
+
+def trusted(tab: Tab, content: object, limits: Limits) -> Json:
+    """How well labelled pictures predict each other: a `summary`, the `classes` with their
+    accuracy, the `confusion` matrix, and the `doubtful` pictures, each with its `place` in the
+    order sent, the other `label` that is predicted, and the `probability` of it.
+
+    **Raises** `ValueError` in one line for a request that cannot be answered.
+    """
+    found = _learned(tab, content, limits).predictor.reliability()
+    assert isinstance(found, Reliability)
+    chances = dict(zip(found.checked.tolist(), found.probabilities, strict=True))
+    doubtful = [_wrong(place, found.classes, chances[place]) for place in found.doubtful.tolist()]
+    return {**_summary(found), "doubtful": doubtful}
+
+
+def kept(tab: Tab, content: object, limits: Limits) -> Json:
+    """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads.
+
+    **Raises** `ValueError` in one line for a request that cannot be answered.
+    """
+    packet = io.BytesIO()
+    with zipfile.ZipFile(packet, "w") as archive:
+        for name, data in packed(_learned(tab, content, limits).predictor.save).items():
+            archive.writestr(f"predictor/{name}", data)
+    return {"zip": base64.b64encode(packet.getvalue()).decode()}
+
+
+def opened(content: object) -> Json:
+    """The `classes` of a kept predictor. **Raises** `ValueError` for anything else."""
+    return {"classes": [str(name) for name in _opened(content).classes]}
+
+
+def example(seed: int) -> Json:
+    """Pictures of some test classes of the starter set: `classes` and `queries`."""
+    rng = np.random.default_rng(seed)
+    families, split = load_starter()
+    family = families[rng.integers(len(families))]
+    chosen = rng.choice(split[family.name]["test"], EXAMPLE["classes"], replace=False)
+    classes, queries = [], []
+    for name in chosen:
+        i = family.classes.index(str(name))
+        first = family.first[i]
+        drawn = rng.choice(family.counts[i], EXAMPLE["shots"] + EXAMPLE["queries"], replace=False)
+        shown = [f"data:image/png;base64,{png(family.images[first + j])}" for j in drawn]
+        classes.append({"name": str(name), "pictures": shown[: EXAMPLE["shots"]]})
+        queries += shown[EXAMPLE["shots"] :]
+    return {"family": family.name, "classes": classes, "queries": queries}
+
+
+def _learned(tab: Tab, content: object, limits: Limits, more: int = 0) -> Learned:
+    if isinstance(content, dict) and "predictor" in content:
+        predictor = _opened(content)
+        return Learned(predictor, picture_reader(predictor) or tab.reader, "a kept predictor")
+    labels, pictures = _classes(content)
+    if len(pictures) + more > limits.pictures:
+        raise ValueError(
+            f"{len(pictures) + more} pictures are too many, at most {limits.pictures} are "
+            "allowed: leave some out, or use arml adapt"
+        )
+    inputs = _inputs(tab.reader, pictures, "picture of the classes")
+    predictor: Any = tab.learner.adapt(inputs, labels)
+    if isinstance(predictor, PhotoPredictor) and tab.choose:
+        starter, reason = starter_if_better(predictor, [_bytes(p) for p in pictures], labels)
+        if starter is not None:
+            reader = picture_reader(starter)
+            assert reader is not None
+            return Learned(starter, reader, f"starter ({reason})")
+        return Learned(predictor, tab.reader, f"{tab.name} ({reason})")
+    if len(getattr(predictor, "models", ())) > 1:
+        predictor = predictor.using(predictor.models[-1])
+    return Learned(predictor, tab.reader, tab.name)
+
+
+def _opened(content: object) -> Any:
+    """The predictor in a zip that `kept` wrote."""
+    try:
+        text = content.get("predictor") if isinstance(content, dict) else None
+        with zipfile.ZipFile(io.BytesIO(base64.b64decode(text, validate=True))) as archive:  # type: ignore[arg-type]
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > KEPT:
+                raise ValueError("too large")
+            files = {m.filename.removeprefix("predictor/"): archive.read(m) for m in members}
+        if any("/" in name or "\\" in name or name.startswith(".") for name in files):
+            raise ValueError("folders inside")
+        predictor = unpacked(load_predictor, files)
+    except (TypeError, ValueError, binascii.Error, OSError, zipfile.BadZipFile, RunError) as error:
+        raise ValueError(f"this is no predictor that the page kept: {error}") from error
+    pictures = len(predictor.problem.features) == 3 or predictor.portable.inputs is not None
+    if predictor.classes is None or not pictures:
+        raise ValueError("this predictor reads no pictures: use arml predict")
+    return predictor
+
+
+def _inputs(reader: PictureReader, pictures: Sequence[Any], what: str) -> np.ndarray:
+    """The inputs of pictures that the page sent, each with its `name` and its `data`."""
+    pixels: list[UInt8[np.ndarray, "size size 3"]] = []
+    for picture in pictures:
+        where = str(picture.get("name") or what)[:80] if isinstance(picture, dict) else what
+        pixels.append(decode(_bytes(picture), size=reader.size, where=where, crop=reader.crop))
+    return reader.read(np.stack(pixels))
+
+
+def _bytes(picture: Any) -> bytes:
+    try:
+        return base64.b64decode(picture["data"], validate=True)
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        raise ValueError("a picture is not in base64: use the page") from None
+
+
+def _classes(content: object) -> tuple[list[str], list[Any]]:
+    """The labels and the pictures that the page sent."""
+    labels: list[str] = []
+    pictures: list[Any] = []
+    for item in _list(content, "classes"):
+        name = item.get("name") if isinstance(item, dict) else None
+        if not isinstance(name, str) or not 0 < len(name.strip()) <= NAME_LENGTH:
+            raise ValueError(
+                f"the name of a class must have 1 to {NAME_LENGTH} letters, got {name!r:.80}"
+            )
+        if name in labels:
+            raise ValueError(f"two classes are named {name!r}: rename one")
+        own = _list(item, "pictures")
+        if not own:
+            raise ValueError(f"no picture of {name!r}: add one")
+        labels += [name] * len(own)
+        pictures += own
+    if not labels:
+        raise ValueError("no classes: add two or more")
+    return labels, pictures
+
+
+def _labels(content: object, n: int) -> list[str | None]:
+    """The label of each of `n` queries, None where it is not known."""
+    if not isinstance(content, dict) or content.get("labels") is None:
+        return [None] * n
+    labels = _list(content, "labels")
+    if len(labels) != n or not all(label is None or isinstance(label, str) for label in labels):
+        raise ValueError(f"labels must be {n} texts or null, one for each picture to predict")
+    return labels
+
+
+def _list(content: object, name: str) -> list[Any]:
+    value = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(value, list):
+        raise ValueError(f"{name} must be a list, got {type(value).__name__}")
+    return value
+
+
+def _evaluation(
+    classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | None]
+) -> Json | None:
+    """How the queries with labels were predicted, with the surest `mistakes`; None without."""
+    known = [place for place, label in enumerate(labels) if label is not None]
+    if not known:
+        return None
+    own = places_of([labels[place] for place in known], classes)
+    found = Evaluation(classes, own, chances[known])
+    wrong = found.mistakes[:MISTAKES].tolist()
+    mistakes = [
+        {**_wrong(known[i], classes, chances[known[i]]), "own": labels[known[i]]} for i in wrong
+    ]
+    return {**_summary(found), "mistakes": mistakes}
+
+
+def _summary(found: Evaluation) -> Json:
+    """The accuracy in words and of each class, and the confusion matrix."""
+    each = [{"name": str(n), "accuracy": found.by_class.get(n)} for n in found.classes.tolist()]
+    return {"summary": str(found), "classes": each, "confusion": found.confusion.tolist()}
+
+
+def _wrong(place: int, classes: np.ndarray, chances: np.ndarray) -> Json:
+    best = int(chances.argmax())
+    return {"place": place, "label": str(classes[best]), "probability": float(chances[best])}
