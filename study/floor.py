@@ -70,7 +70,8 @@ def measure(options: Options) -> dict[str, Any]:
         "metric": scores.metric,
         "draws": options.draws,
         "inputs": [made.low, made.high],
-        **scores.summary(),
+        "score": scores.score,
+        "families": scores.by_family(),
     }
     options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     return result

@@ -26,7 +26,7 @@ from arml.explain.interventions import code_of, equal, other_codes, silenced, wi
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.report.page import write_page
 from arml.results.files import RunError, read_json, write_json
-from arml.results.scores import summarise
+from arml.results.scores import Scores
 from arml.tasks.functions import FAMILIES, functions_2d
 from arml.tasks.options import FoldersOptions
 from arml.training import checkpoint
@@ -240,14 +240,15 @@ def test_what_is_no_run_or_no_number_of_tasks_is_refused(run, tmp_path):
 
 @pytest.mark.slow
 def test_the_report_shows_what_was_explained(run, files, tmp_path):
-    scores = np.ones(6), np.arange(6)
+    scores = Scores(np.ones(6), np.arange(6), names=FAMILIES)
     result = {
         "format": 1,
         "recipe": TINY.recipe,
         "seed": 0,
         "split": "test",
         "metric": "mse",
-        **summarise(*scores, FAMILIES),
+        "score": scores.score,
+        "families": scores.by_family(),
         "inner_steps": 1,
         "protocol": "10-shot",
         "versions": {},

@@ -10,11 +10,11 @@ import arml
 from arml.algorithms.arml_extensions import without_vertex
 from arml.growth import growing as module
 from arml.growth.growing import (
+    BOUND,
     Growth,
     GrowthOptions,
     band,
     excludes_zero,
-    gained,
     grown,
     log_losses,
     signatures,
@@ -22,6 +22,7 @@ from arml.growth.growing import (
 from arml.growth.replay import kept
 from arml.growth.vertices import own_vertices
 from arml.nn.networks import MLPOptions
+from arml.results.scores import paired
 from arml.tasks.functions import functions_2d
 from arml.tasks.mixture import mixture
 from arml.training import checkpoint
@@ -29,9 +30,7 @@ from arml.training import checkpoint
 TASKS = functions_2d(shots=6, queries=6)
 STREAM = mixture(TASKS)
 LINE, RIPPLE = {"line": 1.0}, {"ripple": 1.0}
-OPTIONS = GrowthOptions(
-    steps=80, trial=0.5, tasks=40, batch=8, outer=arml.OuterOptions(outer_rate=0.01)
-)
+OPTIONS = GrowthOptions(steps=80, tasks=40, batch=8, outer=arml.OuterOptions(outer_rate=0.01))
 
 
 def learner(vertices=1):
@@ -47,6 +46,13 @@ def same(a, b):
 
 def decisions(growth, stage):
     return [r["decision"] for r in growth.records if r["stage"] == stage]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _a_longer_trial():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "TRIAL", 0.5)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +90,7 @@ def test_nothing_is_forgotten_beyond_the_bound(stages):
     before, after = (
         log_losses(growth.learner, STREAM.only("line"), "test", 40) for growth in (lines, ripples)
     )
-    assert np.mean(after - before) < OPTIONS.bound
+    assert np.mean(after - before) < BOUND
     fresh = [log_losses(g.learner, STREAM.only("ripple"), "test", 40) for g in (lines, ripples)]
     assert np.mean(fresh[1] - fresh[0]) < -0.1
 
@@ -95,12 +101,12 @@ def test_a_new_vertex_leaves_everything_else_as_it_was(stages):
 
 def test_the_tasks_of_the_loser_are_counted_and_the_rival_replays(stages):
     last = next(r for r in stages[2].records if r["stage"] == 1 and r["decision"] == "trained")
-    trial = round(OPTIONS.trial * OPTIONS.steps)
+    trial = OPTIONS.steps // 2
     assert last["tasks"] == (OPTIONS.steps + trial) * OPTIONS.batch
     assert last["replayed"] == trial * OPTIONS.batch / 2
 
 
-def test_a_stage_is_undone_if_a_known_family_loses_or_nothing_is_gained(stages, monkeypatch):
+def test_a_stage_is_undone_if_a_known_family_loses_or_nothing_is_paired(stages, monkeypatch):
     for name, verdict in (("within", False), ("excludes_zero", False)):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, lambda *_, verdict=verdict: verdict)
@@ -143,6 +149,6 @@ def test_the_interval_of_a_median_by_hand():
 
 def test_a_gain_counts_if_its_interval_excludes_zero():
     before = np.array([1.0, 1.2, 0.9, 1.1])
-    assert excludes_zero(gained(before, before - 0.5))
-    assert not excludes_zero(gained(before, before[::-1]))
-    assert not excludes_zero(gained(before, np.array([np.inf, 0.0, 0.0, 0.0])))
+    assert excludes_zero(paired(before, before - 0.5))
+    assert not excludes_zero(paired(before, before[::-1]))
+    assert not excludes_zero(paired(before, np.array([np.inf, 0.0, 0.0, 0.0])))

@@ -19,7 +19,7 @@ from arml.results.files import (
     write_text,
 )
 from arml.results.folder import read_result, read_run
-from arml.results.scores import paired, summarise
+from arml.results.scores import Scores, paired
 
 RESULT: dict[str, Any] = {
     "format": 1,
@@ -170,17 +170,21 @@ def test_metrics_are_cut_after_a_step_and_otherwise_unchanged(tmp_path: Path) ->
     assert file.read_text() == '{"step": 1, "loss": 0.1}\n{"step": 2}\n'
 
 
-def test_summarise_by_hand() -> None:
-    summary = summarise([1.0, 3.0, 8.0], [0, 0, 2], ["a", "b", "c"])
-    assert summary["score"]["mean"] == 4.0
-    assert summary["score"]["ci95"] == pytest.approx(1.96 * np.sqrt(13) / np.sqrt(3))
-    assert summary["families"]["a"] == {
-        "mean": 2.0,
-        "ci95": pytest.approx(1.96 * np.sqrt(2) / np.sqrt(2)),
-        "n": 2,
+def scores(*values: float, families: tuple[int, ...] = (), names: str = "a") -> Scores:
+    places = np.array(families or (0,) * len(values))
+    return Scores(np.array(values), places, names=tuple(names))
+
+
+def test_scores_by_hand() -> None:
+    found = scores(1, 3, 8, families=(0, 0, 2), names="abc")
+    assert found.mean == 4.0
+    assert found.ci95 == pytest.approx(1.96 * np.sqrt(13) / np.sqrt(3))
+    one = pytest.approx(1.96 * np.sqrt(2) / np.sqrt(2))
+    assert found.by_family() == {
+        "a": {"mean": 2.0, "ci95": one, "n": 2},
+        "b": {"mean": None, "ci95": None, "n": 0},
+        "c": {"mean": 8.0, "ci95": None, "n": 1},
     }
-    assert summary["families"]["b"] == {"mean": None, "ci95": None, "n": 0}
-    assert summary["families"]["c"] == {"mean": 8.0, "ci95": None, "n": 1}
 
 
 def test_the_interval_covers_the_mean_in_95_of_100() -> None:
@@ -199,17 +203,8 @@ def test_pairing_removes_what_two_methods_share() -> None:
 
 
 def test_scores_that_are_not_finite_are_none() -> None:
-    assert summarise([1.0, np.inf], [0, 0], ["a"])["score"] == {"mean": None, "ci95": None, "n": 2}
-    assert paired([np.inf, 1.0], [np.inf, 1.0])["mean"] is None
-
-
-def test_scores_of_other_tasks_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"\(2,\) and \(3,\); score both on the same tasks"):
-        paired([1.0, 2.0], [1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match="one or more tasks"):
-        summarise([], [], ["a"])
-    with pytest.raises(ValueError, match="expected families from 0 to 0, got 0 to 1"):
-        summarise([1.0, 2.0], [0, 1], ["a"])
+    assert scores(1, np.inf).score == {"mean": None, "ci95": None, "n": 2}
+    assert paired(np.array([np.inf, 1.0]), np.array([np.inf, 1.0]))["mean"] is None
 
 
 def test_a_result_is_read(tmp_path: Path) -> None:

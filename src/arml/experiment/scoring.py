@@ -81,7 +81,6 @@ def evaluate_run(
         progress=False,
     )
     scores = replace(scores, step=run.step)
-    summary = scores.summary()
     inputs = run.splits.inputs
     result = Result(
         format=FORMAT,
@@ -90,8 +89,8 @@ def evaluate_run(
         seed=run.experiment.seed,
         split=split,
         metric=scores.metric,
-        score=summary["score"],
-        families=summary["families"],
+        score=scores.score,
+        families=scores.by_family(),
         inner_steps=steps_of(learner),
         protocol=protocol(run.experiment, distribution),
         commit=commit(),
@@ -159,7 +158,12 @@ def kept(
     # The simple scores in the result may be of another number of tasks.
     if scores.score["n"] != result["score"]["n"]:
         result = {**result, "simple": {}}
-    return Scored(run.folder, run, cast(Result, {**result, **scores.summary()}), scores)
+    return Scored(
+        run.folder,
+        run,
+        cast(Result, {**result, "score": scores.score, "families": scores.by_family()}),
+        scores,
+    )
 
 
 def protocol(experiment: Experiment, tasks: TaskDistribution) -> str:

@@ -9,7 +9,7 @@
 - **Accept** the vertex only if it gains on held-out tasks of the new families, paired task by task,
   with an interval that excludes zero: against the rival, or against the learner before the stage if
   the rival harms known families. The winner trains on for the other steps.
-- **Guard:** the stage is undone if a known family loses more than `bound` on held-out tasks, or if
+- **Guard:** the stage is undone if a known family loses more than `BOUND` on held-out tasks, or if
   the new families gain nothing.
 
 A learner whose vertices own no modulation trains all weights with replay, and so does any learner
@@ -50,6 +50,15 @@ from arml.tasks.mixture import Mixture, Stage
 from arml.training.evaluate import Look, at_once_by_default, concatenated, looks
 from arml.training.fit import Fitted, OuterOptions
 
+TRIAL = 0.25
+"""Share of the steps that a candidate and its rival each take before one is chosen. Both are
+counted."""
+BOUND = 0.1
+"""The most by which a stage may raise the log loss of a known family: 0.1 is about 10% of the loss.
+A stage is undone if the whole interval lies above."""
+MOST = 16
+"""The most vertices that a learner may have."""
+
 
 @dataclass(frozen=True)
 class GrowthOptions:
@@ -57,18 +66,10 @@ class GrowthOptions:
 
     steps: int = 2_000
     """Outer steps of a stage."""
-    trial: float = 0.25
-    """Share of the steps that a candidate and its rival each take before one is chosen. Both are
-    counted."""
-    bound: float = 0.1
-    """The most by which a stage may raise the log loss of a known family: 0.1 is about 10% of the
-    loss. A stage is undone if the whole interval lies above."""
     replay: float = 0.5
     """Share of the training tasks that come from known families outside the stage."""
     tasks: int = 200
     """Held-out tasks of each family for a decision."""
-    most: int = 16
-    """The most vertices that a learner may have."""
     grow: bool | None = None
     """Propose vertices; if False, all weights are trained with replay. None grows a learner whose
     vertices own the weights of the network: vertices that own templates add less than replay."""
@@ -81,9 +82,8 @@ class GrowthOptions:
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
-        at_least(self, ("steps", "tasks", "most", "batch"), 1)
-        at_least(self, ("trial", "replay"), 0, most=1)
-        at_least(self, ("bound",), 0)
+        at_least(self, ("steps", "tasks", "batch"), 1)
+        at_least(self, ("replay",), 0, most=1)
         self.outer.check()
 
 
@@ -223,11 +223,11 @@ class _Work:
 
     def lost(self, before: MetaLearner, after: MetaLearner) -> dict[str, Score]:
         """The rise of the log loss of each known family outside the stage."""
-        return {n: gained(self.losses(after, n), self.losses(before, n)) for n in self.outside}
+        return {n: paired(self.losses(after, n), self.losses(before, n)) for n in self.outside}
 
     def safe(self, lost: Mapping[str, Score]) -> bool:
         """Whether no known family loses more than the bound."""
-        return all(within(one, self.options.bound) for one in lost.values())
+        return all(within(one, BOUND) for one in lost.values())
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ def _by_vertices(learner: ExtendedARML, work: _Work) -> _Result:
     winner = _Trial("rival", learner, pieces[own], sharing)
     cost = np.zeros(2, int)
     if _proposed(learner, work):
-        trial = work.every * max(1, round(options.trial * options.steps / work.every))
+        trial = work.every * max(1, round(TRIAL * options.steps / work.every))
         # The part that fits fresh tasks best, if all of them read it.
         misfits = [float(np.median(work.losses(alone(learner, piece)))) for piece in pieces]
         best = pieces[int(np.argmin(misfits))]
@@ -293,7 +293,7 @@ def _by_vertices(learner: ExtendedARML, work: _Work) -> _Result:
         lost = work.lost(learner, rival.whole(work))
         against = "old" if work.safe(lost) else "before"
         opponent = rival.whole(work) if against == "old" else learner
-        gain = gained(work.losses(opponent), work.losses(candidate.whole(work)))
+        gain = paired(work.losses(opponent), work.losses(candidate.whole(work)))
         accepted = excludes_zero(gain)
         decision = "accept" if accepted else "reject"
         work.note(decision, steps=trial, gain=gain, against=against, rival_lost=lost)
@@ -302,7 +302,7 @@ def _by_vertices(learner: ExtendedARML, work: _Work) -> _Result:
     winner = winner.until(work, options.steps)
     assert winner.fitted is not None
     after = winner.whole(work)
-    gain, lost = gained(work.losses(learner), work.losses(after)), work.lost(learner, after)
+    gain, lost = paired(work.losses(learner), work.losses(after)), work.lost(learner, after)
     good = excludes_zero(gain) and work.safe(lost)
     work.note("keep stage" if good else "undo stage", gain=gain, lost=lost)
     tasks, replayed = (cost + winner.cost(work)).tolist()
@@ -313,7 +313,7 @@ def _proposed(learner: ExtendedARML, work: _Work) -> bool:
     """Whether a vertex is proposed."""
     fresh = band(log_losses(learner, work.fresh, "train", work.options.tasks))
     reference = band(np.concatenate([work.losses(learner, name) for name in work.known]))
-    room = (own_vertices(learner) or 0) < work.options.most
+    room = (own_vertices(learner) or 0) < MOST
     proposed = room and fresh[0] > reference[2]
     work.note("propose" if proposed else "keep", fresh=fresh, reference=reference)
     return proposed
@@ -355,12 +355,6 @@ def log_losses(
     that is not a number counts as infinite."""
     losses = _each(_query_loss, learner, tasks, split, n).astype(np.float64)
     return np.where(np.isnan(losses), np.inf, losses)
-
-
-def gained(before: Float[np.ndarray, " n"], after: Float[np.ndarray, " n"]) -> Score:
-    """The mean fall of the log loss over the same tasks, with its interval: above zero is better.
-    It has no mean where a loss is not finite."""
-    return paired(before, after)
 
 
 def excludes_zero(score: Score) -> bool:

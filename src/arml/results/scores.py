@@ -25,13 +25,6 @@ class Score(TypedDict):
     n: Count
 
 
-class Summary(TypedDict):
-    """The scores of tasks, over all of them and by family."""
-
-    score: Score
-    families: dict[str, Score]
-
-
 def score_of(values: np.ndarray) -> Score:
     """Mean, 1.96 s / sqrt(n) (s with n - 1 in its denominator) and n of one score per task."""
     n = len(values)
@@ -41,47 +34,11 @@ def score_of(values: np.ndarray) -> Score:
     return Score(mean=plain(mean), ci95=plain(half), n=n)
 
 
-def summarise(
-    scores: Sequence[float] | np.ndarray, families: Sequence[int] | np.ndarray, names: Sequence[str]
-) -> Summary:
-    """The scores of tasks, over all of them and by family.
-
-    **Arguments:** `scores` `[tasks]`, one a task; `families` `[tasks]`, the index into `names` of
-    each task's family.
-
-    **Returns** a `Summary`. The interval is over tasks, at 95%;
-    it is None for one task, and the mean None for a family without tasks.
-
-    **Raises:** `ValueError` if the lengths differ, if there is no task, or for an unknown family.
-    """
-    values, index = np.asarray(scores, np.float64), np.asarray(families)
-    if values.ndim != 1 or values.shape != index.shape or not len(values):
-        raise ValueError(
-            "expected one score and one family for each of one or more tasks, "
-            f"got shapes {values.shape} and {index.shape}"
-        )
-    if index.min() < 0 or index.max() >= len(names):
-        raise ValueError(
-            f"expected families from 0 to {len(names) - 1}, got {index.min()} to {index.max()}; "
-            "name each family"
-        )
-    by_family = {name: score_of(values[index == i]) for i, name in enumerate(names)}
-    return Summary(score=score_of(values), families=by_family)
-
-
-def paired(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> Score:
-    """The mean of `a - b` over the same tasks, `[tasks]` each, with its 95% interval over tasks.
-
-    **Raises:** `ValueError` unless both have one score for each of the same tasks.
-    """
-    first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    if first.ndim != 1 or first.shape != second.shape or not len(first):
-        raise ValueError(
-            "expected two scores for each of one or more tasks, "
-            f"got shapes {first.shape} and {second.shape}; score both on the same tasks"
-        )
+def paired(a: np.ndarray, b: np.ndarray) -> Score:
+    """The mean of `a - b` over the same tasks, `[tasks]` each, with its 95% interval over tasks."""
+    assert a.shape == b.shape
     with np.errstate(all="ignore"):
-        return score_of(first - second)
+        return score_of(a.astype(np.float64) - b)
 
 
 def number_of(value: float | None) -> float:
@@ -144,7 +101,7 @@ class Scores:
     @property
     def score(self) -> Score:
         """Mean, interval and number of tasks, as a result file holds them."""
-        return self.summary()["score"]
+        return score_of(self.values)
 
     @property
     def mean(self) -> float:
@@ -158,12 +115,8 @@ class Scores:
 
     def by_family(self) -> dict[str, Score]:
         """Mean, interval and number of tasks of each family: `{"mean", "ci95", "n"}`."""
-        return self.summary()["families"]
-
-    def summary(self) -> Summary:
-        """`score` and `families`, as a result file holds them."""
         names = self.names or tuple(map(str, range(int(self.families.max(initial=0)) + 1)))
-        return summarise(self.values, self.families, names)
+        return {name: score_of(self.values[self.families == i]) for i, name in enumerate(names)}
 
     def to_frame(self) -> Any:
         """A pandas data frame with a row for each task: its `family` and its score, in a column
