@@ -114,7 +114,7 @@ def test_a_learner_that_has_grown_is_a_run_and_goes_on(tmp_path):
     scored = {"stage": 0, "decision": "scored", "family": "line", "vertices": 2}
     claim(experiment, splits, tmp_path)
     content = {"metric": "mse", "records": [scored]}
-    publish(tmp_path, learner, content, experiment, steps=3, seconds=1.5)
+    publish(tmp_path, learner, content, experiment, [(3, 0.5)], step=3, seconds=1.5)
     run = arml.Run(tmp_path)
     assert (run.experiment.algorithm.vertices, run.experiment.algorithm.grown) == (2, 1)
     assert float(run.learner.choose.handicaps[0]) == 0.5

@@ -6,7 +6,7 @@ as a whole, and the checkpoint is written last: a stage counts once its checkpoi
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,24 +120,20 @@ def with_vertices(experiment: Experiment, vertices: int, added: int) -> Experime
 def publish(
     folder: Path,
     learner: MetaLearner,
-    content: Mapping[str, Any],
+    content: Json,
     experiment: Experiment,
+    losses: Sequence[tuple[int, float]],
     *,
-    steps: int,
+    step: int,
     seconds: float,
 ) -> None:
-    """Make a claimed folder the run of a learner after stages of `steps` outer steps each.
-    `content` is that of `growth.json`."""
+    """Make a claimed folder the run of a learner after an outer step. `content` is that of
+    `growth.json`, and `losses` are those of training, by step."""
     write_json(folder / FILE, content)
-    metrics = [
-        {"step": steps * record["stage"] + step, "loss": loss}
-        for record in content["records"]
-        for step, loss in record.get("losses", ())
-    ]
-    write_text(folder / METRICS, "".join(json.dumps(plain(line)) + "\n" for line in metrics))
+    lines = (json.dumps({"step": at, "loss": plain(loss)}) + "\n" for at, loss in losses)
+    write_text(folder / METRICS, "".join(lines))
     if added := grown_vertices(learner):
         experiment = with_vertices(experiment, own_vertices(learner) or 0, added)
     write_json(folder / "config.json", {**read_config(folder), "experiment": to_json(experiment)})
     state = start(learner, experiment.outer.build(experiment.steps))
-    step = steps * len({record["stage"] for record in content["records"]})
     checkpoint.save(folder / "checkpoints", step, Clocked(state, np.asarray(seconds)))

@@ -147,7 +147,13 @@ def train_stream(
             growth = replace(growth, records=(*growth.records, scored))
             seconds += time.monotonic() - started
             content["records"] = growth.records
-            publish(folder, growth.learner, content, experiment, steps=steps, seconds=seconds)
+            losses = [
+                (steps * record["stage"] + step, loss)
+                for record in growth.records
+                for step, loss in record.get("losses", ())
+            ]
+            learner, step = growth.learner, steps * growth.stages
+            publish(folder, learner, content, experiment, losses, step=step, seconds=seconds)
             shutil.rmtree(inside)
     return content
 

@@ -1,7 +1,7 @@
 """`arml grow`: a trained learner is taught new families, and keeps those that it knows.
 
-All weights, or those of a new vertex, are trained for a few minutes on known and new families
-(`growing`), at a third of the learner's outer rate. On held-out classes the new learner must be
+All weights are trained for a few minutes on known and new families, at a third of the learner's
+outer rate. On held-out classes the new learner must be
 better on each new family, with an interval above zero, and the interval of no known family may
 allow a loss that matters. A learner that fails is tried again with weights a part of the way,
 theta_old + a (theta_new - theta_old) for falling a [1]; if none of these passes, the old learner is
@@ -25,9 +25,8 @@ from arml.datasets.folders import TooFewError
 from arml.experiment.choose import paced
 from arml.experiment.options import Experiment, absolute
 from arml.experiment.running import Portable, Run, claim, like
-from arml.growth.folder import KEPT, PLAN, SPLIT, publish, read_plan
-from arml.growth.growing import Growth, GrowthOptions, grown
-from arml.growth.vertices import own_vertices
+from arml.growth.folder import KEPT, PLAN, SPLIT, publish, read_plan, trained
+from arml.growth.replay import with_replay
 from arml.predict.files import locate, read_learner
 from arml.predict.places import CONFIG
 from arml.results.files import Json, RunError, locked, read_json, write_json
@@ -150,17 +149,17 @@ def grow(
             f"families; the old and the new learner are scored on {tasks} tasks of each"
         )
         rate = experiment.outer.outer_rate * RATE
-        growing = GrowthOptions(
+        fitted = trained(
+            old,
+            train.of(with_replay(uniform(new), portable.families, replay)),
             steps=steps,
-            tasks=tasks,
-            replay=replay,
-            batch=experiment.batch,
             outer=replace(experiment.outer, outer_rate=rate, schedule="constant", warmup=0.0),
+            batch=experiment.batch,
+            interval=max(1, steps // 10),
             seed=experiment.seed,
+            folder=folder / KEPT / "training",
         )
-        growth = Growth(old, portable.families)
-        growth = grown(growth, train, held, uniform(new), growing, folder=folder / KEPT)
-        result, moved, held_out = _accepted(old, growth.learner, held, new, tasks, say)
+        result, moved, held_out = _accepted(old, fitted.learner, held, new, tasks, say)
         before = _scores(old, test, tasks, "test")
         after = _scores(result, test, tasks, "test") if moved else before
         metric = before[new[0]].metric
@@ -178,8 +177,9 @@ def grow(
         whole = replace(experiment, steps=steps, interval=steps)
         whole = replace(whole, checkpoint_every=steps, validate_every=steps)
         claim(whole, splits, folder)
-        content = {"metric": metric, "outcome": asdict(outcome), "records": growth.records}
-        publish(folder, result, content, whole, steps=steps, seconds=outcome.seconds)
+        content = {"metric": metric, "outcome": asdict(outcome), "records": []}
+        losses = [(line["step"], line["loss"]) for line in fitted.history]
+        publish(folder, result, content, whole, losses, step=steps, seconds=outcome.seconds)
         shutil.rmtree(folder / KEPT)
     return outcome
 
@@ -195,9 +195,7 @@ def _accepted(
     """The learner that is written, the share of the way from the old weights to the new ones, and
     the gains on validation tasks."""
     before = _scores(old, held, tasks, "validation")
-    # Weights of a vertex that is new are not between any.
-    same = own_vertices(new) == own_vertices(old)
-    for share in SHARES if same else SHARES[:1]:
+    for share in SHARES:
         candidate = between(old, new, share)
         after = _scores(candidate, held, tasks, "validation")
         gains = {name: gain_of(before[name], after[name]) for name in held.families}

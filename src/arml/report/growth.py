@@ -198,6 +198,7 @@ def growth_of(folder: Path) -> list[Block]:
         if stages:
             text = summary(measured(stages, metric), metric)
             blocks = [render.text(text, "lead"), render.table(stages_table(stages, metric))]
-        return [*blocks, render.table(decisions(content["records"]))]
+            blocks.append(render.table(decisions(content["records"])))
+        return blocks
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise RunError(f"{file} is damaged ({error!r}): restore it, or delete it") from error
