@@ -71,8 +71,11 @@ def test_a_split_of_other_data_is_refused(tmp_path):
     check_split(read_split(path), [family(11)])  # classes that are added are not used
     with pytest.raises(ValueError, match="names 1 classes that the data lacks"):
         check_split(read_split(path), [family(9)])
-    with pytest.raises(ValueError, match="family 'g'"):
+    with pytest.raises(ValueError, match="family 'g': it has no parts"):
         check_split(read_split(path), [family(10, "g")])
+    parts = read_split(path)["f"]
+    with pytest.raises(ValueError, match="it has a class twice"):
+        check_split({"f": parts | {"test": parts["train"]}}, [family(10)])
 
 
 def test_a_split_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):

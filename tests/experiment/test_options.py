@@ -119,12 +119,12 @@ def test_counts_and_paths_are_checked_before_the_first_image_is_decoded(
     split = tmp_path / "split.json"
     with pytest.raises(ValueError, match=r"at least 5 images of each class .*, got 4 in 'class0'"):
         episodes(pictures, queries=4).build(split)
-    with pytest.raises(ValueError, match="none: expected a folder or a zip"):
+    with pytest.raises(ValueError, match="none: expected a folder or an archive"):
         episodes(pictures, tmp_path / "none").build(split)
     few = tmp_path / "few" / "only"
     few.mkdir(parents=True)
     (few / "a.png").write_bytes(b"no image")
-    with pytest.raises(ValueError, match="at least 3 class folders"):
+    with pytest.raises(ValueError, match="few: expected at least . train classes"):
         episodes(pictures, few.parent).build(split)
     assert not split.exists()
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from arml.core.episodes import Task
 from arml.datasets.folders import ImageFamily
-from arml.datasets.splits import split_classes
-from arml.tasks.images import Disk, ImageEpisodes, MixedShots, distinct, listed
+from arml.tasks.images import Disk, ImageEpisodes, MixedShots, distinct
+from arml.tasks.options import EpisodeOptions
 
 COUNTS = {"few": [4, 5, 6, 4, 9], "many": [5, 4, 12, 7, 4, 4, 30, 4, 6]}
 """Images of each class; the families and the classes differ in size."""
@@ -41,8 +41,8 @@ SPLIT = {
 
 
 def episodes(ways: int = 3, shots: int = 1, queries: int = 2) -> ImageEpisodes:
-    images = listed(FAMILIES, SPLIT, part="train", ways=ways, shots=shots, queries=queries)
-    return images.on_the_device()
+    options = EpisodeOptions(ways=ways, shots=shots, queries=queries)
+    return options.episodes(FAMILIES, SPLIT, "train", stated="")
 
 
 @eqx.filter_jit
@@ -174,33 +174,18 @@ def test_only_the_classes_of_the_part_are_on_the_device():
     assert (tasks.problem.support, tasks.problem.query) == (2, 2)
 
 
-def test_a_split_made_by_the_library_fits():
-    split = {f.name: split_classes(f) for f in FAMILIES}
-    for part in ("train", "validation", "test"):
-        with pytest.raises(ValueError, match=r"few: expected at least 4 .* classes"):
-            listed(FAMILIES, split, part=part, ways=4, shots=1, queries=1)
-
-
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "part", "message"),
     [
-        ({"ways": 4}, "few: expected at least 4 train classes for 4-way tasks, got 3"),
-        ({"part": "test"}, "few: expected at least 2 test classes"),
-        ({"queries": 4}, r"few: expected at least 5 images .* got 4 in '00' \(train\)"),
-        ({"families": []}, "one or more families"),
-        ({"split": {"few": SPLIT["few"]}}, "family 'many'"),
-        ({"split": SPLIT | {"few": {"train": [], "test": []}}}, "family 'few'"),
-        ({"split": SPLIT | {"few": SPLIT["few"] | {"test": ["00"]}}}, "'00' twice"),
-        ({"split": SPLIT | {"few": SPLIT["few"] | {"test": ["x"]}}}, "the data lacks"),
+        ({"ways": 4}, "train", "few: expected at least 4 train classes for 4-way tasks, got 3"),
+        ({}, "test", "few: expected at least 2 test classes"),
+        ({"queries": 4}, "train", "few: expected at least 5 images .* got 4 in '00'"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_in_one_line(changes, message):
-    arguments = {
-        "families": FAMILIES, "split": SPLIT, "part": "train", "ways": 2, "shots": 1, "queries": 1
-    }  # fmt: skip
-    arguments |= changes
+def test_what_cannot_be_drawn_is_refused_in_one_line(changes, part, message):
+    options = EpisodeOptions(**{"ways": 2, "queries": 1, **changes})
     with pytest.raises(ValueError, match=message) as caught:
-        listed(arguments.pop("families"), arguments.pop("split"), **arguments)
+        options.episodes(FAMILIES, SPLIT, part, stated="")
     assert "\n" not in str(caught.value)
 
 

@@ -293,8 +293,7 @@ def load_families(
     sources: Sequence[str | Path],
     *,
     size: int,
-    least: int = 1,
-    check: Callable[[str, int, Parts | None], None] = lambda name, classes, split: None,
+    check: Callable[[str, dict[str, int], Parts | None], None] = lambda name, counts, split: None,
     progress: Progress | None = None,
 ) -> list[ImageFamily]:
     """Load folders or zip files of labelled pictures, one family each, named after the source.
@@ -303,15 +302,13 @@ def load_families(
 
     - `sources`: as `open_source` reads them.
     - `size`: images become `size x size` pixels (stretched when they are not square).
-    - `least`: the fewest images that a class may have.
-    - `check`: called with the name, the number of classes and the stated split of each source; it
-      may raise an error.
+    - `check`: called with the name, the images of each class and the stated split of each source;
+      it may raise an error.
     - `progress`: called with `(family, done, total)` while images are decoded.
 
     **Raises** `ValueError` in one line for a source that is missing, empty, unsafe or damaged, or
-    that has fewer than three classes, a class of fewer than `least` images or a file that is not an
-    image; and for two sources of one name. All sources are listed and checked before any image is
-    decoded.
+    that has a file that is not an image; and for two sources of one name. All sources are listed
+    and checked before any image is decoded.
     """
     found = [Path(source).expanduser().absolute() for source in sources]
     paths = {family_name(path): path for path in found}
@@ -322,8 +319,8 @@ def load_families(
         )
     for name, path in paths.items():
         with open_source(path) as source:
-            _check_counts(source, least)
-            check(name, len(source.classes), source.split)
+            counts = {label: len(members) for label, members in source.classes.items()}
+            check(name, counts, source.split)
     return [_load(name, path, size, progress) for name, path in paths.items()]
 
 
@@ -331,21 +328,6 @@ def family_name(path: Path) -> str:
     """The name of a source's family."""
     path = path.resolve() if path.name in ("", "..") else path
     return path.stem if path.suffix.lower() == ".zip" else path.name
-
-
-def _check_counts(source: Source, least: int) -> None:
-    if len(source.classes) < 3:
-        raise ValueError(
-            f"{source.path}: expected at least 3 class folders (one each for training, validation "
-            f"and test), got {len(source.classes)} ({', '.join(source.classes)}); add classes"
-        )
-    for name, images in source.classes.items():
-        if len(images) < least:
-            raise TooFewError(
-                f"{source.path}: expected at least {least} images of each class (shots and "
-                f"queries), got {len(images)} in {name!r}; lower the shots or queries, or add "
-                "images"
-            )
 
 
 def _load(name: str, path: Path, size: int, progress: Progress | None) -> ImageFamily:

@@ -101,22 +101,16 @@ def check_split(
     The data may have classes that no part names: they are not used.
     """
     for family in families:
-        parts = split.get(family.name)
-        if parts is None or set(parts) != set(PARTS):
+        parts = split.get(family.name, {})
+        named = [name for part in PARTS for name in parts.get(part, ())]
+        lacking, twice = set(named) - set(family.classes), len(set(named)) < len(named)
+        if set(parts) != set(PARTS) or twice or lacking:
+            problem = (
+                f"it has no parts {', '.join(PARTS)}" if set(parts) != set(PARTS) else
+                "it has a class twice" if twice else
+                f"it names {len(lacking)} classes that the data lacks ({min(lacking)}, ...)"
+            )  # fmt: skip
             raise ValueError(
-                f"expected a split of the family {family.name!r} into {', '.join(PARTS)}, got one "
-                f"of {', '.join(split) or 'none'}; write a new split"
-            )
-        named = [name for part in PARTS for name in parts[part]]
-        if len(set(named)) < len(named):
-            twice = next(name for name in named if named.count(name) > 1)
-            raise ValueError(
-                f"{family.name}: expected each class in one part of the split, got {twice!r} "
-                "twice; write a new split"
-            )
-        if lacking := sorted(set(named) - set(family.classes)):
-            raise ValueError(
-                f"{family.name}: the split names {len(lacking)} classes that the data lacks "
-                f"({', '.join(lacking[:3])}{', ...' if len(lacking) > 3 else ''}); "
-                "restore the data, or write a new split"
+                f"the split does not fit the family {family.name!r}: {problem}; restore the data, "
+                "or write a new split"
             )

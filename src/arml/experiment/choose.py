@@ -123,7 +123,7 @@ def choose(
             )
     tasks.check()
     for family in families:
-        tasks.check_classes(family.name, len(family.counts), family.split)
+        tasks.check_family(family.name, family.counts, family.split)
     classes = sum(len(family.counts) for family in families)
     examples = sum(sum(family.counts.values()) for family in families)
     least, poorest, name = _smallest(families)

@@ -18,11 +18,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Float32, Int, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
 from arml.core.episodes import Examples, Facts, Problem, Task, TaskDistribution, protocol_of
 from arml.datasets.folders import ImageFamily
-from arml.datasets.splits import check_split
 
 
 def distinct(
@@ -113,8 +112,7 @@ class ImageEpisodes(Episodes):
 
     `x` is float32 `[n, size, size, 3]` in [0, 1], or `[n, features]` for frozen features; `y` is
     int32 `[n]` with `0 <= y < ways`, in the random order in which the classes were drawn. Support
-    and query are ordered by class. Build it with `listed`, which checks that every task can be
-    drawn.
+    and query are ordered by class. Build it with `image_episodes`.
     """
 
     families: tuple[str, ...] = eqx.field(static=True)
@@ -180,78 +178,41 @@ def examples(
     return Examples(x, jnp.repeat(jnp.arange(ways), len(pixels) // ways))
 
 
-class Listed(NamedTuple):
-    """The images of one part of the families' classes, on the host."""
-
-    families: tuple[str, ...]
-    problem: Problem
-    pieces: list[UInt8[np.ndarray, "_ size size 3"]] | list[Float32[np.ndarray, "_ features"]]
-    """The images of each class."""
-    table: Table
-
-    def on_the_device(self, *, stated: str = "", size: int | None = None) -> ImageEpisodes:
-        """Episodes over these images, which are put on the device."""
-        pixels = jnp.asarray(np.concatenate(self.pieces))
-        return ImageEpisodes(self.families, self.problem, stated, size, pixels, self.table)
-
-    def on_the_disk(
-        self, arrays: Sequence[UInt8[np.ndarray, "_ size size 3"]], *, stated: str = ""
-    ) -> ImageEpisodes:
-        """Episodes over these images, which `arrays` hold in the same order. They are read when
-        they are needed."""
-        disk = Disk(arrays)
-        return ImageEpisodes(self.families, self.problem, stated, None, None, self.table, disk)
-
-
-def listed(
+def image_episodes(
     families: Sequence[ImageFamily],
-    split: Mapping[str, Mapping[str, Sequence[str]]],
+    classes: Mapping[str, Sequence[str]],
     *,
-    part: str,
     ways: int,
     shots: int,
     queries: int,
-) -> Listed:
-    """List the images of one `part` of each family's split: `train`, `validation` or `test`.
+    stated: str = "",
+    size: int | None = None,
+    disk: bool = False,
+) -> ImageEpisodes:
+    """Episodes over these `classes` of each family, which are enough for the tasks.
 
-    **Raises** `ValueError`, before any work, if the split does not fit the families, a family has
-    fewer than `ways` classes in that part, or a class has fewer than `shots + queries` images.
+    The images are put on the device. With `disk` they are read when they are needed; then these
+    must be all classes of the families.
     """
-    if not families or len({family.images.shape[1:] for family in families}) > 1:
-        raise ValueError(
-            "expected one or more families of one image size, got "
-            f"{[family.images.shape[1:] for family in families]}; load them with one size"
-        )
-    names = tuple(family.name for family in families)
-    check_split(split, families)
-    chosen: list[list[int]] = []
-    for family in families:
-        wanted = set(split[family.name][part])
-        chosen.append([i for i, name in enumerate(family.classes) if name in wanted])
-        if len(wanted) < ways:
-            raise ValueError(
-                f"{family.name}: expected at least {ways} {part} classes for {ways}-way tasks, got "
-                f"{len(wanted)}; lower the ways, add classes or split otherwise"
-            )
-        for i in chosen[-1]:
-            if family.counts[i] < shots + queries:
-                raise ValueError(
-                    f"{family.name}: expected at least {shots + queries} images of each class "
-                    f"({shots} shots and {queries} queries), got {family.counts[i]} in "
-                    f"{family.classes[i]!r} ({part}); lower the shots or queries, or add images"
-                )
+    chosen = [
+        [i for i, name in enumerate(family.classes) if name in set(classes[family.name])]
+        for family in families
+    ]
     pieces = [
         family.images[family.first[i] : family.first[i] + family.counts[i]]
-        for family, classes in zip(families, chosen, strict=True)
-        for i in classes
+        for family, some in zip(families, chosen, strict=True)
+        for i in some
     ]
     count = np.array([len(piece) for piece in pieces], np.int32)
-    classes = np.array([len(of_family) for of_family in chosen], np.int32)
-    first, first_class = (np.cumsum(n, dtype=np.int32) - n for n in (count, classes))
+    numbers = np.array([len(some) for some in chosen], np.int32)
+    first, first_class = (np.cumsum(n, dtype=np.int32) - n for n in (count, numbers))
+    table = Table(*map(jnp.asarray, (first, count, first_class, numbers)))
     features = families[0].images.shape[1:]
     problem = Problem("classification", features, ways, shots, queries, len(count))
-    table = Table(*map(jnp.asarray, (first, count, first_class, classes)))
-    return Listed(names, problem, pieces, table)
+    names = tuple(family.name for family in families)
+    pixels = None if disk else jnp.asarray(np.concatenate(pieces))
+    source = Disk([family.images for family in families]) if disk else None
+    return ImageEpisodes(names, problem, stated, size, pixels, table, source)
 
 
 def device_room() -> int:

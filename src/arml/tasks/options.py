@@ -28,12 +28,12 @@ from arml.datasets.folders import (
     TooFewError,
     load_families,
 )
-from arml.datasets.prepare import Store, open_store, place
-from arml.datasets.splits import Split, part_sizes, read_split, split_classes, write_split
+from arml.datasets.prepare import open_store, place
+from arml.datasets.splits import Split, check_split, cut, part_sizes, read_split, write_split
 from arml.datasets.starter import SIZE, load_starter
 from arml.results.files import Json, JsonView, RunError, read_json
 from arml.tasks.functions import functions_2d
-from arml.tasks.images import Listed, MixedShots, device_room, listed
+from arml.tasks.images import MixedShots, device_room, image_episodes
 
 
 class Splits(NamedTuple):
@@ -141,30 +141,60 @@ class EpisodeOptions:
         """Classes of a task of that part: `train`, `validation` or `test`."""
         return (part == "train" and self.train_ways) or self.ways
 
-    def listed(self, families: Sequence[ImageFamily], parts: Split, part: str) -> Listed:
-        """The images of one part of the families' classes."""
-        return listed(
-            families,
-            parts,
-            part=part,
-            ways=self.ways_of(part),
-            shots=self.shots,
-            queries=self.queries,
-        )
+    def episodes(
+        self,
+        families: Sequence[ImageFamily],
+        split: Split,
+        part: str,
+        *,
+        stated: str,
+        size: int | None = None,
+        disk: bool = False,
+    ) -> TaskDistribution:
+        """The tasks over one part of the families' classes; see `image_episodes`.
 
-    def check_classes(self, family: str, classes: int, split: Parts | None = None) -> None:
-        """Raise `ValueError` for a family with too few classes, before its images are decoded.
-        `split` is the split of the classes, if its folders state it."""
-        drawn = part_sizes(classes, least=self.ways)
-        sizes = drawn if split is None else [len(split[part]) for part in PARTS]
-        for part, size in zip(PARTS, sizes, strict=True):
-            ways = self.ways_of(part)
-            if size < ways:
-                more = ways > self.ways
+        **Raises** `TooFewError` for too few classes or images.
+        """
+        classes = {family.name: split[family.name][part] for family in families}
+        for family in families:
+            self._check_part(family.name, part, _counts(family), classes[family.name])
+        ways, shots, queries = self.ways_of(part), self.shots, self.queries
+        tasks = image_episodes(
+            families, classes, ways=ways, shots=shots, queries=queries, stated=stated, size=size,
+            disk=disk,
+        )  # fmt: skip
+        return self.varied(tasks) if part == "train" else tasks
+
+    def varied(self, train: TaskDistribution) -> TaskDistribution:
+        """Training tasks, of fewer shots too with `mixed_shots`."""
+        return MixedShots(train.families, train.problem, train) if self.mixed_shots else train
+
+    def check_family(
+        self, family: str, counts: Mapping[str, int], split: Parts | None = None
+    ) -> None:
+        """Raise `TooFewError` for a family with too few classes, or too few images of a class.
+        `counts` are the images of each class. If there is no `split`, it will be drawn."""
+        split = split or cut([*counts], part_sizes(len(counts), least=self.ways))
+        for part in PARTS:
+            self._check_part(family, part, counts, split[part])
+
+    def _check_part(
+        self, family: str, part: str, counts: Mapping[str, int], classes: Sequence[str]
+    ) -> None:
+        ways, each = self.ways_of(part), self.shots + self.queries
+        if len(classes) < ways:
+            more = ways > self.ways
+            raise TooFewError(
+                f"{family}: expected at least {ways} {part} classes for {ways}-way tasks, got "
+                f"{len(classes)} of its {len(counts)}; lower {'train_ways' if more else 'the ways'}"
+                ", or add classes"
+            )
+        for name in classes:
+            if counts[name] < each:
                 raise TooFewError(
-                    f"{family}: expected at least {ways} {part} classes for {ways}-way tasks, got "
-                    f"{size} of its {classes}; lower {'train_ways' if more else 'the ways'}, or "
-                    "add classes"
+                    f"{family}: expected at least {each} images of each class ({self.shots} shots "
+                    f"and {self.queries} queries), got {counts[name]} in {name!r}; lower the shots "
+                    "or queries, or add images"
                 )
 
     def check(self) -> None:
@@ -181,12 +211,6 @@ class EpisodeOptions:
                 "mixed_shots needs at least 2 shots, of which training tasks may have fewer, got "
                 f"{self.shots}: raise --shots"
             )
-
-    def varied(self, train: TaskDistribution) -> TaskDistribution:
-        """The training tasks, varied as these options say."""
-        if not self.mixed_shots:
-            return train
-        return MixedShots(train.families, train.problem, train)
 
     def stated(
         self, data: Mapping[str, str], parts: JsonView | None = None, **other: object
@@ -240,8 +264,7 @@ class FoldersOptions(EpisodeOptions, DataOptions):
         families = load_families(
             self.data,
             size=self.size,
-            least=self.shots + self.queries,
-            check=self.check_classes,
+            check=self.check_family,
             progress=progress,
         )
         return divided(self, families, split, seed=self.split_seed)
@@ -277,19 +300,19 @@ class StoreOptions(EpisodeOptions):
                 f"{store.folder}: expected pictures of {self.size} px, got {store.size}; give "
                 f"--size {store.size}, or prepare the data set again"
             )
-        on_device = store.bytes <= device_room()
-        digests = store.digests()
-        stated = self.stated(digests)
-        train, validation, test = (self._episodes(store, p, on_device, stated) for p in PARTS)
-        return Splits(self.varied(train), validation, test, digests)
-
-    def _episodes(self, store: Store, part: str, on_device: bool, stated: str) -> TaskDistribution:
-        families = store.part(part)
-        split = {f.name: {p: [*f.classes] if p == part else [] for p in PARTS} for f in families}
-        images = self.listed(families, split, part)
-        if on_device:
-            return images.on_the_device(stated=stated)
-        return images.on_the_disk([family.images for family in families], stated=stated)
+        digests, tasks = store.digests(), []
+        for part in PARTS:
+            families = store.part(part)
+            tasks.append(
+                self.episodes(
+                    families,
+                    {family.name: {part: [*family.classes]} for family in families},
+                    part,
+                    stated=self.stated(digests),
+                    disk=store.bytes > device_room(),
+                )
+            )
+        return Splits(*tasks, digests)
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid, before any data is read."""
@@ -321,8 +344,8 @@ class StarterOptions(EpisodeOptions, DataOptions):
         families, published = load_starter(art=self.art)
         own: list[ImageFamily] = []
         if self.data:
-            check, least = self.check_classes, self.shots + self.queries
-            own = load_families(self.data, size=SIZE, least=least, check=check, progress=progress)
+            check = self.check_family
+            own = load_families(self.data, size=SIZE, check=check, progress=progress)
         # A user's own family of the name glyphs is not the package's.
         own = [replace(f, name=f"{f.name} (own)") if f.name in published else f for f in own]
         return divided(self, [*families, *own], split)
@@ -344,9 +367,6 @@ class VectorsOptions(EpisodeOptions, DataOptions):
         number i has the same pictures as for a method on the pictures themselves."""
         self.check()
         families, maker = load_features(self.data)
-        for family in families:
-            if family.split is None and not split.exists():
-                self.check_classes(family.name, len(family.classes))
         splits = divided(self, families, split, seed=self.split_seed, size=maker["size"])
         return splits._replace(inputs=maker)
 
@@ -374,21 +394,23 @@ def divided(
 
     `size` is that of `ImageEpisodes`.
     """
-    parts = {f.name: f.split for f in families if f.split is not None}
     own = [family for family in families if family.split is None]
-    known = file.exists()
-    if own and known:
-        parts |= read_split(file, seed=seed)
-    else:
-        parts |= {f.name: split_classes(f, seed=seed, least=options.ways) for f in own}
-    every = [options.listed(families, parts, part) for part in PARTS]
-    if own and not known:
-        # Last, so that invalid options leave no split behind for the next run.
+    if own and not file.exists():
+        for family in families:  # so that invalid options leave no split behind for the next run
+            options.check_family(family.name, _counts(family), family.split)
         write_split(file, own, seed=seed, least=options.ways)
+    split = {family.name: family.split for family in families if family.split is not None}
+    split |= read_split(file, seed=seed) if own else {}
+    check_split(split, families)
     sources = {family.name: family.digest for family in families}
     stated = options.stated(sources, read_json(file) if own else None)
-    train, validation, test = (one.on_the_device(stated=stated, size=size) for one in every)
-    return Splits(options.varied(train), validation, test, sources)
+    tasks = (options.episodes(families, split, p, stated=stated, size=size) for p in PARTS)
+    return Splits(*tasks, sources)
+
+
+def _counts(family: ImageFamily) -> dict[str, int]:
+    """The images of each class."""
+    return dict(zip(family.classes, family.counts.tolist(), strict=True))
 
 
 # --- tasks of a class that a user defined in a script
