@@ -124,7 +124,7 @@ def test_counts_and_paths_are_checked_before_the_first_image_is_decoded(
     few = tmp_path / "few" / "only"
     few.mkdir(parents=True)
     (few / "a.png").write_bytes(b"no image")
-    with pytest.raises(ValueError, match="few: expected at least . train classes"):
+    with pytest.raises(ValueError, match=r"few: expected at least . train classes"):
         episodes(pictures, few.parent).build(split)
     assert not split.exists()
 

@@ -113,7 +113,8 @@ class Extractor:
                 "change --output"
             )
         self.crop, self._unit = crop, unit
-        self.mean, self.std = (None, None) if self.kind == np.uint8 else (mean, std)
+        floats = self.kind != np.uint8
+        self.mean, self.std = mean if floats else None, std if floats else None
         self.rank = 2
         """Dimensions of the model's output: 4 if it has places, which are averaged."""
         self.dimension = self(np.zeros((1, self.size, self.size, 3), np.uint8)).shape[1]

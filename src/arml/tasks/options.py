@@ -300,19 +300,14 @@ class StoreOptions(EpisodeOptions):
                 f"{store.folder}: expected pictures of {self.size} px, got {store.size}; give "
                 f"--size {store.size}, or prepare the data set again"
             )
-        digests, tasks = store.digests(), []
-        for part in PARTS:
+        digests, disk = store.digests(), store.bytes > device_room()
+
+        def tasks(part: str) -> TaskDistribution:
             families = store.part(part)
-            tasks.append(
-                self.episodes(
-                    families,
-                    {family.name: {part: [*family.classes]} for family in families},
-                    part,
-                    stated=self.stated(digests),
-                    disk=store.bytes > device_room(),
-                )
-            )
-        return Splits(*tasks, digests)
+            split = {family.name: {part: [*family.classes]} for family in families}
+            return self.episodes(families, split, part, stated=self.stated(digests), disk=disk)
+
+        return Splits(tasks("train"), tasks("validation"), tasks("test"), digests)
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid, before any data is read."""
@@ -404,8 +399,10 @@ def divided(
     check_split(split, families)
     sources = {family.name: family.digest for family in families}
     stated = options.stated(sources, read_json(file) if own else None)
-    tasks = (options.episodes(families, split, p, stated=stated, size=size) for p in PARTS)
-    return Splits(*tasks, sources)
+    train, validation, test = (
+        options.episodes(families, split, part, stated=stated, size=size) for part in PARTS
+    )
+    return Splits(train, validation, test, sources)
 
 
 def _counts(family: ImageFamily) -> dict[str, int]:
