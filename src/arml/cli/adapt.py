@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from tyro.conf import Positional
 
 from arml.cli.console import command, parse, tell
-from arml.cli.inputs import Pictures, Queries, inputs_of, is_table
+from arml.cli.inputs import Pictures, Queries, Table, Vectors, inputs_of, is_table
 from arml.results.files import write_text
 
 FEW = 2_000
@@ -95,7 +96,8 @@ def adapt_command(arguments: Sequence[str]) -> int:
     _describe(predictor)
     if options.none and predictor.classes is None:
         raise ValueError("numbers have no classes that a query could lack: leave --none out")
-    predictor = _checked(predictor, names, reliability=options.reliability)
+    if options.reliability:
+        predictor = _checked(predictor, names)
     if queries is not None:
         _answer(predictor, queries, options)
     if options.save is not None:
@@ -129,67 +131,55 @@ def opened(folder: Path, model: Path | None) -> Any:
     return load_predictor(folder)
 
 
-def _learned(options: AdaptOptions) -> tuple[Any, Any, list[str]]:
-    """The reader of the inputs, the predictor, and the names of the examples."""
-    from arml.datasets.features import PHOTOS
-    from arml.predict.photos import PhotoLearner
+Learned = tuple[Pictures | Table | Vectors, Any, list[str]]
+"""The reader of the inputs, the predictor, and the names of the examples."""
 
-    named, model = options.learner, None
-    if named is None and is_table(options.support):
+
+def _learned(options: AdaptOptions) -> Learned:
+    """Learn by the named learner; pictures by `photos`, or `starter` if that is better."""
+    if options.learner is not None:
+        return _learned_by(options.learner, options)
+    if is_table(options.support):
         raise ValueError(
             "a table needs a learner: arml adapt tables (classes) or arml adapt tables-regression "
             "(numbers)"
         )
-    if named is None or (str(named) == "photos" and not (named / "config.json").exists()):
-        model = PHOTOS
-    elif named.suffix == ".onnx" and named.is_file():
-        model = named
-    if model is None:
-        return _learned_by(named, options)
-    learner = PhotoLearner(model)
-    inputs = inputs_of(learner, model, [options.support, *options.query], str(named or "photos"))
-    predictor, names = inputs.learn(learner, options.support, options.target, options.without)
-    if named is None and _is_grey(options.support):
-        from arml.predict.photos import starter_is_better
-
-        others: list[Any] = []
-
-        def starter() -> Any:
-            others[:] = _learned_by(Path("starter"), options)
-            return others[1].using(others[1].models[-1])
-
-        better, reason = starter_is_better(predictor, starter)
-        name = "starter" if better else "photos"
-        tell(f"learner: {name} (the pictures are grey like drawings, and {reason})")
-        if better:
-            return tuple(others or _learned_by(Path("starter"), options))  # type: ignore[return-value]
-    elif named is None:
-        tell("learner: photos (a network that was trained on photographs)")
-    return inputs, predictor, names
-
-
-def _learned_by(named: Path | None, options: AdaptOptions) -> tuple[Any, Any, list[str]]:
-    """`_learned` by a meta-trained learner."""
-    from arml.predict.files import locate
-    from arml.predict.learner import load
-
-    assert named is not None
-    place, note = locate(named)
-    if note is not None:
-        tell(note)
-    learner = load(place)
-    inputs = inputs_of(learner, options.model, [options.support, *options.query], named.name)
-    return inputs, *inputs.learn(learner, options.support, options.target, options.without)
-
-
-def _is_grey(support: Path) -> bool:
-    """Whether most of the pictures have no colour, as drawings have none."""
     from arml.datasets.decode import decoded
     from arml.datasets.folders import open_source
-    from arml.predict.photos import SMALL, mostly_grey, sampled
+    from arml.predict.photos import SMALL, mostly_grey, sampled, starter_is_better
 
-    with open_source(support) as source:
-        return mostly_grey(decoded(sampled(source.pictures), size=SMALL))
+    found = _learned_by(Path("photos"), options)
+    with open_source(options.support) as source:
+        grey = mostly_grey(decoded(sampled(source.pictures), size=SMALL))
+    if not grey:
+        tell("learner: photos (a network that was trained on photographs)")
+        return found
+    starter = cache(lambda: _learned_by(Path("starter"), options))
+    better, reason = starter_is_better(found[1], lambda: _together(starter()[1]))
+    name = "starter" if better else "photos"
+    tell(f"learner: {name} (the pictures are grey like drawings, and {reason})")
+    return starter() if better else found
+
+
+def _learned_by(named: Path, options: AdaptOptions) -> Learned:
+    from arml.datasets.features import PHOTOS
+    from arml.predict.photos import PhotoLearner
+
+    learner: Any
+    if str(named) == "photos" and not (named / "config.json").exists():
+        learner = PhotoLearner(PHOTOS)  # without JAX
+    elif named.suffix == ".onnx" and named.is_file():
+        learner = PhotoLearner(named)
+    else:
+        from arml.predict.files import locate
+        from arml.predict.learner import load
+
+        place, note = locate(named)
+        if note is not None:
+            tell(note)
+        learner = load(place)
+    inputs = inputs_of(learner, options.model, [options.support, *options.query], named.name)
+    return inputs, *inputs.learn(learner, options.support, options.target, options.without)
 
 
 def _check_paths(options: AnswerOptions, save: Path | None, *read: Path) -> None:
@@ -232,14 +222,17 @@ def _describe(predictor: Any) -> None:
         )
 
 
-def _checked(predictor: Any, names: Sequence[str], *, reliability: bool) -> Any:
-    """The predictor, checked on its examples; of several models all together predict then."""
+def _together(predictor: Any) -> Any:
+    """The predictor with all of its models together, where it has several."""
     models = getattr(predictor, "models", ())
-    if reliability and len(models) > 1:
-        predictor = predictor.using(models[-1])
-    if reliability:
-        tell(*predictor.reliability().lines(names))
-    if reliability and len(models) > 1:
+    return predictor.using(models[-1]) if len(models) > 1 else predictor
+
+
+def _checked(predictor: Any, names: Sequence[str]) -> Any:
+    """The predictor with all of its models, checked on its examples."""
+    predictor = _together(predictor)
+    tell(*predictor.reliability().lines(names))
+    if predictor.model == "ensemble":
         from arml.predict.models import WORDS
 
         each = ", ".join(f"{WORDS[name]} {part:.0%}" for name, part in predictor.weights.items())
