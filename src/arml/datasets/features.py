@@ -13,11 +13,10 @@ import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, TypedDict
+from typing import Any, BinaryIO
 
 import numpy as np
 from jaxtyping import Float32, UInt8
-from msgspec import Meta
 
 from arml.datasets.decode import decoded
 from arml.datasets.folders import (
@@ -29,16 +28,13 @@ from arml.datasets.folders import (
     open_source,
 )
 from arml.results.files import (
-    Count,
-    Digest,
     Json,
     JsonView,
     RunError,
-    Text,
     atomically,
     checksum,
     digest_of,
-    read_checked,
+    read_json,
     write_json,
 )
 
@@ -236,34 +232,6 @@ CHUNK = 128
 """Pictures that are decoded before the model reads them."""
 
 
-class Maker(TypedDict):
-    """The model that made features, and its options: `Extractor.about`."""
-
-    model: Text
-    sha256: Digest
-    size: Annotated[int, Meta(ge=1, le=4096)]
-    mean: tuple[float, float, float] | None
-    std: tuple[float, float, float] | None
-    output: Text
-    unit: bool
-    dimension: Annotated[int, Meta(ge=1, le=2**20)]
-    saw: Text
-
-
-class FeaturesIndex(TypedDict):
-    """`features.json`."""
-
-    format: Literal[1]
-    family: Text
-    place: Count
-    classes: list[Text]
-    counts: list[Count]
-    source: Text
-    split: dict[Text, list[Text]] | None
-    extractor: Maker
-    vectors: Digest
-
-
 def write_features(
     extractor: Extractor,
     path: Path,
@@ -348,19 +316,13 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]
     families: dict[str, ImageFamily] = {}
     makers: dict[str, Json] = {}
     for folder in feature_folders(paths):
-        index = _index(folder)
-        path, name, split = folder / VECTORS, index["family"], index["split"]
-        if not path.is_file() or digest_of(path).hexdigest() != index["vectors"]:
-            raise _altered(path)
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-        if vectors.shape != (sum(index["counts"]), index["extractor"]["dimension"]):
-            raise _altered(path)
-        if name in families:
-            raise ValueError(f"{folder}: expected one family {name!r}, got two: leave one out")
-        made = checksum([index["vectors"], index["classes"], index["counts"], split])
-        counts = np.asarray(index["counts"])
-        families[name] = ImageFamily(name, tuple(index["classes"]), vectors, counts, made, split)
-        makers[checksum(index["extractor"])] = index["extractor"]
+        family, maker = _loaded(folder)
+        if family.name in families:
+            raise ValueError(
+                f"{folder}: expected one family {family.name!r}, got two: leave one out"
+            )
+        families[family.name] = family
+        makers[checksum(maker)] = maker
     if len(makers) > 1:
         raise ValueError(
             "expected features of one model with one set of options, got "
@@ -370,11 +332,29 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]
     return [*families.values()], maker
 
 
+def _loaded(folder: Path) -> tuple[ImageFamily, Json]:
+    index, path = _index(folder), folder / VECTORS
+    try:
+        if digest_of(path).hexdigest() != index["vectors"]:
+            raise _altered(path)
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+        classes, counts, split = index["classes"], index["counts"], index["split"]
+        shape = (sum(counts), int(index["extractor"]["dimension"]))
+        if vectors.shape != shape or len(classes) != len(counts) or min(counts) < 0:
+            raise _altered(path)
+        made = checksum([index["vectors"], classes, counts, split])
+        family = ImageFamily(
+            str(index["family"]), tuple(map(str, classes)), vectors, np.asarray(counts), made, split
+        )
+        return family, dict(index["extractor"])
+    except (OSError, LookupError, TypeError, ArithmeticError) as error:
+        raise _altered(path) from error
+
+
 def _index(folder: Path) -> Json:
-    path = folder / INDEX
-    index = read_checked(path, FeaturesIndex, "run `arml features` again in a new folder")
-    if len(index["classes"]) != len(index["counts"]):
-        raise _altered(path)
+    index = read_json(folder / INDEX)
+    if index.get("format") != 1 or not isinstance(index.get("place"), int):
+        raise _altered(folder / INDEX)
     return index
 
 

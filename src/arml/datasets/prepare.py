@@ -18,11 +18,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import tee
 from pathlib import Path
-from typing import Annotated, BinaryIO, NamedTuple, TypedDict
+from typing import BinaryIO, NamedTuple
 
 import cv2
 import numpy as np
-from msgspec import Meta
 
 from arml.datasets.archives import Member, open_members
 from arml.datasets.decode import FILTERS, decoded
@@ -47,16 +46,12 @@ from arml.datasets.published import (
     survey,
 )
 from arml.results.files import (
-    Count,
-    Digest,
     Json,
     JsonView,
-    Text,
     atomically,
     checksum,
     digest_of,
     locked,
-    read_as,
     read_json,
     write_json,
 )
@@ -68,29 +63,6 @@ SECONDS = 60
 
 
 # --- a store
-
-
-class Entry(TypedDict):
-    """One array in the index."""
-
-    bytes: Count
-    sha256: Digest
-    classes: list[Text]
-    counts: list[Count]
-
-
-class FamilyIndex(TypedDict):
-    """One family in the index."""
-
-    parts: dict[Text, Entry]
-
-
-class StoreIndex(TypedDict):
-    """`index.json`; it has more, which is for people."""
-
-    format: int
-    size: Annotated[int, Meta(ge=1, le=4096)]
-    families: dict[Text, FamilyIndex]
 
 
 @dataclass(frozen=True)
@@ -172,18 +144,21 @@ def open_store(folder: Path) -> Store:
     index = read_json(path)
     if index.get("format") != FORMAT:
         raise _altered(path, f"expected format {FORMAT}, got {index.get('format')!r}")
-    read_as(StoreIndex, index, str(path), "prepare the data set again")
     store = Store(folder, index)
-    for family, part, entry in store.entries():
-        file = store.file(family, part)
-        header = npy_header("|u1", (sum(entry["counts"]), store.size, store.size, 3))
-        if part not in PARTS or len(entry["classes"]) != len(entry["counts"]):
-            raise _altered(path, f"expected as many counts as classes in {part}")
-        if not file.is_file() or file.stat().st_size != entry["bytes"]:
-            raise _altered(file, f"expected {entry['bytes']} bytes, got another file or none")
-        with file.open("rb") as opened:
-            if opened.read(len(header)) != header:
+    try:
+        for family, part, entry in store.entries():
+            file, counts = store.file(family, part), [int(n) for n in entry["counts"]]
+            shape = (sum(counts), store.size, store.size, 3)
+            if part not in PARTS or len(entry["classes"]) != len(counts) or min(counts) < 0:
+                raise _altered(path, f"expected as many counts as classes in {part}")
+            if not file.is_file() or file.stat().st_size != entry["bytes"]:
+                raise _altered(file, f"expected {entry['bytes']} bytes, got another file or none")
+            images = np.load(file, mmap_mode="r", allow_pickle=False)
+            if images.shape != shape or images.dtype != np.uint8:
                 raise _altered(file, "expected an array of the shape in the index, got another")
+        store.digests()
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise _altered(path, f"its content is not as it was written ({error!r})") from error
     return store
 
 
