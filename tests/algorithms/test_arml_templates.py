@@ -33,20 +33,20 @@ def filled(empty, key=KEY):
 def test_at_first_the_network_is_as_it_is(kind):
     net = network(kind)
     x = jax.random.normal(KEY, (3, *SHAPES[kind]))
-    tailored = Templates.zero(net, 3, SHAPES[kind])(net, jnp.array([0.2, 0.5, 0.3]))
+    tailored = Templates.drawn(net, 3, SHAPES[kind], key=KEY)(net, jnp.array([0.2, 0.5, 0.3]))
     np.testing.assert_allclose(tailored(x), net(x), rtol=1e-6)
 
 
 def test_a_reading_of_one_vertex_is_its_own_film():
     """Against the formula of two layers in float64."""
     net = network("mlp")
-    all_templates = filled(Templates.zero(net, 2, (4,)))
+    all_templates = filled(Templates.drawn(net, 2, (4,), key=KEY))
     tailored = all_templates(net, jnp.array([0.0, 1.0]))
     x = jax.random.normal(KEY, (3, 4))
     h = np.asarray(x, np.float64)
     for i, block in enumerate(net.body.blocks):
         z = h @ np.asarray(block.layer.weight, np.float64) + np.asarray(block.layer.bias)
-        gamma, beta = (np.asarray(t[i])[1] for t in (all_templates.scales, all_templates.shifts))
+        gamma, beta = np.split(np.asarray(all_templates.biases[i])[1], 2)
         h = np.maximum(z * (1 + gamma) + beta, 0)
     expected = h @ np.asarray(net.head.weight, np.float64) + np.asarray(net.head.bias)
     np.testing.assert_allclose(tailored(x), expected, rtol=1e-4, atol=1e-5)
@@ -55,7 +55,7 @@ def test_a_reading_of_one_vertex_is_its_own_film():
 @pytest.mark.parametrize("kind", [pytest.param("conv4", marks=pytest.mark.slow), "mlp"])
 def test_equal_templates_make_the_reading_irrelevant(kind):
     net = network(kind)
-    one = filled(Templates.zero(net, 1, SHAPES[kind]))
+    one = filled(Templates.drawn(net, 1, SHAPES[kind], key=KEY))
     both = jax.tree.map(lambda a: jnp.concatenate([a, a]), one)
     x = jax.random.normal(KEY, (3, *SHAPES[kind]))
     outputs = eqx.filter_jit(lambda made, reading: made(net, reading)(x))

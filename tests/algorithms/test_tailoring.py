@@ -102,7 +102,7 @@ def test_the_reading_decides_the_network():
     reading, _ = learner.encode(learner.look(task.support))
     np.testing.assert_allclose(jnp.sum(reading), 1, rtol=1e-5)
     films = learner.modulate(learner.net, reading).body.blocks[0].film
-    expected = 1 + np.asarray(reading, np.float64) @ np.asarray(learner.modulate.scales[0])
+    expected = 1 + np.asarray(reading, np.float64) @ np.asarray(learner.modulate.biases[0])[:, :8]
     np.testing.assert_allclose(films.scale.value, expected, rtol=1e-4)
 
 

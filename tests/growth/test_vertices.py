@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import arml
-from arml.algorithms.arml_extensions import OwnLayers, with_layers, without_vertex
+from arml.algorithms.arml_extensions import Templates, with_layers, without_vertex
 from arml.explain.interventions import interventions
 from arml.growth.vertices import (
     alone,
@@ -49,7 +49,7 @@ def test_layers_of_one_vertex_are_a_modulation_of_units():
     units = UnitModulation.drawn(net, 3, film, features=(2,), key=jax.random.key(2))
     layers = eqx.tree_at(
         lambda m: (m.weights, m.biases),
-        OwnLayers.drawn(net, 1, 3, (2,), offsets=False, key=jax.random.key(3)),
+        Templates.drawn(net, 1, (2,), code=3, key=jax.random.key(3)),
         (
             tuple(layer.weight[None] for layer in units.layers),
             tuple(layer.bias[None] for layer in units.layers),

@@ -58,7 +58,7 @@ from arml.algorithms.conditioned import Conditioned, Encoder
 from arml.algorithms.method import Changes
 from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import InnerOptions, Shared
+from arml.core.inner import InnerOptions
 from arml.core.learner import Adapted, Code, Embedding, Network, Penalty
 from arml.core.losses import loss_of
 from arml.nn.embeddings import Embed, embedding_of
@@ -72,7 +72,7 @@ from arml.nn.heads import (
     units,
 )
 from arml.nn.modulation import film
-from arml.nn.networks import BaseNetwork, Film, filmed, uniform, widths, with_body
+from arml.nn.networks import BaseNetwork, filmed, uniform, widths, with_body
 
 # The encoder: a task's code is how much it reads each vertex.
 
@@ -155,36 +155,16 @@ class VertexReader(Encoder):
 
 
 class Templates(eqx.Module):
-    """Gamma and B, `[vertices, units]` for each block."""
-
-    scales: tuple[Float[Array, "vertices _"], ...]
-    shifts: tuple[Float[Array, "vertices _"], ...]
-
-    @classmethod
-    def zero(cls, net: BaseNetwork, vertices: int, features: tuple[int, ...]) -> "Templates":
-        """Templates of zero for the blocks of `net`; `features` is the shape of one input."""
-        zeros = tuple(jnp.zeros((vertices, n), jnp.float32) for n in widths(net.body, features))
-        return cls(zeros, zeros)
-
-    def __call__(self, net: BaseNetwork, reading: Float[Array, " vertices"]) -> BaseNetwork:
-        films = tuple(
-            Film(Shared(1 + reading @ scale), Shared(reading @ shift))
-            for scale, shift in zip(self.scales, self.shifts, strict=True)
-        )
-        return replace(net, body=filmed(net.body, films))
-
-
-class OwnLayers(eqx.Module):
-    """Each vertex owns a linear layer for each block, from the task's own code to FiLM. A task
-    blends the layers as it does templates: tau = sum_v a_v (W_v code + b_v) scales and shifts.
-
-    Its input is the reading a, followed by the task's own code. With `offsets` a vertex also owns a
-    shift of every weight of the network, theta + sum_v a_v D_v: a mixture of initialisations, as in
-    [3], in one graph.
+    """Each vertex owns a scale and a shift of the units of each block: tau_v, which starts at zero.
+    A task blends them: tau = sum_v a_v tau_v. With `weights` a vertex owns a linear layer from the
+    task's own code instead, tau_v = W_v code + b_v, and the code follows the reading a. With
+    `offsets` a vertex also owns a shift of every weight of the network, theta + sum_v a_v D_v: a
+    mixture of initialisations, as in [3], in one graph.
     """
 
-    weights: tuple[Float[Array, "vertices d _"], ...]
     biases: tuple[Float[Array, "vertices _"], ...]
+    """tau_v, or b_v: of each block, the scales of its units less one, then their shifts."""
+    weights: tuple[Float[Array, "vertices d _"], ...] | None = None
     offsets: PyTree = None
     """Arrays like the network's weights, with a first axis of vertices; zero at first. Or None."""
 
@@ -193,23 +173,26 @@ class OwnLayers(eqx.Module):
         cls,
         net: BaseNetwork,
         vertices: int,
-        code: int,
         features: tuple[int, ...],
         *,
-        offsets: bool,
+        code: int = 0,
+        offsets: bool = False,
         key: PRNGKeyArray,
-    ) -> "OwnLayers":
-        """Layers from a code of `code` numbers, with small weights as in `UnitModulation`."""
+    ) -> "Templates":
+        """For inputs of shape `features` and an own code of `code` numbers; the weights are small,
+        as in `UnitModulation`."""
         sizes = [2 * n for n in widths(net.body, features)]
-        init, keys = uniform(code**-0.5), jax.random.split(key, len(sizes))
-        pairs = zip(keys, sizes, strict=True)
-        weights = tuple(init(k, (vertices, code, n), jnp.float32) for k, n in pairs)
-        biases = tuple(jnp.zeros((vertices, n), jnp.float32) for n in sizes)
-        zeros = jax.tree.map(
-            lambda a: jnp.zeros((vertices, *a.shape), a.dtype),
-            eqx.filter(net, eqx.is_inexact_array),
-        )
-        return cls(weights, biases, zeros if offsets else None)
+        biases, weights, zeros = (jnp.zeros((vertices, n), jnp.float32) for n in sizes), None, None
+        if code:
+            init, keys = uniform(code**-0.5), jax.random.split(key, len(sizes))
+            pairs = zip(keys, sizes, strict=True)
+            weights = tuple(init(k, (vertices, code, n), jnp.float32) for k, n in pairs)
+        if offsets:
+            zeros = jax.tree.map(
+                lambda a: jnp.zeros((vertices, *a.shape), a.dtype),
+                eqx.filter(net, eqx.is_inexact_array),
+            )
+        return cls(tuple(biases), weights, zeros)
 
     def __call__(self, net: BaseNetwork, code: Float[Array, " both"]) -> BaseNetwork:
         reading, own = self.parts(code)
@@ -234,10 +217,10 @@ class OwnLayers(eqx.Module):
         return jax.vmap(of)(self._taus(own), self.offsets)
 
     def _taus(self, own: Float[Array, " d"]) -> tuple[Float[Array, "vertices _"], ...]:
-        return tuple(
-            jnp.einsum("d,vdu->vu", own, weight) + bias
-            for weight, bias in zip(self.weights, self.biases, strict=True)
-        )
+        if self.weights is None:
+            return self.biases
+        pairs = zip(self.weights, self.biases, strict=True)
+        return tuple(jnp.einsum("d,vdu->vu", own, weight) + bias for weight, bias in pairs)
 
 
 def _made(net: BaseNetwork, taus: tuple[Float[Array, " _"], ...], offsets: PyTree) -> BaseNetwork:
@@ -314,7 +297,7 @@ NEVER = 1e-9
 
 class Evidence(eqx.Module):
     """Replaces the reading in a code by the reading by evidence. The vertices own layers
-    (`OwnLayers`), and the head is a `RidgeHead`."""
+    (`Templates`), and the head is a `RidgeHead`."""
 
     log_noise: Float[Array, ""]
     """Logarithm of a variance that weighs the misfit against the volume. The query loss trains it,
@@ -526,20 +509,17 @@ class ExtendedARMLOptions(InnerOptions):
         elif self.head != "learned":
             learned, quadratic = headless(body), self.head == "mahalanobis"
             head = PrototypeHead.learned(HEAD_SCALE, problem.outputs, mahalanobis=quadratic)
-        modulate: Templates | OwnLayers = Templates.zero(learned, self.vertices, features)
-        code = self.vertices
-        if self.own:
-            code += self.width
-            modulate = OwnLayers.drawn(
-                learned,
-                self.vertices,
-                self.width,
-                features,
-                offsets=self.gate == "weights",
-                key=keys["gate"],
-            )
+        own = self.width if self.own else 0
+        modulate = Templates.drawn(
+            learned,
+            self.vertices,
+            features,
+            code=own,
+            offsets=self.gate == "weights",
+            key=keys["gate"],
+        )
         # Learned rates have the structure of the network that descends.
-        start = replace(modulate(learned, jnp.zeros(code, jnp.float32)), head=body.head)
+        start = replace(modulate(learned, jnp.zeros(self.vertices + own)), head=body.head)
         choose: Choose | None = BestFit(jnp.zeros(self.grown)) if self.grown else None
         return ExtendedARML(
             net=learned,

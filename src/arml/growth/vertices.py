@@ -22,7 +22,6 @@ from arml.algorithms.arml_extensions import (
     BestFit,
     Evidence,
     ExtendedARML,
-    OwnLayers,
     Templates,
 )
 from arml.core.episodes import Examples, Task
@@ -34,14 +33,14 @@ def own_vertices(learner: MetaLearner) -> int | None:
     that reads by evidence: such a learner does not grow."""
     if not isinstance(learner, ExtendedARML) or isinstance(learner.choose, Evidence):
         return None
-    owned = isinstance(learner.modulate, Templates | OwnLayers)
+    owned = isinstance(learner.modulate, Templates)
     return len(_graph(learner).vertices) if owned else None
 
 
 def owns_weights(learner: MetaLearner) -> bool:
     """Whether each vertex owns an offset of every weight of the network."""
     modulate = learner.modulate if isinstance(learner, ExtendedARML) else None
-    return isinstance(modulate, OwnLayers) and modulate.offsets is not None
+    return isinstance(modulate, Templates) and modulate.offsets is not None
 
 
 def parts(learner: ExtendedARML) -> list[slice]:
