@@ -552,9 +552,10 @@ def film(problem: Problem) -> ARMLOptions:
         mu_1=1e-3,
         mu_2=1e-3,
     )
-    if len(problem.features) < 3:
-        return on_vectors(options, problem)
-    return replace(options, pictures="pooled", granularity="unit")
+    # Units, not weights: one shift of all weights of a unit moves it by the sum of its inputs, and
+    # a vector may have a thousand that are positive.
+    pooled = len(problem.features) == 3
+    return replace(options, pictures="pooled" if pooled else "authors", granularity="unit")
 
 
 AS_PUBLISHED: dict[str, Changes] = {
