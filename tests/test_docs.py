@@ -50,7 +50,6 @@ SMALL = [
 ]
 PARSING = (
     "adapt",
-    "app",
     "check",
     "data",
     "export",

@@ -19,7 +19,7 @@ import chromium
 from arml.app import pictures, server
 from arml.app.pictures import Limits
 from arml.app.server import served
-from arml.cli import app as command
+from arml.cli import export as command
 from arml.cli import main
 from arml.datasets.decode import resize
 from arml.datasets.starter import load_starter

@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "adapt": ("adapt", "Learn a task from your own few examples, and predict"),
     "predict": ("adapt", "Predict with a saved predictor"),
     "grow": ("grow", "Teach a trained learner new families; it keeps what it knows"),
-    "app": ("app", "Serve a page on this machine to try a learner"),
+    "app": ("export", "Serve a page on this machine to try a learner"),
     "export": ("export", "Write a learner as a folder to share, or a predictor as an ONNX file"),
     "explain": ("evaluate", "Draw figures of the inside of a run, such as ARML's graph"),
     "report": ("evaluate", "Write one self-contained page about runs or predictors"),

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -144,21 +143,20 @@ def _learned(options: AdaptOptions) -> Learned:
             "a table needs a learner: arml adapt tables (classes) or arml adapt tables-regression "
             "(numbers)"
         )
-    from arml.datasets.decode import decoded
     from arml.datasets.folders import open_source
-    from arml.predict.photos import SMALL, mostly_grey, sampled, starter_is_better
+    from arml.predict.photos import mostly_grey, sampled, small_pictures
 
-    found = _learned_by(Path("photos"), options)
+    inputs, predictor, names = _learned_by(Path("photos"), options)
+    starter, reason = None, "a network that was trained on photographs"
     with open_source(options.support) as source:
-        grey = mostly_grey(decoded(sampled(source.pictures), size=SMALL))
-    if not grey:
-        tell("learner: photos (a network that was trained on photographs)")
-        return found
-    starter = cache(lambda: _learned_by(Path("starter"), options))
-    better, reason = starter_is_better(found[1], lambda: _together(starter()[1]))
-    name = "starter" if better else "photos"
-    tell(f"learner: {name} (the pictures are grey like drawings, and {reason})")
-    return starter() if better else found
+        if mostly_grey(small_pictures(sampled(source.pictures))):
+            from arml.predict.learner import starter_if_better  # JAX
+
+            starter, reason = starter_if_better(predictor, source.pictures, source.labels)
+    tell(f"learner: {'photos' if starter is None else 'starter'} ({reason})")
+    if starter is None:
+        return inputs, predictor, names
+    return Pictures(starter, None, photos=False), starter, names
 
 
 def _learned_by(named: Path, options: AdaptOptions) -> Learned:
@@ -222,17 +220,13 @@ def _describe(predictor: Any) -> None:
         )
 
 
-def _together(predictor: Any) -> Any:
-    """The predictor with all of its models together, where it has several."""
-    models = getattr(predictor, "models", ())
-    return predictor.using(models[-1]) if len(models) > 1 else predictor
-
-
 def _checked(predictor: Any, names: Sequence[str]) -> Any:
-    """The predictor with all of its models, checked on its examples."""
-    predictor = _together(predictor)
+    """The predictor with all of its models together, checked on its examples."""
+    models = getattr(predictor, "models", ())
+    if len(models) > 1:
+        predictor = predictor.using(models[-1])
     tell(*predictor.reliability().lines(names))
-    if predictor.model == "ensemble":
+    if len(models) > 1:
         from arml.predict.models import WORDS
 
         each = ", ".join(f"{WORDS[name]} {part:.0%}" for name, part in predictor.weights.items())
