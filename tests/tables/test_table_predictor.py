@@ -143,11 +143,9 @@ def test_a_csv_file_on_the_command_line(predictor, tmp_path, capsys):
     said = " ".join(capsys.readouterr().err.split())
     assert "no example has these values of the column 'bark', so the other columns" in said
     # Refusals, in one line each.
-    unlabelled = written("gap.csv", {**table, "tree": [*y[:-1], ""]})
     other = written("other.csv", {"height": [1], "noise": [2]})
     tall = written("tall.csv", {**more, "height": [1, 2, "tall", 4, 5, 6]})
     for given, target, asked, expected in (
-        (unlabelled, "tree", query, f"the tree of row {N + 1} is empty"),
         (support, "trees", query, "no column 'trees'"),
         (support, "noise", query, "'noise' has 16 different values in 16 rows, too many"),
         (support, "tree", other, "no column 'bark'"),
@@ -157,6 +155,24 @@ def test_a_csv_file_on_the_command_line(predictor, tmp_path, capsys):
         assert main(words) == 2
         said = capsys.readouterr().err
         assert expected in " ".join(said.split())
+
+
+def test_rows_without_a_target_are_predicted_from_the_others(tmp_path, capsys):
+    lines = [
+        "when,size,kind",
+        *(f"{i}/{i + 13}/2024,{i * i % 7},{'ab'[i % 2]}" for i in range(1, 9)),
+    ]
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join([*lines, "9/9/2024,3,", "9/10/2024,1,"]))
+    words = ["adapt", "tables", "--support", str(table), "--target", "kind", "--no-reliability"]
+    assert main(words) == 0
+    answers = capsys.readouterr().out.splitlines()
+    assert answers[0].startswith("row,")
+    assert [line.split(",")[0] for line in answers[1:]] == ["10", "11"]
+    table.write_text("day,n,kind\n3/4/20,1,a\n4/5/20,2,a\n5/6/20,5,b\n6/8/20,7,b\n7/7/20,8,\n")
+    assert main(words) == 2
+    assert "choose one with --dates" in " ".join(capsys.readouterr().err.split())
+    assert main([*words, "--dates", "mdy"]) == 0
 
 
 def test_keys_go_through_to_the_answers(tmp_path, capsys):

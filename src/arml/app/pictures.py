@@ -16,8 +16,8 @@ from arml.datasets.decode import decode
 from arml.datasets.starter import load_starter
 from arml.predict.files import packed, unpacked
 from arml.predict.inputs import PictureReader, picture_reader, places_of
-from arml.predict.learner import Learner, load_predictor, starter_if_better
-from arml.predict.photos import PhotoPredictor
+from arml.predict.learner import Learner, load_predictor
+from arml.predict.photos import PhotoPredictor, starter_if_better
 from arml.predict.reliability import Evaluation, Reliability
 from arml.results.files import Json, RunError
 from arml.results.folder import png

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from tyro.conf import Positional
@@ -58,9 +58,11 @@ class AdaptOptions(AnswerOptions):
     query: tuple[Path, ...] = ()
     """Images, folders (with all their subfolders), or one CSV file to predict."""
     target: str | None = None
-    """Column of a CSV file to predict."""
+    """Column of a CSV file to predict; without --query its empty cells are predicted."""
     without: tuple[str, ...] = ()
     """Columns that are not used; the answers repeat them."""
+    dates: Literal["dmy", "mdy", "ymd"] | None = None
+    """Order of day, month and year in dates such as 03/04/2020."""
     save: Path | None = None
     """Save the predictor in this folder, for `arml predict`."""
     reliability: bool = True
@@ -80,10 +82,9 @@ class PredictOptions(AnswerOptions):
 def adapt_command(arguments: Sequence[str]) -> int:
     """Learn a task from your own few examples, and predict"""
     options = parse(AdaptOptions, arguments, prog="arml adapt")
-    if not options.query and options.save is None:
-        raise ValueError("nothing to do: give --query FILES, --save FOLDER, or both")
-    if options.none and not options.query:
-        raise ValueError("--none is for --query: leave it out, and give it to `arml predict`")
+    nothing = ValueError("nothing to do: give --query FILES, --save FOLDER, or both")
+    if not options.query and options.save is None and not is_table(options.support):
+        raise nothing
     _check_paths(options, options.save, options.support, *options.query)
     inputs, predictor, names = _learned(options)
     queries = None
@@ -92,6 +93,12 @@ def adapt_command(arguments: Sequence[str]) -> int:
         if isinstance(inputs, Pictures) and len(queries.names) <= FEW:
             # So that a picture that cannot be read is named before the examples are checked.
             queries = queries._replace(batches=list(queries.batches))
+    elif isinstance(inputs, Table):
+        queries = inputs.unlabelled(predictor)
+    if queries is None and options.save is None:
+        raise nothing
+    if options.none and queries is None:
+        raise ValueError("--none is for --query: leave it out, and give it to `arml predict`")
     _describe(predictor)
     if options.none and predictor.classes is None:
         raise ValueError("numbers have no classes that a query could lack: leave --none out")
@@ -144,15 +151,11 @@ def _learned(options: AdaptOptions) -> Learned:
             "(numbers)"
         )
     from arml.datasets.folders import open_source
-    from arml.predict.photos import mostly_grey, sampled, small_pictures
+    from arml.predict.photos import starter_if_better
 
     inputs, predictor, names = _learned_by(Path("photos"), options)
-    starter, reason = None, "a network that was trained on photographs"
     with open_source(options.support) as source:
-        if mostly_grey(small_pictures(sampled(source.pictures))):
-            from arml.predict.learner import starter_if_better  # JAX
-
-            starter, reason = starter_if_better(predictor, source.pictures, source.labels)
+        starter, reason = starter_if_better(predictor, source.pictures, source.labels)
     tell(f"learner: {'photos' if starter is None else 'starter'} ({reason})")
     if starter is None:
         return inputs, predictor, names
@@ -177,6 +180,10 @@ def _learned_by(named: Path, options: AdaptOptions) -> Learned:
             tell(note)
         learner = load(place)
     inputs = inputs_of(learner, options.model, [options.support, *options.query], named.name)
+    if isinstance(inputs, Table):
+        inputs.dates = options.dates
+    elif options.dates:
+        raise ValueError("--dates is for tables with any columns: leave it out")
     return inputs, *inputs.learn(learner, options.support, options.target, options.without)
 
 

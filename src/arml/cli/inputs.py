@@ -153,6 +153,12 @@ class Pictures:
 class Table:
     """A table with any columns: numbers, dates, categories, missing cells."""
 
+    dates: Any = None
+    """The order of day, month and year in dates that can be read in several ways."""
+
+    def __init__(self) -> None:
+        self.unknown: tuple[Any, list[int], Path] = {}, [], Path()
+
     def _read(self, predictor: Any, cells: dict[str, list[Any]], lines: Any, path: Path) -> Any:
         """The rows; the user is told of values that are not among the examples."""
         x = predictor.read(cells, str(path), lines)
@@ -176,38 +182,34 @@ class Table:
     def learn(
         self, learner: Any, path: Path, target: str | None, without: Sequence[str]
     ) -> tuple[Any, list[str]]:
-        """The predictor that a learner makes of a table, and the names of its rows."""
-        from arml.tables.predictor import learned
+        """The predictor that a learner makes of a table, and the names of its rows. Rows whose
+        target is empty are no examples."""
+        from arml.tables.predictor import learned_sheet
         from arml.tables.sheet import read_cells
 
         cells, lines = read_cells(path)
-        texts = _column_of(cells, target, path)
-        if "" in texts:
-            raise ValueError(
-                f"{path}: the {target} of row {lines[texts.index('')]} is empty: fill it, or move "
-                "the row to the queries"
-            )
-        numbers = learner.problem.kind == "regression"
-        if not numbers and len(set(texts)) > max(len(texts) / 2, 2):
-            raise ValueError(
-                f"{path}: {target!r} has {len(set(texts))} different values in {len(texts)} rows, "
-                "too many for classes: give more rows, or use the learner tables-regression for "
-                "numbers"
-            )
-        y = _numbers(texts, lines, path) if numbers else texts
-        where = str(path)
-        predictor = learned(learner.portable, cells, y, where=where, lines=lines, without=without)
-        predictor.target = target
-        tell(*predictor.remarks)
-        return predictor, _rows(lines)
+        if target is None:
+            raise _no_column(target, cells, path)
+        options = {"where": str(path), "without": without, "dates": self.dates}
+        sheet = learned_sheet(learner.portable, cells, lines, target, **options)
+        tell(*sheet.predictor.remarks)
+        own = {name: [column[i] for i in sheet.unknown] for name, column in cells.items()}
+        self.unknown = own, [lines[i] for i in sheet.unknown], path
+        return sheet.predictor, _rows([lines[i] for i in sheet.known])
+
+    def unlabelled(self, predictor: Any) -> Queries | None:
+        """The rows of the learned table whose target is empty; None if there are none."""
+        return self._queries(predictor, *self.unknown) if self.unknown[1] else None
 
     def queries(self, predictor: Any, paths: Sequence[Path]) -> Queries:
         """The rows of a table. Columns that the predictor does not use because they tell the rows
         apart, or were left out by name, identify the answers."""
         from arml.tables.sheet import read_cells
 
-        cells, lines = read_cells(_single(paths))
-        x = self._read(predictor, cells, lines, paths[0])
+        return self._queries(predictor, *read_cells(_single(paths)), paths[0])
+
+    def _queries(self, predictor: Any, cells: Any, lines: list[int], path: Path) -> Queries:
+        x = self._read(predictor, cells, lines, path)
         keys = {name: column for name, column in cells.items() if name in predictor.keys}
         return Queries(lines, self._blocks(x), keys)
 

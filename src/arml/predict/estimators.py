@@ -19,12 +19,13 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 from arml.core.episodes import Problem
 from arml.predict.files import shipped
 from arml.predict.inputs import checked_inputs
-from arml.predict.learner import FewShotLearner, load, starter_if_better
+from arml.predict.learner import FewShotLearner, load
 from arml.predict.models import models_of
 from arml.predict.photos import (
     PhotoLearner,
     PhotoPredictor,
     small_pictures,
+    starter_if_better,
 )
 from arml.predict.reliability import NumberReliability, Reliability
 from arml.results.files import Json

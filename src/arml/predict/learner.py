@@ -35,16 +35,7 @@ from arml.predict.files import (
 )
 from arml.predict.models import models_of
 from arml.predict.onnx import write_learner_file
-from arml.predict.photos import (
-    PhotoLearner,
-    PhotoPredictor,
-    is_photo_predictor,
-    load_photo_predictor,
-    mostly_grey,
-    sampled,
-    small_pictures,
-    starter_is_better,
-)
+from arml.predict.photos import PhotoLearner, is_photo_predictor, load_photo_predictor
 from arml.predict.places import check_free
 from arml.predict.predictor import Predictor, for_classes, inductive, learned
 from arml.results.files import RunError, read_arrays
@@ -133,19 +124,6 @@ def load(path: Path | str) -> Learner:
         return PhotoLearner(path)
     shared = (path / WEIGHTS).exists()
     return FewShotLearner(read_learner(path)[0] if shared else Run(path).portable())
-
-
-def starter_if_better(
-    predictor: PhotoPredictor, pictures: Any, labels: Any
-) -> tuple[Any | None, str]:
-    """The predictor of `starter` if it predicts the examples better than `predictor`, else None;
-    and the reason in words. It is tried on grey pictures alone."""
-    if not mostly_grey(small_pictures(sampled(pictures))):
-        return None, "a network that was trained on photographs"
-    starter: Any = load("starter").adapt(small_pictures(pictures), labels)
-    starter = starter.using(starter.models[-1])
-    better, reason = starter_is_better(predictor, lambda: starter)
-    return starter if better else None, f"the pictures are grey like drawings, and {reason}"
 
 
 def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:

@@ -32,6 +32,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -482,6 +483,21 @@ def starter_is_better(predictor: PhotoPredictor, starter: Callable[[], Any]) -> 
     best, other = ("starter", "photos") if better else ("photos", "starter")
     given = f"{np.exp(likely[best]):.0%} against {np.exp(likely[other]):.0%}"
     return better, f"{best} gives the labels of left-out examples more probability, {given}"
+
+
+def starter_if_better(
+    predictor: PhotoPredictor, pictures: Any, labels: Any
+) -> tuple[Any | None, str]:
+    """The predictor of `starter` if it predicts the examples better than `predictor`, else None;
+    and the reason in words. It is tried on grey pictures alone."""
+    if not mostly_grey(small_pictures(sampled(pictures))):
+        return None, "a network that was trained on photographs"
+    # By name: colours need no JAX, which takes a second to load.
+    load = import_module("arml.predict.learner").load
+    starter: Any = load("starter").adapt(small_pictures(pictures), labels)
+    starter = starter.using(starter.models[-1])
+    better, reason = starter_is_better(predictor, lambda: starter)
+    return starter if better else None, f"the pictures are grey like drawings, and {reason}"
 
 
 def _left_out_likelihood(predictor: Any) -> float:
