@@ -216,4 +216,4 @@ def test_processes_that_cannot_meet_say_so(given, said):
 def test_a_process_without_its_coordinator_is_refused(tmp_path, capsys):
     command = ["train", "regression2d/maml", "--run", str(tmp_path / "run"), "--processes", "2"]
     assert main(command) == 2
-    assert "expected --coordinator" in capsys.readouterr().err
+    assert "--process need --coordinator" in capsys.readouterr().err
