@@ -172,7 +172,7 @@ def test_seeds_are_trained_side_by_side_and_resumed(tmp_path, capsys):
     for words in (
         ["--seeds", "0"],
         ["--seeds", "2", "--devices", "2"],
-        ["--seeds", "2", "--workers", "0"],
+        ["--seeds", "2", "--workers", "-1"],
         ["--workers", "2"],
     ):
         assert main([*command, *words]) == 2

@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -174,7 +174,7 @@ class Stop:
     """
 
     def __init__(
-        self, message: str = "stopping after the step in hand", *, idle: type[str] | Any = str
+        self, message: str = "stopping after the step in hand", *, idle: Callable[[], str] = str
     ) -> None:
         self.asked, self.message = False, message
         self.idle = idle

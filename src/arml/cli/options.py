@@ -157,8 +157,8 @@ def _shaped(experiment: Experiment, options: TrainingOptions) -> Experiment:
 def _changed(experiment: Experiment, words: Sequence[str], prog: str) -> Experiment:
     """The experiment changed by the options among the words."""
     # A part is annotated as a protocol, and tyro needs the class of its options.
-    types = {part: type(getattr(experiment, part)) for part in PARTS}
-    types["recipe"] = Annotated[str, Suppress]  # type: ignore[assignment]
+    types: dict[str, Any] = {part: type(getattr(experiment, part)) for part in PARTS}
+    types["recipe"] = Annotated[str, Suppress]
     fields = dataclasses.fields(experiment)
     kind = dataclasses.make_dataclass(
         "Experiment",

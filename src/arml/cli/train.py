@@ -11,6 +11,7 @@ from rich.console import Console
 
 from arml.cli.console import INTERRUPTED, Display, Stop, command, say, tell
 from arml.cli.options import TrainingOptions, read, timed
+from arml.core.checks import at_least
 from arml.experiment.options import TASKS, Experiment, metric_of
 from arml.experiment.running import check_claim, check_place, of_seed, run, train_seeds
 from arml.results.files import Json, JsonView, cores, read_metrics
@@ -37,8 +38,8 @@ class TrainOptions(TrainingOptions):
 
     seeds: int = 1
     """Train this many seeds side by side, in RUN/seed-0, RUN/seed-1 and so on."""
-    workers: int | None = None
-    """Seeds that are trained at once; by default one for each core, or one on a GPU."""
+    workers: int = 0
+    """Seeds that are trained at once; 0 takes one for each core, or one on a GPU."""
     devices: int = 0
     """Devices that share the tasks of a step; 0 takes the CPU cores for images."""
     coordinator: str | None = None
@@ -50,11 +51,9 @@ class TrainOptions(TrainingOptions):
 
     def check(self) -> None:
         """Raise `ValueError` for options that exclude each other."""
-        if self.seeds < 1:
-            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
-        if self.workers is not None and self.workers < 1:
-            raise ValueError(f"workers must be at least 1, got {self.workers}")
-        if self.workers is not None and self.seeds == 1:
+        at_least(self, ("seeds",), 1)
+        at_least(self, ("workers", "devices"), 0)
+        if self.workers and self.seeds == 1:
             raise ValueError("--workers is for --seeds, got one seed: leave it out")
         if self.seeds > 1 and (self.coordinator is not None or self.devices):
             raise ValueError(
