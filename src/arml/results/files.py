@@ -35,10 +35,6 @@ JsonView = Mapping[str, Any]
 """A JSON object that is only read."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Text = Annotated[str, msgspec.Meta(max_length=10_000)]
-Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
-"""A SHA-256."""
-FileName = Annotated[str, msgspec.Meta(pattern=r"^[^/\\\x00]+$", max_length=255)]
-"""The name of a file in a known folder: it has no path."""
 
 
 class RunError(ValueError):

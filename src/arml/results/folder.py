@@ -230,16 +230,6 @@ def read_marks(folder: Path) -> Marked:
     return marked
 
 
-def thumbnail(picture: np.ndarray) -> str:
-    """A picture `[h, w, 3]` in bytes as a small PNG in base64."""
-    import cv2
-
-    scale = THUMBNAIL / max(picture.shape[:2])
-    if scale < 1:
-        picture = cv2.resize(picture, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
-    return png(picture)
-
-
 def png(picture: np.ndarray) -> str:
     """A picture `[h, w, 3]` in bytes as a PNG in base64."""
     import cv2

@@ -147,25 +147,19 @@ def check_paired(a: Scores, b: Scores) -> None:
             raise ValueError(f"expected Scores, got {type(one).__name__}: see arml.evaluate")
     if a.metric != b.metric and a.metric and b.metric:
         raise ValueError(f"expected scores of one metric, got {a.metric} and {b.metric}")
-    check_same_tasks(a, b)
+    if a.tasks != b.tasks:
+        what, one, other = "tasks", a.identity or a.tasks, b.identity or b.tasks
+        if a.split != b.split:
+            what, one, other = "split", a.split, b.split
+        elif a.identity.startswith("[") and b.identity.startswith("["):
+            what, one, other = _difference(json.loads(a.identity), json.loads(b.identity))
+        texts = (text if len(text) <= 160 else f"{text[:157]}..." for text in (one, other))
+        raise ValueError(f"the scores differ in their {what}: {' and '.join(texts)}; {SAME_TASKS}")
     if len(a) != len(b):
         raise ValueError(
             f"expected scores of equally many tasks, got {len(a)} and {len(b)}; {SAME_TASKS}: "
             "score again, or take scores.first(n)"
         )
-
-
-def check_same_tasks(a: Scores, b: Scores) -> None:
-    """Raise `ValueError` unless the tasks of the scores are drawn alike."""
-    if a.tasks == b.tasks:
-        return
-    what, one, other = "tasks", a.identity or a.tasks, b.identity or b.tasks
-    if a.split != b.split:
-        what, one, other = "split", a.split, b.split
-    elif a.identity.startswith("[") and b.identity.startswith("["):
-        what, one, other = _difference(json.loads(a.identity), json.loads(b.identity))
-    texts = (text if len(text) <= 160 else f"{text[:157]}..." for text in (one, other))
-    raise ValueError(f"the scores differ in their {what}: {' and '.join(texts)}; {SAME_TASKS}")
 
 
 def _difference(a: Sequence[Any], b: Sequence[Any]) -> tuple[str, str, str]:
