@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import arml
+from arml.predict.reliability import MEAN
 from common import HERE, machine
 
 COLUMNS, LEVEL, NEW = (5, 60, 500, 2000), 0.8, 1000
@@ -59,20 +60,25 @@ def measured(learner: Any, seed: int, kind: str) -> dict[str, Any]:
     n = facts["rows"]
     predictor = learner.adapt(x[:n], y[:n])
     checked = predictor.reliability()
-    simple = next(iter(checked.others.values()))
     linear = predictor._simple(predictor._fitted.reader, np.arange(n), predictor.read(x[n:]).values)
     if kind == "classes":
         low, high = checked.interval
         truth = float(np.mean(predictor.predict(x[n:]) == y[n:]))
         linear_truth = float(np.mean(predictor.classes[linear.argmax(axis=1)] == y[n:]))
         own = {"low": low, "high": high, "estimate": checked.accuracy, "truth": truth}
-        return facts | own | {"linear_estimate": simple.accuracy, "linear_truth": linear_truth}
+        return (
+            facts
+            | own
+            | {"linear_estimate": next(iter(checked.others.values())), "linear_truth": linear_truth}
+        )
     low, high = predictor.interval(x[n:], LEVEL)
     held = float(np.mean((low <= y[n:]) & (y[n:] <= high)))
     truth = float(np.sqrt(np.mean((predictor.predict(x[n:]) - y[n:]) ** 2)))
     own = {"estimate": float(checked.error[0]), "truth": truth, "held": held}
     linear_truth = float(np.sqrt(np.mean((linear[:, 0] - y[n:]) ** 2)))
-    return facts | own | {"linear_estimate": float(simple.error[0]), "linear_truth": linear_truth}
+    simple = next(name for name in checked.errors if name not in (checked.model, MEAN))
+    linear = {"linear_estimate": float(checked.errors[simple][0]), "linear_truth": linear_truth}
+    return facts | own | linear
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:

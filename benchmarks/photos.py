@@ -407,7 +407,7 @@ def speed(path: Path, learner: PhotoLearner, torch: str | None, n: int = 60) -> 
                 "seconds": round(seconds, 2),
                 "seconds of one core": round(spent, 2),
             }
-        learner.kept_in = folder / "kept"
+        learner.cache = folder / "kept"
         x = learner.embed(large)
     z, y, new = unit_roots(x), labels, np.repeat(x, 17, axis=0)[:1000]
     model = LogisticRegression(C=10, max_iter=1000)

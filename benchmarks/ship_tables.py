@@ -21,8 +21,8 @@ from scipy.special import stdtrit
 
 import arml
 import table_prior  # noqa: F401  (it registers the run's tasks)
-from arml.core.calibration import expected_error, temperature
 from arml.predict.files import write_learner
+from arml.predict.learner import cross_entropy, temperature
 from arml.tasks.options import OwnOptions
 from tables import ORIGINS, QUERIES, ROWS, SHOTS, Learned, _logits, tasks
 
@@ -49,7 +49,7 @@ def calibrated(learned: Learned, regression: bool, most: int) -> float:
         return conformal(np.abs(np.concatenate(found)))
     logits, y = (np.concatenate(part) for part in zip(*found, strict=True))
     best = temperature(logits, y)
-    print("calibration error", expected_error(logits, y), "->", expected_error(logits, y, best))
+    print("log loss", cross_entropy(logits, y), "->", cross_entropy(logits, y, best))
     return best
 
 

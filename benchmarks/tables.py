@@ -239,7 +239,7 @@ class Learned:
     def distances(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Of each example from what the others predict for it, in scales."""
         found = []
-        for _, fold in number_folds(np.arange(len(y))):
+        for _, fold in number_folds(y):
             kept = np.setdiff1d(np.arange(len(y)), fold)
             centre, scale = self.numbers(x[kept], y[kept], x[fold]).T
             found.append(np.abs(y[fold] - centre) / scale)

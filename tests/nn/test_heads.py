@@ -12,7 +12,6 @@ from arml.nn.heads import (
     discriminant,
     headless,
     shrunk,
-    shrunk_by_products,
     solved,
 )
 from arml.nn.networks import MLPOptions
@@ -103,15 +102,13 @@ def test_classes_that_a_task_lacks_take_no_part(made):
 
 
 @pytest.mark.parametrize("n", [12, 100])
-@pytest.mark.parametrize("how", [shrunk, jax.jit(shrunk_by_products)])
-def test_one_covariance_for_all_is_inverted(how, n):
-    """Against NumPy in float64, with some directions in which classes spread a lot, by a system as
-    large as the examples and by products alone."""
+def test_one_covariance_for_all_is_inverted(n):
+    """Against NumPy in float64, with some directions in which classes spread a lot."""
     rng = np.random.default_rng(3)
     spread = rng.normal(size=(n, 60)) * np.geomspace(30, 0.1, 60) / np.sqrt(n)
     given = rng.normal(size=(5, 60))
     expected = given @ np.linalg.inv(spread.T @ spread + np.eye(60))
-    ours = how(jnp.asarray(spread, jnp.float32), jnp.asarray(given, jnp.float32))
+    ours = shrunk(jnp.asarray(spread, jnp.float32), jnp.asarray(given, jnp.float32))
     np.testing.assert_allclose(ours, expected, atol=2e-3)
 
 

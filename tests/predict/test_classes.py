@@ -12,7 +12,6 @@ from arml.experiment.options import Experiment
 from arml.experiment.recipes import build
 from arml.experiment.running import Portable
 from arml.nn.networks import MLPOptions
-from arml.predict.predictor import ROUNDS, for_classes, groups_of
 
 WAYS = 3
 
@@ -33,25 +32,13 @@ def corners(classes: int, each: int = 4) -> tuple[np.ndarray, np.ndarray]:
     return 3 * signs[y] + rng.normal(0, 0.3, (len(y), 4)), y
 
 
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("tapnet", "mumomaml")]
-
-
-@pytest.mark.parametrize("algorithm", ["protonet", "anil", *OTHERS])
-def test_a_three_way_learner_tells_seven_classes_apart(algorithm):
-    options = {"inner_rate": 0.3, "inner_steps": 20} if algorithm in {"anil", "mumomaml"} else {}
-    few = untrained(algorithm, **options)
-    # Heads, references and labels in the encoder are of three classes: such learners are used in
-    # groups.
-    assert (for_classes(few.portable, 7) is None) == (algorithm != "protonet")
+def test_a_head_of_three_classes_refuses_seven():
     x, y = corners(7)
-    names = np.array(list("abcdefg"))
-    predictor = few.adapt(x, names[y])
-    chances = predictor.predict_proba(x)
-    assert chances.shape == (28, 7)
-    np.testing.assert_allclose(chances.sum(axis=1), 1)
-    assert np.mean(predictor.predict(x) == names[y]) > 0.6  # chance is 0.14
-    # One query by itself is answered as among others.
-    np.testing.assert_allclose(predictor.predict_proba(x[5:6]), chances[5:6], atol=1e-5)
+    for algorithm in ("anil", "tapnet"):
+        few = untrained(algorithm)
+        few.adapt(x[:12], y[:12]).predict(x)
+        with pytest.raises(ValueError, match="7 classes are more than the 3 that this learner"):
+            few.adapt(x, y)
 
 
 def test_more_classes_of_protonet_are_nearest_class_means():
@@ -63,14 +50,6 @@ def test_more_classes_of_protonet_are_nearest_class_means():
     chances = np.exp(logits - logits.max(axis=1, keepdims=True))
     chances /= chances.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(few.adapt(x, y).predict_proba(x), chances, rtol=1e-3, atol=1e-6)
-
-
-@pytest.mark.parametrize(("classes", "ways"), [(6, 5), (7, 3), (10, 5), (100, 5), (4, 3)])
-def test_groups_hold_every_class_often_and_no_class_twice(classes, ways):
-    dealt = groups_of(classes, ways)
-    assert dealt.shape[1] == ways
-    assert all(len({*group}) == ways for group in dealt.tolist())
-    assert np.bincount(dealt.ravel(), minlength=classes).min() >= ROUNDS
 
 
 def test_examples_and_classes_are_added():

@@ -15,13 +15,13 @@ import pytest
 import arml
 from arml.algorithms import ALGORITHMS
 from arml.cli import main
-from arml.datasets.decode import resize
+from arml.datasets.decode import cropped, resize
 from arml.datasets.starter import load_starter
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import build
 from arml.experiment.running import Portable
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.predict.onnx import Graph, resized
+from arml.predict.onnx import HEIGHT, QUERIES, WIDTH, Graph, convert, resized
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
 NETWORKS = {1: MLPOptions((8,), "he"), 3: Conv4Options(filters=4, edges=True)}
@@ -92,7 +92,7 @@ def test_pictures_of_any_size_are_answered_as_from_their_files(starter, tmp_path
         large = np.clip(large + rng.integers(-9, 9, large.shape), 0, 255).astype(np.uint8)
         chances = session.run(None, {"pictures": large[None]})[0]
         ours = predictor.predict_proba(resize(large, 32)[None])
-        np.testing.assert_allclose(chances, ours, atol=6e-3)
+        np.testing.assert_allclose(chances, ours, atol=1e-2)
         same.append(chances.argmax() == ours.argmax())
     assert np.mean(same) >= 0.99
 
@@ -101,15 +101,15 @@ def test_pictures_of_any_size_are_answered_as_from_their_files(starter, tmp_path
     ("height", "width"),
     [(32, 32), (64, 96), (100, 77), (16, 16), (7, 50), (50, 7), (33, 31), (480, 640)],
 )
-def test_pictures_are_resized_as_the_decoder_does(height, width, tmp_path):
+@pytest.mark.parametrize("crop", [False, True])
+def test_pictures_are_resized_as_the_decoder_does(height, width, crop, tmp_path):
     graph = Graph()
-    value = graph.add_input("pictures", np.uint8, ["n", "h", "w", 3])
-    share = graph.node("Div", resized(graph, value, 32), graph.constant(np.float32(255)))
-    graph.add_output(share, "resized", np.float32, ["n", 32, 32, 3])
+    value = graph.add_input("pictures", np.uint8, (QUERIES, HEIGHT, WIDTH, 3))
+    graph.add_output(convert(graph, lambda x: resized(x, 32, crop), value), "resized")
     graph.save(tmp_path / "resize.onnx")
     picture = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     (got,) = answers(tmp_path / "resize.onnx", pictures=picture[None])
-    away = np.abs(255 * got[0] - resize(picture, 32))
+    away = np.abs(got[0] - resize(cropped(picture) if crop else picture, 32))
     # OpenCV rounds halves up where it halves a side, and interpolates in whole numbers.
     assert away.max() < 1.001
     if min(height, width) > 64:
@@ -134,44 +134,13 @@ def test_functions_have_files(algorithm, tmp_path):
     few = untrained(algorithm, (2,), "regression", 1)
     rng = np.random.default_rng(0)
     query = rng.normal(size=(5, 2)).astype(np.float32)
-    adapted = few.adapt(rng.normal(size=(6, 2)), rng.normal(size=6))
-    for uses in ("learner", "ensemble"):
-        predictor = adapted.using(uses)
-        predictor.to_onnx(tmp_path / "file.onnx")
-        (values,) = answers(tmp_path / "file.onnx", inputs=query)
-        np.testing.assert_allclose(values[:, 0], predictor.predict(query), rtol=1e-4, atol=1e-5)
+    predictor = few.adapt(rng.normal(size=(6, 2)), rng.normal(size=6))
+    predictor.to_onnx(tmp_path / "file.onnx")
+    (values,) = answers(tmp_path / "file.onnx", inputs=query)
+    np.testing.assert_allclose(values[:, 0], predictor.predict(query), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "options"),
-    [
-        ("protonet", {}),
-        ("protonet", {"metric": "pooled", "scale": 0.05}),
-        *(pytest.param(name, {}, marks=pytest.mark.slow) for name in ("tadam", "versa")),
-    ],
-)
-def test_a_metric_learner_learns_inside_its_file(algorithm, options, tmp_path):
-    few = untrained(algorithm, (16, 16, 3), "classification", 3, **options)
-    few.to_onnx(tmp_path / "learner.onnx", ways=6)
-    rng = np.random.default_rng(0)
-    query = rng.integers(0, 256, (4, 20, 24, 3), dtype=np.uint8)
-    seen = np.stack([resize(picture, 16) for picture in query])
-    for y in ([0, 0, 1, 2, 2], [0, 1, 1, 2, 3, 3, 4]):
-        x = rng.integers(0, 256, (len(y), 16, 16, 3), dtype=np.uint8)
-        (chances,) = answers(
-            tmp_path / "learner.onnx", support=x, labels=np.asarray(y, np.int64), query=query
-        )
-        assert np.all(chances[:, max(y) + 1 :] == 0)
-        wanted = few.adapt(x, y).predict_proba(seen)
-        if algorithm == "versa":  # it predicts by as many draws as there are classes
-            assert chances.argmax(axis=1).shape == (4,)
-            continue
-        np.testing.assert_allclose(chances[:, : max(y) + 1], wanted, atol=2e-3)
-
-
-def test_what_cannot_be_written_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="only a metric learner"):
-        untrained("maml", (4,), "classification", 3).to_onnx(tmp_path / "file.onnx")
+def test_the_package_onnx_is_an_extra():
     code = "import sys; sys.modules['onnx'] = None; from arml.predict.onnx import Graph; Graph()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False

@@ -20,8 +20,7 @@ from arml.predict.photos import (
     PhotoLearner,
     fit_head,
     load_photo_predictor,
-    mostly_grey,
-    sampled,
+    starter_if_better,
     unit_roots,
 )
 from arml.results.files import RunError
@@ -206,7 +205,6 @@ def test_strange_pictures_are_novel(predictor):
 def test_saved_and_pickled_predictors_are_the_same(predictor, tmp_path):
     new = [blob((210, 40, 20), 50)]
     predictor.save(tmp_path / "p")
-    assert photos.is_photo_predictor(tmp_path / "p")
     for other in (load_photo_predictor(tmp_path / "p"), pickle.loads(pickle.dumps(predictor))):
         np.testing.assert_array_equal(other.predict_proba(new), predictor.predict_proba(new))
     (tmp_path / "other").mkdir()
@@ -228,7 +226,7 @@ def test_saved_and_pickled_predictors_are_the_same(predictor, tmp_path):
         (np.zeros((2, 5)), "or their vectors"),
         (np.full((1, 4, 4, 3), 7.0), "bytes, or floats from 0 to 1"),
         ([np.zeros((4, 4, 5), np.uint8)], "expected pixels"),
-        ([], "got none"),
+        ([], "no pictures"),
     ],
 )
 def test_bad_pictures_are_refused_in_one_line(learner, given, said):
@@ -237,23 +235,42 @@ def test_bad_pictures_are_refused_in_one_line(learner, given, said):
     assert "\n" not in str(error.value)
 
 
-def test_grey_pictures_are_told_from_coloured_ones():
-    grey = blob((90, 90, 90))[..., :1].repeat(3, axis=2)
-    assert mostly_grey([grey, grey, blob((200, 30, 30))])
-    assert not mostly_grey([blob((200, 30, 30)), blob((30, 200, 30))])
-    assert sampled(range(15)) == range(15)
-    assert sampled(range(100)) == range(0, 100, 7)
-    assert len(sampled([])) == 0
-
-
-def test_starter_is_not_loaded_for_coloured_pictures(monkeypatch):
+def test_starter_is_tried_only_if_most_pictures_are_grey(predictor, monkeypatch):
     def load(name):
-        raise AssertionError(f"{name} was loaded")
+        raise LookupError(name)
 
-    monkeypatch.setattr(estimators, "load", load)
-    x = [blob(c, i) for i, c in enumerate([(220, 30, 30), (30, 30, 220)] * 2)]
-    model = estimators.FewShotClassifier().fit(x, ["red", "blue"] * 2)
-    assert model.predict([blob((210, 40, 20), 50)]).tolist() == ["red"]
+    monkeypatch.setattr("arml.predict.learner.load", load)
+    grey, red = blob((90, 90, 90))[..., :1].repeat(3, axis=2), blob((200, 30, 30))
+    assert starter_if_better(predictor, [red, grey, red] * 20, ["a"] * 60)[0] is None
+    with pytest.raises(LookupError, match="starter"):
+        starter_if_better(predictor, [grey, red, grey] * 20, ["a"] * 60)
+
+
+def test_a_sample_weight_counts_an_example_as_often_as_it_says(rng, learner):
+    x, y = vectors(rng, n=14)
+    twice, weight = np.arange(14) < 5, 1.0 + (np.arange(14) < 5)
+    a = fit_head(x, y, 3, False, weight)
+    b = fit_head(np.concatenate([x, x[twice]]), np.concatenate([y, y[twice]]), 3, False)
+    np.testing.assert_allclose(a.logits(x), b.logits(x), rtol=1e-4, atol=1e-4)
+    x = np.abs(rng.normal(size=(8, 1280))).astype(np.float32)
+    labels = ["a", "b", "c", "a", "b", "a", "b", "a"]
+    some = learner.adapt(x, labels, [1, 1, 0, 1, 1, 1, 1, 1])
+    kept = learner.adapt(np.delete(x, 2, axis=0), labels[:2] + labels[3:])
+    assert some.classes.tolist() == ["a", "b"]
+    np.testing.assert_allclose(some.predict_proba(x), kept.predict_proba(x), rtol=1e-5)
+    again = pickle.loads(pickle.dumps(learner.adapt(x, labels, np.arange(1.0, 9))))
+    assert again.sample_weight.tolist() == [*range(1, 9)]
+    assert again.add(x[:1], ["d"]).sample_weight.tolist() == [*range(1, 9), 1]
+    with pytest.raises(ValueError, match="finite and 0 or more"):
+        learner.adapt(x, labels, -np.ones(8))
+
+
+def test_one_picture_with_two_labels_is_named(learner):
+    pictures = [blob((200, 30, 30)), blob((30, 30, 200), 1), blob((30, 200, 30), 2)]
+    found = learner.adapt([*pictures, pictures[0]], ["a", "b", "b", "b"]).reliability()
+    assert "equal examples with different labels: one = four" in found.lines(
+        ["one", "two", "three", "four"]
+    )
 
 
 def test_grey_pictures_of_one_example_a_class_are_for_starter():

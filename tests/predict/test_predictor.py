@@ -16,12 +16,11 @@ import pytest
 import arml
 from arml.algorithms import ALGORITHMS
 from arml.cli import main
-from arml.core.calibration import calibration_error, expected_error, temperature
 from arml.core.episodes import Examples
-from arml.core.novelty import Novelty
 from arml.experiment.options import Experiment
 from arml.experiment.running import Run, run
 from arml.nn.networks import Conv4Options, MLPOptions
+from arml.predict.learner import temperature
 from arml.results.files import RunError
 from arml.tasks.options import FoldersOptions, FunctionsOptions
 
@@ -145,24 +144,6 @@ def test_a_kept_predictor_predicts_the_same(images, functions, own, tmp_path):
     arml.load(tmp_path / "learner").adapt(x, y)
 
 
-def test_novelty_is_kept_with_the_learner_and_the_predictor(functions, tmp_path):
-    few, rng = arml.load(functions), np.random.default_rng(0)
-    x = rng.normal(size=(6, 2))
-    with pytest.raises(ValueError, match="no measure of novelty"):
-        few.adapt(x, x[:, 0]).novelty(x)
-    known = Novelty(rng.normal(size=(50, 2)).astype(np.float32), 1.5, 0.9)
-    few.portable = replace(few.portable, novelty=known)
-    predictor = few.adapt(x, x[:, 0])
-    assert np.all(predictor.novelty(x + 100) > 1)
-    predictor.save(tmp_path / "kept")
-    again = arml.load_predictor(tmp_path / "kept")
-    np.testing.assert_allclose(again.novelty(x), known(x.astype(np.float32)))
-    bank = tmp_path / "kept" / "bank.safetensors"
-    bank.write_bytes(bank.read_bytes()[:-1])
-    with pytest.raises(RunError, match="altered or cut short"):
-        arml.load_predictor(tmp_path / "kept")
-
-
 def test_a_shared_learner_names_no_path(images):
     config = (images[1] / "config.json").read_text()
     assert "/" not in json.loads(config)["experiment"]["tasks"].get("data", "")
@@ -255,15 +236,14 @@ def test_tables_on_the_command_line(functions, tmp_path, capsys):
     query.write_text("a,b\n1,2\n3,4\n")
     given = ["adapt", str(functions), "--support", str(support), "--query", str(query)]
     predictor = arml.load(functions).adapt([[1, 2], [2, 0.5], [0, 1]], [3, 1, 2])
-    for more, uses in (([], "ensemble"), (["--no-reliability"], "learner")):
+    for more in ([], ["--no-reliability"]):
         assert main([*given, "--target", "height", *more]) == 0
         said = capsys.readouterr()
         rows = list(csv.reader(said.out.splitlines()))
         assert [row[0] for row in rows] == ["row", "2", "3"]
-        expected = predictor.using(uses).predict([[1, 2]])
+        expected = predictor.predict([[1, 2]])
         np.testing.assert_allclose(float(rows[1][1]), expected[0], rtol=1e-4)
-        assert ("cross-validated error" in said.err) == (uses != "learner")
-        assert ("predicting with a weighted mean: the learner" in said.err) == (uses == "ensemble")
+        assert ("cross-validated error" in said.err) == (not more)
     for change, said in (
         ([], "no --target COLUMN to predict: name one of a, b, height"),
         (["--target", "width"], "no column 'width': name one of a, b, height"),
@@ -308,16 +288,11 @@ def test_examples_that_say_nothing_or_too_much(functions, images):
     assert np.all(np.isfinite(arml.load(images[0]).adapt(black, ["a", "b"]).predict_proba(black)))
 
 
-def test_more_classes_than_in_meta_training_on_the_command_line(images, tmp_path):
-    many, out, kept = draw(tmp_path / "many", 5, each=2), tmp_path / "out.csv", tmp_path / "kept"
-    arguments = ["--query", str(many), "--out", str(out), "--save", str(kept), "--no-reliability"]
-    assert main(["adapt", str(images[1]), "--support", str(many), *arguments]) == 0
-    rows = [*csv.DictReader(out.read_text().splitlines())]
-    assert len(rows) == 10
-    assert {row["label"] for row in rows} <= {f"class{i}" for i in range(5)}
-    kept_predictor = arml.load_predictor(kept)
-    assert len(kept_predictor.classes) == 5
-    assert kept_predictor.reading() is None  # it learned several tasks of two classes
+def test_more_classes_than_a_learner_can_tell_apart(images, tmp_path, capsys):
+    many = draw(tmp_path / "many", 5, each=2)
+    given = ["--query", str(many), "--no-reliability"]
+    assert main(["adapt", str(images[1]), "--support", str(many), *given]) == 2
+    assert "5 classes are more than the 2 that this learner" in capsys.readouterr().err
 
 
 def test_bad_pictures_on_the_command_line(images, own, tmp_path, capsys):
@@ -412,19 +387,3 @@ def test_a_diverged_learner_has_a_temperature_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         temperature(logits, np.arange(3))
-
-
-def test_the_error_of_logits_is_that_of_their_likeliest_classes():
-    rng = np.random.default_rng(0)
-    logits = (3 * rng.normal(size=(500, 4))).astype(np.float32)
-    y = rng.integers(0, 4, 500)
-    chances = np.exp(logits / 2.0) / np.exp(logits / 2.0).sum(axis=1, keepdims=True)
-    expected = calibration_error(chances.max(axis=1), chances.argmax(axis=1) == y)
-    assert abs(expected_error(logits, y, 2.0) - expected) < 1e-6
-    assert np.isnan(expected_error(np.full((2, 4), np.nan, np.float32), y[:2]))
-
-
-def test_calibration_error_in_closed_form():
-    confidence = np.array([0.9] * 10 + [0.6] * 10)
-    correct = np.array([True] * 7 + [False] * 3 + [True] * 6 + [False] * 4)
-    assert abs(calibration_error(confidence, correct) - 0.1) < 1e-9

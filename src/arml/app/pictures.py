@@ -161,9 +161,7 @@ def _learned(tab: Tab, content: object, limits: Limits, more: int = 0) -> Learne
             assert reader is not None
             return Learned(starter, reader, f"starter ({reason})")
         return Learned(predictor, tab.reader, f"{tab.name} ({reason})")
-    if len(getattr(predictor, "models", ())) > 1:
-        predictor = predictor.using(predictor.models[-1])
-    return Learned(predictor, tab.reader, tab.name)
+    return Learned(predictor.using(predictor.models[-1]), tab.reader, tab.name)
 
 
 def _opened(content: object) -> Any:

@@ -99,7 +99,8 @@ def adapt_command(arguments: Sequence[str]) -> int:
         raise nothing
     if options.none and queries is None:
         raise ValueError("--none is for --query: leave it out, and give it to `arml predict`")
-    _describe(predictor)
+    kind = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"
+    tell(f"learned from {len(predictor.y)} examples ({kind})")
     if options.none and predictor.classes is None:
         raise ValueError("numbers have no classes that a query could lack: leave --none out")
     if options.reliability:
@@ -128,9 +129,10 @@ def predict_command(arguments: Sequence[str]) -> int:
 
 def opened(folder: Path, model: Path | None) -> Any:
     """The predictor in a folder. One of photographs is opened without JAX, which takes a second."""
-    from arml.predict.photos import is_photo_predictor, load_photo_predictor
+    from arml.predict.files import PHOTOGRAPHS, kind_of
+    from arml.predict.photos import load_photo_predictor
 
-    if is_photo_predictor(folder):
+    if kind_of(folder) == PHOTOGRAPHS:
         return load_photo_predictor(folder, model)
     from arml.predict.learner import load_predictor
 
@@ -208,32 +210,16 @@ def _check_paths(options: AnswerOptions, save: Path | None, *read: Path) -> None
         if not os.access(nearest, os.W_OK):
             raise ValueError(f"{place} cannot be written: name another place")
     if save is not None:
-        from arml.predict.places import check_free
+        from arml.predict.files import check_free
 
         check_free(save, predictor=True)
 
 
-def _describe(predictor: Any) -> None:
-    """Print the number of examples, and a warning if they are unlike all that the learner knows."""
-    classes = predictor.classes
-    kind = f"{len(classes)} classes" if classes is not None else "regression"
-    tell(f"learned from {len(predictor.y)} examples ({kind})")
-    # A low novelty is no assurance, so only a high one is printed.
-    measured = predictor.portable.novelty is not None
-    if measured and (novelty := float(predictor.novelty(predictor.x).mean())) > 1:
-        tell(
-            f"novelty {novelty:.2f}: these examples are unlike the learner's training data "
-            f"({', '.join(predictor.portable.families)}); check the predictions"
-        )
-
-
 def _checked(predictor: Any, names: Sequence[str]) -> Any:
     """The predictor with all of its models together, checked on its examples."""
-    models = getattr(predictor, "models", ())
-    if len(models) > 1:
-        predictor = predictor.using(models[-1])
+    predictor = predictor.using(predictor.models[-1])
     tell(*predictor.reliability().lines(names))
-    if len(models) > 1:
+    if len(predictor.models) > 1:
         from arml.predict.models import WORDS
 
         each = ", ".join(f"{WORDS[name]} {part:.0%}" for name, part in predictor.weights.items())
@@ -285,19 +271,18 @@ def _numbers(predictor: Any, batches: Iterable[Any], level: float) -> Columns:
 
 def _labels(predictor: Any, batches: Iterable[Any], none: bool) -> Columns:
     """The label, its probability and the novelty of each query."""
-    measured = predictor.portable.novelty is not None
-    chances, novelties = [], []
+    chances, novelties, outside = [], [], []
     for batch in batches:
         chances.append(predictor.predict_proba(batch))
-        if measured:
-            novelties.append(predictor.novelty(batch))
+        if (novelty := predictor.novelty(batch)) is not None:
+            novelties.append(novelty)
+        if none:
+            outside.append(predictor.outside(batch, chances[-1]))
     every = np.concatenate(chances)
     labels, top = predictor.classes[every.argmax(axis=1)].astype(object), every.max(axis=1)
-    if none and measured:
-        labels[np.concatenate(novelties) > 1] = NONE
-    elif none:
-        labels[top < predictor.reliability().threshold()] = NONE
+    if none:
+        labels[np.concatenate(outside)] = NONE
     columns: Columns = [("label", labels), ("probability", [f"{p:.4f}" for p in top])]
-    if measured:
+    if novelties:
         columns.append(("novelty", [f"{value:.2f}" for value in np.concatenate(novelties)]))
     return columns

@@ -23,7 +23,7 @@ class ExportOptions:
     """
 
     source: Positional[Path]
-    """Folder of the run, the learner or the predictor."""
+    """Folder of the run, or of the predictor."""
     out: Path | None = None
     """Folder of the learner to write."""
     tasks: int = 200
@@ -45,13 +45,14 @@ def export_command(arguments: Sequence[str]) -> int:
         raise ValueError("nothing to write: give --out FOLDER, --onnx FILE or --html FOLDER")
     if options.tasks < 0:
         raise ValueError(f"tasks must be 0 or more, got {options.tasks}")
-    if options.html is not None:
-        # Before JAX is imported, which takes a second or two.
-        from arml.app.standalone import check_runtime
+    if options.onnx is not None or options.html is not None:
         from arml.predict.files import check_predictor
 
         check_predictor(options.source)
-        check_runtime(options.runtime)
+    if options.html is not None:
+        from arml.app.standalone import check_runtime
+
+        check_runtime(options.runtime)  # before the work
     if options.out is not None:
         _learner(options.source, options.out, options.tasks)
     if options.onnx is not None:
@@ -85,10 +86,8 @@ def _learner(run: Path, out: Path, tasks: int) -> None:
 
 
 def _onnx(source: Path, file: Path, model: Path | None) -> None:
-    from arml.predict.files import check_predictor
     from arml.predict.learner import load_predictor
 
-    check_predictor(source)
     predictor = load_predictor(source, model)
     if len(predictor.problem.features) == 2:
         raise ValueError(

@@ -14,7 +14,6 @@ import numpy as np
 from arml.core.checks import MOST
 from arml.core.episodes import Problem, TaskDistribution, in_words, protocol_of
 from arml.core.learner import MetaLearner, parameters
-from arml.core.novelty import Novelty
 from arml.datasets.folders import Progress
 from arml.experiment.options import (
     REMEDY,
@@ -474,8 +473,6 @@ class Portable:
     """Step, commit, versions and device of the training, where they were noted."""
     inputs: Json | None = None
     """The frozen model that made its inputs from pictures, if there is one."""
-    novelty: Novelty | None = None
-    """How far a task may be from those of meta-training; None where it has not been measured."""
 
     def __repr__(self) -> str:
         return f"Portable({self.about})"

@@ -27,8 +27,7 @@ from arml.experiment.options import Experiment, absolute
 from arml.experiment.running import Portable, Run, claim, like
 from arml.growth.folder import KEPT, PLAN, SPLIT, publish, read_plan, trained
 from arml.growth.replay import with_replay
-from arml.predict.files import locate, read_learner
-from arml.predict.places import CONFIG
+from arml.predict.files import CONFIG, locate, read_learner
 from arml.results.files import Json, RunError, locked, read_json, write_json
 from arml.results.scores import Score, Scores, paired
 from arml.tasks.mixture import Mixture, mixture, uniform

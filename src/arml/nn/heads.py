@@ -210,12 +210,6 @@ def _factored_jvp(
     )
 
 
-STEPS = 64
-"""Steps of conjugate gradients."""
-TINY = 1e-30
-"""The least number to divide by, when nothing is left to solve."""
-
-
 @jax.jit
 def shrunk(spread: Float[Array, "n d"], right: Float[Array, "k d"]) -> Float[Array, "k d"]:
     """The rows of B (A^T A + I)^-1, by the smaller of two systems: where A has few rows, the
@@ -226,22 +220,6 @@ def shrunk(spread: Float[Array, "n d"], right: Float[Array, "k d"]) -> Float[Arr
     if few:
         return right - solved(system, spread @ right.T)[0].T @ spread
     return solved(system, right.T)[0].T
-
-
-def shrunk_by_products(
-    spread: Float[Array, "n d"], right: Float[Array, "k d"]
-) -> Float[Array, "k d"]:
-    """As `shrunk`, by conjugate gradients: for a place that can do products alone, and where the
-    number of examples is not known. They need about a step for each large eigenvalue of A^T A."""
-    found, left = jnp.zeros_like(right), right
-    way, size = left, jnp.sum(left**2, axis=1, keepdims=True)
-    for _ in range(STEPS):
-        ahead = way + (way @ spread.T) @ spread
-        step = size / jnp.maximum(jnp.sum(way * ahead, axis=1, keepdims=True), TINY)
-        found, left = found + step * way, left - step * ahead
-        before, size = size, jnp.sum(left**2, axis=1, keepdims=True)
-        way = left + size / jnp.maximum(before, TINY) * way
-    return found
 
 
 # Ridge regression.

@@ -5,7 +5,8 @@ without the data that the learner was trained on.
 of itself and of the weights: a file that was altered or cut short is refused. A predictor's folder
 holds the examples that it learned from, too. A pickle holds the same files, and nothing else.
 
-The package carries such learners, which are found by name: `shipped`.
+The package carries such learners, which are found by name: `shipped`. Only what reads or writes
+weights loads JAX.
 """
 
 import dataclasses
@@ -15,19 +16,12 @@ from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import equinox as eqx
 import msgspec
 import numpy as np
 
-from arml.core.episodes import Problem
-from arml.core.novelty import Novelty
 from arml.datasets.features import PHOTOS
-from arml.experiment.options import from_json, to_json
-from arml.experiment.recipes import initial
-from arml.experiment.running import Portable, problem_of
-from arml.predict.places import CONFIG, WHAT, check_free
 from arml.results.files import (
     Json,
     JsonView,
@@ -39,29 +33,24 @@ from arml.results.files import (
     write_arrays,
     write_json,
 )
-from arml.training.checkpoint import filled, named
-from arml.training.distributed import provenance
+
+if TYPE_CHECKING:
+    from arml.core.episodes import Problem
+    from arml.experiment.running import Portable
 
 AGAIN = "get the learner again"
 FORMAT = 1
 """Version of the folder's format."""
-WEIGHTS, SUPPORT = "weights.safetensors", "support.safetensors"
-BANK = "bank.safetensors"
+CONFIG, WEIGHTS, SUPPORT = "config.json", "weights.safetensors", "support.safetensors"
+LEARNED, PHOTOGRAPHS = "arml learner", "arml predictor of photographs"
+"""The kinds of folders, as `config.json` states them."""
 SHIPPED = Path(str(files("arml") / "data" / "learners"))
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Owner = TypeVar("Owner")
 
 
-class Known(msgspec.Struct):
-    """The measure of novelty of a learner."""
-
-    bound: Positive
-    auroc: Share
-    sha256: str
-
-
-class Learned(msgspec.Struct):
+class Task(msgspec.Struct):
     """The facts about a predictor's task."""
 
     classes: list[str | int | float | bool] | None
@@ -75,7 +64,7 @@ class Learned(msgspec.Struct):
 
 
 class Content(msgspec.Struct):
-    """`config.json`."""
+    """`config.json` of a learner, or of its predictor."""
 
     experiment: Json
     problem: Json
@@ -84,8 +73,10 @@ class Content(msgspec.Struct):
     weights_sha256: str
     trained: Json | None
     inputs: Json | None
-    novelty: Known | None
-    task: Learned | None = None
+    task: Task | None = None
+
+
+# Where they are.
 
 
 def shipped() -> tuple[str, ...]:
@@ -105,10 +96,10 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
     path, names = Path(learner), shipped()
     if path.suffix == ".onnx" and path.is_file():
         return path, None
-    if (path / CONFIG).is_file() or (path.is_dir() and str(path) not in names):
-        mine = str(path) in names
+    mine = str(path) in names
+    if (path / CONFIG).is_file() or (path.is_dir() and not mine):
         return path, f"using the folder {path}, not the learner that ships" if mine else None
-    if str(path) in names:
+    if mine:
         note = f"the folder {path} holds no learner: using the one that ships with arml"
         place = PHOTOS if str(path) == PHOTOS.parent.name else SHIPPED / path
         return place, note if path.is_dir() else None
@@ -143,8 +134,58 @@ def check_predictor(path: Path) -> None:
     )
 
 
+def check_free(folder: Path, *, predictor: bool) -> None:
+    """Raise `RunError` unless a learner, or a predictor, can be written there: a new or empty
+    folder, or one that holds another of its kind."""
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file, and no new or empty folder: name another")
+    if folder.is_dir() and any(folder.iterdir()):
+        known = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
+        task = known.get("what") == PHOTOGRAPHS or known.get("task") is not None
+        if known.get("what") not in (LEARNED, PHOTOGRAPHS) or task != predictor:
+            raise RunError(f"{folder} is not empty: name another folder")
+
+
+# The configuration.
+
+
+def kind_of(folder: Path) -> str | None:
+    """The kind of a folder, as its `config.json` states it; None for any other."""
+    try:
+        return str(read_json(folder / CONFIG).get("what"))
+    except RunError:
+        return None
+
+
+def write_config(folder: Path, what: str, content: JsonView) -> None:
+    """Write `config.json` with a checksum. It comes last: without it the folder is of no kind, so
+    one that is half written is never read. **Raises** `RunError` if it cannot be written."""
+    whole = json.loads(json.dumps({"what": what, "format": FORMAT, **content}))
+    write_json(folder / CONFIG, {**whole, "sha256": checksum(whole)})
+
+
+def read_config(folder: Path, what: str) -> Json:
+    """What `write_config` wrote. **Raises** `RunError` for another kind or version of folder, or if
+    it was altered or cut short."""
+    content = read_json(folder / CONFIG)
+    stated = content.pop("sha256", None)
+    if content.get("what") != what:
+        raise RunError(f"{folder} is no {what}: name a folder that arml wrote")
+    if content.get("format") != FORMAT:
+        raise RunError(
+            f"{folder}: its format is {content.get('format')}, not {FORMAT}: use the version of "
+            "arml that wrote it"
+        )
+    if stated != checksum(content):
+        raise RunError(f"{folder / CONFIG} was altered or cut short: {AGAIN}")
+    return content
+
+
+# Learners with their weights.
+
+
 def write_learner(
-    portable: Portable,
+    portable: "Portable",
     folder: Path | str,
     *,
     support: Mapping[str, np.ndarray] | None = None,
@@ -154,15 +195,17 @@ def write_learner(
 
     **Raises** `RunError` if it cannot be written, or if the folder holds something else.
     """
-    folder, novelty = Path(folder), portable.novelty
+    from arml.experiment.options import to_json
+    from arml.training.checkpoint import named
+    from arml.training.distributed import provenance
+
+    folder = Path(folder)
     check_free(folder, predictor=task is not None)
     arrays = {name: np.asarray(leaf) for name, leaf in named(portable.learner).items()}
     experiment = to_json(portable.experiment)
     # Paths of the training data are removed: they mean nothing on another machine.
     experiment["tasks"].pop("data", None)
     facts: Json = {
-        "what": WHAT,
-        "format": FORMAT,
         "experiment": experiment,
         "problem": dataclasses.asdict(portable.problem),
         "families": portable.families,
@@ -171,38 +214,27 @@ def write_learner(
         "trained": portable.trained,
         "made": provenance(),
         "weights_sha256": write_arrays(folder / WEIGHTS, arrays),
-        "novelty": None,
     }
-    if novelty is not None:
-        bank = write_arrays(folder / BANK, {"bank": novelty.bank})
-        facts["novelty"] = {"bound": novelty.bound, "auroc": novelty.auroc, "sha256": bank}
     if support is not None:
         facts["task"] = {**(task or {}), "sha256": write_arrays(folder / SUPPORT, support)}
-    content = json.loads(json.dumps(facts))
-    # Last: without it the folder is no learner, so one that is half written is never read.
-    write_json(folder / CONFIG, {**content, "sha256": checksum(content)})
+    write_config(folder, LEARNED, facts)
 
 
-def read_learner(folder: Path | str) -> tuple[Portable, Learned | None]:
+def read_learner(folder: Path) -> tuple["Portable", Task | None]:
     """A learner that `write_learner` wrote, and its task if it is that of a predictor.
 
     **Raises** `RunError` for a folder that is none, was altered or cut short.
     """
-    folder = Path(folder)
+    import equinox as eqx
+
+    from arml.experiment.options import from_json
+    from arml.experiment.recipes import initial
+    from arml.experiment.running import Portable, problem_of
+    from arml.training.checkpoint import filled, named
+
     where = str(folder / CONFIG)
-    content = read_json(folder / CONFIG)
-    stated = content.pop("sha256", None)
-    if content.get("what") != WHAT:
-        raise RunError(f"no shared learner in {folder}: name a folder that `arml export` wrote")
-    if content.get("format") != FORMAT:
-        raise RunError(
-            f"{folder}: its format is {content.get('format')}, not {FORMAT}: use the version of "
-            "arml that wrote it"
-        )
-    if stated != checksum(content):
-        raise RunError(f"{where} was altered or cut short: {AGAIN}")
     # The checksum says that it is as it was written, not that it means anything.
-    known = read_as(Content, content, where, AGAIN)
+    known = read_as(Content, read_config(folder, LEARNED), where, AGAIN)
     experiment = from_json(known.experiment, where)
     problem = problem_of(known.problem, f"{where}: problem")
     arrays = read_arrays(folder / WEIGHTS, known.weights_sha256)
@@ -225,39 +257,29 @@ def read_learner(folder: Path | str) -> tuple[Portable, Learned | None]:
         known.temperature,
         trained=known.trained,
         inputs=known.inputs,
-        novelty=_read_novelty(folder, known.novelty),
     )
     return portable, known.task
 
 
-def _read_novelty(folder: Path, stated: Known | None) -> Novelty | None:
-    if stated is None:
-        return None
-    bank = read_arrays(folder / BANK, stated.sha256).get("bank")
-    if bank is None or bank.ndim != 2 or not len(bank):
-        raise RunError(f"{folder / BANK}: no vectors named `bank`: {AGAIN}")
-    return Novelty(bank, stated.bound, stated.auroc)
-
-
-def read_support(folder: Path, problem: Problem, task: Learned) -> tuple[np.ndarray, np.ndarray]:
-    """The inputs of a predictor of this `task`, and the places of their classes or their targets.
+def read_support(folder: Path, problem: "Problem", task: Task) -> dict[str, np.ndarray]:
+    """The examples of a predictor of this `task`: inputs `x`, `y` (the places of their classes or
+    their targets), and perhaps a `sample_weight`.
 
     **Raises** `RunError` if the file does not hold a support set of such a task.
     """
     arrays = read_arrays(folder / SUPPORT, task.sha256)
-    x, y, classes = arrays.get("x"), arrays.get("y"), task.classes
-    if (
-        x is None
-        or y is None
-        or x.shape[1:] != problem.features
-        or len(x) != len(y)
-        or not len(x)
-        or (classes is None) != (problem.kind == "regression")
-        or (classes is None and y.shape != (len(x), problem.outputs))
-        or (classes is not None and not (y.ndim == 1 and 0 <= y.min() <= y.max() < len(classes)))
-    ):
+    x, y = (arrays.get(name, np.zeros(0)) for name in "xy")
+    good = x.shape[1:] == problem.features and 0 < len(x) == len(y)
+    if problem.kind == "regression":
+        good = good and task.classes is None and y.shape == (len(x), problem.outputs)
+    else:
+        good = good and y.ndim == 1 and 0 <= y.min() <= y.max() < len(task.classes or ())
+    if not good:
         raise RunError(f"{folder / SUPPORT}: it does not hold examples of such a task: {AGAIN}")
-    return x, y
+    return arrays
+
+
+# Pickles.
 
 
 def packed(save: Callable[[Path], None]) -> dict[str, bytes]:

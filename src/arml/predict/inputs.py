@@ -10,20 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from arml.datasets.features import remade
 
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
 
+LARGEST = np.finfo(np.float32).max
+
 
 def checked_inputs(x: object, problem: "Problem", what: str) -> np.ndarray:
-    """Inputs `[n, *features]`, bytes or float32.
-
-    **Arguments**
-
-    - `what`: their name in an error.
+    """Inputs `[n, *features]`, bytes or float32. `what` is their name in an error.
 
     **Raises** `ValueError` for another shape, for texts, for numbers that are not finite, and for
     pixels that are neither bytes nor floats in [0, 1].
@@ -60,16 +58,15 @@ def checked_inputs(x: object, problem: "Problem", what: str) -> np.ndarray:
     return array
 
 
-def checked_labels(y: object, n: int) -> tuple[np.ndarray, np.ndarray]:
+def checked_labels(y: object, n: int) -> tuple[np.ndarray, Int[np.ndarray, " n"]]:
     """The classes in order, and the place of each of `n` labels among them.
 
     **Raises** `ValueError` for a number of labels or classes that cannot be, and missing labels.
     """
-    # A list is taken as it is: NumPy would make text of a NaN among texts.
-    labels = np.asarray(y, object) if isinstance(y, list | tuple) else np.asarray(y)
+    labels = _labels(y)
     if labels.shape != (n,):
         raise ValueError(f"expected {n} labels, one for each input, got shape {list(labels.shape)}")
-    if any(label is None or label is np.ma.masked or _differs(label) for label in labels):
+    if any(label is None or label is np.ma.masked or _missing(label) for label in labels):
         raise ValueError("expected a label for every input, got NaN or None: drop these rows")
     if labels.dtype == object:
         if len({isinstance(label, str) for label in labels}) > 1:
@@ -88,21 +85,46 @@ def checked_labels(y: object, n: int) -> tuple[np.ndarray, np.ndarray]:
     return classes, places.astype(np.int32)
 
 
-def _differs(label: object) -> bool:
-    """Whether it is missing: NaN and NaT are not equal to themselves, pandas' NA to nothing."""
+def _labels(y: Any) -> np.ndarray:
+    # A list is taken as it is: NumPy would make text of a NaN among texts.
+    return np.asarray(y, object) if isinstance(y, list | tuple) else np.asarray(y)
+
+
+def _missing(label: object) -> bool:
+    """NaN and NaT are not equal to themselves, pandas' NA to nothing."""
     try:
         return bool(label != label)
     except TypeError:
         return True
 
 
+def weighted(
+    x: np.ndarray, y: Any, sample_weight: Any
+) -> tuple[np.ndarray, Any, Float[np.ndarray, " n"] | None]:
+    """The examples with a weight above 0, and their weights; None if there are no weights.
+
+    **Raises** `ValueError` for weights that are negative, not finite, or of another number.
+    """
+    if sample_weight is None:
+        return x, y, None
+    weight, labels = np.asarray(sample_weight, np.float64), _labels(y)
+    if weight.shape != (len(x),) or len(labels) != len(x):
+        raise ValueError(
+            f"expected {len(x)} labels and sample weights, one for each input, got "
+            f"{len(labels)} and {list(weight.shape)}"
+        )
+    if not np.all((weight >= 0) & (weight < np.inf)):
+        raise ValueError("sample weights must be finite and 0 or more")
+    kept = weight > 0
+    return x[kept], labels[kept], weight[kept]
+
+
 def joined_inputs(x: np.ndarray, more: np.ndarray) -> np.ndarray:
     """Inputs after others; bytes of pixels become floats where the others are floats."""
-    both = [x, more] if x.dtype == more.dtype else [floats(x), floats(more)]
-    return np.concatenate(both)
+    return np.concatenate([x, more] if x.dtype == more.dtype else [floats(x), floats(more)])
 
 
-def joined_labels(labels: np.ndarray, more: object, n: int) -> list[str | int | float | bool]:
+def joined_labels(labels: np.ndarray, more: Any, n: int) -> list[Any]:
     """Labels or targets, and `n` more after them.
 
     **Raises** `ValueError` for another number, and for texts after numbers or numbers after texts.
@@ -139,12 +161,11 @@ def checked_targets(y: object, problem: "Problem", n: int) -> tuple[np.ndarray, 
         raise ValueError(
             f"expected targets of shape [{n}, {problem.outputs}], got {list(targets.shape)}"
         )
-    odd = ~(np.abs(targets) <= np.finfo(np.float32).max)
-    if np.any(odd):
-        row = int(np.flatnonzero(odd.any(axis=1))[0])
+    odd = np.argwhere(~(np.abs(targets) <= LARGEST))
+    if len(odd):
         raise ValueError(
-            f"expected finite targets, got {targets[odd][0]:g} in example {row + 1} (NaN, infinity "
-            "or more than 32 bits hold): correct or drop it"
+            f"expected finite targets, got {targets[tuple(odd[0])]:g} in example {odd[0, 0] + 1} "
+            "(NaN, infinity or more than 32 bits hold): correct or drop it"
         )
     return targets.astype(np.float32), flat
 
@@ -157,15 +178,13 @@ def places_of(labels: Any, classes: np.ndarray) -> Int[np.ndarray, " n"]:
     """
     numbers = classes.dtype.kind in "biuf"
     known = {_key(label, numbers): place for place, label in enumerate(classes.tolist())}
-    keys = [_key(label, numbers) for label in labels]
-    for label, key in zip(labels, keys, strict=True):
-        if key not in known:
-            raise ValueError(
-                f"{str(label)!r} is none of the predictor's classes "
-                f"({', '.join(map(str, classes))}): leave these examples out, or adapt with "
-                "examples of that class"
-            )
-    return np.array([known[key] for key in keys], int)
+    odd = [label for label in labels if _key(label, numbers) not in known]
+    if odd:
+        raise ValueError(
+            f"{str(odd[0])!r} is none of the predictor's classes ({', '.join(map(str, classes))}): "
+            "leave these examples out, or adapt with examples of that class"
+        )
+    return np.array([known[_key(label, numbers)] for label in labels], int)
 
 
 def _key(label: Any, number: bool) -> str | float:

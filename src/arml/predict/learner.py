@@ -6,26 +6,33 @@ predictor.predict(more)            # ["elm", ...]
 predictor.predict_proba(more)      # one row a picture, columns as predictor.classes
 print(predictor.reliability())     # how far to trust it
 predictor.save("trees"); arml.load_predictor("trees")
+
+[1] Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, ICML 2017.
+[2] Platt, Probabilistic Outputs for Support Vector Machines, 1999.
 """
 
 import copyreg
 import dataclasses
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float, Int
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 
-from arml.core.calibration import calibrated
 from arml.core.episodes import Problem, Task
-from arml.core.inner import steps_of
 from arml.core.learner import MetaLearner
 from arml.experiment.running import Portable, Run
 from arml.predict.files import (
+    PHOTOGRAPHS,
     SUPPORT,
     WEIGHTS,
+    check_free,
     check_predictor,
+    kind_of,
     locate,
     packed,
     read_learner,
@@ -34,10 +41,12 @@ from arml.predict.files import (
     write_learner,
 )
 from arml.predict.models import models_of
-from arml.predict.onnx import write_learner_file
-from arml.predict.photos import PhotoLearner, is_photo_predictor, load_photo_predictor
-from arml.predict.places import check_free
-from arml.predict.predictor import Predictor, for_classes, inductive, learned
+from arml.predict.photos import (
+    PhotoLearner,
+    PhotoPredictor,
+    load_photo_predictor,
+)
+from arml.predict.predictor import Predictor, inductive, learned
 from arml.results.files import RunError, read_arrays
 from arml.training.evaluate import concatenated, looks
 
@@ -60,7 +69,7 @@ class FewShotLearner:
         """The kind of tasks that the learner was built for."""
         return self.portable.problem
 
-    def adapt(self, x: object, y: object) -> Any:
+    def adapt(self, x: object, y: object, sample_weight: object = None) -> Any:
         """Learn a task from its support set.
 
         **Arguments**
@@ -69,31 +78,21 @@ class FewShotLearner:
           bytes, or floats in [0, 1]. A learner of tables takes any: see `arml.tables.predictor`.
         - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
           or rows of numbers (regression).
+        - `sample_weight`: how much each example counts `[n]`, for predictors that then use the
+          model `logistic` or `edges`; no other model can use it.
 
         Returns a `Predictor`; of a table a `arml.tables.predictor.TablePredictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
-        if len(self.problem.features) == 2:
-            return _tables().adapted(self.portable, x, y)
-        return learned(self.portable, x, y)
+        if len(self.problem.features) != 2:
+            return learned(self.portable, x, y, sample_weight)
+        if sample_weight is not None:
+            raise ValueError("a learner of tables cannot use sample weights: leave them out")
+        return _tables().adapted(self.portable, x, y)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder of `config.json` and `weights.safetensors`, to share."""
         write_learner(self.portable, folder)
-
-    def to_onnx(self, path: Path | str, ways: int | None = None) -> None:
-        """Write a metric learner as a whole as an ONNX file, for up to `ways` classes: it reads
-        support, labels and queries. **Raises** as `Predictor.to_onnx`, and for other learners."""
-        ways = max(ways or 0, self.problem.outputs)
-        learner = for_classes(self.portable, ways)
-        if self.problem.kind != "classification" or learner is None or steps_of(learner):
-            raise ValueError(
-                f"{self.portable.experiment.recipe} adapts its weights, and only a metric learner "
-                "(ProtoNet, TADAM, VERSA) can be written as a whole: export a predictor that has "
-                "adapted, as `arml adapt --save` keeps it"
-            )
-        problem = dataclasses.replace(self.problem, outputs=ways)
-        write_learner_file(learner, problem, self.portable.temperature, Path(path))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.portable.about})"
@@ -137,7 +136,7 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
     """
     folder = Path(folder)
     check_predictor(folder)
-    if is_photo_predictor(folder):
+    if kind_of(folder) == PHOTOGRAPHS:
         return load_photo_predictor(folder, model)
     portable, task = read_learner(folder)
     if task is None:
@@ -146,17 +145,16 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
     if task.reader is not None:
         arrays = read_arrays(folder / SUPPORT, task.sha256)
         return _tables().restored(portable, arrays, classes, task.target, task.reader)
-    x, y = read_support(folder, portable.problem, task)
-    predictor = Predictor(FewShotLearner(portable).portable, x, y, classes, task.flat)
+    support, names = read_support(folder, portable.problem, task), models_of(portable.problem)
+    if task.model not in names or (task.weights and {*task.weights} != {*names[:-1]}):
+        raise RunError(f"{folder}: its models are not those of this version: save it again")
+    few = FewShotLearner(portable)
+    predictor = Predictor(few.portable, classes=classes, flat=task.flat, **support)
     predictor.columns = tuple(task.columns) if task.columns else None
     predictor.target = task.target
-    weights, names = task.weights, models_of(portable.problem)
-    if task.model not in names or (weights is not None and {*weights} != {*names[:-1]}):
-        raise RunError(f"{folder}: its models are not those of this version: save it again")
-    predictor = predictor.using(task.model)
-    if weights is not None:
-        vars(predictor)["weights"] = weights
-    return predictor
+    if task.weights:
+        vars(predictor)["weights"] = task.weights
+    return predictor.using(task.model)
 
 
 def _tables() -> Any:
@@ -164,12 +162,13 @@ def _tables() -> Any:
     return import_module("arml.tables.predictor")
 
 
-def _restored(files: dict[str, bytes]) -> Predictor:
-    return unpacked(load_predictor, files)
+def _packed(predictor: Predictor | PhotoPredictor) -> tuple[object, ...]:
+    return unpacked, (partial(load_predictor, model=predictor.frozen), packed(predictor.save))
 
 
-# Here, not in the class: to unpickle a predictor is to load it.
-copyreg.pickle(Predictor, lambda predictor: (_restored, (packed(predictor.save),)))
+# Here, not in the classes: to unpickle a predictor is to load it.
+copyreg.pickle(Predictor, _packed)
+copyreg.pickle(PhotoPredictor, _packed)
 
 
 def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portable:
@@ -196,3 +195,46 @@ def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portab
 def _outputs(learner: MetaLearner, task: Task, key: Array) -> tuple[Array, Array]:
     """The predictions on ONE task, and the targets."""
     return learner.adapt(task.support, key=key).predict(task.query.x), task.query.y
+
+
+LACKING = 1e6
+"""A logit that lies further below the largest belongs to a class that the task lacks."""
+
+
+def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -> float:
+    """The T for which softmax(logits / T) has the least mean cross-entropy [1], from 0.05 to 20.
+
+    The targets are smoothed [2]: that of the right class is (n + 1) / (n + ways), that of each
+    other 1 / (n + ways), for n predictions. If all are right, the next one is still not certain.
+    The cross-entropy is convex in 1/T, so a bounded search over log T finds it.
+    """
+    n = len(y)
+    # A class that a task lacks has a logit of about -1e9, and is no class of this task.
+    there = ~(logits < logits.max(axis=1, keepdims=True) - LACKING)
+    sure = n / (n + there.sum(axis=1))
+
+    def smoothed(log_t: float) -> float:
+        logs = log_softmax(logits.astype(np.float64) / np.exp(log_t), axis=1)
+        others = logs.mean(axis=1, where=there)
+        return float(-np.mean(sure * logs[np.arange(n), y] + (1 - sure) * others))
+
+    bounds = (np.log(0.05), np.log(20.0))
+    return float(np.exp(minimize_scalar(smoothed, bounds=bounds, options={"xatol": 1e-5}).x))
+
+
+def calibrated(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -> float:
+    """The temperature, or 1 if it does not help: the one of the first half of the predictions must
+    lower the mean cross-entropy of the second half."""
+    half = len(y) // 2
+    held = logits[half:], y[half:]
+    if half and cross_entropy(*held, temperature(logits[:half], y[:half])) < cross_entropy(*held):
+        return temperature(logits, y)
+    return 1.0
+
+
+def cross_entropy(
+    logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"], temperature: float = 1.0
+) -> float:
+    """The mean cross-entropy of softmax(logits / temperature)."""
+    logs = log_softmax(logits.astype(np.float64) / temperature, axis=1)
+    return float(-np.mean(logs[np.arange(len(y)), y]))

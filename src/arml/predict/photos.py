@@ -20,16 +20,17 @@ regression and distances, it does not prefer classes that have more examples.
 The temperature T maximises the likelihood of examples that were left out, with a prior around
 `TEMPERATURE` that counts as much as a few examples.
 
+A sample weight counts an example as often as it says in all of these sums.
+
 [1] Arandjelovic and Zisserman, Three Things Everyone Should Know to Improve Object Retrieval,
     CVPR 2012: the square root of features.
 [2] Bateni, Goyal, Masrani, Wood and Sigal, Improved Few-Shot Visual Classification, CVPR 2020.
 [3] Friedman, Regularized Discriminant Analysis, JASA 1989.
 """
 
-import copyreg
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from importlib import import_module
@@ -37,15 +38,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float32, Int, UInt8
+from jaxtyping import Bool, Float, Float32, Int, UInt8
 from PIL import Image
 
 from arml.datasets.archives import Member
 from arml.datasets.decode import cropped, decode, resize, rgb
 from arml.datasets.features import PHOTOS, Extractor
 from arml.datasets.folders import default_folder
-from arml.predict.inputs import checked_labels, joined_labels, places_of
-from arml.predict.places import CONFIG, PHOTOGRAPHS, check_free
+from arml.predict.base import PredictorBase, softmax
+from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_config, write_config
+from arml.predict.inputs import checked_labels, joined_labels, weighted
 from arml.results.files import (
     Json,
     RunError,
@@ -53,14 +55,11 @@ from arml.results.files import (
     checksum,
     one_blas_thread,
     read_arrays,
-    read_json,
     write_arrays,
-    write_json,
 )
 
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
-    from arml.predict.reliability import Evaluation, Reliability
 
 SHRINKAGE = 0.005
 """The variance of the metric in every direction, beside that of the examples."""
@@ -68,22 +67,20 @@ NU = 4
 """Degrees of freedom that the metric's prior counts as much as."""
 TEMPERATURE = 0.11
 """The temperature without examples that can be left out."""
-WEIGHT = 5.0
-"""The precision of the prior of log T."""
+PRECISION = 5.0
+"""That of the prior of log T."""
 TEMPERATURES = np.geomspace(0.02, 0.6, 52)
 FOLDS = 10
-NEAR = 0.05
-"""Pictures are copies if their distance is below this share of the median distance."""
 SMALL = 32
 """Pixels a side of the pictures that `starter` reads."""
 SAMPLED = 15
 """How many pictures are looked at to tell whether they are grey."""
 GREY = 8
 """Pictures whose channels differ by less, in the mean, are grey: most such are drawings."""
-SUPPORT = "support.safetensors"
 
 Progress = Callable[[int, int], object]
-"""Is told how many of how many pictures have been embedded."""
+"""Called with how many of how many pictures have been embedded."""
+Weights = Float[np.ndarray, " n"] | None
 
 
 class Head(NamedTuple):
@@ -110,40 +107,47 @@ def unit_roots(vectors: Any, xp: Any = np) -> Any:
 
 
 def fit_head(
-    x: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], ways: int, folds: bool = True
+    x: Float[np.ndarray, "n d"],
+    y: Int[np.ndarray, " n"],
+    ways: int,
+    folds: bool = True,
+    sample_weight: Weights = None,
 ) -> Head:
     """The head of labelled vectors; without `folds` its temperature is that of the prior."""
-    z = unit_roots(np.asarray(x, np.float32))
+    weight = np.ones(len(y)) if sample_weight is None else sample_weight
     with one_blas_thread():
-        middle, weights = _fitted(z, y, ways)
-        temperature = TEMPERATURE
-        if folds:
-            temperature = _temperature([_left_out(z, y, ways, *fold) for fold in _folds(y)])
-    return Head(middle, weights, temperature)
+        head = _fitted(x, y, ways, weight)
+        if not folds or not (parts := _folds(y)):
+            return head._replace(temperature=TEMPERATURE)
+        cosines = [_fitted(x[a], y[a], ways, weight[a]).logits(x[b]) for a, b in parts]
+        tests = np.concatenate([test for _, test in parts])
+        temperature = _temperature(np.concatenate(cosines), y[tests], weight[tests])
+    return head._replace(temperature=temperature)
 
 
-def _fitted(z: np.ndarray, y: np.ndarray, ways: int) -> tuple[np.ndarray, np.ndarray]:
-    middle = z.mean(axis=0)
-    means = np.stack([z[y == k].mean(axis=0) for k in range(ways)]) - middle
-    rows = (z - middle - means[y]) / np.sqrt(max(len(z) - ways, 0) + NU)
+def _means(z: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> np.ndarray:
+    """The mean of each class, which has one example or more."""
+    return np.stack([np.average(z[y == k], axis=0, weights=weight[y == k]) for k in range(ways)])
+
+
+def _fitted(x: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> Head:
+    """The head with a temperature of 1, whose log-odds are cosines."""
+    z = unit_roots(np.asarray(x, np.float32))
+    middle = np.average(z, axis=0, weights=weight)
+    means = _means(z, y, ways, weight) - middle
+    unit = np.sqrt(weight / (max(weight.sum() - ways, 0) + NU))
+    rows = (z - middle - means[y]) * unit[:, None]
     # (I + R'R / s)^-1 = I - R' (s I + R R')^-1 R: a system of as many equations as examples.
     inverse = np.linalg.solve(SHRINKAGE * np.eye(len(rows)) + rows @ rows.T, rows)
     mapped = means - (means @ rows.T) @ inverse
     squared = np.sum(mapped * means, axis=1, keepdims=True)
-    return middle, (mapped / np.sqrt(np.maximum(squared, 1e-12))).T
-
-
-def _left_out(
-    z: np.ndarray, y: np.ndarray, ways: int, train: np.ndarray, test: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    head = Head(*_fitted(z[train], y[train], ways), 1.0)
-    u = z[test] - head.middle
-    return u @ head.weights / np.linalg.norm(u, axis=1, keepdims=True).clip(1e-9), y[test]
+    return Head(middle, (mapped / np.sqrt(np.maximum(squared, 1e-12))).T, 1.0)
 
 
 def _folds(y: Int[np.ndarray, " n"]) -> list[tuple[np.ndarray, np.ndarray]]:
     """The places to learn from and to predict, for each of at most `FOLDS` folds with equal shares
-    of each class. A class with one example is always learned from."""
+    of each class. A class with one example is always learned from. (scikit-learn's folds would
+    load for a second.)"""
     counts, fold = np.bincount(y), np.zeros(len(y), int)
     for k in range(len(counts)):
         # Of a class with two examples each is alone in a fold.
@@ -153,15 +157,12 @@ def _folds(y: Int[np.ndarray, " n"]) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(places[fold != f], places[fold == f]) for f in range(fold.max() + 1)]
 
 
-def _temperature(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
-    if not parts:
-        return TEMPERATURE
-    cosines, labels = (np.concatenate(each) for each in zip(*parts, strict=True))
+def _temperature(cosines: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> float:
     logits = cosines[None] / TEMPERATURES[:, None, None]
     top = logits.max(axis=2, keepdims=True)
     logs = logits - top - np.log(np.exp(logits - top).sum(axis=2, keepdims=True))
-    gain = logs[:, np.arange(len(labels)), labels].sum(axis=1)
-    prior = WEIGHT / 2 * np.square(np.log(TEMPERATURES / TEMPERATURE))
+    gain = logs[:, np.arange(len(labels)), labels] @ weight
+    prior = PRECISION / 2 * np.square(np.log(TEMPERATURES / TEMPERATURE))
     return float(TEMPERATURES[np.argmax(gain - prior)])
 
 
@@ -172,8 +173,6 @@ class Frozen(NamedTuple):
     """The network."""
     families: tuple[str, ...]
     """Its training data."""
-    novelty: bool = True
-    """It has a measure of novelty."""
     temperature: float = 1.0
 
 
@@ -207,17 +206,22 @@ class PhotoLearner:
         """Of the model."""
         return "photos" if self.extractor.path == PHOTOS else self.extractor.path.name
 
-    def adapt(self, x: object, y: object) -> "PhotoPredictor":
+    def adapt(self, x: object, y: object, sample_weight: object = None) -> "PhotoPredictor":
         """Learn a task from labelled pictures.
+
+        **Arguments**
+
+        - `sample_weight`: how much each picture counts `[n]`. With a weight of 2 it counts as if
+          it came twice, and with 0 it is left out.
 
         **Raises** `ValueError` for pictures that cannot be read, and for labels of fewer than two
         classes.
         """
-        vectors = self.embed(x)
+        vectors, labels, weight = weighted(self.embed(x), y, sample_weight)
         if not len(vectors):
-            raise ValueError("expected one or more pictures, got none: give some examples")
-        classes, places = checked_labels(y, len(vectors))
-        return PhotoPredictor(self, vectors, places, classes)
+            raise ValueError("no pictures: give some examples")
+        classes, places = checked_labels(labels, len(vectors))
+        return PhotoPredictor(self, vectors, places, classes, weight)
 
     def embed(self, x: Any, progress: Progress | None = None) -> Float32[np.ndarray, "n d"]:
         """The vectors of pictures, computed on all cores. Those of files are kept in the cache
@@ -225,39 +229,29 @@ class PhotoLearner:
 
         **Raises** `ValueError` for a picture that cannot be read.
         """
-        vectors = _as_vectors(x, self.extractor.dimension)
-        if vectors is not None:
-            return vectors
-        pictures, done = _listed(x), 0
+        dimension = self.extractor.dimension
+        if len(getattr(x, "shape", ())) == 2:
+            return _checked_vectors(x, dimension)
+        pictures, parts = _listed(x), []
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            parts = []
             for part in pool.map(self._embedded, pictures, range(len(pictures))):
                 parts.append(part)
-                done += 1
                 if progress is not None:
-                    progress(done, len(pictures))
-        return np.stack(parts) if parts else np.zeros((0, self.extractor.dimension), np.float32)
+                    progress(len(parts), len(pictures))
+        return np.stack(parts) if parts else np.zeros((0, dimension), np.float32)
 
     def _embedded(self, picture: Any, place: int) -> Float32[np.ndarray, " d"]:
-        picture = _opened(picture, place)
-        if not isinstance(picture, Member):
-            pixels = _pixels(picture, place)
-            return self.extractor(resize(cropped(pixels), self.extractor.size)[None])[0]
-        try:
-            data = picture.read()
-        except OSError as error:
-            raise ValueError(
-                f"{picture.where}: expected a picture, got: {error.strerror}; check the path"
-            ) from error
-        kept = self.kept_in / f"{hashlib.sha256(data).hexdigest()}.npy"
+        where, content = _content(picture, place)
+        if not isinstance(content, bytes):
+            return self._vector(where, content)
+        kept = self.cache / f"{hashlib.sha256(content).hexdigest()}.npy"
         try:
             vector = np.load(kept, allow_pickle=False)
             if vector.shape == (self.extractor.dimension,) and vector.dtype == np.float32:
                 return vector
         except (OSError, ValueError, EOFError):
             pass  # not there, or damaged: it is made again
-        pixels = decode(data, size=self.extractor.size, where=picture.where, crop=True)
-        vector = self.extractor(pixels[None])[0]
+        vector = self._vector(where, content)
         try:
             kept.parent.mkdir(parents=True, exist_ok=True)
             atomically(kept, lambda file: np.save(file, vector))
@@ -265,8 +259,11 @@ class PhotoLearner:
             pass  # a cache that cannot be written costs time alone
         return vector
 
+    def _vector(self, where: str, content: bytes | np.ndarray) -> Float32[np.ndarray, " d"]:
+        return self.extractor(_sized(where, content, self.extractor.size, crop=True)[None])[0]
+
     @cached_property
-    def kept_in(self) -> Path:
+    def cache(self) -> Path:
         """The folder of the vectors of files."""
         return default_folder() / "photos" / checksum(self.extractor.about)[:16]
 
@@ -274,14 +271,11 @@ class PhotoLearner:
         return f"PhotoLearner({self.name}; trained on {self.extractor.about['saw']})"
 
 
-class PhotoPredictor:
-    """A task that was learned from photographs. `classes` are its labels in order; `x` are the
-    vectors `[n, d]` of the examples, and `y` the places of their labels."""
+class PhotoPredictor(PredictorBase):
+    """A task that was learned from photographs; `x` are the vectors `[n, d]` of the examples."""
 
-    model = "learner"
-    models = ("learner",)
-    """The models that can predict: there is one."""
-    columns = target = reader = None
+    classes: np.ndarray
+    pictures = True
 
     def __init__(
         self,
@@ -289,8 +283,10 @@ class PhotoPredictor:
         x: Float32[np.ndarray, "n d"],
         y: Int[np.ndarray, " n"],
         classes: np.ndarray,
+        sample_weight: Weights = None,
     ) -> None:
         self.learner, self.x, self.y, self.classes = learner, x, y, classes
+        self.sample_weight = sample_weight
 
     @property
     def problem(self) -> "Problem":
@@ -302,79 +298,49 @@ class PhotoPredictor:
         """The facts about the network."""
         return self.learner.portable
 
+    @property
+    def frozen(self) -> Path | None:
+        """The file of its network; None for that of the package."""
+        path = self.learner.extractor.path
+        return None if path == PHOTOS else path
+
     @cached_property
     def head(self) -> Head:
         """The classifier of vectors."""
-        return fit_head(self.x, self.y, len(self.classes))
+        return fit_head(self.x, self.y, len(self.classes), sample_weight=self.sample_weight)
 
-    def predict(self, x: object, none: str | None = None) -> np.ndarray:
-        """The label of each picture `[n]`.
+    def read(self, x: Any) -> Float32[np.ndarray, "n d"]:
+        """The vectors of pictures."""
+        return self.learner.embed(x)
 
-        **Arguments**
+    def _outputs(self, inputs: Any) -> Float[np.ndarray, "n classes"]:
+        return np.asarray(self.head.logits(inputs))
 
-        - `none`: the label of pictures that are farther from every class than 95% of the examples
-          are when these are left out: see `novelty`.
+    def _refit(self, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
+        # One temperature for small folds: it changes no label, and costs ten fits.
+        weight = None if self.sample_weight is None else self.sample_weight[train]
+        few = len(train) <= 200
+        head = fit_head(self.x[train], self.y[train], len(self.classes), few, weight)
+        return {self.model: softmax(head.logits(self.x[test]).astype(np.float64))}
 
-        **Raises** `ValueError` for pictures that cannot be read.
-        """
-        vectors = self.learner.embed(x)
-        labels = self.classes[self.head.logits(vectors).argmax(axis=1)]
-        if none is None:
-            return labels
-        return np.where(self.novelty(vectors) > 1, none, labels.astype(object))
-
-    def predict_proba(self, x: object) -> Float[np.ndarray, "n classes"]:
-        """The probability of each class, columns in the order of `classes`. **Raises** `ValueError`
-        as `predict`."""
-        return _softmax(self.head.logits(self.learner.embed(x)).astype(np.float64))
-
-    def evaluate(self, x: object, y: object) -> "Evaluation":
-        """How pictures are predicted whose labels `y` are known. **Raises** `ValueError` as
-        `predict`, and for a label that is not among `classes`."""
-        from arml.predict.reliability import Evaluation
-
-        chances = self.predict_proba(x)
-        return Evaluation(self.classes, places_of(y, self.classes), chances)
-
-    def reliability(self) -> "Reliability":
-        """How well each example is predicted from the others, and which look mislabelled."""
-
-        def refit(train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
-            # One temperature for small folds: it changes no label, and costs ten fits.
-            head = fit_head(self.x[train], self.y[train], len(self.classes), len(train) <= 200)
-            return {self.model: _softmax(head.logits(self.x[test]).astype(np.float64))}
-
-        from arml.predict.reliability import classification_reliability, copies_of
-
-        groups = copies_of(self.x, self.y, NEAR)
-        return classification_reliability(refit, self.y, self.classes, groups, model=self.model)
-
-    def using(self, model: str) -> "PhotoPredictor":
-        """The same, as other predictors have it. **Raises** `ValueError` for another model."""
-        if model not in self.models:
-            raise ValueError(f"no model {model!r} predicts photographs, only the learner")
-        return self
+    def outside(self, x: Any, chances: np.ndarray) -> Bool[np.ndarray, " n"]:
+        """Whether each picture may belong to none of the classes: its novelty is above 1."""
+        return self.novelty(x) > 1
 
     def embedding(self, x: object) -> Float[np.ndarray, "n d"]:
         """The vectors in which the head compares pictures."""
-        vectors: Float[np.ndarray, "n d"] = unit_roots(self.learner.embed(x))
-        return vectors
-
-    def reading(self) -> None:
-        """It has no graph."""
-
-    trace = reading
+        return np.asarray(unit_roots(self.learner.embed(x)))
 
     def novelty(self, x: object) -> Float[np.ndarray, " n"]:
         """How far each picture is from the nearest class mean: one minus the cosine, as a share of
         the distance below which 95% of the examples are when they are left out. Pictures above 1
         may belong to none of the classes."""
-        return _away(self.x, self.y, self.learner.embed(x)) / self.bound
+        return self._away(np.arange(len(self.y)), self.learner.embed(x)) / self.bound
 
     @cached_property
     def bound(self) -> float:
         """The distance from the nearest class mean that has a novelty of 1."""
-        parts = [_away(self.x[a], self.y[a], self.x[b]) for a, b in _folds(self.y)]
+        parts = [self._away(train, self.x[test]) for train, test in _folds(self.y)]
         if parts:
             return float(np.quantile(np.concatenate(parts), 0.95))
         # One example of each class: the median distance between classes. About 4% of the pictures
@@ -382,11 +348,19 @@ class PhotoPredictor:
         z = unit_roots(self.x)
         return float(np.median(1 - (z @ z.T)[np.triu_indices(len(z), 1)]))
 
+    def _away(self, kept: np.ndarray, vectors: np.ndarray) -> Float[np.ndarray, " n"]:
+        """One minus the cosine to the nearest class mean of some of the examples."""
+        weight = np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
+        means = _means(unit_roots(self.x[kept]), self.y[kept], len(self.classes), weight[kept])
+        means /= np.linalg.norm(means, axis=1, keepdims=True)
+        return np.maximum(1 - (unit_roots(vectors) @ means.T).max(axis=1), 0)
+
     def add(self, x: object, y: object) -> "PhotoPredictor":
         """A predictor that has learned from these pictures, too; they may be of new classes."""
-        more = self.learner.embed(x)
+        more, weight = self.learner.embed(x), self.sample_weight
         labels = joined_labels(self.classes[self.y], y, len(more))
-        return self.learner.adapt(np.concatenate([self.x, more]), labels)
+        weight = None if weight is None else np.concatenate([weight, np.ones(len(more))])
+        return self.learner.adapt(np.concatenate([self.x, more]), labels, weight)
 
     def to_onnx(self, path: Path | str, model: Path | str | None = None) -> None:
         """Write it as one ONNX file with the network inside, which takes pictures of any size and
@@ -398,52 +372,37 @@ class PhotoPredictor:
 
         from arml.predict.onnx import write_predictor
 
-        head = self.head
-        given = self.problem, self.classes, self.learner.extractor
-        write_predictor(Path(path), lambda x: head.logits(x, jnp), *given)
+        head, extractor = self.head, self.learner.extractor
+        function = lambda x: head.logits(x, jnp)  # noqa: E731
+        write_predictor(Path(path), function, self.problem, self.classes, extractor)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the vectors and labels of its examples, not the pictures.
 
         **Raises** `RunError` if it cannot be written, or if the folder holds something else.
         """
-        folder = Path(folder)
+        folder, support = Path(folder), {"x": self.x, "y": self.y}
+        if self.sample_weight is not None:
+            support["sample_weight"] = self.sample_weight
         check_free(folder, predictor=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        content: Json = {
-            "what": PHOTOGRAPHS,
-            "format": 1,
+        content = {
             "extractor": self.learner.extractor.about,
             "classes": self.classes.tolist(),
-            "support": write_arrays(folder / SUPPORT, {"x": self.x, "y": self.y}),
+            "support": write_arrays(folder / SUPPORT, support),
         }
-        write_json(folder / CONFIG, {**content, "sha256": checksum(content)})
+        write_config(folder, PHOTOGRAPHS, content)
 
     def __repr__(self) -> str:
         shown = ", ".join(map(str, self.classes[:5])) + (", ..." if len(self.classes) > 5 else "")
         return f"PhotoPredictor({len(self.x)} photographs of {len(self.classes)} classes: {shown})"
 
 
-def is_photo_predictor(folder: Path | str) -> bool:
-    """Whether `PhotoPredictor.save` wrote a folder."""
-    try:
-        return bool(read_json(Path(folder) / CONFIG).get("what") == PHOTOGRAPHS)
-    except RunError:
-        return False
-
-
-def load_photo_predictor(folder: Path | str, model: Path | str | None = None) -> PhotoPredictor:
+def load_photo_predictor(folder: Path, model: Path | str | None = None) -> PhotoPredictor:
     """A predictor that was saved. `model` is its ONNX model, if it is not one that ships.
 
     **Raises** `RunError` for a folder that is none or was altered; `ValueError` for another model.
     """
-    folder = Path(folder)
-    content = read_json(folder / CONFIG)
-    stated = content.pop("sha256", None)
-    if content.get("what") != PHOTOGRAPHS or content.get("format") != 1:
-        raise RunError(f"{folder}: expected a predictor of photographs of this version of arml")
-    if stated != checksum(content):
-        raise RunError(f"{folder / CONFIG} was altered or cut short: save the predictor again")
+    content = read_config(folder, PHOTOGRAPHS)
     arrays = read_arrays(folder / SUPPORT, content["support"])
     learner = PhotoLearner(model)
     about, wanted = learner.extractor.about, content["extractor"]
@@ -452,108 +411,57 @@ def load_photo_predictor(folder: Path | str, model: Path | str | None = None) ->
             f"{folder}: its pictures were read by the model {wanted['model']}, not by "
             f"{about['model']}: give that model with --model"
         )
-    return PhotoPredictor(learner, arrays["x"], arrays["y"], np.asarray(content["classes"]))
+    return PhotoPredictor(learner, classes=np.asarray(content["classes"]), **arrays)
 
 
-def sampled(pictures: Any) -> Any:
-    """At most `SAMPLED` of a sequence of pictures, evenly: enough to tell whether they are grey."""
-    return pictures[:: max(1, -(-len(pictures) // SAMPLED))]
-
-
-def mostly_grey(pictures: Iterable[UInt8[np.ndarray, "h w 3"]]) -> bool:
-    """Whether most of the pictures have no colour, as drawings and characters have none. The
-    learner `starter` was trained on such and may be better there."""
-    spread = [float(np.mean(np.ptp(p.astype(np.int16), axis=2))) for p in pictures]
-    return float(np.median(spread)) <= GREY
-
-
-def starter_is_better(predictor: PhotoPredictor, starter: Callable[[], Any]) -> tuple[bool, str]:
-    """Whether the learner `starter` predicts grey examples better than `predictor`, and the reason
-    in words. With one example of each class none can be left out, and `starter` is chosen.
-
-    **Arguments**
-
-    - `starter`: gives its predictor of the same examples.
-    """
-    if np.bincount(predictor.y).max() == 1:
-        return True, "starter was trained on such"
-    found = {"photos": predictor, "starter": starter()}
-    likely = {name: _left_out_likelihood(each) for name, each in found.items()}
-    better = likely["starter"] > likely["photos"]
-    best, other = ("starter", "photos") if better else ("photos", "starter")
-    given = f"{np.exp(likely[best]):.0%} against {np.exp(likely[other]):.0%}"
-    return better, f"{best} gives the labels of left-out examples more probability, {given}"
+# The choice between `photos` and `starter`.
 
 
 def starter_if_better(
     predictor: PhotoPredictor, pictures: Any, labels: Any
 ) -> tuple[Any | None, str]:
     """The predictor of `starter` if it predicts the examples better than `predictor`, else None;
-    and the reason in words. It is tried on grey pictures alone."""
-    if not mostly_grey(small_pictures(sampled(pictures))):
+    and the reason in words. `starter` was trained on grey drawings and is tried on grey pictures.
+    With one example of each class none can be left out, and `starter` is chosen.
+    """
+    pictures = _listed(pictures)
+    sampled = small_pictures(pictures[:: max(1, -(-len(pictures) // SAMPLED))])
+    spread = np.mean(np.ptp(sampled.astype(np.int16), axis=3), axis=(1, 2))
+    if np.median(spread) > GREY:
         return None, "a network that was trained on photographs"
     # By name: colours need no JAX, which takes a second to load.
     load = import_module("arml.predict.learner").load
-    starter: Any = load("starter").adapt(small_pictures(pictures), labels)
+    starter = load("starter").adapt(small_pictures(pictures), labels)
     starter = starter.using(starter.models[-1])
-    better, reason = starter_is_better(predictor, lambda: starter)
-    return starter if better else None, f"the pictures are grey like drawings, and {reason}"
+    if np.bincount(predictor.y).max() == 1:
+        return starter, "the pictures are grey like drawings, and starter was trained on such"
+    likely = {"photos": _likelihood(predictor), "starter": _likelihood(starter)}
+    best, other = sorted(likely, key=lambda name: -likely[name])
+    return starter if best == "starter" else None, (
+        f"the pictures are grey like drawings, and {best} gives the labels of left-out examples "
+        f"more probability, {likely[best]:.0%} against {likely[other]:.0%}"
+    )
 
 
-def _left_out_likelihood(predictor: Any) -> float:
-    """The mean log-probability of the labels of examples that were left out."""
-    found = predictor.reliability()
+def _likelihood(predictor: PredictorBase) -> float:
+    """The geometric mean probability of the labels of examples that were left out."""
+    found: Any = predictor.reliability()
     own = found.probabilities[np.arange(len(found.labels)), found.labels]
-    return float(np.mean(np.log(np.maximum(own, 1e-9))))
+    return float(np.exp(np.mean(np.log(np.maximum(own, 1e-9)))))
 
 
 def small_pictures(x: object) -> UInt8[np.ndarray, "n size size 3"]:
     """Pictures of any size as `starter` reads them: `SMALL` pixels a side, stretched."""
-    return np.stack(
-        [
-            decode(opened.read(), size=SMALL, where=opened.where)
-            if isinstance(opened := _opened(picture, place), Member)
-            else resize(_pixels(opened, place), SMALL)
-            for place, picture in enumerate(_listed(x))
-        ]
-    )
+    pictures = _listed(x)
+
+    def one(place: int) -> np.ndarray:
+        return _sized(*_content(pictures[place], place), SMALL)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return np.stack([*pool.map(one, range(len(pictures)))])
 
 
-def _away(x: np.ndarray, y: np.ndarray, vectors: np.ndarray) -> Float[np.ndarray, " n"]:
-    """One minus the cosine to the nearest class mean."""
-    z = unit_roots(x)
-    means = np.stack([z[y == k].mean(axis=0) for k in np.unique(y)])
-    means /= np.linalg.norm(means, axis=1, keepdims=True)
-    return np.maximum(1 - (unit_roots(vectors) @ means.T).max(axis=1), 0)
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    chances = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
-    return chances / chances.sum(axis=1, keepdims=True)
-
-
-def _as_vectors(x: Any, dimension: int) -> Float32[np.ndarray, "n d"] | None:
-    """Vectors `[n, d]`, checked; None for anything else."""
-    if not hasattr(x, "shape") or len(x.shape) != 2:
-        return None
-    vectors = np.asarray(x, np.float32)
-    if vectors.shape[1] != dimension:
-        raise ValueError(
-            f"expected pictures, or their vectors [n, {dimension}], got an array of shape "
-            f"{list(vectors.shape)}: give pictures as [n, h, w, 3]"
-        )
-    if not np.all(np.isfinite(vectors)):
-        raise ValueError("expected finite vectors, got NaN or infinity: drop these rows")
-    return vectors
-
-
-def _opened(picture: Any, place: int) -> Any:
-    """A file as `Member`; anything else as it is."""
-    if isinstance(picture, bytes):
-        return Member(f"picture {place + 1}", lambda: picture)
-    if isinstance(picture, str | os.PathLike):
-        return Member(str(picture), Path(picture).read_bytes)
-    return picture
+# Pictures of all kinds.
 
 
 def _listed(x: Any) -> list[Any]:
@@ -568,37 +476,56 @@ def _listed(x: Any) -> list[Any]:
         ) from None
 
 
-def _pixels(picture: Any, place: int) -> UInt8[np.ndarray, "h w 3"]:
-    """The pixels of an array or of Pillow's picture as bytes of three channels."""
-    if isinstance(picture, Image.Image):
-        return rgb(picture, f"picture {place + 1}")
-    array = np.asarray(picture)
-    if array.ndim == 2:
-        array = array[..., None]
-    if array.ndim != 3 or array.shape[-1] not in (1, 3) or 0 in array.shape:
-        raise ValueError(
-            f"picture {place + 1}: expected pixels [h, w, 3] or the path of a file, got "
-            f"{type(picture).__name__} of shape {list(array.shape)}"
-        )
-    if array.dtype != np.uint8:
-        floats = np.asarray(array, np.float32)
-        if not (np.all(np.isfinite(floats)) and floats.min() >= 0 and floats.max() <= 1):
+def _content(picture: Any, place: int) -> tuple[str, bytes | np.ndarray]:
+    """The name of a picture in messages, and the bytes of its file or its pixels `[h, w, 3]`."""
+    where = f"picture {place + 1}"
+    if isinstance(picture, bytes):
+        return where, picture
+    if isinstance(picture, str | os.PathLike):
+        picture = Member(str(picture), Path(picture).read_bytes)
+    if isinstance(picture, Member):
+        try:
+            return picture.where, picture.read()
+        except OSError as error:
             raise ValueError(
-                f"picture {place + 1}: expected pixels as bytes, or floats from 0 to 1: divide by "
-                "255, or pass bytes"
+                f"{picture.where}: expected a picture, got: {error.strerror}; check the path"
+            ) from error
+    if isinstance(picture, Image.Image):
+        return where, rgb(picture, where)
+    pixels = np.asarray(picture)
+    if pixels.ndim == 2:
+        pixels = pixels[..., None]
+    if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3) or 0 in pixels.shape:
+        raise ValueError(
+            f"{where}: expected pixels [h, w, 3] or the path of a file, got "
+            f"{type(picture).__name__} of shape {list(pixels.shape)}"
+        )
+    if pixels.dtype != np.uint8:
+        pixels = np.asarray(pixels, np.float32)
+        if not (pixels.min() >= 0 and pixels.max() <= 1):  # false for NaN, too
+            raise ValueError(
+                f"{where}: expected pixels as bytes, or floats from 0 to 1: divide by 255, or "
+                "pass bytes"
             )
-        array = np.rint(floats * 255).astype(np.uint8)
-    return np.ascontiguousarray(np.broadcast_to(array, (*array.shape[:2], 3)))
+        pixels = np.rint(pixels * 255).astype(np.uint8)
+    return where, np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
 
 
-def _packed(predictor: PhotoPredictor) -> tuple[Any, ...]:
-    learner = predictor.learner.extractor.path
-    model = None if learner == PHOTOS else learner
-    return _unpacked, (model, predictor.x, predictor.y, predictor.classes)
+def _sized(
+    where: str, content: bytes | np.ndarray, size: int, crop: bool = False
+) -> UInt8[np.ndarray, "size size 3"]:
+    if isinstance(content, bytes):
+        return decode(content, size=size, where=where, crop=crop)
+    return resize(cropped(content) if crop else content, size)
 
 
-def _unpacked(model: Path | None, *task: Any) -> PhotoPredictor:
-    return PhotoPredictor(PhotoLearner(model), *task)
-
-
-copyreg.pickle(PhotoPredictor, _packed)
+def _checked_vectors(x: Any, dimension: int) -> Float32[np.ndarray, "n d"]:
+    vectors = np.asarray(x, np.float32)
+    if vectors.shape[1] != dimension:
+        raise ValueError(
+            f"expected pictures, or their vectors [n, {dimension}], got an array of shape "
+            f"{list(vectors.shape)}: give pictures as [n, h, w, 3]"
+        )
+    if not np.all(np.isfinite(vectors)):
+        raise ValueError("some vectors are NaN or infinite: drop these rows")
+    return vectors

@@ -42,20 +42,11 @@ from arml.core.compilation import short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner
 from arml.experiment.running import Portable
+from arml.predict.base import PredictorBase, softmax
 from arml.predict.files import packed, unpacked, write_learner
-from arml.predict.inputs import checked_labels, places_of
-from arml.predict.models import softmax
+from arml.predict.inputs import checked_labels
 from arml.predict.predictor import for_classes
-from arml.predict.reliability import (
-    Evaluation,
-    NumberReliability,
-    Reliability,
-    class_folds,
-    classification_reliability,
-    copies_of,
-    number_folds,
-    regression_reliability,
-)
+from arml.predict.reliability import class_folds, equal_inputs, number_folds
 from arml.results.files import one_blas_thread
 from arml.tables.columns import (
     UNINFORMATIVE,
@@ -115,15 +106,13 @@ def _called(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Arr
     return function(x)
 
 
-class TablePredictor:
+class TablePredictor(PredictorBase):
     """A learned task of tables. `classes` are its labels in order; None for numbers.
 
     Rows to predict are read as the examples were: other columns may be there, in any order.
     """
 
-    columns: tuple[str, ...] | None = None
-    target: str | None = None
-    """The name of the column that it predicts."""
+    flat = True
 
     def __init__(
         self,
@@ -136,7 +125,6 @@ class TablePredictor:
         self.portable, self.schema, self.values, self.y = portable, schema, values, y
         self.classes = classes
         self.model = LEARNER if len(y) <= MOST else BOOSTING
-        """The model that predicts."""
 
     @property
     def problem(self) -> Problem:
@@ -203,8 +191,7 @@ class TablePredictor:
     def _by_learner(
         self, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
     ) -> Callable[[np.ndarray], Outputs]:
-        learner = for_classes(self.portable, self._ways)
-        assert learner is not None  # it takes any number of classes
+        learner = for_classes(self.portable, 0 if self.classes is None else len(self.classes))
         # The same width for all folds; one may have a value of a category more.
         width = width_of(max(self._width, x.shape[1]))
         more = next(rows for rows in ROWS if rows >= len(y)) - len(y)
@@ -228,10 +215,6 @@ class TablePredictor:
 
         return predict
 
-    @property
-    def _ways(self) -> int:
-        return max(self.problem.outputs, 0 if self.classes is None else len(self.classes))
-
     # Predictions.
 
     def read(self, x: Any, where: str = "the table", lines: Sequence[int] | None = None) -> Read:
@@ -244,22 +227,8 @@ class TablePredictor:
         """Columns that are not used because they tell the rows apart, or were left out by name."""
         return tuple(k for k, why in self.schema.left_out.items() if why not in UNINFORMATIVE)
 
-    def predict(self, x: Any) -> np.ndarray:
-        """The label or the number of each row `[n]`.
-
-        **Raises** `ValueError` in one line for rows without a column of the examples, or with a
-        cell of another kind.
-        """
-        outputs = self._fitted(self.read(x).values)
-        return outputs[:, 0] if self.classes is None else self.classes[outputs.argmax(axis=1)]
-
-    def predict_proba(self, x: Any) -> Float[np.ndarray, "n classes"]:
-        """The probability of each class, columns in the order of `classes`. **Raises** `ValueError`
-        as `predict`, and for numbers."""
-        if self.classes is None:
-            raise ValueError("numbers have no probabilities: use predict or interval")
-        chances: np.ndarray = softmax(self._fitted(self.read(x).values))
-        return chances
+    def _outputs(self, inputs: Read) -> Outputs:
+        return self._fitted(inputs.values)
 
     def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of an interval around each predicted number: about `level` of new targets lie
@@ -279,48 +248,30 @@ class TablePredictor:
     def _distances(self) -> Float[np.ndarray, " n"]:
         """The distance of each example's target from the prediction by the others, in scales."""
         found = [np.zeros(0)]
-        for train, test in number_folds(self._groups):
+        for train, test in number_folds(self.y, self._same):
             centre, scale = self._fit(train)(self.values[test]).T
             found.append(np.abs(self.y[test] - centre) / scale)
         return np.concatenate(found)
 
     @cached_property
-    def _groups(self) -> Int[np.ndarray, " n"]:
-        """Equal rows have one group, and are left out together."""
-        return copies_of(np.nan_to_num(self.values, nan=-1e300), self.y)
+    def _same(self) -> Int[np.ndarray, " n"]:
+        """Equal rows have one number."""
+        return equal_inputs(np.nan_to_num(self.values, nan=-1e300))
 
-    def reliability(self) -> Reliability | NumberReliability:
-        """How well each example is predicted from the others, beside a linear model of the
-        same columns; and which examples look mislabelled, or are copies of others.
-
-        Everything is learned again without the examples that are left out.
-        """
-
-        def refit(train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
-            names = self.model, LINEAR[self.problem.kind]
-            found = {name: self._fit(train, model=name)(self.values[test]) for name in names}
-            if self.classes is None:
-                return {name: outputs[:, :1] for name, outputs in found.items()}
-            return {name: softmax(outputs) for name, outputs in found.items()}
-
-        rest = {"groups": self._groups, "model": self.model}
+    def _refit(self, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
+        """By the model, and by a linear model of the same columns."""
+        names = self.model, LINEAR[self.problem.kind]
+        found = {name: self._fit(train, model=name)(self.values[test]) for name in names}
         if self.classes is None:
-            return regression_reliability(refit, self.y[:, None], **rest)
-        return classification_reliability(refit, self.y, self.classes, **rest)
-
-    def evaluate(self, x: Any, y: Any) -> Evaluation:
-        """How rows are predicted whose labels `y` are known. **Raises** `ValueError` as
-        `predict_proba`, and for a label that is not among `classes`."""
-        chances = self.predict_proba(x)
-        assert self.classes is not None
-        return Evaluation(self.classes, places_of(y, self.classes), chances)
+            return {name: outputs[:, :1] for name, outputs in found.items()}
+        return {name: softmax(outputs) for name, outputs in found.items()}
 
     def matter(self) -> dict[str, float]:
         """How much each used column matters: by how much the mean log-probability of an example's
         label (or log-density of its number) falls, when the other examples predict it without that
         column."""
-        regression = self.classes is None
-        folds = [*(number_folds(self._groups) if regression else class_folds(self.y, self._groups))]
+        split = number_folds if self.classes is None else class_folds
+        folds = [*split(self.y, self._same)]
 
         def likely(hidden: int | None) -> float:
             parts = [
@@ -340,9 +291,6 @@ class TablePredictor:
 
         centre, scale = outputs.T
         return np.asarray(student.logpdf(y, FREEDOM, centre, scale))
-
-    def reading(self) -> None:
-        """The vertices that it reads are not shown."""
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the learner's, and its examples as they came. **Raises** `RunError`
