@@ -7,7 +7,7 @@ of the numbers.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from rich.console import Group
@@ -45,7 +45,6 @@ class Line:
 
     name: str
     cells: tuple[Cell, ...]
-    note: str = ""
     kind: str = ""
     code: bool = False
     """Whether the name is a word to type."""
@@ -63,8 +62,7 @@ class Table:
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
     caption: str = ""
-    kind: str = ""
-    sections: tuple[int, ...] = field(default=())
+    sections: tuple[int, ...] = ()
     """Columns (without the first) before which the terminal draws a rule."""
 
 
