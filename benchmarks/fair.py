@@ -60,7 +60,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "tadam": ("tadam", {**SCALED, "metric": "squared"}),
     "tapnet": ("tapnet", SCALED),
     **{name: (name, {}) for name in ("proto-maml", "maml", "anil", "mumomaml", "hsml")},
-    **{name: (name, {}) for name in ("arml-paper", "arml-film")},
+    **{name: (name, {}) for name in ("arml-paper", "arml-film", "r2d2", "tnp")},
 }
 """The method of a recipe, and what is changed of it."""
 RATES = (0.003, 0.001, 0.01)
@@ -193,6 +193,8 @@ NAMES = {
     "hsml": "HSML",
     "arml-paper": "`arml-paper`, ARML as in the text",
     "arml-film": "`arml-film`",
+    "r2d2": "R2-D2",
+    "tnp": "TNP, which learns in context",
     **{f"arml-{n}": f"`arml`, {n} {'vertices' if n > 1 else 'vertex'}" for n in (1, 2, 4, 8, 16)},
     **{f"arml-{n}-mahalanobis": f"`arml --head mahalanobis`, {n} vertices" for n in (2, 4, 8)},
 }

@@ -316,7 +316,67 @@ def summary(study: Study) -> str:
     return drawn(("Method", "MSE ± 95%", "Paper", "Seeds (SD)"), rows)
 
 
-BLOCKS: dict[str, Callable[[Study], str]] = {"summary": summary, "steps": by_steps}
+NAMES = {
+    "tnp": "TNP",
+    "tnp at 0.008": "TNP, one seed",
+    "r2d2": "R2-D2",
+    "cavia": "CAVIA",
+    "arml": "ARML, extended",
+    "protonet": "ProtoNet",
+}
+"""Trained methods of `study/contexts.py`."""
+
+
+def pair(values: Sequence[float] | None, factor: float = 1, digits: int = 3) -> str:
+    """A mean and half of its interval."""
+    if values is None:
+        return ""
+    return " ± ".join(f"{factor * value:.{digits}f}" for value in values)
+
+
+def contexts(study: Study) -> str:
+    """2-D regression after equal searches."""
+    found = read_json(RESULTS / "contexts.json")["regression"]
+    rows = [
+        (
+            NAMES[name.partition(",")[0]],
+            f"{row['steps']:,}",
+            f"{row['rate']:g}",
+            pair(row["mse"]),
+            *(pair(row[f"less {other}"]) for other in ("arml", "HSML", "ARML, paper's text")),
+        )
+        for name, row in sorted(found.items(), key=lambda item: item[1]["mse"])
+    ]
+    head = ("Method", "Steps", "Rate", "MSE ± 95%")
+    return drawn((*head, "minus ARML, extended", "minus HSML", "minus ARML, paper's text"), rows)
+
+
+def photographs(study: Study) -> str:
+    """Methods on the vectors of pictures."""
+    found = read_json(RESULTS / "contexts.json")["photographs"]
+    places = [
+        (g, k, s) for g in ("photographs", "other") for k in ("classes", "sets") for s in (1, 5)
+    ]
+    rows = []
+    for method in sorted(found["5-shot"], key=lambda name: name in NAMES):
+        cells = [
+            pair(own[f"held-out {kind}"][group][0], 100, 1)
+            if (own := found[f"{shots}-shot"].get(method))
+            else ""
+            for group, kind, shots in places
+        ]
+        rows.append((NAMES.get(method, method), *cells))
+    names = {"photographs": "photographs", "other": "others"}
+    head = (f"{names[group]}, new {kind}, {shots}-shot" for group, kind, shots in places)
+    return drawn(("Accuracy, %", *head), rows)
+
+
+BLOCKS: dict[str, Callable[[Study], str]] = {
+    "summary": summary,
+    "steps": by_steps,
+    "contexts": contexts,
+    "photographs": photographs,
+}
 """The tables that `README.md` has between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
 
 
