@@ -1,7 +1,7 @@
 """Looking inside ARML: what is written, what it adds up to, and what is refused."""
 
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,9 +49,10 @@ PROBLEM = Problem("regression", (2,), 1, shots=10, queries=10)
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "arml"
     # The initial weights as a checkpoint: to look inside, a run need not have trained.
-    value = {"format": 1, "recipe": TINY.recipe, "experiment": to_json(TINY)}
-    write_json(folder / "config.json", {**value, "sources": {}})
     splits = TINY.tasks.build(folder / "split.json")
+    value = {"format": 1, "recipe": TINY.recipe, "experiment": to_json(TINY), "sources": {}}
+    value |= {"problem": asdict(splits.train.problem), "families": list(splits.train.families)}
+    write_json(folder / "config.json", value)
     checkpoint.save(folder / "checkpoints", 2, fresh(TINY, splits.train.problem))
     return folder
 
