@@ -162,7 +162,7 @@ def _tables() -> Any:
     return import_module("arml.tables.predictor")
 
 
-def _packed(predictor: Predictor | PhotoPredictor) -> tuple[object, ...]:
+def _packed(predictor: Predictor | PhotoPredictor) -> Any:
     return unpacked, (partial(load_predictor, model=predictor.frozen), packed(predictor.save))
 
 

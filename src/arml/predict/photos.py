@@ -286,7 +286,8 @@ class PhotoPredictor(PredictorBase):
         sample_weight: Weights = None,
     ) -> None:
         self.learner, self.x, self.y, self.classes = learner, x, y, classes
-        self.sample_weight = sample_weight
+        self.sample_weight, path = sample_weight, learner.extractor.path
+        self.frozen = None if path == PHOTOS else path
 
     @property
     def problem(self) -> "Problem":
@@ -297,12 +298,6 @@ class PhotoPredictor(PredictorBase):
     def portable(self) -> Frozen:
         """The facts about the network."""
         return self.learner.portable
-
-    @property
-    def frozen(self) -> Path | None:
-        """The file of its network; None for that of the package."""
-        path = self.learner.extractor.path
-        return None if path == PHOTOS else path
 
     @cached_property
     def head(self) -> Head:
