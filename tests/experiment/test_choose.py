@@ -68,7 +68,7 @@ def test_what_is_fixed_is_not_chosen(tmp_path):
     tasks = experiment.tasks
     assert (tasks.ways, tasks.shots, tasks.queries) == (3, 4, 8)
     for fixed in ({"size": 0}, {"ways": 1}):
-        with pytest.raises(ValueError, match=r"(size|ways) must be (at least|above)"):
+        with pytest.raises(ValueError, match=r"(size|ways) must be (from|at least|above)"):
             choose(data, fixed=fixed)
 
 
@@ -129,7 +129,7 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     assert config["experiment"]["recipe"] == "features/protonet"
     assert "method features/protonet: `arml train RECIPE` trains another" in said
     assert config["experiment"]["tasks"]["ways"] == 2
-    assert "starter set" in config["inputs"]["saw"]
+    assert "ImageNet" in config["inputs"]["saw"]
     assert main([*given, *small]) == 0
     assert "already trained" in capsys.readouterr().out
 
