@@ -308,7 +308,11 @@ def drawn_vertices(
 class ARMLOptions(InnerOptions):
     """ARML's parts. `official` and `paper` both have these defaults on 2-D regression."""
 
-    LEAST: ClassVar = dict.fromkeys(("clusters", "width", "window", "hidden"), 1) | {
+    LEAST: ClassVar = {
+        "clusters": 1,
+        "width": 1,
+        "window": 1,
+        "hidden": 1,
         "layers": (1, 1_000),
         "vertices": (0, 1_000),
         "mu_1": 0,

@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.algorithms.conditioned import Conditioned, Encoder
+from arml.algorithms.conditioned import Conditioned, Encoder, Modulate
 from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
@@ -85,7 +85,12 @@ class BidirectionalLSTM(eqx.Module):
         """`layers` layers, each with a state of `state` numbers in each direction."""
         sizes = (features, *(2 * state for _ in range(layers - 1)))
         pairs = zip(sizes, jax.random.split(key, (layers, 2)), strict=True)
-        return cls(tuple(tuple(LSTMCell.drawn(n, state, key=k) for k in ks) for n, ks in pairs))
+        return cls(
+            tuple(
+                (LSTMCell.drawn(n, state, key=ahead), LSTMCell.drawn(n, state, key=back))
+                for n, (ahead, back) in pairs
+            )
+        )
 
     def __call__(self, sequence: Float[Array, "n features"]) -> Float[Array, " code"]:
         for forwards, backwards in self.layers:
@@ -165,7 +170,7 @@ class MUMOMAMLOptions(InnerOptions):
         """The learner, with freshly drawn weights, for the base network `net`."""
         key_encode, key_modulate = jax.random.split(key)
         code = self.width * (1 if len(problem.features) == 3 else 2)
-        modulate = UnitModulation.drawn(
+        modulate: Modulate = UnitModulation.drawn(
             net, code, UNITS[self.modulation], features=problem.features, key=key_modulate
         )
         # Learned rates have the structure of the network that descends: the modulated one.

@@ -315,7 +315,7 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     whole = jax.tree_util.treedef_is_leaf(structure)
     checked = _CheckedTasks(families, problem, _Static(tasks) if whole else tasks)
     shapes = tuple(_shape(leaf) if hasattr(leaf, "shape") else leaf for leaf in leaves)
-    known = (type(tasks), problem, families, structure, shapes)
+    known: Hashable = (type(tasks), problem, families, structure, shapes)
     try:
         same = _checked.get(known)
     except TypeError:  # a value that cannot be hashed
