@@ -360,7 +360,7 @@ KINDS = {
 def make(name: str, kind: Kind) -> Case:
     """The registered method of that name on a kind of tasks."""
     problem = kind.tasks.problem
-    options = ALGORITHMS[name].options(problem)
+    options: Any = ALGORITHMS[name].options(problem)
     smaller: dict[str, Any] = {k: v for k, v in kind.sizes.items() if hasattr(options, k)}
     options = replace(options, **smaller)
 

@@ -372,7 +372,8 @@ def reshaped(experiment: Experiment, **shape: int) -> Experiment:
             alike = [name for name, value in options.items() if value == before[name]]
             if len(alike) > most:
                 most, moved = len(alike), {name: after[name] for name in alike}
-    algorithm = replace(experiment.algorithm, **moved)
+    algorithm: Any = experiment.algorithm
+    algorithm = replace(algorithm, **moved)
     return replace(experiment, tasks=tasks, algorithm=algorithm)
 
 
@@ -415,15 +416,15 @@ def build(
     """
     problem = tasks if isinstance(tasks, Problem) else splits_of(tasks).train.problem
     experiment = what if isinstance(what, Experiment) else experiment_for(what, problem)
-    if isinstance(network, str):
-        network = NETWORKS.known(network).options_class()
-    known = [field.name for field in fields(experiment.algorithm)]
+    base: Any = NETWORKS.known(network).options_class() if isinstance(network, str) else network
+    algorithm: Any = experiment.algorithm
+    known = [field.name for field in fields(algorithm)]
     if odd := sorted({*options} - {*known}):
         raise ValueError(f"{experiment.recipe} has no option {odd[0]!r}{nearest(odd[0], known)}")
     experiment = replace(
         experiment,
-        network=experiment.network if network is None else network,
-        algorithm=replace(experiment.algorithm, **options),
+        network=experiment.network if base is None else base,
+        algorithm=replace(algorithm, **options),
         seed=experiment.seed if seed is None else seed,
     )
     experiment.algorithm.check()

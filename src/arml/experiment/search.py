@@ -84,7 +84,9 @@ def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
     low, dots, high = values.partition("..")
     if not equals or not values or isinstance(now, tuple):
         raise ValueError(f"expected {path}=LOW..HIGH or {path}=A,B,C, got {text!r}: change it")
-    tried = [_value(one, now, text) for one in ((low, high) if dots else values.split(","))]
+    tried: list[Any] = [
+        _value(one, now, text) for one in ((low, high) if dots else values.split(","))
+    ]
     distributions = optuna().distributions
     if dots:
         first, last = tried

@@ -137,18 +137,18 @@ def restore_newest(folder: Path, like: S) -> tuple[int, S] | None:
             errors[step] = error
             continue
         aside = folder.parent / DAMAGED
-        for damaged, error in errors.items():
+        for damaged, why in errors.items():
             aside.mkdir(exist_ok=True)
             os.replace(place_of(folder, damaged), place_of(aside, damaged))
             warnings.warn(
-                f"{error}; going on from the checkpoint of step {step}, the damaged one is now in "
+                f"{why}; going on from the checkpoint of step {step}, the damaged one is now in "
                 f"{aside}",
                 stacklevel=2,
             )
         return step, state
-    for error in errors.values():
+    for why in errors.values():
         raise DamagedError(
-            f"{error}, and no other checkpoint is left: restore it, or delete the run folder to "
+            f"{why}, and no other checkpoint is left: restore it, or delete the run folder to "
             "start again"
         )
     return None

@@ -249,7 +249,8 @@ def from_main_process(tree: T) -> T:
         every = multihost_utils.process_allgather(np.frombuffer(own.tobytes(), np.uint8))
         return np.frombuffer(np.asarray(every)[0].tobytes(), own.dtype).reshape(own.shape)
 
-    return jax.tree.map(lambda leaf: received(leaf) if eqx.is_array(leaf) else leaf, tree)
+    same: T = jax.tree.map(lambda leaf: received(leaf) if eqx.is_array(leaf) else leaf, tree)
+    return same
 
 
 def provenance(devices: int = 1) -> Json:
