@@ -87,6 +87,8 @@ class Extractor:
         saw: str | None = None,
         threads: int = 0,
     ) -> None:
+        if min(std) <= 0:
+            raise ValueError(f"expected --std above 0, got {std}: raise it")
         self.path = Path(model)
         self._open(threads)
         (found,) = self._session.get_inputs()
