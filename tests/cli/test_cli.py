@@ -204,7 +204,7 @@ def test_from_training_to_the_page(maml, relational, tmp_path, capsys):
 
 
 def test_explaining_maml_says_that_there_is_nothing_to_show(maml, tmp_path, capsys):
-    assert "something inside to show" in refused(capsys, "explain", maml, "--out", tmp_path)
+    assert "has nothing inside to show" in refused(capsys, "explain", maml, "--out", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +101,7 @@ def test_a_run_of_a_plugin_is_trained_scored_reported_exported_and_says_what_it_
     assert "rescale" in (tmp_path / "report.html").read_text()
     capsys.readouterr()
     assert main(["explain", str(run), "--out", str(tmp_path / "explained"), *own]) == 2
-    assert "got waves/rescale, which has nothing" in capsys.readouterr().err
+    assert "waves/rescale has nothing inside to show" in capsys.readouterr().err
     # With a function that looks inside, it has figures, in the folder and in the report.
     look = tmp_path / "look.py"
     look.write_text(INSIDE)

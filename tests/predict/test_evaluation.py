@@ -91,7 +91,7 @@ def test_a_predictor_is_evaluated_and_reported(place, capsys):
     page = (place / "page.html").read_text()
     assert page.count("data:image/png;base64,") == len(mistakes)
     assert all(name in page for name in mistakes)
-    assert "How each class was predicted" in page
+    assert "Accuracy of each class" in page
 
     predictor.using("edges").save(kept)
     assert main(["evaluate", kept, "--query", more]) == 0
