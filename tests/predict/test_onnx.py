@@ -24,7 +24,7 @@ from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.onnx import HEIGHT, QUERIES, WIDTH, Graph, convert, resized
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
-NETWORKS = {1: MLPOptions((8,), "he"), 3: Conv4Options(filters=4, edges=True)}
+NETWORKS = {1: MLPOptions((8,), "he"), 3: Conv4Options(filters=4)}
 
 
 @pytest.fixture(autouse=True, scope="module")
