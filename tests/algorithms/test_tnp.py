@@ -82,3 +82,17 @@ def test_it_approaches_the_posterior_of_bayesian_linear_regression():
 def test_heads_divide_the_width():
     with pytest.raises(ValueError, match=r"width must be a multiple of heads \(3\), got 16"):
         TNPOptions(width=16, heads=3).check()
+
+
+@pytest.mark.usefixtures("optax_promotes")
+@pytest.mark.parametrize("name", ["tnp", "r2d2"])
+def test_a_short_training_on_the_tasks_of_the_demo_lowers_the_error(name):
+    recipe = arml.recipe(f"regression2d/{name}")
+    untrained = arml.build(recipe, recipe.tasks, seed=0)
+    outer = arml.OuterOptions(outer_rate=0.003, clip=10.0)
+    fitted = arml.fit(untrained, recipe.tasks, steps=300, batch=10, outer=outer)
+    before, after = (
+        arml.evaluate(learner, recipe.tasks, n=100, chunk=100).mean
+        for learner in (untrained, fitted.learner)
+    )
+    assert after < 0.6 * before
