@@ -38,6 +38,7 @@ from scipy.special import stdtrit
 from sklearn.linear_model import LogisticRegression
 
 import arml
+from arml.core.checks import Options
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.losses import score_of
 from arml.datasets.folders import open_source
@@ -197,13 +198,10 @@ class Residual(eqx.Module):
 
 
 @dataclass(frozen=True)
-class ResidualOptions:
+class ResidualOptions(Options):
     """One residual block, which is the identity at first."""
 
     width: int = 256
-
-    def check(self) -> None:
-        """Every width is valid."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> Any:
         """The network."""
@@ -276,7 +274,14 @@ def photos(method: str, shots: int, data: Path, out: Path, steps: int, seeds: in
 
     def of(part: str) -> Of:
         def made(shared: PyTree, own: PyTree) -> TaskDistribution:
-            return Sets(tuple(names), problem, *own, shared[0], shared[1][part])
+            return Sets(
+                families=tuple(names),
+                problem=problem,
+                which=own[0],
+                count=own[1],
+                vectors=shared[0],
+                table=shared[1][part],
+            )
 
         return made
 
@@ -293,7 +298,8 @@ def photos(method: str, shots: int, data: Path, out: Path, steps: int, seeds: in
         save(out / f"photos-{method}-{shots}.npz", about, **found)
         return
     made = replace(arml.recipe(f"features/{method}"), outer=OUTER, network=ResidualOptions())
-    made = replace(made, algorithm=replace(made.algorithm, **CHANGES[method]))
+    options: Any = made.algorithm
+    made = replace(made, algorithm=replace(options, **CHANGES[method]))
     left_out = (-1, *sets)
     lanes = [(h, rate, seed) for h in left_out for rate in PHOTO_RATES for seed in range(seeds)]
     others = [[s for s in sets if s != h] for h, *_ in lanes]
