@@ -144,8 +144,8 @@ def example(seed: int) -> Json:
 
 def _learned(tab: Tab, content: object, limits: Limits, more: int = 0) -> Learned:
     if isinstance(content, dict) and "predictor" in content:
-        predictor = _opened(content)
-        return Learned(predictor, picture_reader(predictor) or tab.reader, "a kept predictor")
+        kept = _opened(content)
+        return Learned(kept, picture_reader(kept) or tab.reader, "a kept predictor")
     labels, pictures = _classes(content)
     if len(pictures) + more > limits.pictures:
         raise ValueError(

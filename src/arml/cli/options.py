@@ -167,7 +167,7 @@ def _changed(experiment: Experiment, words: Sequence[str], prog: str) -> Experim
         frozen=True,
         namespace={"__doc__": f"The options of {experiment.recipe}, with its values."},
     )
-    found = parse(kind, words, prog=prog)
+    found: Any = parse(kind, words, prog=prog)
     values = {field.name: getattr(found, field.name) for field in fields}
     return dataclasses.replace(experiment, **values)
 

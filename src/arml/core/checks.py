@@ -1,5 +1,6 @@
 """Options, and the checks that many of them share. Nothing here needs JAX."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,6 +30,8 @@ class Options:
         arml.register("network", "line", LineOptions)
     """
 
+    if TYPE_CHECKING:  # every subclass is a dataclass
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     build: ClassVar[Callable[..., Any]]
     LEAST: ClassVar[Mapping[str, int | float | tuple[int | float, int | float]]] = {}
     """The least value of options, or their least and largest; a subclass adds its own."""

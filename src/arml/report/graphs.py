@@ -128,7 +128,9 @@ def _draw_circle(axes: Axes, explain: JsonView, read: np.ndarray) -> None:
         title = "No links" if not mean_links(explain).any() else "No link reaches the threshold"
     axes.set_title(title, loc="left")
     area = 380 + 1100 * read / (read.max() or 1.0)
-    axes.scatter(*xy.T, s=area, color="#FFF3D6", edgecolor="#8a5a00", linewidth=1.4, zorder=2)
+    axes.scatter(
+        xy[:, 0], xy[:, 1], s=area, color="#FFF3D6", edgecolor="#8a5a00", linewidth=1.4, zorder=2
+    )
     for name, (x, y) in zip(_vertices(explain), xy, strict=True):
         axes.text(x, y, name, ha="center", va="center", weight="bold", color="#222222", zorder=3)
     label = "larger vertex = read more by the families"

@@ -148,12 +148,12 @@ def check_paired(a: Scores, b: Scores) -> None:
     if a.metric != b.metric and a.metric and b.metric:
         raise ValueError(f"expected scores of one metric, got {a.metric} and {b.metric}")
     if a.tasks != b.tasks:
-        what, one, other = "tasks", a.identity or a.tasks, b.identity or b.tasks
+        what, first, second = "tasks", a.identity or a.tasks, b.identity or b.tasks
         if a.split != b.split:
-            what, one, other = "split", a.split, b.split
+            what, first, second = "split", a.split, b.split
         elif a.identity.startswith("[") and b.identity.startswith("["):
-            what, one, other = _difference(json.loads(a.identity), json.loads(b.identity))
-        texts = (text if len(text) <= 160 else f"{text[:157]}..." for text in (one, other))
+            what, first, second = _difference(json.loads(a.identity), json.loads(b.identity))
+        texts = (text if len(text) <= 160 else f"{text[:157]}..." for text in (first, second))
         raise ValueError(f"the scores differ in their {what}: {' and '.join(texts)}; {SAME_TASKS}")
     if len(a) != len(b):
         raise ValueError(

@@ -15,6 +15,7 @@ import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -185,11 +186,12 @@ def reader(schema: Schema, values: Values, y: np.ndarray) -> Reader:
             made.append((place, levels[-1], levels[0]))
         else:
             made += [(place, level, -1) for level in levels]
-    whole = Reader(*np.array(made).T, middle, np.where(flat, 1.0, spread), len(made))
+    owners, level, other = np.array(made).T
+    whole = Reader(owners, level, other, middle, np.where(flat, 1.0, spread), len(made))
     if len(made) <= WIDTHS[-1]:
         return whole
-    best = np.argsort(-_explained(whole(values), y), kind="stable")[: WIDTHS[-1]]
-    return Reader(*np.array(made)[np.sort(best)].T, *whole[3:])
+    best = np.sort(np.argsort(-_explained(whole(values), y), kind="stable")[: WIDTHS[-1]])
+    return whole._replace(owners=owners[best], level=level[best], other=other[best])
 
 
 def _explained(x: Float[np.ndarray, "n columns 3"], y: np.ndarray) -> Float[np.ndarray, " columns"]:
@@ -428,7 +430,7 @@ def _order(name: str, cells: Cells, where: str, dates: Dates | None) -> str | No
     known = [cell for cell in cells if not missing(cell)]
     readings: dict[tuple[float | None, ...], str] = {}
     for order in (dates,) if dates else ORDERS:
-        days = tuple(_converted(known, lambda cell, order=order: _day(cell, order))[0].tolist())
+        days = tuple(_converted(known, partial(_day, order=order))[0].tolist())
         if not any(map(math.isnan, days)):
             readings.setdefault(days, order)
     if len(readings) > 1:
