@@ -36,7 +36,14 @@ from arml.core.checks import Options, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
-from arml.nn.heads import Embedded, Quadratic, among, class_means, discriminant, squared_distances
+from arml.nn.heads import (
+    Embedded,
+    Quadratic,
+    class_means,
+    discriminant,
+    mask_absent,
+    squared_distances,
+)
 from arml.nn.networks import Body, with_body
 
 Metric = Literal["squared", "pooled", "mahalanobis"]
@@ -72,7 +79,7 @@ class ProtoNet(Embedded):
         if self.metric == "pooled":
             return discriminant(self.scale, features, y, self.ways)
         means, present = class_means(features, y, self.ways)  # Eq. (1)
-        return lambda f: among(present, -self.scale * squared_distances(f, means))  # Eq. (2)
+        return lambda f: mask_absent(present, -self.scale * squared_distances(f, means))  # Eq. (2)
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The query loss, or its mean over divisions of the task."""

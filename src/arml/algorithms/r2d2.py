@@ -29,7 +29,7 @@ from arml.core.checks import Options
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
-from arml.nn.heads import Embedded, among, ridge
+from arml.nn.heads import Embedded, mask_absent, ridge
 from arml.nn.networks import Body, with_body
 
 
@@ -54,7 +54,7 @@ class R2D2(Embedded):
         scale, member = jnp.exp(self.log_scale), jax.nn.one_hot(support.y, self.outputs)
         head = ridge(features, member, strength)  # Eq. (4), (5)
         present = jnp.any(member > 0, axis=0)
-        return Adapted(lambda x: among(present, scale * head(embed(x))))  # Eq. (6)
+        return Adapted(lambda x: mask_absent(present, scale * head(embed(x))))  # Eq. (6)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import cross_entropy, loss_of
-from arml.nn.heads import Embedded, among, class_means, squared_distances, units
+from arml.nn.heads import Embedded, class_means, mask_absent, squared_distances, units
 from arml.nn.networks import Body, Film, Linear, filmed, linear, widths, with_body
 
 
@@ -94,7 +94,7 @@ class TADAM(Embedded):
         def predict(x: Float[Array, "m *features"]) -> Float[Array, "m ways"]:
             squared = squared_distances(embed(x), means)
             distances = squared if self.metric == "squared" else root(squared)
-            return among(present, -self.alpha * distances)
+            return mask_absent(present, -self.alpha * distances)
 
         squares = jnp.sum(jnp.square(self.gamma_0)) + jnp.sum(jnp.square(self.beta_0))
         return Adapted(predict, 0.5 * self.decay * squares)

@@ -35,7 +35,7 @@ from arml.core.compilation import unbatched
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
-from arml.nn.heads import Embedded, among, class_means, squared_distances, units
+from arml.nn.heads import Embedded, class_means, mask_absent, squared_distances, units
 from arml.nn.networks import Body, with_body
 
 Vectors = Float[Array, "ways d"]
@@ -76,7 +76,7 @@ class TapNet(Embedded):
         centres = project(references)
 
         def predict(x: Float[Array, "m *features"]) -> Float[Array, "m ways"]:
-            return among(present, -self.scale * squared_distances(project(embed(x)), centres))
+            return mask_absent(present, -self.scale * squared_distances(project(embed(x)), centres))
 
         return Adapted(predict)
 

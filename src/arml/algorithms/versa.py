@@ -43,7 +43,7 @@ from arml.core.checks import Options
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import log_mean_probability, loss_of
-from arml.nn.heads import Embedded, among, class_means, units
+from arml.nn.heads import Embedded, class_means, mask_absent, units
 from arml.nn.networks import MLP, Body, mlp, with_body
 
 
@@ -143,7 +143,7 @@ class VERSA(Embedded):
             mean, variance = head.outputs(embed(x))
             # The constant keeps the root's gradient finite where a variance underflows.
             logits = mean + jnp.sqrt(variance + 1e-12) * noise
-            return log_mean_probability(among(present, logits))
+            return log_mean_probability(mask_absent(present, logits))
 
         return Adapted(predict)
 

@@ -33,7 +33,7 @@ def kind_of(learner: Learner) -> Kind | None:
     return KINDS[problem.kind] if len(problem.features) == 2 else None
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """A table that the page sent, and what was learned from it."""
 
     cells: dict[str, list[Any]]
@@ -86,11 +86,11 @@ def predicted(learners: Mapping[Kind, FewShotLearner], content: object, limits: 
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    asked = _asked(learners, content, limits)
-    predictor, known, unknown = asked.sheet
+    request = _request(learners, content, limits)
+    predictor, known, unknown = request.sheet
     if not unknown:
         raise ValueError(f"no row has an empty cell in {predictor.target!r}: add rows to predict")
-    x = {name: [cells[i] for i in unknown] for name, cells in asked.inputs.items()}
+    x = {name: [cells[i] for i in unknown] for name, cells in request.inputs.items()}
     if predictor.classes is None:
         each = np.stack([predictor.predict(x), *predictor.interval(x, LEVEL)], axis=1)
         more, digits = [f"low {LEVEL:.0%}", f"high {LEVEL:.0%}"], digits_of(predictor.y)
@@ -116,7 +116,7 @@ def checked(learners: Mapping[Kind, FewShotLearner], content: object, limits: Li
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    predictor = _asked(learners, content, limits).sheet.predictor
+    predictor = _request(learners, content, limits).sheet.predictor
     drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
     factors = [{"name": name, "factor": math.exp(min(drop, 50.0))} for name, drop in drops]
     return {"summary": str(predictor.reliability()), "columns": factors}
@@ -157,7 +157,7 @@ def _cells(content: object, limits: Limits) -> tuple[dict[str, list[Any]], int]:
     return cells, len(lines)
 
 
-def _asked(learners: Mapping[Kind, FewShotLearner], content: object, limits: Limits) -> Asked:
+def _request(learners: Mapping[Kind, FewShotLearner], content: object, limits: Limits) -> Request:
     cells, n = _cells(content, limits)
     given: Mapping[str, Any] = content if isinstance(content, dict) else {}
     target, learner = given.get("target"), learners.get(given.get("kind"))  # type: ignore[arg-type]
@@ -165,4 +165,4 @@ def _asked(learners: Mapping[Kind, FewShotLearner], content: object, limits: Lim
         raise ValueError(f"expected a column to predict, and other columns, got {target!r:.80}")
     if learner is None:
         raise ValueError(f"expected {' or '.join(learners)} to predict, got {given.get('kind')!r}")
-    return Asked(cells, learned_sheet(learner.portable, cells, range(2, n + 2), target))
+    return Request(cells, learned_sheet(learner.portable, cells, range(2, n + 2), target))

@@ -176,15 +176,15 @@ class Stop:
     def __init__(
         self, message: str = "stopping after the step in hand", *, idle: Callable[[], str] = str
     ) -> None:
-        self.asked, self.message = False, message
+        self.stopping, self.message = False, message
         self.idle = idle
         """Returns why nothing is lost if the program ends at once, or the empty string."""
 
     def __call__(self) -> bool:
-        return self.asked
+        return self.stopping
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+        self.stopping = True
 
     def _answer(self, pipe: int) -> None:
         """The thread: each byte is a signal's number, and zero ends the thread."""
@@ -192,7 +192,7 @@ class Stop:
         while (number := os.read(pipe, 1)) not in (b"", b"\0"):
             if number[0] not in SIGNALS:
                 continue
-            self.asked = True
+            self.stopping = True
             presses += 1
             why = "stopped" if presses > 1 else self.idle()
             line = why or f"{self.message}; press Ctrl-C again to stop at once"

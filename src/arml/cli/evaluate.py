@@ -101,7 +101,7 @@ def _runs(options: EvaluateOptions) -> int:
         for run in runs:
             read_config(run)  # before JAX is imported, which takes a second or two
     tasks = TASKS if options.tasks is None else options.tasks
-    asked: Json = {"tasks": tasks, "split": options.split, "steps": options.steps}
+    settings: Json = {"tasks": tasks, "split": options.split, "steps": options.steps}
     shape = {name: n for name in ("ways", "shots") if (n := getattr(options, name)) is not None}
     usual = options.split == "test" and options.steps is None and not shape
     keeps = usual and options.out is None
@@ -113,12 +113,12 @@ def _runs(options: EvaluateOptions) -> int:
 
         def scored(run: Path, *, simple: bool) -> "Scored":
             # A comparison can use the scores of an earlier call.
-            known = kept(run, **asked) if len(sides) > 1 and not shape else None
+            known = kept(run, **settings) if len(sides) > 1 and not shape else None
             if known is not None:
                 return known
             found = evaluate_run(
                 run,
-                **asked,
+                **settings,
                 shape=shape,
                 devices=own_cores(),
                 simple=simple,

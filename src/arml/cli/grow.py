@@ -91,8 +91,8 @@ class StreamCommand(TrainingOptions):
 def stream_command(arguments: Sequence[str]) -> int:
     """Meta-train on families that arrive one after another; the same command again resumes."""
     since = time.monotonic()
-    asked = read(StreamCommand, arguments, prog="arml train --stream", method=METHOD)
-    options, experiment = asked.options, asked.experiment
+    parsed = read(StreamCommand, arguments, prog="arml train --stream", method=METHOD)
+    options, experiment = parsed.options, parsed.experiment
     from arml.report.growth import measured, scored, stages_table, summary
     from arml.report.tables import terminal
 
@@ -102,10 +102,10 @@ def stream_command(arguments: Sequence[str]) -> int:
             "and be read by place; leave --grow out, or take arml, or arml-layers for regression"
         )
     if options.stream.grow and getattr(experiment.tasks, "shots", 2) < 2:
-        asked.lines.append("one shot does not show which vertex suits a task: --shots 5 does")
+        parsed.lines.append("one shot does not show which vertex suits a task: --shots 5 does")
     console = Console(stderr=options.json)
-    say(console, *asked.lines)
-    experiment = timed(asked, since, devices=1, console=console, usual=STREAM_MINUTES)
+    say(console, *parsed.lines)
+    experiment = timed(parsed, since, devices=1, console=console, usual=STREAM_MINUTES)
     found = train_stream(
         experiment, options.run, options.stream, say=lambda line: say(console, line)
     )

@@ -56,7 +56,7 @@ class TrainingOptions:
 
 
 @dataclass(frozen=True)
-class Asked(Generic[T]):
+class Parsed(Generic[T]):
     """A command line, understood."""
 
     options: T
@@ -69,7 +69,7 @@ class Asked(Generic[T]):
     """The words that chose the experiment, without its steps."""
 
 
-def read(kind: type[T], words: Sequence[str], *, prog: str, method: str = "") -> Asked[T]:
+def read(kind: type[T], words: Sequence[str], *, prog: str, method: str = "") -> Parsed[T]:
     """The options of a command, and the experiment of the recipe or the data that they name.
 
     **Arguments**
@@ -117,16 +117,16 @@ def read(kind: type[T], words: Sequence[str], *, prog: str, method: str = "") ->
     again = [name] if name else []
     for option, value in options.given(*WORDS).items():
         again += [f"--{option}", *map(str, value if isinstance(value, tuple) else (value,))]
-    return Asked(options, experiment, lines, found is not None, [*again, *rest])
+    return Parsed(options, experiment, lines, found is not None, [*again, *rest])
 
 
 def timed(
-    asked: Asked[T], since: float, *, devices: int, console: Console, usual: float = MINUTES
+    parsed: Parsed[T], since: float, *, devices: int, console: Console, usual: float = MINUTES
 ) -> Experiment:
     """The experiment with as many steps as fit in the minutes that were asked for, or in the
     `usual` ones if the user gave data alone. A run that exists keeps its steps."""
-    experiment, options = asked.experiment, asked.options
-    minutes = options.minutes or (None if asked.named or options.steps else usual)
+    experiment, options = parsed.experiment, parsed.options
+    minutes = options.minutes or (None if parsed.named or options.steps else usual)
     if minutes is None or not experiment.steps:
         return experiment
     folder = next(iter(seeds_in(options.run)), options.run)

@@ -71,8 +71,8 @@ def train_command(arguments: Sequence[str]) -> int:
 
         return stream_command([word for word in arguments if word != "--stream"])
     since = time.monotonic()
-    asked = read(TrainOptions, arguments, prog="arml train")
-    options, experiment = asked.options, asked.experiment
+    parsed = read(TrainOptions, arguments, prog="arml train")
+    options, experiment = parsed.options, parsed.experiment
     options.check()
     if options.coordinator is not None:
         if not options.process:
@@ -80,7 +80,7 @@ def train_command(arguments: Sequence[str]) -> int:
         join(options.coordinator, options.processes, options.process)
     # Only one of several processes prints.
     console = Console(quiet=not is_main_process())
-    say(console, *asked.lines)
+    say(console, *parsed.lines)
     several, devices = options.seeds > 1, options.devices
     with failing_together():
         if not several:
@@ -91,7 +91,7 @@ def train_command(arguments: Sequence[str]) -> int:
             # milliseconds.
             split = single_process() and not experiment.scan and not several
             devices = sharing(experiment.batch, experiment.chunk, own_cores()) if split else 1
-        experiment = timed(asked, since, devices=devices, console=console)
+        experiment = timed(parsed, since, devices=devices, console=console)
         if not several:
             check_claim(experiment, options.run)
     again = command("train", *arguments)

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from arml.cli.console import INTERRUPTED, Stop, command, grid, say
-from arml.cli.options import Asked, TrainingOptions, read
+from arml.cli.options import Parsed, TrainingOptions, read
 from arml.experiment.recipes import recipe
 from arml.experiment.search import in_words, space, tune, usual
 from arml.results.files import Json, write_json
@@ -38,8 +38,8 @@ class TuneOptions(TrainingOptions):
 
 def tune_command(arguments: Sequence[str]) -> int:
     """Search a recipe's options on meta-validation tasks; the same command again continues"""
-    asked = read(TuneOptions, arguments, prog="arml tune")
-    options, experiment = asked.options, asked.experiment
+    parsed = read(TuneOptions, arguments, prog="arml tune")
+    options, experiment = parsed.options, parsed.experiment
     if options.minutes is not None:
         raise ValueError("--minutes does not suit a search: give --steps")
     experiment.check()
@@ -72,7 +72,7 @@ def tune_command(arguments: Sequence[str]) -> int:
         title = "Validation scores, the best first"
         console.print(grid(("trial", "score", "", "options"), rows, left=(2, 3), title=title))
     if finished:
-        best = _best(ended[0], asked)
+        best = _best(ended[0], parsed)
         write_json(options.run / "best.json", best)
         say(console, f"best of {finished} finished trials, on validation tasks: {best['command']}")
     if stop():
@@ -82,9 +82,9 @@ def tune_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _best(trial: Any, asked: Asked[TuneOptions]) -> Json:
+def _best(trial: Any, parsed: Parsed[TuneOptions]) -> Json:
     """The best trial, and the command that trains with its options."""
-    experiment, words = asked.experiment, list(asked.words)
+    experiment, words = parsed.experiment, list(parsed.words)
     # Trials are often shorter than the run that the search is for.
     if experiment.steps > recipe(experiment.recipe).steps:
         words += ["--steps", str(experiment.steps)]
@@ -101,7 +101,7 @@ def _best(trial: Any, asked: Asked[TuneOptions]) -> Json:
         "tasks": experiment.validation_tasks,
         "steps": experiment.steps,
         "values": trial.params,
-        "run": str(asked.options.run / "trials" / trial.user_attrs["run"]),
+        "run": str(parsed.options.run / "trials" / trial.user_attrs["run"]),
         "command": command("train", *words),
     }
 

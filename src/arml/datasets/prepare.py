@@ -207,7 +207,8 @@ def prepare(
     unverified: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Path:
-    """Make the store of a data set, unless it is there already; returns its folder.
+    """Make the store of a data set, or check every byte of it if it is there already; returns its
+    folder.
 
     **Arguments**
 
@@ -227,13 +228,14 @@ def prepare(
     own = None if split is None else str(split.absolute())
     wanted: Json = {"format": FORMAT, "name": name, "size": size, "split": own}
     if (folder / INDEX).exists():
-        index = open_store(folder).index
+        store = open_store(folder)
         for key, value in wanted.items():
-            if index.get(key) != value:
+            if store.index.get(key) != value:
                 raise ValueError(
-                    f"{folder} holds a data set with the {key} {index.get(key)!r}, not {value!r}; "
-                    "remove it, or name another folder"
+                    f"{folder} holds a data set with the {key} {store.index.get(key)!r}, not "
+                    f"{value!r}; remove it, or name another folder"
                 )
+        verify(store, progress)
         return folder
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder}: expected a new or empty folder, got another: name one")

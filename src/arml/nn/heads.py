@@ -68,7 +68,7 @@ def class_means(
     return member @ e / jnp.maximum(count, 1)[:, None], count > 0
 
 
-def among(
+def mask_absent(
     present: Bool[Array, " ways"], logits: Float[Array, "*n ways"]
 ) -> Float[Array, "*n ways"]:
     """The logits, with `ABSENT` for the classes that are not `present`."""
@@ -165,7 +165,7 @@ class Quadratic(eqx.Module):
     def __call__(self, features: Float[Array, "n d"]) -> Float[Array, "n ways"]:
         away = features[:, None] - self.means
         distances = jnp.einsum("nkd,kde,nke->nk", away, self.precisions, away)
-        return among(self.present, -self.scale * distances)
+        return mask_absent(self.present, -self.scale * distances)
 
 
 # Linear systems.

@@ -55,7 +55,7 @@ from arml.core.checks import Options, at_least
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, MetaLearner, Network, Spread
 from arml.core.losses import loss_of
-from arml.nn.heads import among
+from arml.nn.heads import mask_absent
 from arml.nn.networks import MLP, Linear, linear, mlp
 
 FAR = 4.0
@@ -499,7 +499,9 @@ class Tables(MetaLearner):
 
         def logits(x: Array) -> Float[Array, "rows ways"]:
             shares = prior * jnp.log(jnp.maximum(solved.mean, 1e-6))
-            return among(solved.mean > 0, sharpness * solved.similar(x) @ solved.dual + shares)
+            return mask_absent(
+                solved.mean > 0, sharpness * solved.similar(x) @ solved.dual + shares
+            )
 
         return Adapted(logits)
 
