@@ -49,7 +49,7 @@ class GrowOptions:
     tasks: int = 200
     """Tasks of each family for each score; fewer need less time, and widen the intervals."""
     json: bool = False
-    """Print JSON: `before` and `after`, each from family to score on test tasks."""
+    """Print JSON: the score of each family on test tasks, `before` and `after`."""
 
 
 def grow_command(arguments: Sequence[str]) -> int:

@@ -152,7 +152,7 @@ class Experiment:
 
     recipe: str
     algorithm: Options = field(default_factory=MAMLOptions)
-    """Options of the method, registered in `PARTS`, as those of the tasks and the network are."""
+    """Options of the method."""
     tasks: TasksOptions = field(default_factory=FunctionsOptions)
     network: Options = field(default_factory=MLPOptions)
     outer: OuterOptions = field(default_factory=OuterOptions)
