@@ -182,12 +182,12 @@ def test_options():
     learned = InnerOptions(inner_rate=0.2, learn_rates=True).descent(net())
     np.testing.assert_allclose(learned.rate.weight, 0.2, rtol=1e-6)
     assert learned.rate.shared is None
-    with pytest.raises(ValueError, match=r"inner_rate must be 0 or more, got -0\.1: raise it"):
+    with pytest.raises(ValueError, match=r"inner_rate must be 0 or more, got -0\.1"):
         InnerOptions(inner_rate=-0.1).check()
     for name in ("inner_clip", "inner_bound"):
         with pytest.raises(ValueError, match=f"{name} must be 0 or more"):
             InnerOptions(**{name: -1.0}).check()
-    with pytest.raises(ValueError, match="inner_steps must be 0 or more, got -1: raise it"):
+    with pytest.raises(ValueError, match="inner_steps must be 0 or more, got -1"):
         InnerOptions(inner_steps=-1).check()
 
 

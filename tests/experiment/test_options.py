@@ -41,8 +41,8 @@ def test_numbers_must_be_finite_and_large_enough():
     options = FunctionsOptions(shots=0, noise=math.nan, high=math.inf)
     at_least(options, ("shots", "low"), 0)
     for name, least, said in (
-        ("shots", 1, "shots must be at least 1, got 0: raise it"),
-        ("shots", 0.5, "shots must be at least 0.5, got 0: raise it"),
+        ("shots", 1, "shots must be at least 1, got 0"),
+        ("shots", 0.5, "shots must be at least 0.5, got 0"),
         ("noise", 0, "noise must be 0 or more, got nan: give a finite number"),
         ("high", 0, "high must be 0 or more, got inf: give a finite number"),
     ):

@@ -41,7 +41,7 @@ def check_command(arguments: Sequence[str]) -> int:
                     print(f"{subject}: {state}: {rule}: {finding.message}", flush=True)
             passed = sum(finding.passed for finding in findings)
             failed += len(findings) - passed
-            print(f"{subject}: {passed} checks passed", flush=True)
+            print(f"{subject}: {passed} {'check' if passed == 1 else 'checks'} passed", flush=True)
     return 1 if failed else 0
 
 

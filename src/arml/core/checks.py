@@ -77,9 +77,9 @@ def at_least(
             if not math.isfinite(number):
                 raise ValueError(f"{name} must be {bound}, got {number}: give a finite number")
             if number < least or (strict and number == least):
-                raise ValueError(f"{name} must be {bound}, got {number}: raise it")
+                raise ValueError(f"{name} must be {bound}, got {number}")
             if number > most and (isinstance(number, int) or most == 1):
-                raise ValueError(f"{name} must be at most {most:,}, got {number:,}: lower it")
+                raise ValueError(f"{name} must be at most {most:,}, got {number:,}")
 
 
 def check_size(numbers: int) -> None:

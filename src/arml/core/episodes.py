@@ -61,7 +61,7 @@ class Problem:
             raise ValueError(f"features must be a shape such as (2,), got {self.features!r}")
         for name in ("outputs", "shots", "queries"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}: raise it")
+                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
 
     @property
     def support(self) -> int:

@@ -132,7 +132,7 @@ def with_steps(learner: N, steps: int) -> N:
     **Raises** `ValueError` for a negative number.
     """
     if steps < 0:
-        raise ValueError(f"steps must be 0 or more, got {steps}: raise it")
+        raise ValueError(f"steps must be 0 or more, got {steps}")
 
     def change(node: PyTree) -> PyTree:
         return dataclasses.replace(node, steps=steps) if is_inner(node) else node

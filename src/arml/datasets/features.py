@@ -88,7 +88,7 @@ class Extractor:
         threads: int = 0,
     ) -> None:
         if min(std) <= 0:
-            raise ValueError(f"expected --std above 0, got {std}: raise it")
+            raise ValueError(f"expected --std above 0, got {std}")
         self.path = Path(model)
         self._open(threads)
         (found,) = self._session.get_inputs()

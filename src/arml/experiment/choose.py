@@ -119,7 +119,7 @@ def choose(
         if not method:
             made = replace(made, outer=replace(made.outer, schedule="constant", average=AVERAGE))
             advice.append(
-                f"average {AVERAGE:g}: the weights' mean over that last part of the training"
+                f"average {AVERAGE:g}: the mean of the weights over the last part of the training"
             )
     tasks.check()
     for family in families:
@@ -197,9 +197,7 @@ def paced(
     **Raises** `ValueError` in one line if the minutes are too few for `LEAST` tasks.
     """
     if not 0 < minutes < inf:
-        raise ValueError(
-            f"minutes must be above 0 and finite, got {minutes:g}: give another number"
-        )
+        raise ValueError(f"minutes must be above 0 and finite, got {minutes:g}")
     ends = (time.monotonic() if since is None else since) + 60 * minutes
     train = splits_of(experiment.tasks).train
     watch(f"compiling and timing a few steps of {experiment.recipe}")
@@ -223,7 +221,7 @@ def paced(
     if fitting < least:
         needed = minutes + (least * step - left) / 60
         raise ValueError(
-            f"minutes must be at least {needed:.1f} for {least} steps of this training, got "
-            f"{minutes:g}: raise it, or give --steps"
+            f"minutes must be at least {needed + 0.05:.1f}, got {minutes:g}: {least} steps, the "
+            "fewest of this training, take that long here; --steps can give fewer"
         )
     return replace(experiment, steps=min(fitting, experiment.steps))

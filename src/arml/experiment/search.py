@@ -167,7 +167,7 @@ def tune(
         raise ValueError("expected options to search, got none: give --search PART.NAME=LOW..HIGH")
     for name, value in (("trials", trials), ("workers", workers)):
         if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}: raise it")
+            raise ValueError(f"{name} must be at least 1, got {value}")
     states = optuna().trial.TrialState
     with locked(folder):
         study = opened(experiment, search, folder)

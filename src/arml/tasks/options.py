@@ -203,8 +203,7 @@ class EpisodeOptions:
         at_least(self, ("shots", "queries"), 1)
         if self.train_ways and self.train_ways < self.ways:
             raise ValueError(
-                f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}: "
-                "raise it"
+                f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}"
             )
         if self.mixed_shots and self.shots < 2:
             raise ValueError(
