@@ -214,6 +214,7 @@ def test_explaining_maml_says_that_there_is_nothing_to_show(maml, tmp_path, caps
         ("train --run R", "no recipe and no data"),
         ("train regression2d/armll --run R", "did you mean 'regression2d/arml' or"),
         ("train nosuch --run regression2d/maml", "unknown recipe 'nosuch'"),
+        ("train regression2d/tapnet --run R", "'tapnet' is not for the tasks of 'regression2d'"),
         (
             "train regression2d/arml --run R --hidden 8",
             "--hidden may be --algorithm.hidden or --network.hidden",

@@ -345,7 +345,12 @@ def recipe(name: str) -> Experiment:
     **Raises** `ValueError` with the nearest names for an unknown one.
     """
     if name not in RECIPES:
-        place, slash, _ = name.partition("/")
+        place, slash, method = name.partition("/")
+        if method in ALGORITHMS and place in settings():
+            raise ValueError(
+                f"{method!r} is not for the tasks of {place!r}; `arml list {method}` names its "
+                "recipes"
+            )
         own = slash and not any(known.startswith(f"{place}/") for known in RECIPES)
         hint = f"; if a script of yours registers {place!r}, give --plugin FILE.py, or import it"
         raise ValueError(f"unknown recipe {name!r}{nearest(name, RECIPES)}{hint if own else ''}")
