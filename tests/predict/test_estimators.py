@@ -233,6 +233,11 @@ def test_a_grid_search_chooses_between_learners():
     assert search.predict(x).shape == (18,)
 
 
+def test_a_learner_of_one_model_refuses_the_names_of_others():
+    with pytest.raises(ValueError, match="cannot use 'logistic': leave `uses` out"):
+        arml.FewShotClassifier("tables", uses="logistic").fit([[0.0], [1.0]], ["a", "b"])
+
+
 def test_it_predicts_by_the_model_that_it_is_told():
     (x, y), own = blobs(4), learner("classification", 4)
     every = arml.FewShotClassifier(own, uses="ensemble").fit(x, y)

@@ -245,8 +245,8 @@ def test_tables_on_the_command_line(functions, tmp_path, capsys):
         np.testing.assert_allclose(float(rows[1][1]), expected[0], rtol=1e-4)
         assert ("cross-validated error" in said.err) == (not more)
     for change, said in (
-        ([], "no --target COLUMN to predict: name one of a, b, height"),
-        (["--target", "width"], "no column 'width': name one of a, b, height"),
+        ([], "no column to predict was named; name one with --target: a, b, height"),
+        (["--target", "width"], "no column 'width'; name one with --target: a, b, height"),
     ):
         assert main([*given, *change]) == 2
         assert said in capsys.readouterr().err

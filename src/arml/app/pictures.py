@@ -242,7 +242,7 @@ def _list(content: object, name: str) -> list[Any]:
 def _evaluation(
     classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | None]
 ) -> Json | None:
-    """How the queries with labels were predicted, with the surest `mistakes`; None without."""
+    """How the queries with labels were predicted, with the worst `mistakes`; None without."""
     known = [place for place, label in enumerate(labels) if label is not None]
     if not known:
         return None

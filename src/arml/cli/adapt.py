@@ -82,7 +82,9 @@ class PredictOptions(AnswerOptions):
 def adapt_command(arguments: Sequence[str]) -> int:
     """Learn a task from your own few examples, and predict"""
     options = parse(AdaptOptions, arguments, prog="arml adapt")
-    nothing = ValueError("nothing to do: give --query FILES, --save FOLDER, or both")
+    nothing = ValueError(
+        "nothing to predict and nothing to save: give --query FILES, --save FOLDER, or both"
+    )
     if not options.query and options.save is None and not is_table(options.support):
         raise nothing
     _check_paths(options, options.save, options.support, *options.query)

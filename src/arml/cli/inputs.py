@@ -310,8 +310,8 @@ def _column_of(cells: dict[str, list[Any]], target: str | None, path: Path) -> l
 
 
 def _no_column(target: str | None, columns: Iterable[str], path: Path) -> ValueError:
-    wrong = "no --target COLUMN to predict" if target is None else f"no column {target!r}"
-    return ValueError(f"{path}: {wrong}: name one of {', '.join(columns)} with --target")
+    wrong = "no column to predict was named" if target is None else f"no column {target!r}"
+    return ValueError(f"{path}: {wrong}; name one with --target: {', '.join(columns)}")
 
 
 def _numbers(texts: Sequence[str], lines: Sequence[int], path: Path) -> list[float]:

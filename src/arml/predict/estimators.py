@@ -50,6 +50,11 @@ class FewShot(BaseEstimator):
         it cannot use; `RunError` if there is no learner of that name.
         """
         learner = self._loaded()
+        single = isinstance(learner, PhotoLearner) or len(learner.problem.features) == 2
+        if single and self.uses not in ("auto", "learner"):
+            raise ValueError(
+                f"this learner has one model, and cannot use {self.uses!r}: leave `uses` out"
+            )
         if isinstance(learner, PhotoLearner):
             self.predictor_ = self._photographs(learner, X, y, sample_weight)
             return self
@@ -162,7 +167,8 @@ class FewShotClassifier(ClassifierMixin, FewShot):
       predicts the examples better. "tables" takes rows of any columns.
     - `uses`: the model that predicts, as `arml.Predictor.using` takes it. "auto" is the ensemble of
       the learner and simple models where these can be used, whose weights are found at the first
-      prediction by ten folds or fewer; "learner" is the learner alone, which adapts once.
+      prediction by ten folds or fewer; "learner" is the learner alone, which adapts once. The
+      learners of photographs and of tables have one model, and take "auto" or "learner".
     - `class_weight`: as in scikit-learn, "balanced" or a weight for each label. The probabilities
       are multiplied by them: the learner itself treats the classes of a task alike.
 

@@ -79,7 +79,7 @@ class FewShotLearner:
         - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
           or rows of numbers (regression).
         - `sample_weight`: how much each example counts `[n]`, for predictors that then use the
-          model `logistic` or `edges`; no other model can use it.
+          model `logistic` or `edges`; no other model can use it, and no learner of tables.
 
         Returns a `Predictor`; of a table a `arml.tables.predictor.TablePredictor`.
 

@@ -67,7 +67,7 @@ def mistakes(found: Sequence[Mistake]) -> list[Block]:
         }
         for one in found
     ]
-    words = "The worst mistakes, the most confident first"
+    words = "The worst mistakes, the least likely label first"
     return [render.heading(words), render.gallery(cards)] if cards else []
 
 

@@ -112,8 +112,8 @@ class Schema(NamedTuple):
         for column in self.columns:
             if column.name not in table:
                 raise ValueError(
-                    f"{where}: no column {column.name!r}, which the examples have, among "
-                    f"{', '.join(table)}: add or rename it"
+                    f"{where}: no column {column.name!r}, which the examples have; add it, or "
+                    f"rename one of {', '.join(table)}"
                 )
         read = [column.read(table[column.name], where, lines) for column in self.columns]
         return np.stack(read, axis=1)

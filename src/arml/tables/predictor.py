@@ -412,7 +412,7 @@ def learned_sheet(
     name, regression = normal(target), portable.problem.kind == "regression"
     if name not in cells:
         raise ValueError(
-            f"{where}: no column {target!r} to predict, among {', '.join(cells)}: name another"
+            f"{where}: no column {target!r} to predict; name one of {', '.join(cells)}"
         )
     # A class may be named NA, a number may not.
     texts = ["" if cell is None or cell != cell else text_of(cell) for cell in cells[name]]
