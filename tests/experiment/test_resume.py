@@ -138,7 +138,7 @@ def test_a_loss_that_is_not_finite_names_step_family_and_remedy(tmp_path, capsys
 def test_a_run_of_another_format_is_refused(copy, capsys):
     path = copy / "config.json"
     path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
-    assert "newer version" in refused(capsys, copy)
+    assert "expected format 1, got 99" in refused(capsys, copy)
     assert main(["evaluate", str(copy)]) == 2
 
 

@@ -99,7 +99,6 @@ PLAIN = (
     "platipus",
     "hsml",
     "bmaml",
-    "arml-film",
 )
 """Methods that ask nothing of a network for vectors but to be one."""
 METRIC = ("protonet", "tapnet", "tadam", "versa")

@@ -12,6 +12,7 @@ import hashlib
 import http.client
 import os
 import shutil
+import tokenize
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -153,7 +154,10 @@ def open_store(folder: Path) -> Store:
                 raise _altered(path, f"expected as many counts as classes in {part}")
             if not file.is_file() or file.stat().st_size != entry["bytes"]:
                 raise _altered(file, f"expected {entry['bytes']} bytes, got another file or none")
-            images = np.load(file, mmap_mode="r", allow_pickle=False)
+            try:
+                images = np.load(file, mmap_mode="r", allow_pickle=False)
+            except (ValueError, SyntaxError, tokenize.TokenError):  # NumPy parses the header
+                images = np.zeros(0)
             if images.shape != shape or images.dtype != np.uint8:
                 raise _altered(file, "expected an array of the shape in the index, got another")
         store.digests()

@@ -90,7 +90,7 @@ def read_numbers(path: Path, *, target: str | None = None) -> Numbers:
         if odd is not None:
             raise ValueError(
                 f"{path}: {str(cells[name][odd]).strip()!r} in column {name!r} of row "
-                f"{lines[odd]} is no number: remove the column or correct it"
+                f"{lines[odd]} is no finite number: remove the column or correct it"
             )
         x[:, place] = values
     labels = [str(cell).strip() for cell in cells[target]] if target in cells else None
