@@ -55,7 +55,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(whole, tmp_path, capsys
     assert "other options (stream.replay 0.5 -> 0.1)" in capsys.readouterr().err.replace("\n", " ")
     assert train(folder, "--json") == 0
     told = capsys.readouterr()
-    assert "goes on after 1 of 3 stages" in told.err
+    assert "resuming after 1 of 3 stages" in told.err
     found = json.loads(told.out)
     assert [one["family"] for one in found["stages"]] == ["line", "ripple", "line"]
     assert found["final_mean"] == pytest.approx(np.mean([*found["stages"][-1]["scores"].values()]))

@@ -122,7 +122,7 @@ def publish(
     learner: MetaLearner,
     content: Json,
     experiment: Experiment,
-    losses: Sequence[tuple[float | None, float | None]],
+    losses: Sequence[tuple[int | float | None, float | None]],
     *,
     step: int,
     seconds: float,

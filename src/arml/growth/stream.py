@@ -123,7 +123,7 @@ def train_stream(
         )
         growth, seconds = _resumed(experiment, problem, folder, steps, built(experiment, problem))
         if growth.stages:
-            say(f"goes on after {growth.stages} of {len(order)} stages")
+            say(f"resuming after {growth.stages} of {len(order)} stages")
         content: Json = {"metric": metric_of(experiment.tasks), "records": growth.records}
         for index, name in list(enumerate(order))[growth.stages :]:
             say(f"stage {index + 1} of {len(order)}, {name}")

@@ -226,7 +226,9 @@ def refusals(
         metric = old[name].metric
         most = MATTERS[metric] * (abs(old[name].mean) if metric == "mse" else 1.0)
         if name in new and mean <= half:
-            reasons.append(f"the new family {name} may gain nothing ({mean:+.3f} ± {half:.3f})")
+            reasons.append(
+                f"the gain on the new family {name} may be zero ({mean:+.3f} ± {half:.3f})"
+            )
         if name not in new and mean - half < -most:
             reasons.append(
                 f"{name} may lose more than {most:.3f} ({mean:+.3f} ± {half:.3f}; more --tasks "
