@@ -337,7 +337,7 @@ def _equation(graph: Graph, equation: JaxprEqn, values: list[Value]) -> list[Val
     if name in SAME:
         return [values[0]]
     if name == "broadcast_in_dim":
-        return [_broadcast(graph, values[0], params["broadcast_dimensions"], out)]
+        return [_broadcast(graph, values[0], [int(i) for i in params["broadcast_dimensions"]], out)]
     if name == "iota" and free(out.shape):
         zero, one = graph.constant(np.int64(0)), graph.constant(np.int64(1))
         last = graph.node("Squeeze", graph.length(*out.shape))
