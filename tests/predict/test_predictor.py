@@ -333,7 +333,7 @@ def test_the_columns_of_a_query_go_by_their_names(functions, tmp_path, capsys):
         ("a,c\n1,2\n", "its columns a, c are not those of the support table, a, b"),
         ("a,b\n1,nan\n", "'nan' in column 'b' of row 2 is no finite number"),
         ("a,b\n1,0_5.0\n", "'0_5.0' in column 'b' of row 2 is no finite number"),
-        ("a,b\n1,1e99\n", "expected finite queries"),
+        ("a,b\n1,1e99\n", "'1e99' in column 'b' of row 2 is no finite number"),
         ("a,b,a\n1,2,3\n", "two columns are named 'a'"),
     ):
         query.write_text(text)

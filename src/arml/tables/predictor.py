@@ -359,7 +359,9 @@ def learned(
     table, without = as_table(x), [*map(normal, without)]
     for name in without:
         if name not in table:
-            raise ValueError(f"{where}: no column {name!r} to leave out, among {', '.join(table)}")
+            raise ValueError(
+                f"{where}: no column {name!r} to leave out; the columns are {', '.join(table)}"
+            )
     n = len(next(iter(table.values())))
     if not n:
         raise ValueError("no rows: give some examples")
