@@ -175,6 +175,8 @@ FEW = {
 
 @pytest.mark.slow
 def test_the_guide_of_research_runs(tmp_path):
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "own.py", tmp_path / "docs")
     with inside(tmp_path):
         carried_out(ROOT / "docs" / "research.md", FEW)
     assert (tmp_path / "runs" / "short" / "config.json").exists()

@@ -89,11 +89,6 @@ def _onnx(source: Path, file: Path, model: Path | None) -> None:
     from arml.predict.learner import load_predictor
 
     predictor = load_predictor(source, model)
-    if len(predictor.problem.features) == 2:
-        raise ValueError(
-            f"{source} predicts rows of tables, whose cells an ONNX file cannot read: copy the "
-            "folder as it is, and use `arml predict` there"
-        )
     predictor.to_onnx(file, model)
     say(Console(), f"written to {file} ({file.stat().st_size / 1000:.0f} kB)")
 

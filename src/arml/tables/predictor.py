@@ -292,6 +292,13 @@ class TablePredictor(PredictorBase):
         centre, scale = outputs.T
         return np.asarray(student.logpdf(y, FREEDOM, centre, scale))
 
+    def to_onnx(self, path: Path | str, model: Path | str | None = None) -> None:
+        """**Raises** `ValueError`: an ONNX file cannot read the cells of a table."""
+        raise ValueError(
+            f"{path}: this predictor predicts rows of tables, whose cells an ONNX file cannot "
+            "read: save it, copy its folder, and use `arml predict` there"
+        )
+
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the learner's, and its examples as they came. **Raises** `RunError`
         if it cannot be written."""
