@@ -324,9 +324,7 @@ def test_queries_and_files_are_checked_before_learning(tmp_path, capsys, monkeyp
     said = refused(capsys, "adapt", "regression2d", "--support", tmp_path / "none", "--save", "p")
     assert "nothing at" in said
     said = refused(capsys, "adapt", "starter", "--support", tmp_path / "points.csv")
-    assert (
-        "nothing to predict and nothing to save: give --query FILES, --save FOLDER, or both" in said
-    )
+    assert "is a table, and starter reads pictures" in said
     assert "no queries after the predictor" in refused(capsys, "predict", tmp_path)
     assert "expected one or more run folders" in refused(
         capsys, "report", "--out", tmp_path / "page.html"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -102,7 +103,8 @@ def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, capsys):
     # What was scored is read, not scored again: that would need the class.
     capsys.readouterr()
     sys.modules.pop("waves")
-    compared = ["evaluate", str(folder), "--against", str(folder), "--json"]
+    shutil.copytree(folder, tmp_path / "again")
+    compared = ["evaluate", str(folder), "--against", str(tmp_path / "again"), "--json"]
     assert main([*compared, "--tasks", "15"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["score"]["mean"] == pytest.approx(scores.first(15).mean)

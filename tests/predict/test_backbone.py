@@ -108,7 +108,7 @@ def test_a_model_alone_learns_predicts_and_is_exported_as_one_file(place, capsys
     assert main(["predict", "kept", "more"]) == 2
     assert "give that model with --model" in capsys.readouterr().err
     assert main(["predict", "kept", "more", "--model", "eye.onnx"]) == 0
-    assert "accuracy 100% (12 of 12" in capsys.readouterr().err
+    assert "more/a/0.png,a," in capsys.readouterr().out
 
     # The head, from onnxruntime's own vectors.
     session = onnxruntime.InferenceSession("eye.onnx")
@@ -165,6 +165,5 @@ def test_features_of_the_model_are_learned_from(place, capsys, monkeypatch):
 def test_a_model_that_cannot_be_part_of_the_file_is_refused(place, tmp_path):
     eye = resnet18(tmp_path / "two.onnx", 18, batch=2)
     pictures = np.random.default_rng(0).integers(0, 256, (4, SIZE, SIZE, 3), dtype=np.uint8)
-    predictor = arml.load(eye).adapt(pictures, list("aabb"))
-    with pytest.raises(ValueError, match=r"two\.onnx takes 2 pictures at once"):
-        predictor.to_onnx(tmp_path / "file.onnx")
+    with pytest.raises(ValueError, match="any number of pictures"):
+        arml.load(eye).adapt(pictures, list("aabb"))

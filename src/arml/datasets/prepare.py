@@ -150,7 +150,9 @@ def open_store(folder: Path) -> Store:
         for family, part, entry in store.entries():
             file, counts = store.file(family, part), [int(n) for n in entry["counts"]]
             shape = (sum(counts), store.size, store.size, 3)
-            if part not in PARTS or len(entry["classes"]) != len(counts) or min(counts) < 0:
+            named = all(isinstance(x, str) for x in (entry["sha256"], *entry["classes"]))
+            paired = len(entry["classes"]) == len(counts) and min(counts) >= 0
+            if part not in PARTS or not named or not paired:
                 raise _altered(path, f"expected as many counts as classes in {part}")
             if not file.is_file() or file.stat().st_size != entry["bytes"]:
                 raise _altered(file, f"expected {entry['bytes']} bytes, got another file or none")
