@@ -36,3 +36,14 @@ def test_evaluate_and_predict_read_pictures_alike(tmp_path, monkeypatch, capsys)
     by_predict = tmp_path / "again.csv"
     assert main(["predict", str(kept), queries, "--out", str(by_predict)]) == 0
     assert by_predict.read_text() == answers.read_text()
+
+
+def test_identical_pictures_are_refused(tmp_path, capsys):
+    for place in ("a/0", "a/1", "b/0", "b/1"):
+        path = tmp_path / "same" / f"{place}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 40), (120, 120, 120)).save(path)
+    words = ["adapt", "--support", str(tmp_path / "same"), "--save", str(tmp_path / "kept")]
+    assert main(words) == 2
+    assert "all 4 pictures are identical" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "kept").exists()

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from arml.datasets import archives
+from arml.datasets.decode import decoded
 from arml.datasets.folders import (
     ImageFamily,
     default_folder,
     image_files,
-    labelled_images,
     load_families,
+    open_source,
 )
 from arml.results import files
 
@@ -321,19 +322,24 @@ def test_zips_with_names_in_a_code_page(tmp_path, page):
     label = {"cp932": "ソ猫", "cp936": "猫", "cp1250": "kočka", "cp1251": "кот"}[page]
     names = [f"{label}/a.png", "dog/b.png", "cow/c.png"]
     raw = {name.encode(page): unicode_field(name.encode(page), name) for name in names}
-    _, source = labelled_images(old_zip(tmp_path / "with.zip", raw), size=8)
-    assert sorted(source.labels) == sorted(["dog", "cow", label])
+    with open_source(old_zip(tmp_path / "with.zip", raw)) as source:
+        assert sorted(source.labels) == sorted(["dog", "cow", label])
     path = old_zip(tmp_path / "without.zip", dict.fromkeys(raw, b""))
-    with pytest.raises(ValueError, match="the code page of another system"):
-        labelled_images(path, size=8)
+    with (
+        pytest.raises(ValueError, match="the code page of another system"),
+        open_source(path),
+    ):
+        pass
     path = old_zip(tmp_path / "utf8.zip", {name.encode(): b"" for name in names}, 3)
-    assert set(labelled_images(path, size=8)[1].labels) == {"dog", "cow", label}
+    with open_source(path) as source:
+        assert set(source.labels) == {"dog", "cow", label}
 
 
 def test_annotations_are_left_out_of_every_kind_of_folder(tmp_path):
     source = unpack(tmp_path / "a", members() | {"c0/0.xml": b"<a/>", "annotations/0.txt": b"0"})
     assert load(source).classes == ("c0", "c1", "c2", "c3")
-    found = labelled_images(source, size=8)[1]
+    with open_source(source) as found:
+        pass
     assert found.labels == [f"c{c}" for c in range(4) for _ in range(3)]
     pictures, others = image_files([source])
     assert [str(p) for p in pictures] == found.files
@@ -345,7 +351,8 @@ def test_a_table_names_the_labels(tmp_path):
     contents = {f"images/{i}.png": png(i) for i in range(4)}
     for name, text in (("a", table), ("b", table.replace(",", ";"))):
         source = unpack(tmp_path / name, contents | {"labels.csv": text.encode()})
-        pixels, found = labelled_images(source, size=8)
+        with open_source(source) as found:
+            pixels = np.stack(list(decoded(found.pictures, size=8)))
         assert list(zip(found.labels, pixels[:, 0, 0, 0].tolist(), strict=True)) == [
             ("caf\u00e9", 0),
             ("caf\u00e9", 2),
@@ -353,8 +360,11 @@ def test_a_table_names_the_labels(tmp_path):
         ]
     for row, said in (("7.png,tea", "there are 0 pictures"), ("1.png", "there are 1 pictures")):
         (source / "labels.csv").write_text(f"{table}{row}\n")
-        with pytest.raises(ValueError, match=rf"labels\.csv: .* line 6, .*{said}"):
-            labelled_images(source, size=8)
+        with (
+            pytest.raises(ValueError, match=rf"labels\.csv: .* line 6, .*{said}"),
+            open_source(source),
+        ):
+            pass
 
 
 def test_folders_may_state_the_split(tmp_path):
@@ -365,13 +375,6 @@ def test_folders_may_state_the_split(tmp_path):
     assert load(unpack(tmp_path / "b", members())).split is None
     with pytest.raises(ValueError, match="'c0' in two of them"):
         load(unpack(tmp_path / "a", {"test/c0/x.png": png()}))
-
-
-def test_identical_pictures_are_refused(tmp_path):
-    same = {f"c{c}/{i}.png": png(7) for c in range(2) for i in range(3)}
-    with pytest.raises(ValueError, match="all 6 pictures are identical"):
-        labelled_images(unpack(tmp_path / "a", same), size=8)
-    assert len(labelled_images(unpack(tmp_path / "a", {"c0/0.png": png(8)}), size=8)[0]) == 6
 
 
 def test_a_name_in_another_encoding_is_refused_before_any_work(tmp_path):

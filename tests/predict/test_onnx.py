@@ -92,7 +92,7 @@ def test_pictures_of_any_size_are_answered_as_from_their_files(starter, tmp_path
         large = np.clip(large + rng.integers(-9, 9, large.shape), 0, 255).astype(np.uint8)
         chances = session.run(None, {"pictures": large[None]})[0]
         ours = predictor.predict_proba(resize(large, 32)[None])
-        np.testing.assert_allclose(chances, ours, atol=1e-2)
+        np.testing.assert_allclose(chances, ours, atol=6e-3)
         same.append(chances.argmax() == ours.argmax())
     assert np.mean(same) >= 0.99
 

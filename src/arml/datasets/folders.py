@@ -226,23 +226,6 @@ def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Membe
 # --- a few examples, and pictures to predict
 
 
-def labelled_images(
-    path: Path, *, size: int, crop: bool = False
-) -> tuple[UInt8[np.ndarray, "n size size 3"], Source]:
-    """The pictures of a folder or zip, and their source, which has their labels and files.
-
-    **Raises** `ValueError` in one line as `open_source` does, for a file that is not a picture, and
-    if all pictures are identical.
-    """
-    with open_source(path) as source:
-        images = np.stack(list(each_decoded(source.pictures, size=size, crop=crop)))
-    if len(images) > 1 and not np.any(images != images[0]):
-        raise ValueError(
-            f"{path}: all {len(images)} pictures are identical: they cannot tell the classes apart"
-        )
-    return images, source
-
-
 def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     """The files among `paths`, and every picture below the folders among them; and the files there
     that are left out, because their names do not end like those of pictures.

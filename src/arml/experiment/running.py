@@ -63,7 +63,7 @@ from arml.training.fit import (
 )
 
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
-OWN = (CHECKPOINTS, "tensorboard", "explain", "growing")
+OWN = (CHECKPOINTS, "explain", "growing")
 """The folders in a run folder. The last one holds the stages of a learner that grows."""
 
 

@@ -391,23 +391,38 @@ def resized(pictures: Array, size: int, crop: bool = False) -> Array:
     places = [lax.iota(jnp.float32, side) for side in x.shape[1:3]]
     sides = [jnp.max(place) + 1 for place in places]
     kept = jnp.floor(jnp.sqrt(sides[0] * sides[1])) if crop else jnp.maximum(*sides)
-    for axis, (place, side) in enumerate(zip(places, sides, strict=True), start=1):
-        length = jnp.minimum(side, kept)
-        weights = _weights(place - jnp.floor((side - length) / 2), length, size)
-        x = jnp.moveaxis(jnp.tensordot(weights, x, (1, axis)), 0, axis)
-    return jnp.round(x)
+    lengths = [jnp.minimum(side, kept) for side in sides]
+    starts = [jnp.floor((a - b) / 2) for a, b in zip(sides, lengths, strict=True)]
+    shrinking = [
+        _areas(place - start, length, size)
+        for place, start, length in zip(places, starts, lengths, strict=True)
+    ]
+    for passes in (shrinking, [_between(length, size) for length in lengths]):
+        for axis, weights in enumerate(passes, start=1):
+            x = jnp.moveaxis(jnp.tensordot(weights, x, (1, axis)), 0, axis)
+        x = jnp.round(x)  # half to even, as OpenCV
+    return x
 
 
-def _weights(place: Array, length: Array, size: int) -> Array:
-    """The weight of each input pixel in each of `size` output pixels: areas where a side shrinks,
-    linear interpolation where it grows. A `place` outside of [0, length) has no weight."""
+def _areas(place: Array, length: Array, size: int) -> Array:
+    """The weight of each input pixel in each of `size` output pixels where a side shrinks: their
+    common area. A side that is shorter stays as it is, and fills the first pixels. A `place`
+    outside of [0, length) has no weight."""
     first = lax.iota(jnp.float32, size)[:, None]
     scale = length / size  # input pixels in an output pixel
     low, high = jnp.maximum(first * scale, place), jnp.minimum((first + 1) * scale, place + 1)
-    shares = jnp.maximum(high - low, 0) / scale
-    centre = jnp.clip((first + 0.5) * scale - 0.5, 0, length - 1)
-    near = jnp.maximum(1 - jnp.abs(centre - place), 0)
-    return jnp.where(length > size, shares, near)
+    same = jnp.where((first == place) & (place < length), 1.0, 0.0)
+    return jnp.where(length > size, jnp.maximum(high - low, 0) / scale, same)
+
+
+def _between(length: Array, size: int) -> Array:
+    """The weights of linear interpolation from the first `length` of `size` pixels to all, or the
+    identity if there are more."""
+    first = lax.iota(jnp.float32, size)
+    length = jnp.minimum(length, size)
+    scale = length / size
+    centre = jnp.clip((first[:, None] + 0.5) * scale - 0.5, 0, length - 1)
+    return jnp.maximum(1 - jnp.abs(centre - first), 0)
 
 
 def _vectors(graph: Graph, pictures: Value, extractor: Extractor) -> Value:
