@@ -22,7 +22,6 @@ vectors themselves. TNP reads the vectors.
 
 import argparse
 import json
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +41,9 @@ from arml.core.checks import Options
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.losses import score_of
 from arml.datasets.folders import open_source
+from arml.nn.heads import PrototypeHead
 from arml.predict.photos import PhotoLearner, fit_head, unit_roots
+from arml.results.comparisons import error_of
 from arml.tasks.images import Table, draw, examples
 from arml.training.evaluate import split_keys
 from arml.training.fit import OuterOptions, make_step, start, training_key
@@ -71,7 +72,7 @@ def trained(
     """The learners, stacked, of trainings side by side: training i has `seeds[i]`, `rates[i]` and
     the tasks `of(shared, own[i])`."""
     problem = of(shared, jax.tree.map(lambda a: a[0], own)).problem
-    first = {seed: arml.build(made, problem, seed=seed) for seed in {*seeds}}
+    first = {seed: initial(made, problem, seed) for seed in {*seeds}}
     keys = jnp.stack([jax.random.key_data(training_key(seed)) for seed in seeds])
 
     def optimiser(rate: Array, steps: Array) -> Any:
@@ -215,10 +216,25 @@ class ResidualOptions(Options):
 CHANGES: dict[str, dict[str, Any]] = {
     "protonet": {"scale": 10.0, "learn_scale": True},
     "r2d2": {},
-    "arml": {"head_scale": 10.0},
+    "arml": {},
     "tnp": {},
 }
 """Methods, and the changes of their recipes: distances of unit vectors are small."""
+
+
+def on_vectors(method: str) -> arml.Experiment:
+    """The experiment of a method on the vectors of pictures."""
+    made = arml.recipe(f"features/{method}")
+    options: Any = replace(made, outer=OUTER, network=ResidualOptions())
+    return replace(options, algorithm=replace(options.algorithm, **CHANGES[method]))
+
+
+def initial(made: arml.Experiment, problem: Problem, seed: int) -> arml.MetaLearner:
+    """A learner before training; the head of ARML has the initial scale of ProtoNet."""
+    learner: Any = arml.build(made, problem, seed=seed)
+    if isinstance(getattr(learner, "head", None), PrototypeHead):
+        return eqx.tree_at(lambda one: one.head.scale, learner, jnp.asarray(10.0))
+    return learner
 
 
 def class_means(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -297,9 +313,7 @@ def photos(method: str, shots: int, data: Path, out: Path, steps: int, seeds: in
         }
         save(out / f"photos-{method}-{shots}.npz", about, **found)
         return
-    made = replace(arml.recipe(f"features/{method}"), outer=OUTER, network=ResidualOptions())
-    options: Any = made.algorithm
-    made = replace(made, algorithm=replace(options, **CHANGES[method]))
+    made = on_vectors(method)
     left_out = (-1, *sets)
     lanes = [(h, rate, seed) for h in left_out for rate in PHOTO_RATES for seed in range(seeds)]
     others = [[s for s in sets if s != h] for h, *_ in lanes]
@@ -373,12 +387,8 @@ def difference(a: np.ndarray, b: np.ndarray | float = 0.0) -> list[float]:
     tasks: Eq. (1) of `arml.results.comparisons`, where a single training counts as exact."""
     b = np.zeros_like(a[:1]) if isinstance(b, float) else b
     gaps = a.mean(axis=0) - b.mean(axis=0)
-    parts = [(np.var(gaps, ddof=1) / len(gaps), len(gaps) - 1)]
-    for m in (m.mean(axis=1) for m in (a, b) if len(m) > 1):
-        parts.append((np.var(m, ddof=1) / len(m), len(m) - 1))
-    whole = sum(v for v, _ in parts)
-    free = whole**2 / sum(v**2 / k for v, k in parts)
-    return [round(float(x), 5) for x in (gaps.mean(), stdtrit(free, 0.975) * math.sqrt(whole))]
+    error, degrees = error_of(gaps, [m.mean(axis=1) for m in (a, b) if len(m) > 1])
+    return [round(float(x), 5) for x in (gaps.mean(), stdtrit(degrees, 0.975) * error)]
 
 
 def collect(folder: Path) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from arml.core.episodes import Problem
 from arml.experiment.options import from_json
 from arml.results.scores import Scores, pairing
 from arml.tasks.functions import FLOORS
-from study import claims
+from study import claims, contexts
 from study.data import RESULTS, Study, StudyRow, StudyTable, collect, load
 from study.pages import page, written
 from study.paper import overall
@@ -157,3 +158,11 @@ def test_mistakes_are_one_line():
         assert said in done.stderr
     listed = study("regression2d", "--scale", "paper", "--list").stdout
     assert "an estimate from counted operations, not measured" in listed
+
+
+@pytest.mark.parametrize("method", contexts.CHANGES)
+def test_methods_on_vectors_begin_at_the_scale_of_their_distances(method):
+    made, problem = contexts.on_vectors(method), Problem("classification", (16,), 5, 2, 3)
+    learner = contexts.initial(made, problem, seed=0)
+    scale = {"protonet": lambda one: one.scale, "arml": lambda one: one.head.scale}.get(method)
+    assert scale is None or float(scale(learner)) == pytest.approx(10)

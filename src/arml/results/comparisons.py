@@ -192,15 +192,19 @@ def compare_seeds(
     if not found.over_runs or found.mean is None or found.error is None:
         return found
     means = [(ours - theirs).mean(1)] if same_runs else [ours.mean(1), theirs.mean(1)]
-    parts = [(float(m.var(ddof=1)) / len(m), len(m) - 1) for m in means]
-    parts.append((found.error**2, n - 1))
-    variance = sum(part for part, _ in parts)  # Eq. (1)
-    # Satterthwaite's [2].
-    spread = sum(part**2 / degrees for part, degrees in parts)
-    degrees, error = variance**2 / spread if spread else math.inf, math.sqrt(variance)
+    error, degrees = error_of(ours.mean(0) - theirs.mean(0), means)
     p = _p(found.mean, error, degrees) if min(runs) >= SEEDS else None
     half = error * float(stdtrit(degrees, 0.975))
     return replace(found, ci95=half, p=p, error=error, degrees=degrees)
+
+
+def error_of(differences: np.ndarray, means: Sequence[np.ndarray]) -> tuple[float, float]:
+    """The standard error of the mean of the tasks' `differences` `[tasks]` and its degrees of
+    freedom; `means` are those of each run of each method `[runs]`. Eq. (1)."""
+    parts = [(float(m.var(ddof=1)) / len(m), len(m) - 1) for m in (*means, differences)]
+    variance = sum(part for part, _ in parts)  # Eq. (1)
+    spread = sum(part**2 / degrees for part, degrees in parts)  # Satterthwaite's [2]
+    return math.sqrt(variance), variance**2 / spread if spread else math.inf
 
 
 def _p(mean: float, error: float, degrees: float) -> float:
