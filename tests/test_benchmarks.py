@@ -23,6 +23,14 @@ def test_images_of_noise_are_tasks():
     assert task.query.x.shape == (75, 8, 8, 3)
 
 
+def test_every_training_of_the_comparison_is_an_experiment():
+    from fair import GROUPS, METHODS, Training
+
+    for method in METHODS:
+        for group in ("starter", "all"):
+            Training(method, GROUPS[group], 5, 10, 0.003, 0).experiment().check()
+
+
 def test_the_share_of_the_specialists_gain_by_hand():
     from fair import GROUPS, Setting, table
 
