@@ -23,7 +23,7 @@ from arml.nn.networks import Conv4Options
 from arml.results.files import cores
 from arml.tasks.functions import functions_2d
 from arml.tasks.images import ImageEpisodes, Table
-from arml.training.distributed import everywhere, mesh_of, own_cores, sharing
+from arml.training.devices import everywhere, mesh_of, own_cores, sharing
 from arml.training.fit import OuterOptions, make_interval, make_step, start
 from common import serve
 

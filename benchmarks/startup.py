@@ -65,7 +65,7 @@ def run_until_killed(name: str) -> None:
 
     from arml.experiment.recipes import recipe
     from arml.experiment.running import run
-    from arml.training.distributed import own_cores, sharing
+    from arml.training.devices import own_cores, sharing
 
     taken = {"imports": time.perf_counter() - begun, "XLA": 0.0}
 

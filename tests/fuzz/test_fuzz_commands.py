@@ -72,7 +72,6 @@ BEGINNINGS = (
     "arml.cli.tune.tune",
     "arml.app.server.serve",
     "arml.datasets.prepare.download",
-    "jax.distributed.initialize",
 )
 """The functions that do the long work of a command, once everything is checked."""
 

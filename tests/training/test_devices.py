@@ -1,11 +1,7 @@
-"""One run on several devices and in several processes: the same numbers, and one end for all."""
+"""One run on several devices: the same numbers."""
 
 import json
-import socket
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -14,14 +10,13 @@ import numpy as np
 import pytest
 
 from arml.algorithms.maml import MAMLOptions
-from arml.cli import main
 from arml.core.episodes import Problem
 from arml.experiment.recipes import recipe
 from arml.experiment.running import Run, run
 from arml.experiment.scoring import evaluate_run
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.images import Disk, ImageEpisodes, Table
-from arml.training.distributed import join, mesh_of, share, sharing
+from arml.training.devices import mesh_of, share, sharing
 from arml.training.fit import OuterOptions, make_interval, make_step, start
 
 STEPS = 40
@@ -42,92 +37,14 @@ EXPERIMENT = replace(
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def metrics(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-PROCESS = """
-import os, signal, sys
-from dataclasses import replace
-from pathlib import Path
-from arml.cli import main
-from arml.cli.train import Training
-from arml.experiment.running import run
-from arml.training.distributed import join
-from test_devices import EXPERIMENT
-
-process, folder = int(sys.argv[1]), Path(sys.argv[2])
-
-def failed(experiment, watch=lambda step, record: None):
-    try:
-        run(experiment, folder.parent / "failed", watch=watch)
-    except ValueError as error:
-        print(error)
-
-def full(step, record):
-    if process == 1:
-        raise OSError("no room")
-
-watch = Training.watch
-
-def pressed(self, now, record):
-    watch(self, now, record)
-    if now == 20 and process == 1:
-        os.kill(os.getpid(), signal.SIGINT)
-
-Training.watch = pressed
-# Before the run that `arml train` makes, two that fail.
-import arml.cli.train as command
-def once(coordinator, processes, process):
-    join(coordinator, processes, process)
-    failed(replace(EXPERIMENT, seed=process))
-    try:
-        failed(EXPERIMENT, full)
-    except OSError as error:
-        print(error)
-command.join = once
-sys.exit(main(sys.argv[3:]))
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_then_one_then_four_devices_make_the_run_that_one_makes(tmp_path):
+def test_one_device_then_four_make_the_run_that_one_makes(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     run(EXPERIMENT, whole)
-
-    options = ["train", "regression2d/maml", "--hidden", "8", "--run", str(parts)]
-    for name in ("steps", "interval", "checkpoint_every", "validate_every"):
-        options += [f"--{name.replace('_', '-')}", str(getattr(EXPERIMENT, name))]
-    options += ["--validation-tasks", "10", "--batch", "8", "--chunk", "1", "--inner-steps", "1"]
-    options += ["--coordinator", f"127.0.0.1:{free_port()}", "--processes", "2", "--process"]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROCESS, str(i), str(parts), *options, str(i)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=Path(__file__).parent,
-        )
-        for i in (0, 1)
-    ]
-    said = [process.communicate(timeout=300)[0] for process in processes]
-    # Interrupted in one, stopped in both, at the same step; the first alone speaks of it.
-    assert [process.returncode for process in processes] == [130, 130], said
-    assert "stopped and saved at step 20" in said[0]
-    assert "stopped" not in said[1]
-    for text in said:
-        assert "expected the same options in every process" in text
-    # A failure of one is told by all.
-    assert "process 1 of the run: no room" in said[0]
-    assert "no room" in said[1]
-
-    assert run(EXPERIMENT, parts, stop=lambda: True) == 30
+    assert run(EXPERIMENT, parts, stop=lambda: True) == 10
     assert run(EXPERIMENT, parts, devices=4) == STEPS
     one, several = metrics(whole), metrics(parts)
     assert [row.keys() for row in one] == [row.keys() for row in several]
@@ -197,23 +114,3 @@ def test_tasks_are_shared_out_evenly_or_not_at_all(tmp_path):
     with pytest.raises(ValueError, match="from 1 to the 4 that this process has, got 5"):
         run(EXPERIMENT, tmp_path / "run", devices=5)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (("nowhere", 2, 0), "must be HOST:PORT"),
-        (("host:1", None, None), "got None and None: give both"),
-        (("host:1", 2, 2), "from 0 to the number of processes less 1, got 2 of 2"),
-        (("auto", None, None), "could not meet .*; start it under srun"),
-    ],
-)
-def test_processes_that_cannot_meet_say_so(given, said):
-    with pytest.raises(ValueError, match=said):
-        join(*given)
-
-
-def test_a_process_without_its_coordinator_is_refused(tmp_path, capsys):
-    command = ["train", "regression2d/maml", "--run", str(tmp_path / "run"), "--processes", "2"]
-    assert main(command) == 2
-    assert "--process need --coordinator" in capsys.readouterr().err

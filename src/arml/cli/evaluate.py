@@ -109,7 +109,7 @@ def _runs(options: EvaluateOptions) -> int:
         from arml.experiment.scoring import evaluate_run, keep, kept
         from arml.report.tables import make_rows, terminal_table
         from arml.results.comparisons import compare
-        from arml.training.distributed import own_cores
+        from arml.training.devices import own_cores
 
         def scored(run: Path, *, simple: bool) -> "Scored":
             # A comparison can use the scores of an earlier call.

@@ -9,21 +9,14 @@ from statistics import fmean, stdev
 import jax
 from rich.console import Console
 
-from arml.cli.console import INTERRUPTED, Display, Stop, command, say, tell
+from arml.cli.console import INTERRUPTED, Display, Stop, command, say
 from arml.cli.options import TrainingOptions, read, timed
 from arml.core.checks import at_least
 from arml.experiment.options import TASKS, Experiment, metric_of
 from arml.experiment.running import check_claim, check_place, of_seed, run, train_seeds
 from arml.results.files import Json, JsonView, cores, read_metrics
 from arml.training import checkpoint
-from arml.training.distributed import (
-    failing_together,
-    is_main_process,
-    join,
-    own_cores,
-    sharing,
-    single_process,
-)
+from arml.training.devices import own_cores, sharing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +35,6 @@ class TrainOptions(TrainingOptions):
     """Seeds that are trained at once; 0 takes one for each core, or one on a GPU."""
     devices: int = 0
     """Devices that share the tasks of a step; 0 takes the CPU cores for images."""
-    coordinator: str | None = None
-    """HOST:PORT of process 0, if several processes make one run; `auto` finds it."""
-    processes: int | None = None
-    """Number of processes that make the run."""
-    process: int | None = None
-    """Number of this process, from 0."""
 
     def check(self) -> None:
         """Raise `ValueError` for options that exclude each other."""
@@ -55,13 +42,10 @@ class TrainOptions(TrainingOptions):
         at_least(self, ("workers", "devices"), 0)
         if self.workers and self.seeds == 1:
             raise ValueError("--workers is for --seeds, got one seed: leave it out")
-        if self.seeds > 1 and (self.coordinator is not None or self.devices):
+        if self.seeds > 1 and self.devices:
             raise ValueError(
-                "--seeds excludes --coordinator and --devices, because each seed has one process: "
-                "leave them out"
+                "--seeds excludes --devices, because each seed has one process: leave one out"
             )
-        if self.coordinator is None and (self.processes, self.process) != (None, None):
-            raise ValueError("--processes and --process need --coordinator HOST:PORT: give it")
 
 
 def train_command(arguments: Sequence[str]) -> int:
@@ -74,26 +58,19 @@ def train_command(arguments: Sequence[str]) -> int:
     parsed = read(TrainOptions, arguments, prog="arml train")
     options, experiment = parsed.options, parsed.experiment
     options.check()
-    if options.coordinator is not None:
-        if not options.process:
-            tell("waiting for the other processes of the run, at most five minutes")
-        join(options.coordinator, options.processes, options.process)
-    # Only one of several processes prints.
-    console = Console(quiet=not is_main_process())
+    console = Console()
     say(console, *parsed.lines)
     several, devices = options.seeds > 1, options.devices
-    with failing_together():
-        if not several:
-            check_place(options.run)
-        experiment.check()
-        if not devices:
-            # The processes of a run must have equally many, and steps of small networks take
-            # milliseconds.
-            split = single_process() and not experiment.scan and not several
-            devices = sharing(experiment.batch, experiment.chunk, own_cores()) if split else 1
-        experiment = timed(parsed, since, devices=devices, console=console)
-        if not several:
-            check_claim(experiment, options.run)
+    if not several:
+        check_place(options.run)
+    experiment.check()
+    if not devices:
+        # Steps of small networks take milliseconds: they are not shared.
+        split = not (experiment.scan or several)
+        devices = sharing(experiment.batch, experiment.chunk, own_cores()) if split else 1
+    experiment = timed(parsed, since, devices=devices, console=console)
+    if not several:
+        check_claim(experiment, options.run)
     again = command("train", *arguments)
     if several:
         return _train_seeds(console, experiment, options, again)
@@ -134,7 +111,7 @@ class Training:
     def idle(self) -> str:
         """Why nothing is lost if the program ends at once: only compilation, which cannot be
         interrupted in another way. Empty if work would be lost."""
-        if not single_process() or self.saves:
+        if self.saves:
             return ""
         return (
             f"stopped; {f'saved at step {self.reached:,}' if self.reached else 'no step is done'}"
@@ -145,7 +122,7 @@ def _train(console: Console, experiment: Experiment, folder: Path, again: str, d
     """Train one seed, or continue; returns the exit status."""
     place = folder / "checkpoints"
     done = checkpoint.latest(place) == experiment.steps
-    if single_process() and done and checkpoint.is_sound(place, experiment.steps):
+    if done and checkpoint.is_sound(place, experiment.steps):
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
         _print_end(console, folder, experiment)
         return 0
@@ -168,8 +145,7 @@ def _train(console: Console, experiment: Experiment, folder: Path, again: str, d
     if reached < experiment.steps:
         say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
         return INTERRUPTED
-    if is_main_process():
-        _print_end(console, folder, experiment)
+    _print_end(console, folder, experiment)
     return 0
 
 

@@ -23,7 +23,7 @@ from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe, started
 from arml.nn.networks import Conv4Options
 from arml.tasks.options import FoldersOptions, VectorsOptions, splits_of
-from arml.training.distributed import mesh_of
+from arml.training.devices import mesh_of
 from arml.training.fit import FitOptions, intervals, training_key
 
 WAYS, SHOTS, QUERIES, SIZE = 5, 5, 15, 32

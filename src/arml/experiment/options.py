@@ -27,7 +27,7 @@ from arml.tasks.options import (
     VectorsOptions,
     splits_of,
 )
-from arml.training.distributed import at_once
+from arml.training.devices import at_once
 from arml.training.fit import OuterOptions
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)

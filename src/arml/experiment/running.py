@@ -3,7 +3,7 @@ opens it; `train_seeds` trains several seeds, side by side."""
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,6 @@ from arml.experiment.options import (
     Experiment,
     absolute,
     essence,
-    fingerprint,
     from_json,
     to_json,
 )
@@ -42,25 +41,8 @@ from arml.results.folder import FORMAT, Result, read_config, read_result
 from arml.results.scores import Scores, read_scores
 from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, splits_of
 from arml.training import checkpoint
-from arml.training.distributed import (
-    any_process,
-    at_once,
-    check_same,
-    failing_together,
-    from_main_process,
-    is_main_process,
-    mesh_of,
-    provenance,
-    share,
-)
-from arml.training.fit import (
-    FitOptions,
-    Moment,
-    TrainState,
-    intervals,
-    start,
-    training_key,
-)
+from arml.training.devices import at_once, mesh_of, provenance, share
+from arml.training.fit import FitOptions, Moment, TrainState, intervals, start, training_key
 
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
 OWN = (CHECKPOINTS, "explain", "growing")
@@ -197,11 +179,8 @@ def run(
     - `watch`: called with the step and its record: `loss`, `validation`.
     - `stop`: asked after each interval; once true, the state is saved and the run ends.
     - `progress`: called while images are decoded.
-    - `devices`: of each process; all of them share the tasks of a step. A run can be continued
-      with another number of devices, and its numbers are the same to rounding.
-
-    If several processes were joined (`training.distributed.join`), all of them make the same call.
-    Each reads the data, and only the main process writes to the folder.
+    - `devices`: how many share the tasks of a step. A run can be continued with another number of
+      devices, and its numbers are the same to rounding.
 
     **Returns** the step that was reached: `experiment.steps`, unless the run was stopped.
 
@@ -209,37 +188,26 @@ def run(
     another run, a full disk, and a loss that is not finite.
     """
     experiment, folder = absolute(_experiment(experiment, tasks, changes)), Path(folder)
+    experiment.check()
+    check_place(folder)
     checkpoints = folder / CHECKPOINTS
-    with ExitStack() as stack:
-        with failing_together():
-            experiment.check()
-            check_place(folder)
-            if is_main_process():
-                stack.enter_context(locked(folder))
-            check_claim(experiment, folder)
-        with failing_together():
-            mesh = mesh_of(devices)
-            at_once(experiment.chunk, share(mesh, experiment.batch))
-            splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
-            # Before the folder is claimed, because it may raise.
-            now = fresh(experiment, splits.train.problem)
-            if not experiment.steps and checkpoint.named(now.state.learner):
-                raise ValueError(
-                    "steps must be at least 1, got 0: this learner has weights to train"
-                )
-            saved = None
-            if is_main_process():
-                claim(experiment, splits, folder, devices=mesh.size if mesh else 1)
-                saved = checkpoint.restore_newest(checkpoints, now)
-                truncate_metrics(folder / METRICS, saved[0] if saved else 0)
-        check_same("options", (fingerprint(experiment), experiment.seed, devices))
-        check_same("data", splits.sources)
-        now = from_main_process(saved[1] if saved else now)
-        before = done = int(now.state.step)
-        with failing_together():
-            watch(done, {})
-
-        clock = time.monotonic()
+    with locked(folder):
+        check_claim(experiment, folder)
+        mesh = mesh_of(devices)
+        at_once(experiment.chunk, share(mesh, experiment.batch))
+        splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
+        # Before the folder is claimed, because it may raise.
+        now = fresh(experiment, splits.train.problem)
+        if not experiment.steps and checkpoint.named(now.state.learner):
+            raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
+        claim(experiment, splits, folder, devices=devices)
+        saved = checkpoint.restore_newest(checkpoints, now)
+        done, now = saved or (0, now)
+        truncate_metrics(folder / METRICS, done)
+        watch(done, {})
+        if not experiment.steps:
+            checkpoint.save(checkpoints, 0, now)
+        began = time.monotonic() - float(now.seconds)
         loop = intervals(
             FitOptions.of(experiment),
             now.state,
@@ -250,23 +218,16 @@ def run(
         )
         with closing(loop):
             for moment in loop:
-                done = moment.step
-                with failing_together():
-                    if is_main_process():
-                        _write(folder / METRICS, moment)
-                    watch(done, moment.record)
-                stopping = any_process(stop())
+                before, done = done, moment.step
+                _write(folder / METRICS, moment)
+                watch(done, moment.record)
+                stopping = stop()
                 due = done // experiment.checkpoint_every > before // experiment.checkpoint_every
-                before = done
                 if done == experiment.steps or stopping or due:
-                    with failing_together():
-                        if is_main_process():
-                            seconds = np.asarray(float(now.seconds) + time.monotonic() - clock)
-                            checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
+                    seconds = np.asarray(time.monotonic() - began)
+                    checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
                 if stopping:
                     break
-        if is_main_process() and not experiment.steps and saved is None:
-            checkpoint.save(checkpoints, done, now)
         return done
 
 

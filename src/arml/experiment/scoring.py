@@ -26,7 +26,7 @@ from arml.results.files import one_blas_thread, write_json
 from arml.results.folder import FORMAT, Result
 from arml.results.scores import Score, Scores, score_of, write_scores
 from arml.training.checkpoint import filled, named
-from arml.training.distributed import commit, device, everywhere, mesh_of, versions
+from arml.training.devices import commit, device, everywhere, mesh_of, versions
 from arml.training.evaluate import Split, evaluate, looks
 
 

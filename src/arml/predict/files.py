@@ -197,7 +197,7 @@ def write_learner(
     """
     from arml.experiment.options import to_json
     from arml.training.checkpoint import named
-    from arml.training.distributed import provenance
+    from arml.training.devices import provenance
 
     folder = Path(folder)
     check_free(folder, predictor=task is not None)

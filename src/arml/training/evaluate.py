@@ -21,7 +21,7 @@ from arml.core.losses import score_of
 from arml.results.files import one_blas_thread
 from arml.results.scores import Scores, pairing
 from arml.tasks.options import TasksLike, splits_of
-from arml.training.distributed import over_tasks
+from arml.training.devices import over_tasks
 
 Update = Callable[[int, str], None]
 """Called with the number of steps done and a short text, such as the loss."""

@@ -33,7 +33,7 @@ from arml.core.inner import is_inner
 from arml.core.learner import MetaLearner
 from arml.results.files import RunError, one_blas_thread
 from arml.tasks.options import TasksLike, splits_of
-from arml.training.distributed import at_once, everywhere, mesh_of, over_tasks, share
+from arml.training.devices import at_once, everywhere, mesh_of, over_tasks, share
 from arml.training.evaluate import at_once_by_default, bar, evaluate
 
 if TYPE_CHECKING:
