@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 from jaxtyping import UInt8
 
@@ -20,7 +21,6 @@ from arml.predict.learner import Learner, load_predictor
 from arml.predict.photos import PhotoPredictor, starter_if_better
 from arml.predict.reliability import Evaluation, Reliability
 from arml.results.files import Json, RunError
-from arml.results.folder import png
 
 NAME_LENGTH = 60
 """Characters of a class's name."""
@@ -136,7 +136,8 @@ def example(seed: int) -> Json:
         i = family.classes.index(str(name))
         first = family.first[i]
         drawn = rng.choice(family.counts[i], EXAMPLE["shots"] + EXAMPLE["queries"], replace=False)
-        shown = [f"data:image/png;base64,{png(family.images[first + j])}" for j in drawn]
+        files = [cv2.imencode(".png", family.images[first + j])[1].tobytes() for j in drawn]
+        shown = [f"data:image/png;base64,{base64.b64encode(file).decode()}" for file in files]
         classes.append({"name": str(name), "pictures": shown[: EXAMPLE["shots"]]})
         queries += shown[EXAMPLE["shots"] :]
     return {"family": family.name, "classes": classes, "queries": queries}

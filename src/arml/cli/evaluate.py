@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from rich.console import Console
+from rich.table import Table
 from tyro.conf import Positional
 
 from arml.cli.adapt import opened
-from arml.cli.console import Display, command, grid, parse, print_json, say, tell, upright
-from arml.cli.inputs import Pictures, inputs_of
-from arml.results.files import Json, RunError, read_as, read_json, write_json
-from arml.results.folder import MARKS, WHAT, Marked, Result, read_config, seeds_in
+from arml.cli.console import Display, grid, parse, print_json, say, tell
+from arml.cli.inputs import inputs_of
+from arml.results.files import Json, RunError, write_json
+from arml.results.folder import Result, read_config, seeds_in
 
 if TYPE_CHECKING:
     from arml.experiment.scoring import Scored
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
 
 TASKS = 1_000
 """Tasks that a run is scored on."""
-SHOWN = 5
-"""Mistakes that are named in the terminal."""
-PICTURES = 24
-"""Mistakes that are kept with their pictures."""
-BY = {"learner": "", "the learner": "", "ensemble": "all models, weighted"}
-"""Words for the model that predicted, where they are not its name."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +217,7 @@ def _print_difference(console: Console, folder: Path, compared: "Comparison") ->
 
 
 def _predictor(options: EvaluateOptions) -> int:
-    """Score a saved predictor on labelled queries, and keep the results for `arml report`."""
+    """Score a saved predictor on labelled queries."""
     folder, query = options.folder, options.query
     if query is None:
         raise ValueError(
@@ -240,40 +235,30 @@ def _predictor(options: EvaluateOptions) -> int:
             f"warning: {same} of {len(y)} queries equal examples that the predictor learned from; "
             "if they are the same cases, the score is better than for new ones: leave them out"
         )
-    made = read_json(folder / "config.json")["sha256"]
-    content: Json = {"what": WHAT, "predictor": made, "query": query.name}
-    if predictor.classes is None:
-        errors = np.square(np.ravel(predictor.predict(x)) - y)
-        content |= {"n": len(y), "mse": float(errors.mean()), "variance": float(np.var(y))}
-    else:
-        marks = predictor.evaluate(x, y)
-        worst: list[int] = marks.mistakes[:PICTURES].tolist()
-        pictures: Sequence[str | None] = [None] * len(worst)
-        if isinstance(inputs, Pictures):
-            pictures = inputs.thumbnails(query, worst)
-        content |= {**marks.as_json(), "by": BY.get(predictor.model, predictor.model)}
-        content["mistakes"] = [
-            _mistake(marks, place, names[place], picture)
-            for place, picture in zip(worst, pictures, strict=True)
-        ]
-    out = options.out or folder / MARKS
-    write_json(out, content)
-    if options.json:
-        print_json(content)
-        return 0
     console = Console()
     if predictor.classes is None:
-        say(
-            console,
-            f"root mean squared error {content['mse'] ** 0.5:.4g}, in the unit of the target, on "
-            f"{content['n']} rows; if every answer were the mean of the targets, it would be "
-            f"{content['variance'] ** 0.5:.4g}",
-        )
+        errors = np.square(np.ravel(predictor.predict(x)) - y)
+        found: Json = {"n": len(y), "mse": float(errors.mean()), "variance": float(np.var(y))}
+        lines = [
+            f"root mean squared error {found['mse'] ** 0.5:.4g}, in the unit of the target, on "
+            f"{found['n']} rows; if every answer were the mean of the targets, it would be "
+            f"{found['variance'] ** 0.5:.4g}"
+        ]
     else:
-        _print_marks(console, read_as(Marked, content, "marks", ""))
-    say(console, f"written to {out}")
-    if out == folder / MARKS and predictor.classes is not None:
-        say(console, f"next: {command('report', str(folder), '--out', 'report.html')}")
+        marks = predictor.evaluate(x, y)
+        worst = marks.mistakes.tolist()
+        found = {**marks.as_json(), "by": predictor.model, "mistakes": [names[i] for i in worst]}
+        lines = marks.lines(names)
+    if options.out is not None:
+        write_json(options.out, found)
+    if options.json:
+        print_json(found)
+        return 0
+    say(console, *lines)
+    if predictor.classes is not None:
+        console.print(_by_class(found))
+    if options.out is not None:
+        say(console, f"written to {options.out}")
     return 0
 
 
@@ -284,27 +269,18 @@ def _equal_to_examples(x: Any, predictor: Any) -> int:
     return sum(row.tobytes() in known for row in np.ascontiguousarray(rows, examples.dtype))
 
 
-def _mistake(marks: Any, place: int, name: str, picture: str | None) -> Json:
-    chances, own = marks.probabilities[place], marks.labels[place]
-    return {
-        "name": name,
-        "label": str(marks.classes[own]),
-        "predicted": str(marks.classes[chances.argmax()]),
-        "probability": float(chances.max()),
-        "own": float(chances[own]),
-        "picture": picture,
-    }
-
-
-def _print_marks(console: Console, marked: Marked) -> None:
-    """Print the accuracy, the classes, the confusions and the worst mistakes."""
-    from arml.report.page import accuracy_of, classes_table
-
-    say(console, accuracy_of(marked))
-    console.print(upright(classes_table(marked)))
-    for one in marked.mistakes[:SHOWN]:
-        guess = f"{one.predicted} ({one.probability:.0%})"
-        say(console, f"{one.name}: labelled {one.label}, predicted as {guess}")
+def _by_class(found: Json) -> Table:
+    """The accuracy of each class, the lowest first, and the classes that it was confused with."""
+    rows = []
+    for name, row in zip(found["classes"], found["confusion"], strict=True):
+        if name in found["by_class"]:
+            pairs = sorted(zip(row, found["classes"], strict=True), key=lambda pair: -pair[0])
+            others = [f"{other} ({count})" for count, other in pairs if count and other != name]
+            share = found["by_class"][name]
+            rows.append((share, (name, f"{share:.1%}", str(sum(row)), ", ".join(others))))
+    headings = ("class", "accuracy", "queries", "predicted instead as")
+    ordered = (row for _, row in sorted(rows, key=lambda pair: pair[0]))
+    return grid(headings, ordered, left=(0, 3))
 
 
 @dataclass(frozen=True)
@@ -335,16 +311,16 @@ def explain_command(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Write one self-contained HTML page: scores, learning curves, figures, mistakes."""
+    """Write one self-contained HTML page: scores, learning curves, figures."""
 
     folders: Positional[tuple[Path, ...]]
-    """Folders of runs, of seeds or of predictors, each evaluated."""
+    """Folders of runs or of seeds, each evaluated."""
     out: Path
     """The page."""
 
 
 def report_command(arguments: Sequence[str]) -> int:
-    """Write one self-contained page about runs or predictors"""
+    """Write one self-contained page about runs"""
     options = parse(ReportOptions, arguments, prog="arml report")
     from arml.report.page import write_page
 

@@ -139,16 +139,6 @@ class Pictures:
         parts = (pictures[i : i + AT_ONCE] for i in range(0, len(pictures), AT_ONCE))
         return Queries(files, map(self._read, parts))
 
-    def thumbnails(self, path: Path, places: Sequence[int]) -> list[str]:
-        """Small pictures for a report, of the labelled pictures in these places."""
-        from arml.datasets.decode import decode
-        from arml.datasets.folders import open_source
-        from arml.results.folder import THUMBNAIL, png
-
-        with open_source(path) as source:
-            chosen = [source.pictures[place] for place in places]
-            return [png(decode(m.read(), size=THUMBNAIL, where=m.where)) for m in chosen]
-
 
 class Table:
     """A table with any columns: numbers, dates, categories, missing cells."""

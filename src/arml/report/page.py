@@ -1,4 +1,4 @@
-"""The report of run folders and predictors: scores, learning curves, figures, options."""
+"""The report of run folders: scores, learning curves, figures, options."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -10,11 +10,7 @@ from arml.report.graphs import captioned, is_graph, strongest
 from arml.report.growth import growth_of
 from arml.report.render import Block, Report, Section
 from arml.report.tables import (
-    Cell,
-    Column,
-    Line,
     Row,
-    Table,
     duration,
     floor_of,
     interval,
@@ -26,59 +22,12 @@ from arml.report.tables import (
     table_of,
 )
 from arml.results.files import RunError, write_text
-from arml.results.folder import Marked, Mistake, Result, RunFiles, read_marks, read_run, recipe_of
-
-
-def accuracy_of(marked: Marked) -> str:
-    """The accuracy with its interval, as a sentence."""
-    right = sum(marked.confusion[k][k] for k in range(len(marked.classes)))
-    by = f", predicted by {marked.by}" if marked.by else ""
-    return (
-        f"Accuracy {marked.accuracy:.1%} ({right} of {marked.n}; 95% interval {marked.low:.0%} to "
-        f"{marked.high:.0%}) on {marked.query}{by}."
-    )
-
-
-def classes_table(marked: Marked) -> Table:
-    """The accuracy of each class, the lowest first, and the classes that it was confused with."""
-    lines = []
-    for name, row in zip(marked.classes, marked.confusion, strict=True):
-        if name in marked.by_class:
-            pairs = sorted(zip(row, marked.classes, strict=True), key=lambda pair: -pair[0])
-            others = [f"{other} ({count})" for count, other in pairs if count and other != name]
-            cells = (
-                Cell(f"{marked.by_class[name]:.1%}"),
-                Cell(str(sum(row))),
-                Cell(", ".join(others), kind="text"),
-            )
-            lines.append((marked.by_class[name], Line(name, cells)))
-    columns = ("Class", "Accuracy", "Queries", "Predicted instead as")
-    ordered = tuple(line for _, line in sorted(lines, key=lambda pair: pair[0]))
-    return Table("Accuracy of each class", tuple(map(Column, columns)), ordered)
-
-
-def mistakes(found: Sequence[Mistake]) -> list[Block]:
-    """The worst mistakes with their pictures, under a heading; nothing without a mistake."""
-    cards = [
-        {
-            "data": one.picture,
-            "text": f"{one.name}: labelled {one.label} ({one.own:.0%}), predicted as "
-            f"{one.predicted} ({one.probability:.0%})",
-        }
-        for one in found
-    ]
-    words = "The worst mistakes, the least likely label first"
-    return [render.heading(words), render.gallery(cards)] if cards else []
-
+from arml.results.folder import Result, RunFiles, read_run, recipe_of
 
 LEAD = (
     "Each run learned how to learn from many small tasks. It was then given new tasks, adapted to "
     "each from a few labelled examples (the support set), and scored on that task's other examples "
     "(the query set)."
-)
-PREDICTORS = (
-    "A predictor learned its classes from a few labelled examples. It was then given labelled "
-    "queries, which it had not seen."
 )
 NOTES = (
     "Every method is scored on the same test tasks, drawn from one fixed key. A task gives one "
@@ -174,35 +123,14 @@ def _details(run: RunFiles, result: Result) -> Block:
     return render.details(_name(run), [render.facts(facts), render.pre(config)])
 
 
-def _predictor(folder: Path, place: int) -> Section:
-    """The part of the report about one predictor."""
-    marked = read_marks(folder)
-    blocks = [render.text(accuracy_of(marked), "lead"), render.table(classes_table(marked))]
-    blocks += mistakes(marked.mistakes)
-    return Section(f"predictor-{place}", f"Predictor {folder.name}", blocks, folder.name)
-
-
 def write_page(folders: Sequence[Path], out: Path) -> None:
-    """Write the report of the folders of runs and of predictors as one self-contained HTML file,
-    atomically.
+    """Write the report of run folders as one self-contained HTML file, atomically.
 
-    **Raises:** `RunError` for a folder that is neither or has not been evaluated, a damaged file,
+    **Raises:** `RunError` for a folder that is no run or has not been evaluated, a damaged file,
     two runs of one recipe and seed, or if `out` cannot be written.
     """
     if not folders:
         raise RunError("expected one or more run folders, got none; name them before --out")
-    predictors = [folder for folder in folders if (folder / "support.safetensors").is_file()]
-    runs = [folder for folder in folders if folder not in predictors]
-    parts = [_predictor(one, i) for i, one in enumerate(predictors)]
-    lead, title = [PREDICTORS] if parts else [], "Few-shot predictions"
-    if runs:
-        title, about, more = _runs(runs)
-        lead, parts = lead + about, parts + more
-    write_text(out, render.html(Report(title, lead, parts)))
-
-
-def _runs(folders: Sequence[Path]) -> tuple[str, list[str], list[Section]]:
-    """The title, the first lines and the sections of the report of runs."""
     scored: list[tuple[RunFiles, Result]] = []
     for run in map(read_run, folders):
         if run.result is None:
@@ -238,4 +166,5 @@ def _runs(folders: Sequence[Path]) -> tuple[str, list[str], list[Section]]:
         Section("runs", "Runs", [_details(run, result) for run, result in scored]),
     ]
     lead = [f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}.", LEAD]
-    return "Few-shot meta-learning", lead, [part for part in parts if part.blocks]
+    report = Report("Few-shot meta-learning", lead, [part for part in parts if part.blocks])
+    write_text(out, render.html(report))

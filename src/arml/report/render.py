@@ -89,11 +89,6 @@ def details(summary: str, blocks: list[Block]) -> Block:
     return {"macro": "details", "summary": summary, "blocks": blocks}
 
 
-def gallery(pictures: list[dict[str, str | None]]) -> Block:
-    """Pictures (`data`, a PNG in base64, if there is one), each with its `text`."""
-    return {"macro": "gallery", "pictures": pictures}
-
-
 def figure(drawn: Figure, alternative: str, caption: str) -> Block:
     """A figure as an image within the page, so that its inner names cannot collide."""
     data = b64encode(render(drawn, "svg")).decode()

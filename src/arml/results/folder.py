@@ -2,18 +2,14 @@
 
 `config.json` holds the experiment, `metrics.jsonl` the losses and validation scores of the training
 (one JSON object a line), `result.json` the test score, and `explain/explain.json` the numbers of
-the figures of the learner's inside. A predictor's folder has `evaluated.json`. Every file is UTF-8
-JSON that any program can read. A number that is not finite is `null`; tables show it as "not
-finite" and curves as a gap.
+the figures of the learner's inside. Every file is UTF-8 JSON that any program can read. A number
+that is not finite is `null`; tables show it as "not finite" and curves as a gap.
 """
 
-import base64
 import re
 from pathlib import Path
 from typing import Annotated, NamedTuple, NotRequired, TypedDict, cast
 
-import msgspec
-import numpy as np
 from msgspec import Meta
 
 from arml.results.files import (
@@ -172,66 +168,3 @@ def read_run(folder: Path | str) -> RunFiles:
 def recipe_of(run: RunFiles) -> str:
     """The name of a run's recipe; that of its folder where the configuration has none."""
     return str(run.config.get("recipe", run.folder.name))
-
-
-MARKS = "evaluated.json"
-WHAT = "arml marks"
-THUMBNAIL = 96
-"""Pixels a side of a kept picture, at most."""
-
-
-class Mistake(msgspec.Struct):
-    """A query that was predicted as another class."""
-
-    name: str
-    label: str
-    predicted: str
-    probability: float
-    own: float
-    """The probability of its own label."""
-    picture: Annotated[str, Meta(pattern="^[A-Za-z0-9+/=]*$")] | None
-    """A small PNG in base64."""
-
-
-class Marked(msgspec.Struct):
-    """The content of `evaluated.json` of a classifier."""
-
-    predictor: str
-    """The checksum of the predictor's configuration."""
-    query: str
-    n: int
-    accuracy: float
-    low: float
-    high: float
-    classes: list[str]
-    by_class: dict[str, float]
-    confusion: list[list[int]]
-    mistakes: list[Mistake]
-    by: str = ""
-    """The model that predicted, if it is not the learner."""
-
-
-def read_marks(folder: Path) -> Marked:
-    """The marks of a predictor.
-
-    **Raises** `RunError` if there are none, or if they are damaged, those of a regression, or those
-    of another predictor that was saved in this folder before.
-    """
-    path = folder / MARKS
-    advice = f"run `arml evaluate {folder} --query LABELLED` first"
-    if not path.is_file():
-        raise RunError(f"expected {MARKS} in the predictor's folder {folder}, found none; {advice}")
-    content = read_json(path)
-    if "mse" in content:
-        raise RunError(f"{path}: a regression has no page: its error is in this file")
-    marked = read_as(Marked, content, str(path), advice)
-    if marked.predictor != read_json(folder / "config.json").get("sha256"):
-        raise RunError(f"{path} is of another predictor, which was saved there before; {advice}")
-    return marked
-
-
-def png(picture: np.ndarray) -> str:
-    """A picture `[h, w, 3]` in bytes as a PNG in base64."""
-    import cv2
-
-    return base64.b64encode(cv2.imencode(".png", picture[..., ::-1])[1].tobytes()).decode()
