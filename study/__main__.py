@@ -17,7 +17,7 @@ from arml.datasets.prepare import open_store, place
 from study.data import collect, load, record
 from study.pages import page
 from study.paper import overall
-from study.plan import SCALES, Table, Unit, gpu_seconds, seconds, table, units
+from study.plan import SCALES, Table, Unit, seconds, table, units
 from study.unit import STOPPED, is_done
 
 
@@ -64,7 +64,7 @@ def run(options: Options) -> int:
     tables = chosen(options)
     work = units(tables)
     if options.list:
-        print(listing(options.scale, tables, work))
+        print(listing(tables, work))
         return 0
     check_data(work)
     record(tables, options.scale, out)
@@ -165,7 +165,7 @@ def carry_out(work: list[Unit], out: Path, count: int) -> tuple[int, int]:
     return len(failed), len(work) - len(ended)
 
 
-def listing(scale: str, tables: list[Table], work: list[Unit]) -> str:
+def listing(tables: list[Table], work: list[Unit]) -> str:
     """The tables and rows with the paper's figures and the expected times."""
     lines = []
     for one in tables:
@@ -179,13 +179,7 @@ def listing(scale: str, tables: list[Table], work: list[Unit]) -> str:
                 f"{duration(seconds(row.experiment, one.tasks))} a seed on a core",
             )
             lines.append("  " + "  ".join(filter(None, cells)))
-    lines.append(f"{len(work)} runs, about {told(work)}")
-    if scale == "paper":
-        gpu = sum(map(gpu_seconds, work))
-        lines.append(
-            f"on one GPU about {duration(gpu)}: an estimate from counted operations, not measured"
-        )
-    return "\n".join(lines)
+    return "\n".join([*lines, f"{len(work)} runs, about {told(work)}"])
 
 
 def told(work: list[Unit]) -> str:

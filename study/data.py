@@ -20,7 +20,7 @@ from arml.results.comparisons import Comparison, compare_seeds, holm
 from arml.results.files import Json, read_json, write_bytes, write_json
 from arml.results.scores import Scores, read_scores, score_of
 from study.paper import Reported, overall
-from study.plan import Table
+from study.plan import SCALES, Table
 
 STUDY = "study.json"
 RESULTS = Path(__file__).parent / "results"
@@ -32,8 +32,8 @@ class StudyRow:
     """One row of a table: its plan, and the results so far, by seed."""
 
     about: Mapping[str, Any]
-    """`label`, `run`, `paper` (its name there), `note`, `seeds` (planned), `steps`; where a run was
-    scored in a second way, `scored`: the end of its name among the scores."""
+    """`label`, `run` (its folder without the seed), `paper` (its name there), `seeds` (planned),
+    `steps`."""
     facts: dict[int, Mapping[str, Any]]
     scores: dict[int, Scores]
     failures: dict[int, str]
@@ -149,7 +149,6 @@ def record(tables: Iterable[Table], scale: str, out: Path) -> None:
                 "label": row.label,
                 "run": row.experiment.recipe,
                 "paper": row.paper,
-                "note": row.note,
                 "seeds": list(table.seeds_of(row)),
                 "steps": row.experiment.steps,
             }
@@ -173,14 +172,14 @@ def load(place: Path) -> Study:
     with np.load(place.with_suffix(".npz"), allow_pickle=False) as file:
         arrays = dict(file)
 
-    def run(folder: str, end: str) -> tuple[Any, Any, Any]:
-        facts = plan["runs"].get(f"{folder}{end}")
+    def run(folder: str) -> tuple[Any, Any, Any]:
+        facts = plan["runs"].get(folder)
         if facts is None:
             return None, None, plan["failures"].get(folder)
         names, tasks = tuple(facts["families"]), facts["pairing"]
         families = arrays[f"families/{tasks}"][: facts["tasks"]]
-        values = arrays[f"{folder}{end}"]
-        return facts, Scores(values, families, tasks, names, facts["metric"], "test"), None
+        scores = Scores(arrays[folder], families, tasks, names, facts["metric"], "test")
+        return facts, scores, None
 
     curves = {k.removeprefix("curve/"): v for k, v in arrays.items() if k.startswith("curve/")}
     return Study(plan["scale"], _tables(plan, run), curves, plan.get("renamed", {}))
@@ -189,7 +188,7 @@ def load(place: Path) -> Study:
 def _of_folder(folder: Path) -> Study:
     plan, curves = read_json(folder / STUDY), {}
 
-    def run(name: str, end: str) -> tuple[Any, Any, Any]:
+    def run(name: str) -> tuple[Any, Any, Any]:
         place = folder / "runs" / name
         if (place / "row.json").is_file():
             facts, scores = read_json(place / "row.json"), read_scores(place / "scores.npz")
@@ -205,12 +204,12 @@ def _of_folder(folder: Path) -> Study:
 
 
 def _tables(plan: Mapping[str, Any], run: Any) -> tuple[StudyTable, ...]:
+    """The tables that the plan has today: files keep those that left it, too."""
     tables = []
-    for name, about in plan["tables"].items():
-        rows = []
+    for name in filter(SCALES["paper"].tables.__contains__, plan["tables"]):
+        about, rows = plan["tables"][name], []
         for entry in about["rows"]:
-            end = entry.get("scored", "")
-            found = {s: run(f"{entry['run']}/seed-{s}", end) for s in entry["seeds"]}
+            found = {seed: run(f"{entry['run']}/seed-{seed}") for seed in entry["seeds"]}
             rows.append(
                 StudyRow(
                     entry,

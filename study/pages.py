@@ -30,7 +30,7 @@ from study.claims import (
     probability,
 )
 from study.data import RESULTS, Study, StudyRow, StudyTable, load
-from study.paper import by_family
+from study.plan import PLACES
 
 HERE = Path(__file__).parent
 MEASURED = HERE.parent / "src" / "arml" / "data" / "measured.json"
@@ -70,21 +70,21 @@ def page(study: Study) -> str:
 
 
 NOTES = (
-    "Every row of a table is scored on the same test tasks. ± of a score is its 95% interval over "
+    "All rows of a table are scored on the same test tasks. ± of a score is its 95% interval over "
     "test tasks (1.96 s / √n of the scores averaged over seeds); SD is over seeds. A difference is "
-    "the row minus the table's reference. Where both have two runs or more, its interval is "
-    "over runs and tasks (Welch's test with the tasks as a further component), and over tasks "
-    "alone otherwise: then it is about these trained learners. A p-value needs five runs of both, "
-    "and is corrected by Holm's method for all differences of the table. The paper's figures are "
-    "copied from the paper; they are for its own tasks. Differences of accuracies are in points. "
-    "Of a claim that cannot be decided, ↑ marks figures that indicate that it holds, and ↓ that it "
-    "does not: their interval excludes zero, and there are too few runs."
+    "the row minus the table's reference, for accuracies in points. Its interval is over runs and "
+    "tasks if both rows have two runs or more (Welch's test with the tasks as a further "
+    "component); otherwise it is over tasks alone, and is about these trained learners. A p-value "
+    "needs five runs of both, and has Holm's correction over all differences of the table. The "
+    "paper's figures are for its own tasks. Claims that cannot be decided: ↑ marks figures that "
+    "indicate that the claim holds, ↓ that it does not; their intervals exclude zero, but there "
+    "are too few runs."
 )
 
 
 def claims(study: Study) -> str:
-    """The paper's claims, then those about our own presets: those that are decided, and a table of
-    the figures of the others."""
+    """The paper's claims, then those about our own presets: a table of those that are decided, and
+    for each group of the others a table of their figures."""
     verdicts, lines = judge(study), []
     for ours, title in ((False, "The paper's claims"), (True, "Our own presets, not in the paper")):
         own = [v for v in verdicts if v.claim.ours is ours]
@@ -103,24 +103,25 @@ def claims(study: Study) -> str:
         ]
         if rows:
             lines.append(drawn(("Verdict", "Claim", "Table", "Difference", "p"), rows))
-        lines.append(undecided([v for v in own if v.verdict == UNCLEAR and v.comparison]))
+        open_ = [v for v in own if v.verdict == UNCLEAR and v.comparison]
+        for group in dict.fromkeys(v.claim.group for v in open_):
+            lines.append(undecided([v for v in open_ if v.claim.group == group]))
         for why in (NOT_YET, CANNOT):
             names = dict.fromkeys(f"`{v.table}`" for v in own if v.why == why)
             lines += [f"No figures ({why}): {', '.join(names)}."] if names else []
-    return "\n\n".join(filter(None, lines))
+    return "\n\n".join(lines)
 
 
 def undecided(verdicts: Sequence[Verdict]) -> str:
-    """The figures of the claims that cannot be decided: a row for each claim, a column for each
-    table. An arrow says what too few runs indicate."""
+    """The figures of a group of claims that cannot be decided: a row for each claim, a column for
+    each table. An arrow says what too few runs indicate."""
     arrows = {1: " ↑", 0: "", -1: " ↓"}
     tables = list(dict.fromkeys(v.table for v in verdicts))
     rows: dict[str, dict[str, str]] = {}
     for v in verdicts:
-        cell = difference(v.comparison, v.accuracy) if v.comparison else ""
+        assert v.comparison is not None
+        cell = difference(v.comparison, v.accuracy)
         rows.setdefault(v.claim.text, {})[v.table] = cell + arrows[v.indicates]
-    if not rows:
-        return ""
     head = ("Cannot tell", *(f"`{name}`" for name in tables))
     return drawn(head, [[text, *(r.get(t, "") for t in tables)] for text, r in rows.items()])
 
@@ -147,19 +148,22 @@ def caption(table: StudyTable) -> str:
 
 
 def rows_of(table: StudyTable) -> str:
-    """A table: score, the paper's figure, the difference from the reference, families, time."""
+    """A table: score, the paper's figure, the difference from the reference, spread over seeds; of
+    a main table also the score of each family, and the time of a training."""
     assert table.first is not None
-    families, accuracy = table.first["families"], table.accuracy
-    optional = {
+    main, accuracy = table.name in PLACES, table.accuracy
+    families = table.first["families"] if main else ()
+    shown = {
         "Paper": any(table.paper(row) for row in table.rows),
         "p": any(one.adjusted is not None for one in table.comparisons.values()),
+        "Minutes": main,
     }
     head = ["Row", "Accuracy" if accuracy else "MSE", "Paper", "Difference", "p", "SD (seeds)"]
     head += [*families, "Minutes"]
     rows = [_cells(table, row, families) for row in table.rows]
-    if table.first["floor"] is not None:
+    if main and table.first["floor"] is not None:
         rows.append(["*Bayes-optimal predictor*", number(table.first["floor"], accuracy)])
-    kept = [i for i, name in enumerate(head) if optional.get(name, True)]
+    kept = [i for i, name in enumerate(head) if shown.get(name, True)]
     return drawn([head[i] for i in kept], [[row[i] for i in kept if i < len(row)] for row in rows])
 
 
@@ -171,20 +175,17 @@ def _cells(table: StudyTable, row: StudyRow, families: Sequence[str]) -> Sequenc
     half = "" if paper is None or paper.ci95 is None else f" ± {paper.ci95:.2f}"
     reference = row.label == table.about["reference"]
     count = f"({len(row.scores)}{f', {len(row.failures)} failed' if row.failures else ''})"
-    cells = [
+    seconds = np.mean([facts["seconds"] for facts in row.facts.values()])
+    return [
         row.label,
         interval(row.mean, row.ci95, accuracy),
         f"{paper.mean:.2f}{half}" if paper else "",
         "reference" if reference else difference(found, accuracy) if found else "",
         "" if found is None else probability(found.adjusted),
         count if row.spread is None else f"{number(row.spread, accuracy)} {count}",
+        *(number(row.family(name), accuracy) for name in families),
+        f"{seconds / 60:.0f}",
     ]
-    figures = by_family(table.about["paper"], row.about["paper"])
-    for name in families:
-        theirs = f", paper {figures[name].mean:g}%" if name in figures else ""
-        cells.append(number(row.family(name), accuracy) + theirs)
-    seconds = np.mean([facts["seconds"] for facts in row.facts.values()])
-    return [*cells, f"{seconds / 60:.0f}"]
 
 
 STEPS = (5_000, 10_000, 20_000, 30_000, 50_000, 70_000)
@@ -213,17 +214,14 @@ def by_steps(study: Study) -> str:
     return drawn(["steps", *(f"{step:,}" for step in STEPS)], rows)
 
 
-def others(study: Study) -> str:
+def others() -> str:
     """Recipes that are in no table of the study."""
     rows = []
     for one in read_json(RESULTS / "others.json")["results"]:
         accuracy, score = one["metric"] == "accuracy", one["score"]
-        families = "; ".join(
-            f"{name} {number(s['mean'], accuracy)}" for name, s in one["families"].items()
-        )
         told = interval(score["mean"], score["ci95"], accuracy)
-        rows.append([f"`{one['recipe']}`", told, one["protocol"], f"{one['steps']:,}", families])
-    return drawn(("Recipe", "Score", "Tasks", "Steps", "Families"), rows)
+        rows.append([f"`{one['recipe']}`", told, one["protocol"], f"{one['steps']:,}"])
+    return drawn(("Recipe", "Score", "Tasks", "Steps"), rows)
 
 
 PARTS = {
@@ -239,7 +237,7 @@ PARTS = {
 """The parts that a learner loses in `explained.json`, and the heads of their columns."""
 
 
-def interventions(study: Study) -> str:
+def interventions() -> str:
     """The mean cost of each kind of intervention in each learner of `explained.json`."""
     rows = []
     for learner, one in read_json(RESULTS / "explained.json")["learners"].items():
@@ -270,37 +268,6 @@ def _loss(entry: dict[str, Any], scale: int) -> str:
     return f"{scale * mean:+.3g}{interval}{'*' if p is not None and p < 0.05 else ''}"
 
 
-def rates(study: Study) -> str:
-    """How often each rule for verdicts finds a difference although there is none (simulated)."""
-    found = read_json(RESULTS / "false-positives.json")["tables"].values()
-    rows = []
-    for runs in ("1", "3", "5"):
-        for rule in next(iter(found))["equal"]["3"]:
-            cells = []
-            for truth in ("retrained", "equal"):
-                each = [one[truth][runs].get(rule) for one in found]
-                known = [value for value in each if value]  # a rule that needs more runs has none
-                cells.append(f"{min(known):.0%} to {max(known):.0%}" if known else "")
-            rows += [[rule, runs, *cells]] if any(cells) else []
-    head = ("Rule", "Runs of each", "One method, trained again", "Two methods, equal in the mean")
-    return f"The least and the greatest rate of three tables.\n\n{drawn(head, rows)}"
-
-
-def diverged(study: Study) -> str:
-    """How many trainings of each recipe had a loss that is not finite."""
-    counts: dict[str, list[bool]] = {}
-    steps = set()
-    for one in read_json(RESULTS / "divergence.json")["results"]:
-        counts.setdefault(one["recipe"], []).append(one["first_bad_step"] is not None)
-        steps.add(one["steps"])
-    bad = {name: f"{sum(each)} of {len(each)}" for name, each in counts.items() if any(each)}
-    least = min(steps)
-    if not bad:
-        total = sum(map(len, counts.values()))
-        return f"None of {total} trainings of {len(counts)} recipes, over {least:,} steps or more."
-    return drawn(("Recipe", "Diverged"), list(bad.items()))
-
-
 def summary(study: Study) -> str:
     """The 2-D regression in short."""
     table = study.table("regression2d")
@@ -316,67 +283,7 @@ def summary(study: Study) -> str:
     return drawn(("Method", "MSE ± 95%", "Paper", "Seeds (SD)"), rows)
 
 
-NAMES = {
-    "tnp": "TNP",
-    "tnp at 0.008": "TNP, one seed",
-    "r2d2": "R2-D2",
-    "cavia": "CAVIA",
-    "arml": "ARML, extended",
-    "protonet": "ProtoNet",
-}
-"""Trained methods of `study/contexts.py`."""
-
-
-def pair(values: Sequence[float] | None, factor: float = 1, digits: int = 3) -> str:
-    """A mean and half of its interval."""
-    if values is None:
-        return ""
-    return " ± ".join(f"{factor * value:.{digits}f}" for value in values)
-
-
-def contexts(study: Study) -> str:
-    """2-D regression after equal searches."""
-    found = read_json(RESULTS / "contexts.json")["regression"]
-    rows = [
-        (
-            NAMES[name.partition(",")[0]],
-            f"{row['steps']:,}",
-            f"{row['rate']:g}",
-            pair(row["mse"]),
-            *(pair(row[f"less {other}"]) for other in ("arml", "HSML", "ARML, paper's text")),
-        )
-        for name, row in sorted(found.items(), key=lambda item: item[1]["mse"])
-    ]
-    head = ("Method", "Steps", "Rate", "MSE ± 95%")
-    return drawn((*head, "minus ARML, extended", "minus HSML", "minus ARML, paper's text"), rows)
-
-
-def photographs(study: Study) -> str:
-    """Methods on the vectors of pictures."""
-    found = read_json(RESULTS / "contexts.json")["photographs"]
-    places = [
-        (g, k, s) for g in ("photographs", "other") for k in ("classes", "sets") for s in (1, 5)
-    ]
-    rows = []
-    for method in sorted(found["5-shot"], key=lambda name: name in NAMES):
-        cells = [
-            pair(own[f"held-out {kind}"][group][0], 100, 1)
-            if (own := found[f"{shots}-shot"].get(method))
-            else ""
-            for group, kind, shots in places
-        ]
-        rows.append((NAMES.get(method, method), *cells))
-    names = {"photographs": "photographs", "other": "others"}
-    head = (f"{names[group]}, new {kind}, {shots}-shot" for group, kind, shots in places)
-    return drawn(("Accuracy, %", *head), rows)
-
-
-BLOCKS: dict[str, Callable[[Study], str]] = {
-    "summary": summary,
-    "steps": by_steps,
-    "contexts": contexts,
-    "photographs": photographs,
-}
+BLOCKS: dict[str, Callable[[Study], str]] = {"summary": summary, "steps": by_steps}
 """The tables that `README.md` has between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
 
 
@@ -407,14 +314,12 @@ def written() -> dict[Path, str]:
     """All pages by their file."""
     study = load(RESULTS / "laptop")
     names = "; ".join(f"`{old}` is `{new}` today" for old, new in study.renamed.items())
-    more = {
-        "Recipes outside these tables": others,
-        "The cost of losing a part": interventions,
-        "How often verdicts err": rates,
-        "Trainings whose loss became infinite": diverged,
-    }
-    parts = [page(study).strip(), *(f"## {title}\n\n{draw(study)}" for title, draw in more.items())]
-    parts.append(f"Runs keep the names that their recipes had then: {names}.")
+    parts = [
+        page(study).strip(),
+        f"## Recipes outside these tables\n\n{others()}",
+        f"## The cost of losing a part\n\n{interventions()}",
+        f"Runs keep the names that their recipes had then: {names}.",
+    ]
     readme = (HERE / "README.md").read_text(encoding="utf-8")
     for name, draw in BLOCKS.items():
         before, begin, rest = readme.partition(f"<!-- {name}:begin -->")

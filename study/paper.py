@@ -32,11 +32,6 @@ def names() -> dict[str, str]:
     return _paper()["methods"]
 
 
-def titles() -> dict[str, str]:
-    """Titles of the paper's tables of data that the package does not carry."""
-    return _paper()["titles"]
-
-
 def rows_of(table: str) -> list[str]:
     """The names of the rows of one of the paper's tables."""
     return list(_paper()["tables"].get(table, {}))

@@ -82,9 +82,6 @@ class Row:
     """With the row's own name as its recipe, which is its folder too; the seed is filled in."""
     paper: str = ""
     """Its name in the paper's table."""
-    note: str = ""
-    explain: bool = False
-    """Look inside the first seed."""
     seeds: int = 0
     """Its own number of seeds; 0 for the table's number."""
 
@@ -120,7 +117,7 @@ class Unit(TypedDict):
     """The fingerprint of the experiment."""
     tasks: int
     explain: int
-    """Tasks to explain; 0 for none."""
+    """Number of tasks that `arml explain` looks into; 0 for none."""
     seconds: float
     """Expected time on one core."""
 
@@ -196,7 +193,7 @@ def row_of(place: str, method: str, scale: Scale, seeds: int = 0) -> Row:
     paper = METHODS[method].row or method
     made = experiment(place, method, scale)
     known = paper if paper in names() else ""
-    return Row(found.title, made, known, explain=bool(found.method.inside), seeds=seeds)
+    return Row(found.title, made, known, seeds=seeds)
 
 
 class Rows(NamedTuple):
@@ -260,18 +257,9 @@ def vertices(place: str, scale: Scale) -> Rows:
     return Rows(rows, about, "8 vertices", f"vertices-{PLACES[place].problem}")
 
 
-def structure(place: str, scale: Scale) -> Rows:
-    """A tree of clusters against a graph."""
-    rows = [
-        replace(row_of(place, name, scale), explain=False)
-        for name in ("hsml", "arml-film", "arml-official", "arml-paper")
-    ]
-    return Rows(rows, "HSML's tree of clusters against ARML's graph.")
-
-
 def evidence(place: str, scale: Scale) -> Rows:
     """ARML that reads by evidence, without its vertices, and without tailoring."""
-    row = replace(row_of(place, "arml", scale), paper="", explain=False)
+    row = replace(row_of(place, "arml", scale), paper="")
     one = varied(row.experiment, "one-vertex", vertices=1)
     head = varied(row.experiment, "head-alone", vertices=1, read_by="place", gate="templates")
     rows = [row, Row("one vertex, which all tasks read", one), Row("the head alone", head)]
@@ -331,7 +319,7 @@ def normalisation(place: str, scale: Scale) -> Rows:
         made, title = row.experiment, row.label
         network = replace(made.network, normalisation="support")
         own = replace(made, recipe=f"{made.recipe}-inductive", network=network)
-        row = replace(row, label=f"{title}, transductive", explain=False)
+        row = replace(row, label=f"{title}, transductive")
         rows += [row, replace(row, label=f"{title}, inductive", experiment=own, paper="")]
     about = (
         "Transductive: queries are normalised by their own batch, as in the paper. Inductive: by "
@@ -344,7 +332,6 @@ KINDS: dict[str, tuple[str, Callable[[str, Scale], Rows]]] = {
     "": ("", main),
     "ablations": ("Ablations: ", ablations),
     "vertices": ("Number of vertices: ", vertices),
-    "structure": ("Tree or graph: ", structure),
     "evidence": ("Does ARML by evidence need its vertices? ", evidence),
     "edges": ("Do the graph's edges matter? ", edges),
     "propagation": ("Message passing: ", propagation),
@@ -372,6 +359,7 @@ def table(name: str, scale: Scale) -> Table:
 
 def units(tables: Sequence[Table]) -> list[Unit]:
     """The work of the tables in their order; a run that is in several tables is done once."""
+    inside = {method.title for method in arml.ALGORITHMS.values() if method.inside}
     found: dict[str, Unit] = {}
     for one in tables:
         for row in one.rows:
@@ -390,7 +378,7 @@ def units(tables: Sequence[Table]) -> list[Unit]:
                     ),
                 )
                 assert unit["options"] == fingerprint(made), f"two experiments at {folder}"
-                if row.explain and seed == 0:
+                if row.label in inside and seed == 0:
                     unit["explain"] = min(one.tasks, 1_000)
     return list(found.values())
 
@@ -398,10 +386,9 @@ def units(tables: Sequence[Table]) -> list[Unit]:
 def seconds(made: arml.Experiment, tasks: int) -> float:
     """Training, and scoring on `tasks` test tasks, on one core. A step on pictures grows with the
     pixels and with the support set."""
-    method = METHODS.get(made.recipe.rpartition("/")[2].partition("-ablation")[0], Method(""))
+    name = made.recipe.rpartition("/")[2]
+    method = METHODS[max(filter(name.startswith, METHODS), key=len)]
     size = getattr(made.tasks, "size", None)
-    if not made.steps:
-        return 25.0  # to start a process and to make the features
     if size is None:
         return 25.0 + made.steps * method.step * made.batch / 25
     shots = 0.8 if getattr(made.tasks, "shots", 1) == 1 else 2.1
@@ -409,26 +396,6 @@ def seconds(made: arml.Experiment, tasks: int) -> float:
     # A task is scored with one forward pass a step and no outer gradient: a tenth of its training.
     scored = tasks + made.validation_tasks * made.steps / made.validate_every
     return 40.0 + step * (made.steps + 0.1 * scored / made.batch)
-
-
-def gpu_seconds(unit: Unit) -> float:
-    """An estimate of the same on one GPU, from counted operations; it was not measured.
-
-    A second-order inner step of a convolution counts 9 products of the forward pass for each
-    support example, and the outer gradient 3 for each query. They run at 7.7 TFLOP/s, the rate of
-    PyTorch's published MAML on Omniglot (32 tasks in 107 ms on an A100), plus 10 ms a step, because
-    a batch of four small tasks leaves a GPU waiting for its kernels. For 2-D regression these 10 ms
-    are all.
-    """
-    made = unit["experiment"]
-    tasks, steps = made["tasks"], made["steps"]
-    name = made["recipe"].rpartition("/")[2]
-    relative = METHODS.get(name, Method("")).images
-    forward = 54.7e6 * (tasks.get("size", 0) / 84) ** 2  # Conv-4 with 32 filters at 84 px
-    ways = tasks.get("ways", 5)
-    images = 5 * 9 * ways * tasks.get("shots", 1) + 3 * ways * tasks.get("queries", 15)
-    step = 0.010 + relative * made["batch"] * images * forward / 7.7e12
-    return 60.0 + steps * step
 
 
 def whole(made: arml.Experiment, side: bool) -> arml.Experiment:
@@ -482,11 +449,9 @@ LOCAL = (
     "vertices-regression2d",
     "propagation-regression2d",
     "mu-regression2d",
-    "structure-regression2d",
     "ablations-starter-1shot",
     "starter-art-1shot",
     "vertices-starter-art-1shot",
-    "structure-starter-art-1shot",
     "normalisation-starter-1shot",
     "starter-5shot",
 )
@@ -501,7 +466,6 @@ BENCHMARKS = (
     "ablations-plain-multi-5shot",
     "ablations-art-multi-5shot",
     "vertices-art-multi-5shot",
-    "structure-art-multi-1shot",
     "edges-plain-multi-5shot",
     "normalisation-plain-multi-5shot",
 )
