@@ -25,7 +25,6 @@ from arml.nn.networks import MLPOptions
 from arml.results.scores import paired
 from arml.tasks.functions import functions_2d
 from arml.tasks.mixture import mixture
-from arml.training import checkpoint
 
 TASKS = functions_2d(shots=6, queries=6)
 STREAM = mixture(TASKS)
@@ -106,40 +105,16 @@ def test_the_tasks_of_the_loser_are_counted_and_the_rival_replays(stages):
     assert last["replayed"] == trial * OPTIONS.batch / 2
 
 
-def test_a_stage_is_undone_if_a_known_family_loses_or_nothing_is_paired(stages, monkeypatch):
+def test_a_stage_is_undone_if_a_known_family_loses_or_nothing_is_paired(
+    stages, memory, monkeypatch
+):
     for name, verdict in (("within", False), ("excludes_zero", False)):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, lambda *_, verdict=verdict: verdict)
             options = replace(OPTIONS, steps=10)
-            after = grown(stages[1], STREAM, STREAM, RIPPLE, options)
+            after = grown(stages[1], STREAM, STREAM, RIPPLE, options, memory=memory)
         assert after.learner is stages[1].learner
         assert "undo stage" in decisions(after, 1)
-
-
-def test_a_stage_that_was_stopped_goes_on_as_if_it_had_not(stages, memory, tmp_path, monkeypatch):
-    save, saved = checkpoint.save, []
-
-    def stopped(folder, step, state):
-        save(folder, step, state)
-        saved.append(folder)
-        if len(saved) == 7:  # within the training of the rival
-            raise KeyboardInterrupt
-
-    def meet():
-        return grown(stages[1], STREAM, STREAM, RIPPLE, OPTIONS, memory=memory, folder=tmp_path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            meet()
-    assert len({*saved}) == 2
-    again = meet()
-    assert again.records == stages[2].records
-    same(again.learner, stages[2].learner)
-    (file,) = saved[0].glob("40.safetensors")
-    file.write_bytes(b"half")
-    with pytest.raises(ValueError, match="cannot be read"):
-        meet()
 
 
 def test_the_interval_of_a_median_by_hand():

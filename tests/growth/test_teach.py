@@ -12,13 +12,11 @@ import pytest
 
 import arml
 from arml.cli import main
-from arml.experiment.running import check_place
 from arml.growth.teach import between, refusals
-from arml.results.files import RunError, read_json
+from arml.results.files import read_json
 from arml.results.scores import Score, Scores
 from arml.tasks.functions import functions_2d
 from arml.tasks.options import StarterOptions
-from arml.training import checkpoint
 from small_pictures import pictures
 
 SMALL = """--ways 2 --shots 1 --queries 2 --size 16 --filters 2 --batch 1 --steps 2 --interval 1
@@ -85,34 +83,12 @@ def test_a_run_grows_and_stays_as_it_was(place, capsys):
     assert "growth.json is damaged" in capsys.readouterr().err
 
 
-def test_an_interrupted_run_goes_on_as_if_it_had_not(place, capsys, monkeypatch):
-    whole, out, save = place / "whole", place / "again", checkpoint.save
-    assert grow(place, place / "run", whole) == 0
-
-    def stopped(folder, step, state):
-        save(folder, step, state)
-        raise RunError("stopped")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save", stopped)
-        assert grow(place, place / "run", out) == 2
-    capsys.readouterr()
-    assert grow(place, place / "run", place / "none", "--replay", "2") == 2
-    assert "replay must be a share" in capsys.readouterr().err
-    assert not (place / "none").exists()
-    assert grow(place, place / "run", place / "short", "--minutes", "0.001") == 2
-    assert "minutes must be at least" in capsys.readouterr().err
-    more = ("--steps", "2", "--tasks", "4")
-    assert grow(place, place / "run", out, *more, "--replay", "0.1") == 2
-    assert "other options (options.replay 0.5 -> 0.1" in capsys.readouterr().err.replace("\n", " ")
-    assert grow(place, place / "run", out) == 0
-    assert "goes on where it was stopped" in capsys.readouterr().err
-    assert (out / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
-    files = [read_json(folder / "growth.json") for folder in (out, whole)]
-    for file in files:
-        del file["outcome"]["seconds"]
-    assert files[0] == files[1]
-    assert not (out / "growing").exists()
+def test_invalid_options_are_refused(place, capsys):
+    cases = {"replay must be a share": ("--replay", "2"), "minutes must": ("--minutes", "0.001")}
+    for told, more in cases.items():
+        assert grow(place, place / "run", place / "none", *more) == 2
+        assert told in capsys.readouterr().err
+    assert not (place / "none" / "config.json").exists()
 
 
 def test_a_family_of_ones_own_may_have_the_name_of_a_starter_family(tmp_path):
@@ -142,11 +118,6 @@ def test_a_family_that_is_too_small_is_refused(place, capsys):
 def test_functions_take_no_data(place, capsys):
     assert grow(place, "regression2d", place / "functions") == 2
     assert "whose tasks take no data" in capsys.readouterr().err
-
-
-def test_a_folder_that_holds_stages_alone_can_go_on(tmp_path):
-    (tmp_path / "growing").mkdir()
-    check_place(tmp_path)
 
 
 def test_a_new_learner_must_gain_and_may_lose_two_points_at_most():

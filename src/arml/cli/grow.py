@@ -26,7 +26,7 @@ class GrowOptions:
     The learner stays as it was; the new one is a run folder for `arml adapt`, `evaluate`, `explain`
     and `report`. It is accepted only if it is better on held-out classes of each new family, with
     an interval above zero, and no known family may lose more than 2 points of accuracy; otherwise
-    the old learner is written, and the output says so. The same command again resumes.
+    the old learner is written, and the output says so.
 
     The families must be large enough for the learner's tasks: for starter 20 classes or more of 18
     pictures each.

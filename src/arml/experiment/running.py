@@ -45,7 +45,7 @@ from arml.training.devices import at_once, mesh_of, provenance, share
 from arml.training.fit import FitOptions, Moment, TrainState, intervals, start, training_key
 
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
-OWN = (CHECKPOINTS, "explain", "growing")
+OWN = (CHECKPOINTS, "explain")
 """The folders in a run folder. The last one holds the stages of a learner that grows."""
 
 

@@ -20,7 +20,6 @@ tasks. Squared errors have heavy tails, so losses are compared as logarithms, ta
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import jax.numpy as jnp
@@ -31,8 +30,7 @@ from arml.algorithms.arml_extensions import ExtendedARML
 from arml.core.checks import at_least
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.learner import MetaLearner
-from arml.growth.folder import trained
-from arml.growth.replay import replay, with_replay
+from arml.growth.replay import replay
 from arml.growth.vertices import (
     alone,
     choices,
@@ -48,7 +46,7 @@ from arml.results.files import Json
 from arml.results.scores import Score, paired
 from arml.tasks.mixture import Mixture, Stage
 from arml.training.evaluate import Look, at_once_by_default, concatenated, looks
-from arml.training.fit import Fitted, OuterOptions
+from arml.training.fit import Fitted, OuterOptions, fit
 
 TRIAL = 0.25
 """Share of the steps that a candidate and its rival each take before one is chosen. Both are
@@ -107,8 +105,7 @@ def grown(
     stage: Stage,
     options: GrowthOptions,
     *,
-    memory: Task | None = None,
-    folder: Path | None = None,
+    memory: Task,
 ) -> Growth:
     """The learner after one stage.
 
@@ -117,18 +114,17 @@ def grown(
     - `train`, `held`: all families, for training and for decisions.
     - `stage`: the share of each family that arrives.
     - `memory`: kept tasks of each family (`replay.kept`), of which those of known families are
-      replayed. If None, replayed tasks are drawn anew from `train`.
-    - `folder`: keeps the trainings of this stage; the same call goes on there.
+      replayed.
 
-    **Raises** `ValueError` for invalid options, and `RunError` for a damaged file in `folder`.
+    **Raises** `ValueError` for invalid options.
     """
     options.check()
-    work = _Work(options, before.stages, train, held, stage, memory, before.known, folder)
+    work = _Work(options, before.stages, train, held, stage, memory, before.known)
     grows = owns_weights(before.learner) if options.grow is None else options.grow
     if grows and before.known and own_vertices(before.learner) is not None:
         result = _by_vertices(cast(ExtendedARML, before.learner), work)
     else:
-        fitted = work.fit("all", before.learner, before.known, options.steps)
+        fitted = work.fit(before.learner, before.known, options.steps)
         result = _Result(fitted.learner, fitted, *work.cost(fitted, before.known))
     losses = [[record["step"], record["loss"]] for record in result.fitted.history]
     work.note("trained", tasks=result.tasks, replayed=result.replayed, losses=losses)
@@ -158,10 +154,9 @@ class _Work:
     train: Mixture
     held: Mixture
     stage: Stage
-    memory: Task | None
+    memory: Task
     known: tuple[str, ...]
     """The families that are known before it."""
-    folder: Path | None
     records: list[Json] = field(default_factory=list)
 
     def note(self, decision: str, **numbers: Any) -> None:
@@ -185,29 +180,24 @@ class _Work:
 
     def tasks(self, known: Sequence[str]) -> TaskDistribution:
         """The stage's tasks, with replayed ones of these known families."""
-        if self.memory is None:
-            return self.train.of(with_replay(self.stage, known, self.options.replay))
         return replay(self.fresh, self.memory, known, self.options.replay)
 
     def known_tasks(self, family: str) -> TaskDistribution:
-        """Training tasks of a known family: kept ones where there is a memory."""
-        if self.memory is None:
-            return self.train.only(family)
+        """Kept tasks of a known family."""
         return replay(self.fresh, self.memory, [family], 1.0)
 
-    def fit(
-        self, name: str, learner: MetaLearner | Fitted, known: Sequence[str], steps: int
-    ) -> Fitted:
-        """Train until the step `steps` of the stage; each training of a stage has a name."""
-        return trained(
+    def fit(self, learner: MetaLearner | Fitted, known: Sequence[str], steps: int) -> Fitted:
+        """Train until the step `steps` of the stage."""
+        if isinstance(learner, Fitted) and learner.step >= steps:
+            return learner
+        return fit(
             learner,
             self.tasks(known),
             steps=steps,
+            seed=self.options.seed * 1_000 + self.index,
             outer=self.options.outer,
             batch=self.options.batch,
             interval=self.every,
-            seed=self.options.seed * 1_000 + self.index,
-            folder=self.folder and self.folder / f"{name}-{steps}",
         )
 
     def cost(self, fitted: Fitted, known: Sequence[str]) -> tuple[int, int]:
@@ -245,7 +235,7 @@ class _Trial:
     def until(self, work: _Work, steps: int) -> "_Trial":
         """Trained until the step `steps`."""
         start = alone(self.learner, self.part) if self.fitted is None else self.fitted
-        return replace(self, fitted=work.fit(self.name, start, self.known, steps))
+        return replace(self, fitted=work.fit(start, self.known, steps))
 
     def whole(self, work: _Work) -> ExtendedARML:
         """The whole learner with the trained part."""

@@ -1,10 +1,8 @@
 """`arml train --stream`: a recipe is trained on families that arrive one after another.
 
-The folder is a run after each stage (`folder`), and the same command goes on from there, within a
-stage, too.
+The folder is a run after each stage, and the same command goes on from there.
 """
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,12 +16,12 @@ from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
 from arml.experiment.options import Experiment, absolute, essence, metric_of
 from arml.experiment.recipes import built
-from arml.experiment.running import claim, like
-from arml.growth.folder import FILE, KEPT, PLAN, SPLIT, publish, read_plan, with_vertices
+from arml.experiment.running import claim, differences, like
+from arml.growth.folder import FILE, SPLIT, check_new, publish, with_vertices
 from arml.growth.growing import Growth, GrowthOptions, grown
 from arml.growth.replay import kept
 from arml.growth.vertices import own_vertices
-from arml.results.files import Json, locked, read_json, write_json
+from arml.results.files import Json, RunError, locked, plain, read_json, write_json
 from arml.tasks.mixture import mixture
 from arml.tasks.options import splits_of
 from arml.training import checkpoint
@@ -42,7 +40,7 @@ class StreamOptions:
     replay: float = 0.5
     """Share of the training tasks that are of known families."""
     keep: int = 100
-    """Tasks of each family that are kept for replay; 0 to draw replayed tasks anew."""
+    """Tasks of each family that are kept for replay."""
     held: int = 200
     """Held-out tasks of each family for a decision, and test tasks for a score."""
     grow: bool | None = None
@@ -51,7 +49,7 @@ class StreamOptions:
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
-        at_least(self, ("keep",), 0)
+        at_least(self, ("keep",), 1)
         at_least(self, ("replay",), 0, most=1)
         at_least(self, ("held",), 2)
 
@@ -77,15 +75,15 @@ def train_stream(
     *,
     say: Callable[[str], None] = lambda line: None,
 ) -> Json:
-    """Meta-train on families that arrive one after another, in `folder`; it goes on from where it
-    was stopped.
+    """Meta-train on families that arrive one after another, in `folder`; it goes on after the last
+    whole stage.
 
     The steps of the experiment are those of the whole stream, and all stages have the same number.
     A learner whose vertices own the weights of the network grows; others train all weights, with
     replay. Scores of test tasks are taken after each stage, and decide nothing.
 
-    **Returns** the content of `growth.json`: the `metric`, and in `records` the decisions of each
-    stage and its scores on test tasks.
+    **Returns** the content of `growth.json`: the `metric`, in `records` the decisions of each stage
+    and its scores on test tasks, and in `plan` the options.
 
     **Raises** `ValueError` or `RunError` in one line.
     """
@@ -93,8 +91,8 @@ def train_stream(
     options.check()
     experiment.check()
     experiment = absolute(experiment)
-    plan = {"experiment": essence(experiment), "stream": asdict(options)}
-    read_plan(folder, plan)
+    plan = plain({"experiment": essence(experiment), "stream": asdict(options)})
+    content = _begun(folder, plan)
     with locked(folder):
         splits = splits_of(experiment.tasks.build(folder / SPLIT))
         order = options.stages(splits.train.families)
@@ -105,13 +103,13 @@ def train_stream(
             )
         problem = splits.train.problem
         check_room(problem, len(splits.train.families), options.keep)
-        write_json(folder / KEPT / PLAN, plan)
+        if content is None:
+            content = {"metric": metric_of(experiment.tasks), "records": [], "plan": plan}
+            write_json(folder / FILE, content)
         experiment = replace(experiment, recipe=f"{experiment.recipe} (stream)")
         claim(experiment, splits, folder)
         train, held, test = (mixture(part) for part in splits[:3])
-        memory = None
-        if options.keep:
-            memory = kept(train, options.keep, key=jax.random.key(1_000 + experiment.seed))
+        memory = kept(train, options.keep, key=jax.random.key(1_000 + experiment.seed))
         growing = GrowthOptions(
             steps=steps,
             replay=options.replay,
@@ -124,12 +122,10 @@ def train_stream(
         growth, seconds = _resumed(experiment, problem, folder, steps, built(experiment, problem))
         if growth.stages:
             say(f"resuming after {growth.stages} of {len(order)} stages")
-        content: Json = {"metric": metric_of(experiment.tasks), "records": growth.records}
         for index, name in list(enumerate(order))[growth.stages :]:
             say(f"stage {index + 1} of {len(order)}, {name}")
-            started, inside = time.monotonic(), folder / KEPT / f"stage-{index}"
-            stage = {name: 1.0}
-            growth = grown(growth, train, held, stage, growing, memory=memory, folder=inside)
+            started = time.monotonic()
+            growth = grown(growth, train, held, {name: 1.0}, growing, memory=memory)
             scores = {
                 family: evaluate(
                     growth.learner, test.only(family), options.held, progress=False
@@ -154,7 +150,24 @@ def train_stream(
             ]
             learner, step = growth.learner, steps * growth.stages
             publish(folder, learner, content, experiment, losses, step=step, seconds=seconds)
-            shutil.rmtree(inside)
+    return content
+
+
+def _begun(folder: Path, plan: Json) -> Json | None:
+    """The content of `growth.json`; None in a new folder.
+
+    **Raises** `RunError` for a folder that holds something else, or was made with other options.
+    """
+    content = read_json(folder / FILE) if (folder / FILE).is_file() else {}
+    if "plan" not in content:
+        check_new(folder)
+        return None
+    if changes := differences(content["plan"], plan):
+        more = f"; and {len(changes) - 8} more" if len(changes) > 8 else ""
+        raise RunError(
+            f"{folder} was made with other options ({'; '.join(changes[:8])}{more}): give those to "
+            "go on, or name another folder"
+        )
     return content
 
 
@@ -165,8 +178,7 @@ def check_room(problem: Problem, families: int, keep: int) -> None:
     if keep * each > MOST:
         raise ValueError(
             f"expected kept tasks of at most {MOST / 2**30:g} GiB, got {keep} of each family, "
-            f"which are {keep * each / 2**30:.1f} GiB: give --keep {MOST // each}, or --keep 0 to "
-            "draw replayed tasks anew"
+            f"which are {keep * each / 2**30:.1f} GiB: give --keep {MOST // each}"
         )
 
 

@@ -11,7 +11,6 @@ kept. The result is a run folder.
     lies a model that keeps most of what both can do.
 """
 
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,15 +24,16 @@ from arml.datasets.folders import TooFewError
 from arml.experiment.choose import paced
 from arml.experiment.options import Experiment, absolute
 from arml.experiment.running import Portable, Run, claim, like
-from arml.growth.folder import KEPT, PLAN, SPLIT, publish, read_plan, trained
+from arml.growth.folder import SPLIT, check_new, publish
 from arml.growth.replay import with_replay
 from arml.predict.files import CONFIG, locate, read_learner
-from arml.results.files import Json, RunError, locked, read_json, write_json
+from arml.results.files import Json, RunError, locked, read_json
 from arml.results.scores import Score, Scores, paired
 from arml.tasks.mixture import Mixture, mixture, uniform
 from arml.tasks.options import Splits, splits_of
 from arml.training.checkpoint import named
 from arml.training.evaluate import Split, evaluate
+from arml.training.fit import fit
 
 RATE = 1 / 3
 """Factor of the outer rate of the learner's training; a lower rate forgets less."""
@@ -64,7 +64,7 @@ class Outcome:
     tasks: int
     """Tasks of each family for each score."""
     seconds: float
-    """Time of the whole command. If it was stopped, only the time since it went on."""
+    """Time of the whole command."""
 
 
 def grow(
@@ -104,15 +104,7 @@ def grow(
     portable = read_learner(place)[0] if shared else Run(place).portable()
     experiment = with_data(portable, data, known)
     experiment.tasks.check()
-    options = {
-        "learner": str(place),
-        "data": [str(path) for path in getattr(experiment.tasks, "data", ())],
-        "minutes": None if steps else minutes,
-        "steps": steps,
-        "replay": replay,
-        "tasks": tasks,
-    }
-    plan = read_plan(folder, {"options": options})
+    check_new(folder)
     with locked(folder):
         try:
             splits = splits_of(experiment.tasks.build(folder / SPLIT))
@@ -127,28 +119,22 @@ def grow(
         old, new = portable.learner, [n for n in train.families if n not in portable.families]
         if not new:
             raise ValueError("the learner knows all of these families: give a new one with --data")
-        if plan is not None:
-            say("goes on where it was stopped")
-        else:
-            if steps is None:
-                # Two learners are scored, on validation and test tasks.
-                scored = replace(
-                    experiment,
-                    steps=10**6,
-                    validate_every=10**9,
-                    validation_tasks=4 * tasks * len(held.families),
-                )
-                steps = paced(scored, minutes, since=started).steps
-            plan = {"options": options, "steps": steps}
-            write_json(folder / KEPT / PLAN, plan)
-        steps = int(plan["steps"])
+        if steps is None:
+            # Two learners are scored, on validation and test tasks.
+            scored = replace(
+                experiment,
+                steps=10**6,
+                validate_every=10**9,
+                validation_tasks=4 * tasks * len(held.families),
+            )
+            steps = paced(scored, minutes, since=started).steps
         say(f"known: {', '.join(portable.families)}; new: {', '.join(new)}")
         say(
             f"training: {steps:,} steps of {experiment.batch} tasks, {replay:.0%} of known "
             f"families; the old and the new learner are scored on {tasks} tasks of each"
         )
         rate = experiment.outer.outer_rate * RATE
-        fitted = trained(
+        fitted = fit(
             old,
             train.of(with_replay(uniform(new), portable.families, replay)),
             steps=steps,
@@ -156,7 +142,6 @@ def grow(
             batch=experiment.batch,
             interval=max(1, steps // 10),
             seed=experiment.seed,
-            folder=folder / KEPT / "training",
         )
         result, moved, held_out = _accepted(old, fitted.learner, held, new, tasks, say)
         before = _scores(old, test, tasks, "test")
@@ -179,7 +164,6 @@ def grow(
         content = {"metric": metric, "outcome": asdict(outcome), "records": []}
         losses = [(line["step"], line["loss"]) for line in fitted.history]
         publish(folder, result, content, whole, losses, step=steps, seconds=outcome.seconds)
-        shutil.rmtree(folder / KEPT)
     return outcome
 
 
