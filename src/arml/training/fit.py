@@ -84,10 +84,6 @@ class OuterOptions:
     """Its step size."""
     optimiser: Literal["adam", "sgd"] = "adam"
     """Adam, or plain gradient descent."""
-    momentum: float = 0.0
-    """Of plain gradient descent."""
-    weight_decay: float = 0.0
-    """Weight of half the squared norm of the meta-parameters, added to the loss."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Keep the rate, or let it fall to zero along a line or half a cosine."""
     warmup: float = 0.0
@@ -110,19 +106,14 @@ class OuterOptions:
 
         rate = self.rate(steps)
         chain = [
-            optax.add_decayed_weights(self.weight_decay) if self.weight_decay else None,
             optax.clip_by_global_norm(self.clip) if self.clip else optax.identity(),
-            optax.adam(rate)
-            if self.optimiser == "adam"
-            else optax.sgd(rate, self.momentum or None),
-            optax.masked(optax.scale(self.rates_factor), _learned_rates)
-            if self.rates_factor != 1
-            else None,
-            optax.masked(optax.scale(self.encoder_factor), _encoder)
-            if self.encoder_factor != 1
-            else None,
+            optax.adam(rate) if self.optimiser == "adam" else optax.sgd(rate),
         ]
-        whole = optax.chain(*(part for part in chain if part is not None))
+        if self.rates_factor != 1:
+            chain.append(optax.masked(optax.scale(self.rates_factor), _learned_rates))
+        if self.encoder_factor != 1:
+            chain.append(optax.masked(optax.scale(self.encoder_factor), _encoder))
+        whole = optax.chain(*chain)
         return averaged(whole, (1 - self.average) * steps) if self.average else whole
 
     def rate(self, steps: int | Array) -> Callable[[Array], Array] | float:
@@ -148,13 +139,8 @@ class OuterOptions:
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
         at_least(self, ("outer_rate",), 0, strict=True)
-        at_least(self, ("clip", "rates_factor", "momentum", "weight_decay"), 0)
+        at_least(self, ("clip", "rates_factor"), 0)
         at_least(self, ("warmup", "average"), 0, most=1)
-        if self.momentum and self.optimiser != "sgd":
-            raise ValueError(
-                f"momentum belongs to the optimiser sgd, got {self.momentum:g} with "
-                f"{self.optimiser}: leave it at 0, or choose sgd"
-            )
 
 
 def _learned_rates(learner: PyTree) -> PyTree:
