@@ -14,6 +14,8 @@ import tyro
 from tyro.conf import Positional
 
 from arml.datasets.prepare import open_store, place
+from arml.report.tables import duration
+from arml.results.files import cores
 from study.data import collect, load, record
 from study.pages import page
 from study.paper import overall
@@ -124,7 +126,7 @@ def check_data(work: list[Unit]) -> None:
 def workers() -> int:
     """One process a core, or one where a GPU does the work."""
     gpu = Path("/dev/nvidia0").exists() and os.environ.get("JAX_PLATFORMS") != "cpu"
-    return 1 if gpu else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    return 1 if gpu else cores()
 
 
 def carry_out(work: list[Unit], out: Path, count: int) -> tuple[int, int]:
@@ -175,7 +177,7 @@ def listing(tables: list[Table], work: list[Unit]) -> str:
             cells = (
                 f"{row.label:<38}",
                 f"paper {paper.mean:g}" if paper else "",
-                f"{len(one.seeds_of(row))} x {row.experiment.steps:,} steps",
+                f"{row.seeds} x {row.experiment.steps:,} steps",
                 f"{duration(seconds(row.experiment, one.tasks))} a seed on a core",
             )
             lines.append("  " + "  ".join(filter(None, cells)))
@@ -185,13 +187,6 @@ def listing(tables: list[Table], work: list[Unit]) -> str:
 def told(work: list[Unit]) -> str:
     """The expected time of units."""
     return f"{duration(sum(unit['seconds'] for unit in work))} on one CPU core"
-
-
-def duration(value: float) -> str:
-    """`40 s`, `3 min` or `1.5 h`."""
-    if value < 90:
-        return f"{value:.0f} s"
-    return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
 
 
 if __name__ == "__main__":

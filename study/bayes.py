@@ -69,11 +69,6 @@ class Posterior(NamedTuple):
             total = total + weight @ values
         return total[:, None]
 
-    def effective_draws(self) -> Float[Array, " families"]:
-        """Effective sample size of each family's draws, between 1 and `draws`."""
-        weights = jax.nn.softmax(self.log_weights, axis=1)
-        return 1 / jnp.sum(weights * weights, axis=1)
-
 
 def posterior(
     tasks: Functions, support: arml.Examples, *, key: PRNGKeyArray, draws: int = 4096

@@ -202,8 +202,3 @@ def difference(found: Comparison, accuracy: bool) -> str:
     scale, digits = (100, 2) if accuracy else (1, 3)
     half = "" if found.ci95 is None else f" ± {scale * found.ci95:.{digits}f}"
     return f"{scale * found.mean:+.{digits}f}{half}"
-
-
-def probability(p: float | None) -> str:
-    """A p-value: `0.03`, `< 0.001`; a dash where there is none."""
-    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.2g}"

@@ -85,9 +85,14 @@ class StudyTable:
         return next((next(iter(row.facts.values())) for row in ordered if row.facts), None)
 
     @property
+    def metric(self) -> str:
+        """`accuracy` or `mse`; empty before the first run."""
+        return self.first["metric"] if self.first else ""
+
+    @property
     def accuracy(self) -> bool:
         """Whether a score is an accuracy, and not an error."""
-        return self.first is not None and self.first["metric"] == "accuracy"
+        return self.metric == "accuracy"
 
     def row(self, label: str) -> StudyRow | None:
         """The row of that label."""
@@ -149,7 +154,7 @@ def record(tables: Iterable[Table], scale: str, out: Path) -> None:
                 "label": row.label,
                 "run": row.experiment.recipe,
                 "paper": row.paper,
-                "seeds": list(table.seeds_of(row)),
+                "seeds": list(range(row.seeds)),
                 "steps": row.experiment.steps,
             }
             for row in table.rows

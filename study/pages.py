@@ -6,7 +6,6 @@ if one of them is not what it would write.
 """
 
 import json
-import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 import numpy as np
 
 import arml
-from arml.report.tables import Cell, Column, Line, Table, markdown
+from arml.report.tables import Cell, Column, Line, Table, interval, markdown, number
+from arml.results.comparisons import Comparison, probability
 from arml.results.files import read_json
 from study.claims import (
     CANNOT,
@@ -27,7 +27,6 @@ from study.claims import (
     counted,
     difference,
     judge,
-    probability,
 )
 from study.data import RESULTS, Study, StudyRow, StudyTable, load
 from study.plan import PLACES
@@ -48,17 +47,9 @@ def drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return markdown(Table("", tuple(map(Column, head)), lines))
 
 
-def number(value: float | None, accuracy: bool) -> str:
-    """A score as text: accuracies as percentages."""
-    if value is None or not math.isfinite(value):
-        return "not finite"
-    return f"{100 * value:.2f}%" if accuracy else f"{value:.3f}"
-
-
-def interval(mean: float | None, half: float | None, accuracy: bool) -> str:
-    """`mean ± half-width`."""
-    told = number(mean, accuracy)
-    return told if half is None else f"{told.rstrip('%')} ± {number(half, accuracy)}"
+def chance(found: Comparison) -> str:
+    """The adjusted p-value: `0.03`, `< 0.001`; a dash where there is none."""
+    return "–" if found.adjusted is None else probability(found.adjusted).removeprefix("= ")
 
 
 def page(study: Study) -> str:
@@ -95,7 +86,7 @@ def claims(study: Study) -> str:
                 v.claim.text,
                 f"`{v.table}`",
                 difference(v.comparison, v.accuracy),
-                probability(v.comparison.adjusted),
+                chance(v.comparison),
             )
             for kind in (HOLDS, FAILS)
             for v in own
@@ -151,24 +142,31 @@ def rows_of(table: StudyTable) -> str:
     """A table: score, the paper's figure, the difference from the reference, spread over seeds; of
     a main table also the score of each family, and the time of a training."""
     assert table.first is not None
-    main, accuracy = table.name in PLACES, table.accuracy
+    main = table.name in PLACES
     families = table.first["families"] if main else ()
     shown = {
         "Paper": any(table.paper(row) for row in table.rows),
         "p": any(one.adjusted is not None for one in table.comparisons.values()),
         "Minutes": main,
     }
-    head = ["Row", "Accuracy" if accuracy else "MSE", "Paper", "Difference", "p", "SD (seeds)"]
+    head = [
+        "Row",
+        "Accuracy" if table.accuracy else "MSE",
+        "Paper",
+        "Difference",
+        "p",
+        "SD (seeds)",
+    ]
     head += [*families, "Minutes"]
     rows = [_cells(table, row, families) for row in table.rows]
     if main and table.first["floor"] is not None:
-        rows.append(["*Bayes-optimal predictor*", number(table.first["floor"], accuracy)])
+        rows.append(["*Bayes-optimal predictor*", number(table.first["floor"], table.metric)])
     kept = [i for i, name in enumerate(head) if shown.get(name, True)]
     return drawn([head[i] for i in kept], [[row[i] for i in kept if i < len(row)] for row in rows])
 
 
 def _cells(table: StudyTable, row: StudyRow, families: Sequence[str]) -> Sequence[str]:
-    accuracy, found = table.accuracy, table.comparisons.get(row.label)
+    metric, found = table.metric, table.comparisons.get(row.label)
     if not row.scores:
         return [row.label, next(iter(row.failures.values()), "not yet run")]
     paper = table.paper(row)
@@ -178,12 +176,12 @@ def _cells(table: StudyTable, row: StudyRow, families: Sequence[str]) -> Sequenc
     seconds = np.mean([facts["seconds"] for facts in row.facts.values()])
     return [
         row.label,
-        interval(row.mean, row.ci95, accuracy),
+        interval(row.mean, row.ci95, metric),
         f"{paper.mean:.2f}{half}" if paper else "",
-        "reference" if reference else difference(found, accuracy) if found else "",
-        "" if found is None else probability(found.adjusted),
-        count if row.spread is None else f"{number(row.spread, accuracy)} {count}",
-        *(number(row.family(name), accuracy) for name in families),
+        "reference" if reference else difference(found, table.accuracy) if found else "",
+        "" if found is None else chance(found),
+        count if row.spread is None else f"{number(row.spread, metric)} {count}",
+        *(number(row.family(name), metric) for name in families),
         f"{seconds / 60:.0f}",
     ]
 
@@ -218,27 +216,26 @@ def others() -> str:
     """Recipes that are in no table of the study."""
     rows = []
     for one in read_json(RESULTS / "others.json")["results"]:
-        accuracy, score = one["metric"] == "accuracy", one["score"]
-        told = interval(score["mean"], score["ci95"], accuracy)
-        rows.append([f"`{one['recipe']}`", told, one["protocol"], f"{one['steps']:,}"])
+        score = interval(one["score"]["mean"], one["score"]["ci95"], one["metric"])
+        rows.append([f"`{one['recipe']}`", score, one["protocol"], f"{one['steps']:,}"])
     return drawn(("Recipe", "Score", "Tasks", "Steps"), rows)
 
 
 PARTS = {
-    "links": "links",
-    "equal_vertices": "different vertices",
-    "mean": "its code: mean",
-    "own_family": "own family's",
-    "other_family": "other family's",
-    "mean_reading": "its reading: mean",
-    "own_family_reading": "own family's",
-    "other_family_reading": "other family's",
+    "links": "no links",
+    "equal_vertices": "equal vertices",
+    "mean": "mean code",
+    "own_family": "code of its family",
+    "other_family": "code of another family",
+    "mean_reading": "mean attention",
+    "own_family_reading": "attention of its family",
+    "other_family_reading": "attention of another family",
 }
-"""The parts that a learner loses in `explained.json`, and the heads of their columns."""
+"""The changes to a learner in `explained.json`, and the heads of their columns."""
 
 
 def interventions() -> str:
-    """The mean cost of each kind of intervention in each learner of `explained.json`."""
+    """The mean loss by each kind of change to each learner of `explained.json`."""
     rows = []
     for learner, one in read_json(RESULTS / "explained.json")["learners"].items():
         found = one.get("interventions")
@@ -251,10 +248,11 @@ def interventions() -> str:
         cells = [_loss(worst, scale)]
         cells += [_loss(parts[key]["all"], scale) if key in parts else "" for key in PARTS]
         rows.append([f"`{learner}`", f"1 of {len(vertices)}: {cells[0]}", *cells[1:]])
-    table = drawn(("Learner", "Worst vertex", *PARTS.values()), rows)
+    table = drawn(("Learner", "without its most useful vertex", *PARTS.values()), rows)
     return (
-        "The mean loss over tasks of error, or of accuracy in points, when a part is taken away or "
-        "replaced by that of other tasks; * marks p < 0.05 after Holm's correction.\n\n" + table
+        "How much worse the error, or the accuracy in points, is on average over tasks when a part "
+        "of a trained learner is taken away, or replaced by that of other tasks; * marks p < 0.05 "
+        "after Holm's correction.\n\n" + table
     )
 
 
@@ -275,10 +273,10 @@ def summary(study: Study) -> str:
     rows = []
     for row in sorted(table.rows, key=lambda row: row.mean):
         paper = table.paper(row)
-        seeds = f"{len(row.scores)} ({number(row.spread, False)})" if row.spread else "1"
-        cells = (interval(row.mean, row.ci95, False), f"{paper.mean:g}" if paper else "", seeds)
+        seeds = f"{len(row.scores)} ({number(row.spread, 'mse')})" if row.spread else "1"
+        cells = (interval(row.mean, row.ci95, "mse"), f"{paper.mean:g}" if paper else "", seeds)
         rows.append([row.label, *cells])
-    floor = number(table.first["floor"] if table.first else None, False)
+    floor = number(table.first["floor"] if table.first else None, "mse")
     rows.insert(0, ["*Bayes-optimal predictor*", floor])
     return drawn(("Method", "MSE ± 95%", "Paper", "Seeds (SD)"), rows)
 
@@ -317,7 +315,7 @@ def written() -> dict[Path, str]:
     parts = [
         page(study).strip(),
         f"## Recipes outside these tables\n\n{others()}",
-        f"## The cost of losing a part\n\n{interventions()}",
+        f"## Without a part of the graph\n\n{interventions()}",
         f"Runs keep the names that their recipes had then: {names}.",
     ]
     readme = (HERE / "README.md").read_text(encoding="utf-8")

@@ -83,7 +83,7 @@ class Row:
     paper: str = ""
     """Its name in the paper's table."""
     seeds: int = 0
-    """Its own number of seeds; 0 for the table's number."""
+    """Its number of seeds; 0 for that of the other rows."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,8 @@ class Table:
     """Label of the row that the others are compared with."""
     paper: str
     """Key of the paper's table in `paper.json`."""
-    seeds: int
     tasks: int
     """Test tasks."""
-
-    def seeds_of(self, row: Row) -> range:
-        """The seeds of one row."""
-        return range(row.seeds or self.seeds)
 
 
 class Unit(TypedDict):
@@ -219,7 +214,7 @@ def main(place: str, scale: Scale) -> Rows:
         slow = scale.name == "laptop" and method.step > SLOW
         again = "again" in words and (slow or place == "starter-1shot")
         rows.append(row_of(place, name, scale, scale.again if again else int(slow)))
-    about = "The methods of the paper's comparison, and ARML as text, code and we have it."
+    about = "The methods of the paper's comparison, and ARML in its several versions."
     return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, place)
 
 
@@ -285,32 +280,6 @@ def edges(place: str, scale: Scale) -> Rows:
     return Rows(rows, about)
 
 
-def propagation(place: str, scale: Scale) -> Rows:
-    """Message passing by GCN, GraphSAGE and GAT."""
-    base = experiment(place, SUBJECT, scale, side=True)
-    kinds = {"gcn": "GCN", "sage": "GraphSAGE", "gat": "GAT"}
-    rows = [Row(name, varied(base, kind, propagation=kind)) for kind, name in kinds.items()]
-    return Rows(rows, "The paper names the three and does not say which one its figures are of.")
-
-
-def mu(place: str, scale: Scale) -> Rows:
-    """The weights of the two reconstructions."""
-    base = experiment(place, SUBJECT, scale, side=True)
-    one, two = (vars(base.algorithm)[name] for name in ("mu_1", "mu_2"))
-    pairs = {
-        "both as in the code": (one, two),
-        "both x 0.1": (one / 10, two / 10),
-        "both x 10": (one * 10, two * 10),
-        "mu_1 = 0": (0.0, two),
-        "mu_2 = 0": (one, 0.0),
-    }
-    rows = [
-        Row(label, varied(base, f"mu-{i}", mu_1=a, mu_2=b))
-        for i, (label, (a, b)) in enumerate(pairs.items())
-    ]
-    return Rows(rows, "mu_1 weighs the prototypes after reading (L_t), mu_2 before it (L_q).")
-
-
 def normalisation(place: str, scale: Scale) -> Rows:
     """Batch statistics of the queries against those of the support set."""
     rows = []
@@ -334,8 +303,6 @@ KINDS: dict[str, tuple[str, Callable[[str, Scale], Rows]]] = {
     "vertices": ("Number of vertices: ", vertices),
     "evidence": ("Does ARML by evidence need its vertices? ", evidence),
     "edges": ("Do the graph's edges matter? ", edges),
-    "propagation": ("Message passing: ", propagation),
-    "mu": ("Weights of the reconstructions: ", mu),
     "normalisation": ("Transductive or inductive: ", normalisation),
 }
 """Kinds of tables. A table's name is its kind and its place; that of a main table its place."""
@@ -352,9 +319,10 @@ def table(name: str, scale: Scale) -> Table:
     title, rows_of = KINDS[kind]
     rows, about, reference, paper = rows_of(place, scale)
     images = any(len(shape_of(row.experiment.tasks).features) == 3 for row in rows)
-    amounts = scale.images if images else scale.vectors
+    seeds, tasks = scale.images if images else scale.vectors
+    rows = tuple(replace(row, seeds=row.seeds or seeds) for row in rows)
     title, reference = f"{title}{PLACES[place].title}", reference or rows[0].label
-    return Table(name, title, about, tuple(rows), reference, paper, *amounts)
+    return Table(name, title, about, rows, reference, paper, tasks)
 
 
 def units(tables: Sequence[Table]) -> list[Unit]:
@@ -363,7 +331,7 @@ def units(tables: Sequence[Table]) -> list[Unit]:
     found: dict[str, Unit] = {}
     for one in tables:
         for row in one.rows:
-            for seed in one.seeds_of(row):
+            for seed in range(row.seeds):
                 made = replace(row.experiment, seed=seed)
                 folder = f"runs/{made.recipe}/seed-{seed}"
                 unit = found.setdefault(
@@ -447,8 +415,6 @@ LOCAL = (
     "evidence-regression2d",
     "edges-regression2d",
     "vertices-regression2d",
-    "propagation-regression2d",
-    "mu-regression2d",
     "ablations-starter-1shot",
     "starter-art-1shot",
     "vertices-starter-art-1shot",
