@@ -19,6 +19,6 @@ def _own() -> Iterator[Method]:
 
 
 ALGORITHMS: Registry[Method] = Registry(
-    "method", Method, sorted(_own(), key=lambda m: m.year), rooms=("arml.tables.model",)
+    "method", Method, sorted(_own(), key=lambda m: m.year), room="arml.tables.model"
 )
 """Every method by name, in the order of publication."""

@@ -1,9 +1,9 @@
 """Registries of the parts that an experiment may name: this package's and those of others.
 
 An entry brings everything that the library needs to know about one method, one kind of tasks or one
-network. Entries of others come from installed packages (entry points) and from plug-in files, which
-call `arml.register`. A registry reads both at its first use, in worker processes too: the
-environment variable `ARML_PLUGINS` names the plug-in files. Nothing here needs JAX.
+network. Entries of others come from scripts and plug-in files, which call `arml.register`. A
+registry runs the plug-in files when it is used, in worker processes too: the environment variable
+`ARML_PLUGINS` names them. Nothing here needs JAX.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -148,36 +148,34 @@ class Registry(Mapping[str, E], Generic[E]):
 
     **Arguments**
 
-    - `part`: `method`, `tasks` or `network`; its entry points are of the group `arml.methods`,
-      `arml.tasks` or `arml.networks`.
+    - `part`: `method`, `tasks` or `network`.
     - `entry`: makes an entry from the keywords `name`, `options_class` and others of its own.
-    - `rooms`: modules of the package that bring entries in a tuple `METHODS` or `TASKS`. They are
-      imported at the first use, as plug-ins are, because they stand on higher floors.
+    - `room`: a module of the package that brings more entries in a tuple `METHODS`. It is imported
+      at the first use, because it stands on a higher floor.
     """
 
     def __init__(
-        self, part: str, entry: Callable[..., E], own: Iterable[E] = (), rooms: Sequence[str] = ()
+        self, part: str, entry: Callable[..., E], own: Iterable[E] = (), room: str = ""
     ) -> None:
-        self.part, self.entry, self._rooms = part, entry, rooms
+        self.part, self.entry, self._room = part, entry, room
         self._own = {known.name: known for known in own}
         self._others: dict[str, E] = {}
-        self._read = False
 
     def _entries(self) -> dict[str, E]:
-        if not self._read:
-            self._read = True  # first, because the loaded modules ask registries, too
-            for name, found in entry_points(f"arml.{self.part.rstrip('s')}s"):
-                self.add(found if isinstance(found, Entry) else self.make(name, found))
-        load_plugins()
-        return {**self.built_in(), **self._others}
+        return {**self._built_in(), **self.others}
 
-    def built_in(self) -> dict[str, E]:
+    def _built_in(self) -> dict[str, E]:
         """The package's own entries."""
-        rooms, self._rooms = self._rooms, ()
-        for room in rooms:
-            entries = getattr(import_module(room), f"{self.part.rstrip('s')}s".upper())
-            self._own |= {known.name: known for known in entries}
+        room, self._room = self._room, ""
+        if room:
+            self._own |= {known.name: known for known in import_module(room).METHODS}
         return self._own
+
+    @property
+    def others(self) -> Mapping[str, E]:
+        """The entries that are not the package's own."""
+        load_plugins()
+        return self._others
 
     def __getitem__(self, name: str) -> E:
         return self._entries()[name]
@@ -199,11 +197,8 @@ class Registry(Mapping[str, E], Generic[E]):
 
         **Raises** `ValueError` in one line.
         """
-        if entry.name in self.built_in():
+        if entry.name in self._built_in():
             raise ValueError(f"arml has a {self.part} {entry.name!r} of its own: choose a new name")
-        taken = next((e for e in self._own.values() if e.kind == entry.kind), None)
-        if taken is not None and taken.options_class is not entry.options_class:
-            raise ValueError(f"arml has options {entry.kind!r} of its own: choose a new kind")
         self._others[entry.name] = entry
 
     def remove(self, name: str) -> None:
@@ -234,14 +229,6 @@ class Registry(Mapping[str, E], Generic[E]):
             f"arml.register({self.part!r}, NAME, {name}) first"
         )
 
-    def class_of(self, kind: str) -> type | None:
-        """The options that files call `kind`; None for an unknown one."""
-        return next((e.options_class for e in self._entries().values() if e.kind == kind), None)
-
-    def kinds(self) -> tuple[str, ...]:
-        """The names that options may have in files."""
-        return tuple(dict.fromkeys(entry.kind for entry in self._entries().values()))
-
 
 def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
     """The end of a message about an unknown name: the known names that are most like it."""
@@ -251,20 +238,6 @@ def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
         return f"; did you mean {' or '.join(map(repr, close))}?"
     few = len(names) < 9
     return f": expected {' or '.join(names)}" if few else ": `arml list` names all of them"
-
-
-def entry_points(group: str) -> Iterator[tuple[str, Any]]:
-    """Name and object of each entry point of a group. **Raises** `ValueError` in one line for one
-    that cannot be loaded."""
-    for point in metadata.entry_points(group=group):
-        try:
-            loaded = point.load()
-        except Exception as error:
-            package = point.dist.name if point.dist else "a package"
-            raise ValueError(
-                f"could not load {point.name!r} of {package}: {_line(error)}; update or remove it"
-            ) from error
-        yield point.name, loaded
 
 
 def announce(file: Path | str) -> None:
@@ -317,7 +290,7 @@ def load_plugin(file: Path | str) -> None:
     path = Path(file).expanduser().resolve()
     if str(path) in _loaded:
         return
-    name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else "plugin"
+    name = path.stem
     while name in sys.modules:
         name += "_"
     spec = util.spec_from_file_location(name, path)
@@ -334,8 +307,5 @@ def load_plugin(file: Path | str) -> None:
     except Exception as error:
         _loaded.discard(str(path))
         del sys.modules[name]
-        raise ValueError(f"could not load the plug-in {file}: {_line(error)}") from error
-
-
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        line = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise ValueError(f"could not load the plug-in {file}: {line}") from error

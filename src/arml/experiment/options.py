@@ -115,8 +115,7 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
 
     From then on a method has a recipe `SETTING/NAME` for each setting that suits it, and tasks are
     a setting `NAME` with a recipe for each method. On the command line, `--plugin FILE.py` loads a
-    file that registers something. Entry points of a package in the groups `arml.methods`,
-    `arml.tasks` and `arml.networks` are found by themselves.
+    file that registers something.
 
     **Arguments**
 
@@ -247,18 +246,20 @@ def from_json(value: object, where: str) -> Experiment:
         )
     value = dict(value)
     plugins = value.pop("plugins", {})
+    plugins = plugins if isinstance(plugins, Mapping) else {}
     parts: Json = {}
     for part, registry in PARTS.items():
         options = value.get(part, {})
         kind = options.get("kind") if isinstance(options, Mapping) else options
-        cls = registry.class_of(kind) if isinstance(kind, str) else None
-        if cls is None:
-            raise RunError(f"{where}: {_unknown(part, kind, plugins)}")
+        known = {entry.kind: entry.options_class for entry in registry.values()}
+        if not isinstance(kind, str) or kind not in known:
+            raise RunError(f"{where}: {_unknown(part, kind, [*known], plugins)}")
+        cls = known[kind]
         then = plugins.get(part)
         if isinstance(then, Mapping):
             warn_of_change(source_of(cls), str(then.get("version")), where)
-        known = {name: v for name, v in options.items() if name != "kind"}
-        parts[part] = read_options(cls, known, f"{where}: {part}", REMEDY)
+        own = {name: v for name, v in options.items() if name != "kind"}
+        parts[part] = read_options(cls, own, f"{where}: {part}", REMEDY)
     for part in ("outer", "algorithm", "network"):  # tasks may lack their data here
         try:
             parts[part].check()
@@ -267,13 +268,13 @@ def from_json(value: object, where: str) -> Experiment:
     return read_options(Experiment, {**value, **parts}, f"{where}: experiment", REMEDY)
 
 
-def _unknown(part: str, kind: object, plugins: object) -> str:
+def _unknown(part: str, kind: object, known: list[str], plugins: Mapping[str, Any]) -> str:
     """The message for a kind of options that is not registered."""
-    source = plugins.get(part) if isinstance(plugins, Mapping) else None
+    source = plugins.get(part)
     if isinstance(source, Mapping):
         found = Source(str(source.get("name")), str(source.get("version")))
         return f"its {part} {kind!r} must come from the plug-in {found.name}: {found.remedy}"
     return (
-        f"expected {part} to be one of {', '.join(PARTS[part].kinds())}, got {kind!r}; use the "
-        "version of arml that wrote it"
+        f"expected {part} to be one of {', '.join(known)}, got {kind!r}; use the version of arml "
+        "that wrote it"
     )
