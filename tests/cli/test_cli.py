@@ -185,7 +185,7 @@ def test_runs_on_other_tasks_are_not_compared(maml, tmp_path, capsys):
     other = tmp_path / "other"
     main(["train", "regression2d/maml", "--run", str(other), *SMALL, "--shots", "5"])
     said = refused(capsys, "evaluate", maml, "--tasks", 10, "--against", other)
-    assert "the scores differ in their tasks' shots: 10 and 5" in said
+    assert "the scores differ in their tasks: " in said
 
 
 def test_from_training_to_the_page(maml, relational, tmp_path, capsys):

@@ -227,7 +227,7 @@ def test_data_are_told_by_absolute_paths(pictures, tmp_path, monkeypatch):
     whole = Experiment("r", tasks=episodes(pictures))
     for given in ("~/colours", "colours", "./x/../colours"):
         assert absolute(dataclasses.replace(whole, tasks=episodes(Path(given)))) == whole
-    write_json(tmp_path / "config.json", {"format": 1, "experiment": to_json(whole)})
+    write_json(tmp_path / "config.json", {"experiment": to_json(whole)})
     check_claim(dataclasses.replace(whole, tasks=episodes(Path("colours"))), tmp_path)
 
 

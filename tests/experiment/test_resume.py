@@ -135,13 +135,6 @@ def test_a_loss_that_is_not_finite_names_step_family_and_remedy(tmp_path, capsys
         assert words in message
 
 
-def test_a_run_of_another_format_is_refused(copy, capsys):
-    path = copy / "config.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
-    assert "expected format 1, got 99" in refused(capsys, copy)
-    assert main(["evaluate", str(copy)]) == 2
-
-
 def test_where_a_run_was_made_is_told_and_does_not_bind_it(copy, capsys):
     config = json.loads((copy / "config.json").read_text())
     assert config["made"].keys() == {"commit", "versions", "device"}
@@ -171,7 +164,7 @@ def test_a_config_cut_short_is_refused(copy, capsys):
 
 
 def test_a_config_without_its_experiment_is_refused(copy, capsys):
-    (copy / "config.json").write_text('{"format": 1}')
+    (copy / "config.json").write_text('{"recipe": "r"}')
     assert main(["evaluate", str(copy)]) == 2
     assert "expected an experiment" in capsys.readouterr().err
 

@@ -187,7 +187,7 @@ def test_two_trials_at_a_time_are_those_of_one_at_a_time(tmp_path):
     assert same
     for trial in same:
         assert trial.value == pytest.approx(one.value, rel=1e-5)
-    write_json(tmp_path / "two" / "trials" / "0003" / "config.json", {"format": 1})
+    write_json(tmp_path / "two" / "trials" / "0003" / "config.json", {})
     with pytest.raises(ValueError, match="0003 failed: "):
         tune(TINY, search, tmp_path / "two", trials=4, workers=2)
 

@@ -50,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "arml"
     # The initial weights as a checkpoint: to look inside, a run need not have trained.
     splits = TINY.tasks.build(folder / "split.json")
-    value = {"format": 1, "recipe": TINY.recipe, "experiment": to_json(TINY), "sources": {}}
+    value = {"recipe": TINY.recipe, "experiment": to_json(TINY), "sources": {}}
     value |= {"problem": asdict(splits.train.problem), "families": list(splits.train.families)}
     write_json(folder / "config.json", value)
     checkpoint.save(folder / "checkpoints", 2, fresh(TINY, splits.train.problem))
@@ -243,7 +243,6 @@ def test_what_is_no_run_or_no_number_of_tasks_is_refused(run, tmp_path):
 def test_the_report_shows_what_was_explained(run, files, tmp_path):
     scores = Scores(np.ones(6), np.arange(6), names=FAMILIES)
     result = {
-        "format": 1,
         "recipe": TINY.recipe,
         "seed": 0,
         "split": "test",
@@ -252,11 +251,13 @@ def test_the_report_shows_what_was_explained(run, files, tmp_path):
         "families": scores.by_family(),
         "inner_steps": 1,
         "protocol": "10-shot",
+        "commit": None,
         "versions": {},
         "device": "cpu",
         "seconds": 1.0,
         "parameters": 1,
         "steps": 2,
+        "floor": None,
     }
     write_json(run / "result.json", result)
     write_page([run], tmp_path / "report.html")

@@ -213,7 +213,7 @@ def remade(about: JsonView, model: Path | str | None = None) -> Extractor:
     **Raises** `ValueError` in one line if that file is another model.
     """
     path = PHOTOS if model is None else Path(model)
-    digest = digest_of(path).hexdigest() if path.is_file() else "none"
+    digest = digest_of(path) if path.is_file() else "none"
     if digest != about["sha256"]:
         got = f"a file with {digest[:12]}..." if model is not None else "no --model"
         raise ValueError(
@@ -288,7 +288,7 @@ def write_features(
                 f"could not write {folder}: {error.strerror or error}; free some space or check "
                 "its permissions, and run the same command again"
             ) from error
-    content["vectors"] = digest_of(folder / VECTORS).hexdigest()
+    content["vectors"] = digest_of(folder / VECTORS)
     write_json(folder / INDEX, content)
     return content, True
 
@@ -337,7 +337,7 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]
 def _loaded(folder: Path) -> tuple[ImageFamily, Json]:
     index, path = _index(folder), folder / VECTORS
     try:
-        if digest_of(path).hexdigest() != index["vectors"]:
+        if digest_of(path) != index["vectors"]:
             raise _altered(path)
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
         classes, counts, split = index["classes"], index["counts"], index["split"]

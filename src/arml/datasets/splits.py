@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from arml.datasets.folders import PARTS, ImageFamily, Parts
-from arml.results.files import Text, read_checked, write_json
+from arml.results.files import Text, read_as, read_json, write_json
 
 FRACTIONS = (0.64, 0.16, 0.20)
 METHOD = "classes in order of sha256('<seed>/<class>'), cut at the fractions"
@@ -84,7 +84,9 @@ def read_split(path: Path, *, seed: int | None = None) -> Split:
     **Raises** `ValueError` for a file that is missing or is not a split, and for one that states
     another seed than `seed`.
     """
-    content = read_checked(path, SplitFile, "restore the file, or write a new split")
+    content = read_as(
+        SplitFile, read_json(path), str(path), "restore the file, or write a new split"
+    )
     if seed is not None and content["seed"] != seed:
         raise ValueError(
             f"{path}: expected a split with the seed {seed}, got one with {content['seed']}; "

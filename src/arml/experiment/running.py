@@ -37,7 +37,7 @@ from arml.results.files import (
     truncate_metrics,
     write_json,
 )
-from arml.results.folder import FORMAT, Result, read_config, read_result
+from arml.results.folder import Result, read_config, read_result
 from arml.results.scores import Scores, read_scores
 from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, splits_of
 from arml.training import checkpoint
@@ -126,7 +126,6 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
         _refuse(folder, differences(read_config(folder).get("sources"), splits.sources, "data"))
         return
     config = {
-        "format": FORMAT,
         "recipe": experiment.recipe,
         "experiment": to_json(experiment),
         "sources": splits.sources,

@@ -23,7 +23,7 @@ from arml.experiment.options import Experiment, fingerprint
 from arml.experiment.recipes import initial
 from arml.experiment.running import Run
 from arml.results.files import one_blas_thread, write_json
-from arml.results.folder import FORMAT, Result
+from arml.results.folder import Result
 from arml.results.scores import Score, Scores, score_of, write_scores
 from arml.training.checkpoint import filled, named
 from arml.training.devices import commit, device, everywhere, mesh_of, versions
@@ -83,7 +83,6 @@ def evaluate_run(
     scores = replace(scores, step=run.step)
     inputs = run.splits.inputs
     result = Result(
-        format=FORMAT,
         # Rows of different models are not seeds of one experiment.
         recipe=run.experiment.recipe + (f" ({inputs['model']})" if inputs else ""),
         seed=run.experiment.seed,

@@ -34,7 +34,6 @@ from arml.explain.interventions import interventions
 from arml.report.curves import save
 from arml.report.graphs import captioned
 from arml.results.files import Json, RunError, plain, write_json
-from arml.results.folder import FORMAT
 from arml.training.evaluate import concatenated, looks
 
 IMAGES_AT_ONCE = 8
@@ -67,7 +66,6 @@ def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
     chunk = min(run.experiment.chunk, tasks, at_once)
     found = inside(run.experiment.algorithm, recipe, run.learner, test, n=tasks, chunk=chunk)
     explained = {
-        "format": FORMAT,
         "recipe": recipe,
         "step": run.step,
         "families": list(test.families),

@@ -239,7 +239,7 @@ def _graph(explain: JsonView) -> list[Captioned]:
     ]
 
 
-COMMON = ("families", "tasks", "kind", "format", "recipe", "step")
+COMMON = ("families", "tasks", "kind", "recipe", "step")
 """Entries that every explanation has."""
 
 

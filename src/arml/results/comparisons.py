@@ -187,12 +187,12 @@ def compare_seeds(
         return Comparison(runs=runs, failed=lost)
     n = min(len(values) for side in kept for values in side)
     ours, theirs = (np.stack([values[:n] for values in side]) for side in kept)
-    found = difference_of(ours.mean(0) - theirs.mean(0))
-    found = replace(found, p=None, runs=runs, failed=lost)
+    differences = ours.mean(0) - theirs.mean(0)
+    found = replace(difference_of(differences), p=None, runs=runs, failed=lost)
     if not found.over_runs or found.mean is None or found.error is None:
         return found
     means = [(ours - theirs).mean(1)] if same_runs else [ours.mean(1), theirs.mean(1)]
-    error, degrees = error_of(ours.mean(0) - theirs.mean(0), means)
+    error, degrees = error_of(differences, means)
     p = _p(found.mean, error, degrees) if min(runs) >= SEEDS else None
     half = error * float(stdtrit(degrees, 0.975))
     return replace(found, ci95=half, p=p, error=error, degrees=degrees)

@@ -11,7 +11,6 @@ import dataclasses
 import errno
 import hashlib
 import json
-import math
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import GenericAlias
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 
 import msgspec
 import numpy as np
@@ -41,26 +40,17 @@ class RunError(ValueError):
     """A file or folder that cannot be read or written: one line, with a remedy."""
 
 
-@runtime_checkable
-class _ArrayLike(Protocol):
-    def __array__(self) -> np.ndarray: ...
-
-
 def plain(value: object) -> Any:
-    """`value` in the types of JSON; numbers that are not finite become None."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return float(value) if math.isfinite(value) else None
-        case Path():
-            return str(value)
-        case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [plain(item) for item in value]
-        case _ArrayLike():
-            return plain(np.asarray(value).tolist())
+    """`value` in the types of JSON: arrays become nested lists, paths strings, and numbers that are
+    not finite None. **Raises** `TypeError` for a value unknown to JSON."""
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=_plain))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "__array__"):
+        return np.asarray(value).tolist()
     raise TypeError(f"expected a value that JSON can hold, got {type(value).__name__}")
 
 
@@ -68,12 +58,9 @@ def plain(value: object) -> Any:
 
 
 def _cannot_write(path: Path, error: OSError) -> RunError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    advice = "free some space" if full else "check the folder and its permissions"
-    unchanged = "the old file is unchanged; " if path.is_file() else ""
     return RunError(
-        f"could not write {path}: {error.strerror or error}; {unchanged}{advice} and run the same "
-        "command again"
+        f"could not write {path}: {error.strerror or error}; free some space, or check the folder "
+        "and its permissions, and run the same command again"
     )
 
 
@@ -84,8 +71,7 @@ def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     **Raises:** `OSError`.
     """
     if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "a device or another special file"
-        raise OSError(errno.EINVAL, f"it is {kind}, which cannot be replaced by a file")
+        raise OSError(errno.EINVAL, "it is a folder or a device, which no file can replace")
     # In the same folder, because a rename is atomic only within one file system. Files of
     # `tempfile` can be read by one user only, and a cache or a split may be shared.
     temporary = path.with_name(f".{path.name[:64]}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
@@ -99,13 +85,6 @@ def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    # The rename itself survives a power cut, except on Windows, which cannot open a folder.
-    with contextlib.suppress(OSError):
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def write_bytes(path: Path | str, data: bytes) -> None:
@@ -127,9 +106,7 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 def write_json(path: Path | str, value: JsonView) -> None:
-    """Write `value` as JSON, atomically.
-
-    Arrays become nested lists, paths strings, numbers that are not finite `null`.
+    """Write `value` as JSON, atomically, as `plain` makes it.
 
     **Raises:** `RunError` if it cannot be written, `TypeError` for a value unknown to JSON.
     """
@@ -187,14 +164,6 @@ def read_as(kind: type[T] | GenericAlias, value: object, where: str, advice: str
         raise RunError(f"{where}: {error}; {advice}") from None
 
 
-def read_checked(path: Path, kind: Any, advice: str) -> Json:
-    """The content of a JSON file of the type `kind`. **Raises** `RunError`, which ends with
-    `advice` if the file is of another type."""
-    content = read_json(path)
-    read_as(kind, content, str(path), advice)
-    return content
-
-
 def read_options(kind: type[T], value: JsonView, where: str, advice: str) -> T:
     """Make a dataclass of options from a JSON object, which has some of its fields and no others.
 
@@ -236,70 +205,54 @@ def checksum(content: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def digest_of(
-    path: Path, *, algorithm: str = "sha256", progress: Callable[[int], object] = lambda done: None
-) -> "hashlib._Hash":
-    """The digest of a file. `progress` is called with the bytes read so far."""
-    digest, done = hashlib.new(algorithm, usedforsecurity=False), 0
+def digest_of(path: Path, algorithm: str = "sha256") -> str:
+    """The digest of a file."""
     with path.open("rb") as file:
-        while part := file.read(2**20):
-            digest.update(part)
-            done += len(part)
-            progress(done)
-    return digest
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 # The metrics of a run: one JSON object a line.
 
 
-def append_metric(path: Path | str, record: JsonView) -> None:
-    """Add one record to `metrics.jsonl`: one write of a whole line.
+def append_metric(path: Path, record: JsonView) -> None:
+    """Add one record to `metrics.jsonl`.
 
     **Raises:** `RunError` if it cannot be written; the records before it are unchanged.
     """
-    path, line = Path(path), _line(record)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "ab", buffering=0) as file:
-            if file.write(line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with open(path, "ab") as file:
+            file.write(_line(record))
     except OSError as error:
         raise _cannot_write(path, error) from error
 
 
 def _line(record: JsonView) -> bytes:
-    return (json.dumps(plain(record), allow_nan=False) + "\n").encode()
+    return (json.dumps(plain(record)) + "\n").encode()
 
 
-def read_metrics(path: Path | str) -> list[Json]:
-    """The records of `metrics.jsonl` in order, without an incomplete last line; none if there is no
-    file.
+def read_metrics(path: Path) -> list[Json]:
+    """The records of `metrics.jsonl` in order; none if there is no file. A last line without an end
+    is left out: its process was killed, or is still writing.
 
-    **Raises:** `RunError` for a damaged line before the last.
+    **Raises:** `RunError` for a damaged line.
     """
-    path = Path(path)
-    # A last line without an end is incomplete: its process was killed, or is still writing.
-    lines = read_bytes(path).split(b"\n")[:-1] if path.exists() else []
-    records = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = msgspec.json.decode(line, type=dict[str, int | float | None])
+    whole = read_bytes(path).rpartition(b"\n")[0] if path.exists() else b""
+    try:
+        records = msgspec.json.Decoder(dict[str, int | float | None]).decode_lines(whole)
+        for record in records:
             msgspec.convert(record.get("step"), int)
-        except (msgspec.DecodeError, ValueError) as error:
-            if number == len(lines):
-                break
-            raise RunError(
-                f"expected one JSON object a line in {path}, got line {number} damaged ({error}); "
-                "remove the line, or restore the file"
-            ) from error
-        records.append(record)
+    except ValueError as error:
+        raise RunError(
+            f"expected one JSON object a line in {path}, got a damaged one ({error}); remove the "
+            "line, or restore the file"
+        ) from error
     return records
 
 
-def truncate_metrics(path: Path | str, step: int) -> None:
+def truncate_metrics(path: Path, step: int) -> None:
     """Drop the records after `step` and an incomplete last line, atomically, so that a run can
     resume from there."""
-    if Path(path).exists():
+    if path.exists():
         kept = [_line(record) for record in read_metrics(path) if record["step"] <= step]
         write_bytes(path, b"".join(kept))
 

@@ -8,14 +8,13 @@ that is not finite is `null`; tables show it as "not finite" and curves as a gap
 
 import re
 from pathlib import Path
-from typing import Annotated, NamedTuple, NotRequired, TypedDict, cast
+from typing import Annotated, NamedTuple, NotRequired, TypedDict
 
 from msgspec import Meta
 
 from arml.results.files import (
     Count,
     Json,
-    JsonView,
     RunError,
     Text,
     read_as,
@@ -23,9 +22,6 @@ from arml.results.files import (
     read_metrics,
 )
 from arml.results.scores import Score
-
-FORMAT = 1
-"""The version of the run folder that this library writes and reads."""
 
 
 class Result(TypedDict):
@@ -37,7 +33,6 @@ class Result(TypedDict):
     no meta-training, in classification only.
     """
 
-    format: int
     recipe: Text
     seed: Count
     split: Text
@@ -68,13 +63,6 @@ class Configuration(TypedDict):
     made: NotRequired[Json | None]
 
 
-class Explained(TypedDict):
-    """The fields that every `explain.json` has."""
-
-    families: list[Text]
-    tasks: Annotated[int, Meta(ge=1)]
-
-
 class RunFiles(NamedTuple):
     """The content of a run folder's files. `result` and `explain` are None until they are made."""
 
@@ -85,24 +73,12 @@ class RunFiles(NamedTuple):
     explain: Json | None
 
 
-def _check_format(value: JsonView, path: Path) -> None:
-    version = value.get("format")
-    if version != FORMAT:
-        raise RunError(
-            f"{path}: expected format {FORMAT}, got {version!r}: it is no file of an arml run, or "
-            "another version of arml made it"
-        )
-
-
-def read_result(path: Path | str) -> Result:
+def read_result(path: Path) -> Result:
     """Read and check a `result.json`.
 
-    **Raises:** `RunError` if it is absent, damaged, of another format version, or lacks a field.
+    **Raises:** `RunError` if it is absent, damaged, or lacks a field.
     """
-    value = read_json(path)
-    _check_format(value, Path(path))
-    read_as(Result, value, str(path), "make the file again with `arml evaluate`")
-    return cast(Result, value)
+    return read_as(Result, read_json(path), str(path), "make the file again with `arml evaluate`")
 
 
 def seeds_in(folder: Path | str) -> list[Path]:
@@ -122,7 +98,7 @@ def seeds_in(folder: Path | str) -> list[Path]:
 def read_config(folder: Path | str) -> Json:
     """Read the `config.json` of a run folder.
 
-    **Raises:** `RunError` if there is none, or it is damaged or of another format version.
+    **Raises:** `RunError` if there is none, or it is damaged.
     """
     path = Path(folder) / "config.json"
     if not path.is_file():
@@ -134,24 +110,14 @@ def read_config(folder: Path | str) -> Json:
             f"expected a run folder with a config.json at {folder}, found none; {advice}"
         )
     config = read_json(path)
-    _check_format(config, path)
     read_as(Configuration, config, str(path), "restore the file")
     return config
-
-
-def read_explained(path: Path) -> Json:
-    """Read an `explain.json`. **Raises** `RunError` if it is absent or damaged."""
-    explained = read_json(path)
-    _check_format(explained, path)
-    read_as(Explained, explained, str(path), "make it again with `arml explain`")
-    return explained
 
 
 def read_run(folder: Path | str) -> RunFiles:
     """Read the files of a run folder.
 
-    **Raises:** `RunError` if it is no run folder, or one of its files is damaged or of another
-    format version.
+    **Raises:** `RunError` if it is no run folder, or one of its files is damaged.
     """
     folder = Path(folder)
     config = read_config(folder)
@@ -161,7 +127,7 @@ def read_run(folder: Path | str) -> RunFiles:
         config=config,
         metrics=read_metrics(folder / "metrics.jsonl"),
         result=read_result(result) if result.exists() else None,
-        explain=read_explained(explain) if explain.exists() else None,
+        explain=read_json(explain) if explain.exists() else None,
     )
 
 

@@ -4,12 +4,9 @@ import hashlib
 import io
 import json
 import math
-import zipfile
-import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 import numpy as np
 from msgspec import Meta
@@ -118,16 +115,6 @@ class Scores:
         names = self.names or tuple(map(str, range(int(self.families.max(initial=0)) + 1)))
         return {name: score_of(self.values[self.families == i]) for i, name in enumerate(names)}
 
-    def to_frame(self) -> Any:
-        """A pandas data frame with a row for each task: its `family` and its score, in a column
-        with the name of the metric. It needs pandas."""
-        import pandas  # type: ignore[import-untyped]
-
-        names = np.asarray(self.names)
-        families = names[self.families] if len(names) else self.families
-        frame = {"family": families, self.metric or "score": self.values}
-        return pandas.DataFrame(frame, index=pandas.RangeIndex(len(self), name="task"))
-
     def first(self, n: int) -> "Scores":
         """The scores of the first `n` tasks."""
         return replace(self, values=self.values[:n], families=self.families[:n])
@@ -147,30 +134,19 @@ def check_paired(a: Scores, b: Scores) -> None:
             raise ValueError(f"expected Scores, got {type(one).__name__}: see arml.evaluate")
     if a.metric != b.metric and a.metric and b.metric:
         raise ValueError(f"expected scores of one metric, got {a.metric} and {b.metric}")
+    if a.split != b.split:
+        raise ValueError(f"the scores differ in their split: {a.split} and {b.split}; {SAME_TASKS}")
     if a.tasks != b.tasks:
-        what, first, second = "tasks", a.identity or a.tasks, b.identity or b.tasks
-        if a.split != b.split:
-            what, first, second = "split", a.split, b.split
-        elif a.identity.startswith("[") and b.identity.startswith("["):
-            what, first, second = _difference(json.loads(a.identity), json.loads(b.identity))
-        texts = (text if len(text) <= 160 else f"{text[:157]}..." for text in (first, second))
-        raise ValueError(f"the scores differ in their {what}: {' and '.join(texts)}; {SAME_TASKS}")
+        first, second = a.identity or a.tasks, b.identity or b.tasks
+        pairs = enumerate(zip(first, second, strict=False))
+        start = max(next((i for i, (x, y) in pairs if x != y), 0) - 40, 0)
+        ours, theirs = first[start:][:160], second[start:][:160]
+        raise ValueError(f"the scores differ in their tasks: {ours} and {theirs}; {SAME_TASKS}")
     if len(a) != len(b):
         raise ValueError(
             f"expected scores of equally many tasks, got {len(a)} and {len(b)}; {SAME_TASKS}: "
             "score again, or take scores.first(n)"
         )
-
-
-def _difference(a: Sequence[Any], b: Sequence[Any]) -> tuple[str, str, str]:
-    """The name of the first part in which two identities differ, with both values."""
-    parts = ("tasks", "data", "split of the classes")
-    several = zip(parts, a, b, strict=False)
-    what, one, other = next((p for p in several if p[1] != p[2]), ("tasks", a, b))
-    if isinstance(one, dict) and isinstance(other, dict):
-        name = next(k for k in sorted({*one, *other}) if one.get(k) != other.get(k))
-        return f"{what}' {name}", str(one.get(name)), str(other.get(name))
-    return what, str(one), str(other)
 
 
 ABOUT = ("names", "metric", "split", "identity", "inner_steps", "step")
@@ -194,7 +170,6 @@ def read_scores(path: Path | str) -> Scores:
 
     **Raises:** `RunError` if it is absent or damaged.
     """
-    damage = (OSError, KeyError, ValueError, TypeError, EOFError, MemoryError, RecursionError)
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
@@ -203,7 +178,7 @@ def read_scores(path: Path | str) -> Scores:
         if scores.values.ndim != 1 or scores.values.shape != scores.families.shape:
             raise ValueError("expected a score and a family for each task")
         return scores
-    except (*damage, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # damaged archives raise errors of many kinds
         raise RunError(
             f"expected the scores of single tasks in {path}, got none or damaged ones ({error}); "
             "score the run again"

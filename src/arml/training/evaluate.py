@@ -135,7 +135,7 @@ def evaluate(
     """Score a learner on the first `n` tasks of a split: the mse or the accuracy of each task.
 
         scores = arml.evaluate(fitted.learner, tasks, n=200)
-        scores.mean, scores.ci95, scores.by_family(), scores.to_frame()
+        scores.mean, scores.ci95, scores.by_family()
 
     Task `i` depends on the split and on `i` alone, so that the scores of two learners are paired:
     see `arml.compare`.
