@@ -33,11 +33,11 @@ from arml.report.tables import Cell, Column, Line, Table, markdown
 from arml.results.comparisons import Comparison, compare_seeds, holm, probability
 from arml.results.files import write_text
 from arml.results.scores import Scores
-from arml.tasks.conflict import QUESTIONS, ConflictOptions
 from arml.tasks.mixture import mixture
 from arml.tasks.options import Splits, StarterOptions
 from arml.training.evaluate import evaluate
 from common import HERE, machine, replace_block, write
+from conflict import QUESTIONS, ConflictOptions
 
 RESULTS = HERE / "results" / "fair.json"
 PICTURES = ("glyphs", "icons", "textures")

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import jax
+import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -23,14 +24,19 @@ def test_images_of_noise_are_tasks():
     assert task.query.x.shape == (75, 8, 8, 3)
 
 
+@pytest.mark.usefixtures("alone")
 def test_every_training_of_the_comparison_is_an_experiment():
+    import conflict
     from fair import GROUPS, METHODS, Training
+
+    conflict.register()
 
     for method in METHODS:
         for group in ("starter", "all"):
             Training(method, GROUPS[group], 5, 10, 0.003, 0).experiment().check()
 
 
+@pytest.mark.usefixtures("alone")
 def test_the_share_of_the_specialists_gain_by_hand():
     from fair import GROUPS, Setting, table
 

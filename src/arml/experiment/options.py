@@ -16,7 +16,6 @@ from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.results.files import Json, RunError, read_options
-from arml.tasks.conflict import ConflictOptions
 from arml.tasks.options import (
     FoldersOptions,
     FunctionsOptions,
@@ -33,7 +32,6 @@ from arml.training.fit import OuterOptions
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)
 IMAGES = Problem("classification", (28, 28, 3), 5, shots=1, queries=15)
 STARTER = Problem("classification", (32, 32, 3), 5, shots=1, queries=15)
-CONFLICT = Problem("classification", (32, 32, 3), 5, shots=5, queries=15)
 VECTORS = Problem("classification", (512,), 5, shots=1, queries=15)
 BENCHMARK = Problem("classification", (84, 84, 3), 5, shots=1, queries=15)
 
@@ -73,7 +71,6 @@ TASKS: Registry[TaskFamily] = Registry(
         _tasks("functions", FunctionsOptions, REGRESSION),
         _tasks("folders", FoldersOptions, IMAGES),
         _tasks("starter", StarterOptions, STARTER),
-        _tasks("starter-conflict", ConflictOptions, CONFLICT),
         _tasks("prepared", StoreOptions, BENCHMARK),
         _tasks("vectors", VectorsOptions, VECTORS),
         _tasks("own", OwnOptions, REGRESSION),

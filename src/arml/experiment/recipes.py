@@ -25,7 +25,6 @@ from arml.core.learner import MetaLearner, parameters
 from arml.core.registry import nearest
 from arml.experiment.options import (
     BENCHMARK,
-    CONFLICT,
     IMAGES,
     NETWORKS,
     REGRESSION,
@@ -37,7 +36,6 @@ from arml.experiment.options import (
 )
 from arml.nn.networks import Alone, Conv4Options, MLPOptions
 from arml.results.files import JsonView
-from arml.tasks.conflict import ConflictOptions
 from arml.tasks.options import (
     FoldersOptions,
     FunctionsOptions,
@@ -202,13 +200,6 @@ OWN: dict[str, Setting] = {
             "starter-art",
             StarterOptions(art=True),
             "The pictures in the package, also blurred and in pencil, nine families",
-            SMALL,
-        ),
-        setting_for(
-            CONFLICT,
-            "starter-conflict",
-            ConflictOptions(),
-            "The pictures in the package under two questions each, six families",
             SMALL,
         ),
         setting_for(

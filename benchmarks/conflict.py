@@ -5,7 +5,9 @@ style: an angle, an ink and a scale, or for textures a light, a tone and a scale
 draw their pictures from the same distribution, so a picture alone does not show which question is
 asked: only the labels of the support set do. The feature that distinguishes the classes of one
 family varies within each class of the other. `starter-conflict` asks so about the package's
-pictures, in six families.
+pictures, in six families:
+
+    arml train starter-conflict/arml --plugin benchmarks/conflict.py --run runs/conflict
 """
 
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
+import arml
 from arml.core.episodes import Problem, Task
 from arml.datasets.folders import PARTS, ImageFamily, Progress
 from arml.datasets.splits import Split
@@ -259,3 +262,13 @@ def dark_on_light(
     border = np.concatenate([pictures[:, [0, -1]], pictures[:, :, [0, -1]].swapaxes(1, 2)], axis=1)
     dark = np.median(border, axis=(1, 2)) < 128
     return np.where(dark[:, None, None], 255 - pictures, pictures)
+
+
+def register() -> None:
+    """Make `starter-conflict` known."""
+    usual = Problem("classification", (SIZE, SIZE, 3), 5, shots=5, queries=15)
+    about = "The pictures in the package under two questions each, six families."
+    arml.register("tasks", "starter-conflict", ConflictOptions, usual=usual, about=about)
+
+
+register()
