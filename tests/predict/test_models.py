@@ -1,7 +1,5 @@
 """Models beside the learner, their ensemble, and the check of a predictor that uses them."""
 
-import multiprocessing
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -215,26 +213,6 @@ def test_intervals_of_numbers_hold_the_stated_share():
     assert np.mean(held) >= 0.7  # at least about 0.8: learning from fewer examples is harder
     with pytest.raises(ValueError, match=r"20 examples are too few for a level of 0\.99"):
         predictor.interval(x, 0.99)
-
-
-def _predict_in_a_fork(predictor, x, queue):
-    try:
-        queue.put(str(predictor.predict(x)))
-    except RuntimeError as error:
-        queue.put(str(error))
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_forked_process_is_refused_at_once():
-    few, (x, y) = protonet(VECTORS, MLPOptions((8,), "he")), corners(2)
-    predictor = few.adapt(x, y)
-    predictor.predict(x)
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    process = context.Process(target=_predict_in_a_fork, args=(predictor, x, queue))
-    process.start()
-    assert 'get_context("spawn")' in queue.get(timeout=30)
-    process.join()
 
 
 def test_a_temperature_that_does_not_help_is_not_taken():

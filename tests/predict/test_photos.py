@@ -246,25 +246,6 @@ def test_starter_is_tried_only_if_most_pictures_are_grey(predictor, monkeypatch)
         starter_if_better(predictor, [grey, red, grey] * 20, ["a"] * 60)
 
 
-def test_a_sample_weight_counts_an_example_as_often_as_it_says(rng, learner):
-    x, y = vectors(rng, n=14)
-    twice, weight = np.arange(14) < 5, 1.0 + (np.arange(14) < 5)
-    a = fit_head(x, y, 3, False, weight)
-    b = fit_head(np.concatenate([x, x[twice]]), np.concatenate([y, y[twice]]), 3, False)
-    np.testing.assert_allclose(a.logits(x), b.logits(x), rtol=1e-4, atol=1e-4)
-    x = np.abs(rng.normal(size=(8, 1280))).astype(np.float32)
-    labels = ["a", "b", "c", "a", "b", "a", "b", "a"]
-    some = learner.adapt(x, labels, [1, 1, 0, 1, 1, 1, 1, 1])
-    kept = learner.adapt(np.delete(x, 2, axis=0), labels[:2] + labels[3:])
-    assert some.classes.tolist() == ["a", "b"]
-    np.testing.assert_allclose(some.predict_proba(x), kept.predict_proba(x), rtol=1e-5)
-    again = pickle.loads(pickle.dumps(learner.adapt(x, labels, np.arange(1.0, 9))))
-    assert again.sample_weight.tolist() == [*range(1, 9)]
-    assert again.add(x[:1], ["d"]).sample_weight.tolist() == [*range(1, 9), 1]
-    with pytest.raises(ValueError, match="finite and 0 or more"):
-        learner.adapt(x, labels, -np.ones(8))
-
-
 def test_one_picture_with_two_labels_is_named(learner):
     pictures = [blob((200, 30, 30)), blob((30, 30, 200), 1), blob((30, 200, 30), 2)]
     found = learner.adapt([*pictures, pictures[0]], ["a", "b", "b", "b"]).reliability()

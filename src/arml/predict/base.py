@@ -33,8 +33,6 @@ class PredictorBase:
     """The inputs of the examples `[n, *features]`."""
     y: np.ndarray
     """The places of their labels among `classes` `[n]`, or their targets `[n, targets]`."""
-    sample_weight: Float[np.ndarray, " n"] | None = None
-    """How much each example counts; None if all count alike."""
     model = LEARNER
     """The model that predicts."""
     models: tuple[str, ...] = (LEARNER,)
@@ -137,16 +135,6 @@ class PredictorBase:
     def novelty(self, x: Any) -> Float[np.ndarray, " n"] | None:
         """How far each input is from all classes; above 1 it may belong to none. None where no such
         measure tells more than the probabilities."""
-        return None
-
-    def embedding(self, x: Any) -> Float[np.ndarray, "n d"] | None:
-        """The vectors of inputs, in which the learner compares them with the classes; None for a
-        learner that adapts all of its weights."""
-        return None
-
-    def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
-        """How much each prototype of the task reads each vertex of the meta-knowledge graph, rows
-        with sum one; for class prototypes a row is a class. None for a learner without a graph."""
         return None
 
 

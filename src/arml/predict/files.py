@@ -262,8 +262,8 @@ def read_learner(folder: Path) -> tuple["Portable", Task | None]:
 
 
 def read_support(folder: Path, problem: "Problem", task: Task) -> dict[str, np.ndarray]:
-    """The examples of a predictor of this `task`: inputs `x`, `y` (the places of their classes or
-    their targets), and perhaps a `sample_weight`.
+    """The examples of a predictor of this `task`: inputs `x`, and `y` (the places of their classes
+    or their targets).
 
     **Raises** `RunError` if the file does not hold a support set of such a task.
     """

@@ -69,7 +69,7 @@ class FewShotLearner:
         """The kind of tasks that the learner was built for."""
         return self.portable.problem
 
-    def adapt(self, x: object, y: object, sample_weight: object = None) -> Any:
+    def adapt(self, x: object, y: object) -> Any:
         """Learn a task from its support set.
 
         **Arguments**
@@ -78,16 +78,12 @@ class FewShotLearner:
           bytes, or floats in [0, 1]. A learner of tables takes any: see `arml.tables.predictor`.
         - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
           or rows of numbers (regression).
-        - `sample_weight`: how much each example counts `[n]`, for predictors that then use the
-          model `logistic` or `edges`; no other model can use it, and no learner of tables.
 
         Returns a `Predictor`; of a table a `arml.tables.predictor.TablePredictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
         if len(self.problem.features) != 2:
-            return learned(self.portable, x, y, sample_weight)
-        if sample_weight is not None:
-            raise ValueError("a learner of tables cannot use sample weights: leave them out")
+            return learned(self.portable, x, y)
         return _tables().adapted(self.portable, x, y)
 
     def save(self, folder: Path | str) -> None:
