@@ -14,7 +14,6 @@ from arml.experiment.running import Portable
 from arml.nn.edges import CELLS, DIRECTIONS, histograms
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.base import softmax
-from arml.predict.learner import calibrated, cross_entropy, temperature
 from arml.predict.models import (
     PRIOR,
     class_weights,
@@ -213,15 +212,3 @@ def test_intervals_of_numbers_hold_the_stated_share():
     assert np.mean(held) >= 0.7  # at least about 0.8: learning from fewer examples is harder
     with pytest.raises(ValueError, match=r"20 examples are too few for a level of 0\.99"):
         predictor.interval(x, 0.99)
-
-
-def test_a_temperature_that_does_not_help_is_not_taken():
-    rng = np.random.default_rng(5)
-    logits = rng.normal(size=(400, 3))
-    y = np.array([rng.choice(3, p=row) for row in softmax(3 * logits)])
-    found = calibrated(logits, y)
-    assert found == temperature(logits, y) == pytest.approx(1 / 3, abs=0.1)
-    assert cross_entropy(logits, y, found) < cross_entropy(logits, y)
-    # The halves ask for opposite temperatures.
-    both = np.concatenate([5 * np.eye(3)[[0] * 20], 0.1 * np.eye(3)[[0] * 20]])
-    assert calibrated(both, np.array([0, 1] * 10 + [0] * 20)) == 1.0

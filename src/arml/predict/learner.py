@@ -182,7 +182,7 @@ def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portab
             _outputs, learner, opened.splits.validation, split="validation", n=tasks, chunk=chunk
         )
         outputs, targets = concatenated(parts)
-        found = calibrated(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1))
+        found = temperature(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1))
         portable = dataclasses.replace(portable, temperature=found)
     write_learner(portable, folder)
     return portable
@@ -216,21 +216,3 @@ def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -
 
     bounds = (np.log(0.05), np.log(20.0))
     return float(np.exp(minimize_scalar(smoothed, bounds=bounds, options={"xatol": 1e-5}).x))
-
-
-def calibrated(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -> float:
-    """The temperature, or 1 if it does not help: the one of the first half of the predictions must
-    lower the mean cross-entropy of the second half."""
-    half = len(y) // 2
-    held = logits[half:], y[half:]
-    if half and cross_entropy(*held, temperature(logits[:half], y[:half])) < cross_entropy(*held):
-        return temperature(logits, y)
-    return 1.0
-
-
-def cross_entropy(
-    logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"], temperature: float = 1.0
-) -> float:
-    """The mean cross-entropy of softmax(logits / temperature)."""
-    logs = log_softmax(logits.astype(np.float64) / temperature, axis=1)
-    return float(-np.mean(logs[np.arange(len(y)), y]))
