@@ -196,8 +196,8 @@ def test_a_query_of_no_class_is_told():
     few, (x, y) = protonet(VECTORS, MLPOptions((8,), "he")), corners(8)
     predictor = few.adapt(x, y).using("logistic")
     between = np.full((1, 4), [1.0, 1, 1, 0])
-    assert predictor.predict(between, none="none")[0] == "none"
-    assert np.mean(predictor.predict(x, none="none") == "none") < 0.2
+    assert predictor.outside(between, predictor.predict_proba(between))[0]
+    assert np.mean(predictor.outside(x, predictor.predict_proba(x))) < 0.2
     assert predictor.predict(between)[0] in {0, 1, 2}
 
 

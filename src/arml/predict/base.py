@@ -63,29 +63,18 @@ class PredictorBase:
         targets, by each model."""
         raise NotImplementedError
 
-    def predict(self, x: Any, none: str | None = None) -> np.ndarray:
+    def predict(self, x: Any) -> np.ndarray:
         """The label of each input `[n]`, or its targets: `[n, targets]`, `[n]` if `y` was so.
-
-        **Arguments**
-
-        - `none`: the label of queries that may belong to none of the classes: photographs whose
-          `novelty` is above 1, and other inputs if the probability of their class is below that of
-          95% of the examples when these are left out.
-
         **Raises** `ValueError` for inputs that cannot be read."""
-        inputs = self.read(x)
-        outputs = self._outputs(inputs)
+        outputs = self._outputs(self.read(x))
         if self.classes is None:
             return outputs[:, 0] if self.flat else outputs
-        labels = self.classes[outputs.argmax(axis=1)]
-        if none is None:
-            return labels
-        outside = self.outside(inputs, softmax(outputs.astype(np.float64)))
-        return np.where(outside, none, labels.astype(object))
+        return self.classes[outputs.argmax(axis=1)]
 
     def outside(self, x: Any, chances: Float[np.ndarray, "n classes"]) -> Bool[np.ndarray, " n"]:
-        """Whether each input with these probabilities may belong to none of the classes: see
-        `predict`."""
+        """Whether each input with these probabilities may belong to none of the classes:
+        photographs whose `novelty` is above 1, and other inputs if the probability of their class
+        is below that of 95% of the examples when these are left out."""
         found = self.reliability()
         assert isinstance(found, Reliability)
         return chances.max(axis=1) < found.threshold()

@@ -36,11 +36,9 @@ from arml.predict.files import (
     locate,
     packed,
     read_learner,
-    read_support,
     unpacked,
     write_learner,
 )
-from arml.predict.models import models_of
 from arml.predict.photos import (
     PhotoLearner,
     PhotoPredictor,
@@ -138,12 +136,9 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
     if task is None:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
     classes = None if task.classes is None else np.asarray(task.classes)
+    support = read_arrays(folder / SUPPORT, task.sha256)
     if task.reader is not None:
-        arrays = read_arrays(folder / SUPPORT, task.sha256)
-        return _tables().restored(portable, arrays, classes, task.target, task.reader)
-    support, names = read_support(folder, portable.problem, task), models_of(portable.problem)
-    if task.model not in names or (task.weights and {*task.weights} != {*names[:-1]}):
-        raise RunError(f"{folder}: its models are not those of this version: save it again")
+        return _tables().restored(portable, support, classes, task.target, task.reader)
     few = FewShotLearner(portable)
     predictor = Predictor(few.portable, classes=classes, flat=task.flat, **support)
     predictor.columns = tuple(task.columns) if task.columns else None

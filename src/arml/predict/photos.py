@@ -26,7 +26,6 @@ The temperature T maximises the likelihood of examples that were left out, with 
 [3] Friedman, Regularized Discriminant Analysis, JASA 1989.
 """
 
-import hashlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -42,15 +41,11 @@ from PIL import Image
 from arml.datasets.archives import Member
 from arml.datasets.decode import cropped, decode, resize, rgb
 from arml.datasets.features import PHOTOS, Extractor
-from arml.datasets.folders import default_folder
 from arml.predict.base import PredictorBase, softmax
 from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_config, write_config
-from arml.predict.inputs import checked_labels, joined_labels
+from arml.predict.inputs import checked_inputs, checked_labels, joined_labels
 from arml.results.files import (
     Json,
-    RunError,
-    atomically,
-    checksum,
     one_blas_thread,
     read_arrays,
     write_arrays,
@@ -210,14 +205,12 @@ class PhotoLearner:
         return PhotoPredictor(self, vectors, places, classes)
 
     def embed(self, x: Any, progress: Progress | None = None) -> Float32[np.ndarray, "n d"]:
-        """The vectors of pictures, computed on all cores. Those of files are kept in the cache
-        folder by the files' content.
-
-        **Raises** `ValueError` for a picture that cannot be read.
-        """
+        """The vectors of pictures, computed on all cores. **Raises** `ValueError` for a picture
+        that cannot be read."""
         dimension = self.extractor.dimension
         if len(getattr(x, "shape", ())) == 2:
-            return _checked_vectors(x, dimension)
+            what = "pictures [n, h, w, 3], or their vectors,"
+            return checked_inputs(x, (dimension,), what).astype(np.float32)
         pictures, parts = _listed(x), []
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for part in pool.map(self._embedded, pictures, range(len(pictures))):
@@ -228,30 +221,7 @@ class PhotoLearner:
 
     def _embedded(self, picture: Any, place: int) -> Float32[np.ndarray, " d"]:
         where, content = _content(picture, place)
-        if not isinstance(content, bytes):
-            return self._vector(where, content)
-        kept = self.cache / f"{hashlib.sha256(content).hexdigest()}.npy"
-        try:
-            vector = np.load(kept, allow_pickle=False)
-            if vector.shape == (self.extractor.dimension,) and vector.dtype == np.float32:
-                return vector
-        except (OSError, ValueError, EOFError):
-            pass  # not there, or damaged: it is made again
-        vector = self._vector(where, content)
-        try:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            atomically(kept, lambda file: np.save(file, vector))
-        except (OSError, RunError):
-            pass  # a cache that cannot be written costs time alone
-        return vector
-
-    def _vector(self, where: str, content: bytes | np.ndarray) -> Float32[np.ndarray, " d"]:
         return self.extractor(_sized(where, content, self.extractor.size, crop=True)[None])[0]
-
-    @cached_property
-    def cache(self) -> Path:
-        """The folder of the vectors of files."""
-        return default_folder() / "photos" / checksum(self.extractor.about)[:16]
 
     def __repr__(self) -> str:
         return f"PhotoLearner({self.name}; trained on {self.extractor.about['saw']})"
@@ -470,13 +440,8 @@ def _content(picture: Any, place: int) -> tuple[str, bytes | np.ndarray]:
             f"{where}: expected pixels [h, w, 3] or the path of a file, got "
             f"{type(picture).__name__} of shape {list(pixels.shape)}"
         )
+    (pixels,) = checked_inputs(pixels[None], pixels.shape, where)
     if pixels.dtype != np.uint8:
-        pixels = np.asarray(pixels, np.float32)
-        if not (pixels.min() >= 0 and pixels.max() <= 1):  # false for NaN, too
-            raise ValueError(
-                f"{where}: expected pixels as bytes, or floats from 0 to 1: divide by 255, or "
-                "pass bytes"
-            )
         pixels = np.rint(pixels * 255).astype(np.uint8)
     return where, np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
 
@@ -487,15 +452,3 @@ def _sized(
     if isinstance(content, bytes):
         return decode(content, size=size, where=where, crop=crop)
     return resize(cropped(content) if crop else content, size)
-
-
-def _checked_vectors(x: Any, dimension: int) -> Float32[np.ndarray, "n d"]:
-    vectors = np.asarray(x, np.float32)
-    if vectors.shape[1] != dimension:
-        raise ValueError(
-            f"expected pictures, or their vectors [n, {dimension}], got an array of shape "
-            f"{list(vectors.shape)}: give pictures as [n, h, w, 3]"
-        )
-    if not np.all(np.isfinite(vectors)):
-        raise ValueError("some vectors are NaN or infinite: drop these rows")
-    return vectors

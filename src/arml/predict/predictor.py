@@ -110,7 +110,7 @@ class Predictor(PredictorBase):
 
         **Raises** `ValueError` as `adapt`, and for labels that do not sort with those before.
         """
-        more = checked_inputs(x, self.problem, "support inputs")
+        more = checked_inputs(x, self.problem.features, "support inputs")
         known = self.y if self.classes is None else self.classes[self.y]
         both = joined_labels(known[:, 0] if self.flat else known, y, len(more))
         added = learned(self.portable, joined_inputs(self.x, more), both)
@@ -145,7 +145,7 @@ class Predictor(PredictorBase):
 
     def read(self, x: Any) -> np.ndarray:
         """The inputs `[n, *features]`, checked."""
-        return checked_inputs(x, self.problem, "queries")
+        return checked_inputs(x, self.problem.features, "queries")
 
     def _outputs(self, inputs: Any) -> Float[np.ndarray, "n outputs"]:
         return np.asarray(self._function(inputs))
@@ -226,7 +226,7 @@ class Predictor(PredictorBase):
 
 def learned(portable: Portable, x: Any, y: Any) -> Predictor:
     """The task of a support set, learned. **Raises** `ValueError` for other examples."""
-    inputs = checked_inputs(x, portable.problem, "support inputs")
+    inputs = checked_inputs(x, portable.problem.features, "support inputs")
     if not len(inputs):
         raise ValueError("no examples: give some")
     if portable.problem.kind == "regression":
