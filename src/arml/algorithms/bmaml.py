@@ -35,7 +35,7 @@ Differences
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import equinox as eqx
@@ -46,7 +46,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.inner import GradientDescent, InnerOptions, join, split, usual_rate
+from arml.core.inner import GradientDescent, InnerOptions, Rule, join, split, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import Combine, combine_of, loss_of
 from arml.nn.networks import with_body
@@ -89,6 +89,16 @@ def stein(particles: Flat, gradients: Flat) -> Flat:
     apart = jnp.sum(kernel, axis=1, keepdims=True) * centred - kernel @ centred
     repulsion = apart * (2 / bandwidth)
     return (kernel @ gradients + repulsion) / m
+
+
+class SVGD(Rule):
+    """A step of all particles `[particles, numbers]`."""
+
+    rate: Float[Array, " numbers"]
+
+    def __call__(self, part: PyTree, gradient: PyTree) -> PyTree:
+        """The particles after one step; `gradient` is of minus the log densities."""
+        return part + self.rate * stein(part, -gradient)
 
 
 class BMAML(MetaLearner):
@@ -150,22 +160,10 @@ class BMAML(MetaLearner):
             particle = unravel(flat)
             return self.log_posterior(particle, outputs(particle.weights), y)
 
-        def step(flat: Array, rate: PyTree) -> Array:
-            gradients = jax.vmap(jax.grad(log_posterior))(flat)
-            if self.inner.first_order:
-                gradients = jax.lax.stop_gradient(gradients)
-            direction = share * stein(flat, gradients)
-            if self.inner.bound:
-                direction = jnp.clip(direction, -self.inner.bound, self.inner.bound)
-            moved: Array = flat + rate * direction
-            return moved
-
-        if self.inner.remat:
-            step = jax.checkpoint(step)
+        inner = replace(self.inner, rate=SVGD(rate * share), steps=steps)
         every = jax.vmap(lambda particle: ravel_pytree(particle)[0])(particles)
-        # Unrolled: the steps are few, and some of XLA's convolutions are slow in a loop on a CPU.
-        for _ in range(steps):
-            every = step(every, rate)
+        # The sum, because its gradient at a particle is that of the particle's own.
+        every = inner(lambda every: -jnp.sum(jax.vmap(log_posterior)(every)), every)
         moved: Particle = jax.vmap(unravel)(every)
         return moved
 
@@ -211,9 +209,8 @@ def redrawn(weights: PyTree, *, key: PRNGKeyArray) -> PyTree:
 
 @dataclass(frozen=True, kw_only=True)
 class BMAMLOptions(InnerOptions):
-    """BMAML: particles that a task moves together, as samples of its posterior. `inner_bound`
-    bounds each particle's step, not its gradient; `learn_rates` learns one rate for each parameter,
-    the same for all particles."""
+    """BMAML: particles that a task moves together, as samples of its posterior. `learn_rates`
+    learns one rate for each parameter, the same for all particles."""
 
     LEAST: ClassVar = {"particles": 1, "leader_steps": 1}
 
@@ -223,12 +220,6 @@ class BMAMLOptions(InnerOptions):
     """The kind of particles: whole networks, or heads on a shared body (images)."""
     leader_steps: int = 1
     """Steps on support and query set that the leader takes after the follower's."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
-        super().check()
-        if self.inner_clip:
-            raise ValueError(f"BMAML has no inner_clip, got {self.inner_clip}: give inner_bound")
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> BMAML:
         """The learner; `net` is its first particle, and the key draws the others."""
