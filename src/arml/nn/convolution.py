@@ -9,7 +9,6 @@ kernel. On other devices XLA's own convolution runs.
 
 from collections.abc import Callable
 from functools import partial, reduce
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -164,23 +163,23 @@ def _kernel_gradient_bwd(
 _kernel_gradient.defvjp(_kernel_gradient_fwd, _kernel_gradient_bwd)
 
 
-class _Windows(NamedTuple):
-    """The geometry of a pooling: `shape` of the input, window, stride, and the padding before."""
-
-    shape: tuple[int, ...]
-    window: int
-    stride: int
-    before: tuple[int, int]
-    out: tuple[int, int]
-
-
 def max_pool(x: Float[Array, "n h w c"], *, window: int = 2) -> Float[Array, "n h2 w2 c"]:
     """The maximum over windows that do not overlap; rows and columns left over are dropped.
 
-    Of equal values the first takes the gradient. It has derivatives of any order in reverse mode.
+    Of equal values the first takes the gradient. It has derivatives of any order.
     """
-    out = (x.shape[1] // window, x.shape[2] // window)
-    return _pool(x, _Windows(x.shape, window, window, (0, 0), out))
+    n, c = len(x), x.shape[-1]
+    h, w = (side // window for side in x.shape[1:3])
+    windows = x[:, : h * window, : w * window].reshape(n, h, window, w, window, c)
+    held = lax.stop_gradient(windows)
+    best, first = held[:, :, 0, :, 0], jnp.zeros((n, h, w, c), jnp.int8)
+    for place in range(1, window**2):
+        other = held[:, :, place // window, :, place % window]
+        first = jnp.where(other > best, jnp.int8(place), first)
+        best = jnp.maximum(other, best)
+    # A sum of which one term is not zero: its derivatives are cheaper than those of a maximum.
+    places = jnp.arange(window**2, dtype=jnp.int8).reshape(window, 1, window, 1)
+    return jnp.sum(jnp.where(first[:, :, None, :, None] == places, windows, 0), axis=(2, 4))
 
 
 def max_pool_same(
@@ -189,101 +188,16 @@ def max_pool_same(
     """The maximum over windows that may overlap, padded as SAME: `ceil(h / stride)` rows. An odd
     row of padding is at the bottom, an odd column at the right.
 
-    Of equal values the first takes the gradient. It has derivatives of any order in reverse mode.
+    Equal values share the gradient. It has derivatives of any order.
     """
-    out = (-(-x.shape[1] // stride), -(-x.shape[2] // stride))
-    before = tuple(
-        max((n - 1) * stride + window - size, 0) // 2
-        for n, size in zip(out, x.shape[1:3], strict=True)
-    )
-    return _pool(x, _Windows(x.shape, window, stride, (before[0], before[1]), out))
-
-
-def _slices(x: Array, windows: _Windows, fill: float) -> list[Array]:
-    """`window^2` arrays of the output's shape: each has one element of every window."""
-    size, stride = windows.window, windows.stride
-    low_high = []
-    for before, n, length in zip(windows.before, windows.out, x.shape[1:3], strict=True):
-        low_high.append((before, (n - 1) * stride + size - length - before, 0))
-    x = lax.pad(x, jnp.asarray(fill, x.dtype), [(0, 0, 0), *low_high, (0, 0, 0)])
-    ends = [stride * (n - 1) + 1 for n in windows.out]
-    return [
-        x[:, i : i + ends[0] : stride, j : j + ends[1] : stride]
-        for i in range(size)
-        for j in range(size)
-    ]
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _pool(x: Array, windows: _Windows) -> Array:
-    return reduce(jnp.maximum, _slices(x, windows, -jnp.inf))
-
-
-def _pool_fwd(x: Array, windows: _Windows) -> tuple[Array, Array]:
-    return _pool(x, windows), _winner(_slices(lax.stop_gradient(x), windows, -jnp.inf))
-
-
-def _winner(slices: list[Array]) -> Array:
-    """The place in its window of each window's first maximum."""
-    best, index = slices[0], jnp.zeros(slices[0].shape, jnp.int8)
-    for k, part in enumerate(slices[1:], 1):
-        index = jnp.where(part > best, jnp.int8(k), index)
-        best = jnp.maximum(part, best)
-    return index
-
-
-def _pool_bwd(windows: _Windows, index: Array, g: Array) -> tuple[Array]:
-    return (_spread(g, index, windows),)
-
-
-_pool.defvjp(_pool_fwd, _pool_bwd)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _gather(u: Array, index: Array, windows: _Windows) -> Array:
-    """The element of each window of `u` that `index` names."""
-    parts = _slices(u, windows, 0.0)
-    return reduce(jnp.add, [jnp.where(index == k, part, 0) for k, part in enumerate(parts)])
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _spread(g: Array, index: Array, windows: _Windows) -> Array:
-    """The adjoint of `_gather`: each window's `g` at the place that `index` names."""
-    size, stride = windows.window, windows.stride
-    n, h, w, c = windows.shape
-    if size == stride:
-        places = jnp.arange(size * size, dtype=index.dtype).reshape(size, 1, size, 1)
-        full = jnp.where(index[:, :, None, :, None] == places, g[:, :, None, :, None], 0)
-        full = full.reshape(n, size * windows.out[0], size * windows.out[1], c)
-        return jnp.pad(full, ((0, 0), (0, h - full.shape[1]), (0, w - full.shape[2]), (0, 0)))
-    total = jnp.zeros(windows.shape, g.dtype)
-    for k in range(size * size):
-        edges = []
-        for offset, before, m, length in zip(
-            divmod(k, size), windows.before, windows.out, (h, w), strict=True
-        ):
-            low = offset - before
-            edges.append((low, length - low - (stride * (m - 1) + 1), stride - 1))
-        part = jnp.where(index == k, g, 0)
-        total += lax.pad(part, jnp.zeros((), g.dtype), [(0, 0, 0), *edges, (0, 0, 0)])
-    return total
-
-
-def _gather_fwd(u: Array, index: Array, windows: _Windows) -> tuple[Array, Array]:
-    return _gather(u, index, windows), index
-
-
-def _gather_bwd(windows: _Windows, index: Array, g: Array) -> tuple[Array, None]:
-    return _spread(g, index, windows), None
-
-
-def _spread_fwd(g: Array, index: Array, windows: _Windows) -> tuple[Array, Array]:
-    return _spread(g, index, windows), index
-
-
-def _spread_bwd(windows: _Windows, index: Array, u: Array) -> tuple[Array, None]:
-    return _gather(u, index, windows), None
-
-
-_gather.defvjp(_gather_fwd, _gather_bwd)
-_spread.defvjp(_spread_fwd, _spread_bwd)
+    for axis in (1, 2):
+        size = x.shape[axis]
+        n = -(-size // stride)
+        padding = max((n - 1) * stride + window - size, 0)
+        edges = [(0, 0)] * x.ndim
+        edges[axis] = (padding // 2, padding - padding // 2)
+        padded = jnp.pad(x, edges, constant_values=-jnp.inf)
+        ends = ((i, i + (n - 1) * stride + 1) for i in range(window))
+        parts = [lax.slice_in_dim(padded, *end, stride, axis) for end in ends]
+        x = reduce(jnp.maximum, parts)
+    return x
