@@ -17,13 +17,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import softmax, stdtrit
-from sklearn.metrics import log_loss
+from scipy.special import stdtrit
 
 import arml
 import table_prior  # noqa: F401  (it registers the run's tasks)
 from arml.predict.files import write_learner
-from arml.predict.learner import temperature
+from arml.predict.learner import cross_entropy, temperature
 from arml.tasks.options import OwnOptions
 from tables import ORIGINS, QUERIES, ROWS, SHOTS, Learned, _logits, tasks
 
@@ -50,9 +49,7 @@ def calibrated(learned: Learned, regression: bool, most: int) -> float:
         return conformal(np.abs(np.concatenate(found)))
     logits, y = (np.concatenate(part) for part in zip(*found, strict=True))
     best = temperature(logits, y)
-    ways = range(logits.shape[1])
-    before, after = (log_loss(y, softmax(logits / t, axis=1), labels=ways) for t in (1.0, best))
-    print("log loss", before, "->", after)
+    print("log loss", cross_entropy(logits, y), "->", cross_entropy(logits, y, best))
     return best
 
 

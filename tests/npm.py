@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 CACHE = Path(os.environ.get("ARML_TEST_CACHE") or Path.home() / ".cache" / "arml-tests")
-VERSIONS = {"axe-core": "4.14.1"}
+VERSIONS = {"onnxruntime-web": "1.30.0", "axe-core": "4.14.1"}
 
 
 def package(name: str) -> Path:

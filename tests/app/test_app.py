@@ -1,8 +1,10 @@
 """The page to try a learner: what it answers, what it refuses, and how it is used in a browser."""
 
 import base64
+import contextlib
 import http.client
 import json
+import socket
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 
 import arml
 import chromium
-from arml.app import pictures
+from arml.app import pictures, server
 from arml.app.pictures import Limits
 from arml.app.server import served
 from arml.cli import export as command
@@ -289,3 +291,38 @@ def test_the_command_refuses_in_a_line(monkeypatch, tmp_path, capsys):
     monkeypatch.undo()
     assert main(["app", str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_half_open_connections_are_dropped_and_keep_nobody_out(site, monkeypatch):
+    monkeypatch.setattr(server, "PATIENCE", 0.5)
+    half = [socket.create_connection(("127.0.0.1", site.port)) for _ in range(100)]
+    for one in half:
+        one.sendall(b"GET / HTTP/1.1\r\n")
+    assert asked(site, f"/{site.token}/about")[0] == 200
+    for one in half:
+        one.settimeout(30)
+        with contextlib.suppress(ConnectionResetError):
+            assert one.recv(1) == b""
+        one.close()
+
+
+@pytest.mark.parametrize("token", [True, False])
+def test_a_request_that_comes_slowly_is_dropped(site, monkeypatch, token):
+    monkeypatch.setattr(server, "PATIENCE", 0.4)
+    path = f"/{site.token if token else 'none'}/classify"
+    with socket.create_connection(("127.0.0.1", site.port), timeout=30) as slow:
+        slow.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\n".encode())
+        slow.sendall(b"Content-Length: 1000\r\n\r\n{")
+        slow.settimeout(0.1)
+        answers = []
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            for _ in range(100):
+                slow.sendall(b" ")
+                with contextlib.suppress(TimeoutError):
+                    answers.append(slow.recv(4096))
+                if answers and not answers[-1]:
+                    break
+            else:
+                pytest.fail("a connection that never ends its request is kept")
+        assert any(b"403" in answer for answer in answers) != token
+    assert asked(site, f"/{site.token}/about")[0] == 200

@@ -9,8 +9,9 @@ from PIL import Image
 from arml.cli import main
 
 
-def test_evaluate_and_predict_read_pictures_alike(tmp_path, capsys):
+def test_evaluate_and_predict_read_pictures_alike(tmp_path, monkeypatch, capsys):
     """Also pictures that are not square, of which the network sees the middle."""
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
     rng = np.random.default_rng(0)
     for part, n in (("support", 2), ("labelled", 2)):
         for name, colour in (("warm", (200, 80, 40)), ("cold", (40, 80, 200))):

@@ -49,16 +49,22 @@ def blobs(features: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(18, features)) + 6 * np.eye(3, features)[y], y
 
 
-REFUSED = "but the learner was meta-trained on"
-"""How the error of a learner begins to say that it has another number of features."""
+REASONS = (
+    "but the learner was meta-trained on",
+    "cannot use sample weights",
+)
+"""What learners refuse to do."""
 TABLES = {
     "check_dtype_object": "its column of texts, all different, is no category",
     "check_estimators_nan_inf": "an empty cell is a missing one",
     "check_fit2d_1sample": "the error for a single row is worded differently",
 }
+CLASSIFIERS = {
+    "check_class_weight_classifiers": "they multiply probabilities, and do not turn sure answers"
+}
 
 
-def passes_the_checks(estimator, expected=()):
+def passes_the_checks(estimator, expected=CLASSIFIERS):
     with warnings.catch_warnings():
         # They warn of what they do, and of older releases of what they import.
         warnings.simplefilter("ignore")
@@ -66,7 +72,7 @@ def passes_the_checks(estimator, expected=()):
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
     chains = {name: [error, error.__cause__, error.__context__] for name, error in failed.items()}
     for name, chain in chains.items():
-        refused = any(REFUSED in str(error) for error in chain)
+        refused = any(reason in str(error) for error in chain for reason in REASONS)
         assert refused or name in expected, (name, chain)
     return len(results) - len(failed)
 
@@ -85,9 +91,14 @@ def test_scikit_learns_own_checks_of_all_together():
 
 
 @pytest.mark.slow
+def test_scikit_learns_own_checks_of_sample_weights():
+    assert passes_the_checks(arml.FewShotClassifier(learner("classification", 10), "logistic")) > 20
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [arml.FewShotClassifier, arml.FewShotRegressor])
 def test_scikit_learns_own_checks_of_tables(kind):
-    assert passes_the_checks(kind("tables"), TABLES) > 40
+    assert passes_the_checks(kind("tables"), {**TABLES, **CLASSIFIERS}) > 40
 
 
 @pytest.mark.parametrize(
@@ -234,6 +245,25 @@ def test_it_predicts_by_the_model_that_it_is_told():
     np.testing.assert_allclose(every.predict_proba(x), wanted, rtol=1e-6)
     with pytest.raises(ValueError, match="choose learner or logistic or ensemble"):
         clone(every).set_params(uses="edges").fit(x, y)
+
+
+def test_sample_weights_where_the_model_can_use_them():
+    (x, y), own = blobs(4), learner("classification", 4)
+    weight = 1.0 + (np.arange(18) % 3 == 0)
+    model = arml.FewShotClassifier(own, uses="logistic").fit(x, y, weight)
+    twice = np.concatenate([np.arange(18), np.arange(0, 18, 3)])
+    other = clone(model).fit(x[twice], y[twice])
+    np.testing.assert_allclose(model.predict_proba(x), other.predict_proba(x), atol=1e-3)
+    assert model.reliability().accuracy == 1
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_allclose(again.predict_proba(x), model.predict_proba(x), rtol=1e-6)
+    zero = clone(model).fit(x, y, np.where(y == 2, 0, 1))
+    assert zero.classes_.tolist() == [0, 1]
+    for uses in ("auto", "learner"):
+        with pytest.raises(ValueError, match="cannot use sample weights: leave them out"):
+            arml.FewShotClassifier(own, uses=uses).fit(x, y, weight)
+    with pytest.raises(ValueError, match="tables cannot use sample weights"):
+        arml.FewShotClassifier("tables").fit(x, y, weight)
 
 
 def test_a_pickle_that_was_altered_is_refused():

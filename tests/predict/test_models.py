@@ -1,5 +1,7 @@
 """Models beside the learner, their ensemble, and the check of a predictor that uses them."""
 
+import multiprocessing
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from arml.experiment.running import Portable
 from arml.nn.edges import CELLS, DIRECTIONS, histograms
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.base import softmax
+from arml.predict.learner import calibrated, cross_entropy, temperature
 from arml.predict.models import (
     PRIOR,
     class_weights,
@@ -196,8 +199,8 @@ def test_a_query_of_no_class_is_told():
     few, (x, y) = protonet(VECTORS, MLPOptions((8,), "he")), corners(8)
     predictor = few.adapt(x, y).using("logistic")
     between = np.full((1, 4), [1.0, 1, 1, 0])
-    assert predictor.outside(between, predictor.predict_proba(between))[0]
-    assert np.mean(predictor.outside(x, predictor.predict_proba(x))) < 0.2
+    assert predictor.predict(between, none="none")[0] == "none"
+    assert np.mean(predictor.predict(x, none="none") == "none") < 0.2
     assert predictor.predict(between)[0] in {0, 1, 2}
 
 
@@ -212,3 +215,35 @@ def test_intervals_of_numbers_hold_the_stated_share():
     assert np.mean(held) >= 0.7  # at least about 0.8: learning from fewer examples is harder
     with pytest.raises(ValueError, match=r"20 examples are too few for a level of 0\.99"):
         predictor.interval(x, 0.99)
+
+
+def _predict_in_a_fork(predictor, x, queue):
+    try:
+        queue.put(str(predictor.predict(x)))
+    except RuntimeError as error:
+        queue.put(str(error))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_forked_process_is_refused_at_once():
+    few, (x, y) = protonet(VECTORS, MLPOptions((8,), "he")), corners(2)
+    predictor = few.adapt(x, y)
+    predictor.predict(x)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=_predict_in_a_fork, args=(predictor, x, queue))
+    process.start()
+    assert 'get_context("spawn")' in queue.get(timeout=30)
+    process.join()
+
+
+def test_a_temperature_that_does_not_help_is_not_taken():
+    rng = np.random.default_rng(5)
+    logits = rng.normal(size=(400, 3))
+    y = np.array([rng.choice(3, p=row) for row in softmax(3 * logits)])
+    found = calibrated(logits, y)
+    assert found == temperature(logits, y) == pytest.approx(1 / 3, abs=0.1)
+    assert cross_entropy(logits, y, found) < cross_entropy(logits, y)
+    # The halves ask for opposite temperatures.
+    both = np.concatenate([5 * np.eye(3)[[0] * 20], 0.1 * np.eye(3)[[0] * 20]])
+    assert calibrated(both, np.array([0, 1] * 10 + [0] * 20)) == 1.0

@@ -64,7 +64,7 @@ def starter(tmp_path_factory):
 
 def test_the_file_of_a_predictor_answers_as_it_does(starter):
     predictor, file, pictures = starter
-    assert file.stat().st_size < 0.75e6
+    assert file.stat().st_size < 0.75e6  # as text in a page less than 1 MB
     session = onnxruntime.InferenceSession(str(file))
     (chances,) = session.run(None, {"pictures": pictures})
     np.testing.assert_allclose(chances, predictor.predict_proba(pictures), atol=1e-4)
@@ -156,4 +156,4 @@ def test_a_file_from_the_command_line(starter, tmp_path, capsys):
     chances = answers(tmp_path / "file.onnx", pictures=pictures[:3])[0]
     np.testing.assert_allclose(chances, predictor.predict_proba(pictures[:3]), atol=1e-4)
     assert main(["export", str(tmp_path / "kept")]) == 2
-    assert "give --out FOLDER or --onnx FILE" in capsys.readouterr().err
+    assert "--onnx FILE or --html FOLDER" in capsys.readouterr().err

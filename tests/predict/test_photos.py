@@ -1,6 +1,7 @@
 """The learner of photographs: its head against the formulas, its pictures, its files."""
 
 import io
+import os
 import pickle
 import subprocess
 import sys
@@ -165,6 +166,20 @@ def test_files_with_other_colours_than_rgb(learner):
     same(Image.fromarray(grey > 127), np.where(grey > 127, 255, 0).astype(np.uint8))
 
 
+def test_vectors_of_files_are_kept_by_content(learner, tmp_path, monkeypatch):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    own = PhotoLearner()
+    data = encoded(blob((10, 200, 30)))
+    first = own.embed([data])
+    (kept,) = (tmp_path / "cache").rglob("*.npy")
+    np.save(kept, first[0] + 1)
+    np.testing.assert_array_equal(own.embed([data]), first + 1)
+    kept.write_bytes(b"damaged")
+    np.testing.assert_array_equal(own.embed([data]), first)
+    monkeypatch.setenv("ARML_CACHE", "/proc/none")  # cannot be written
+    np.testing.assert_array_equal(PhotoLearner().embed([data]), first)
+
+
 def test_predicts_adds_and_checks(predictor):
     new = [blob((210, 40, 20), 50), blob((20, 20, 200), 51)]
     assert predictor.predict(new).tolist() == ["red", "blue"]
@@ -184,7 +199,7 @@ def test_strange_pictures_are_novel(predictor):
     known = blob((220, 30, 30), 70)
     novelty = predictor.novelty([known, strange])
     assert novelty[1] > max(1, novelty[0])
-    assert predictor.outside([strange], predictor.predict_proba([strange])).tolist() == [True]
+    assert predictor.predict([strange], none="unknown").tolist() == ["unknown"]
 
 
 def test_saved_and_pickled_predictors_are_the_same(predictor, tmp_path):
@@ -231,6 +246,25 @@ def test_starter_is_tried_only_if_most_pictures_are_grey(predictor, monkeypatch)
         starter_if_better(predictor, [grey, red, grey] * 20, ["a"] * 60)
 
 
+def test_a_sample_weight_counts_an_example_as_often_as_it_says(rng, learner):
+    x, y = vectors(rng, n=14)
+    twice, weight = np.arange(14) < 5, 1.0 + (np.arange(14) < 5)
+    a = fit_head(x, y, 3, False, weight)
+    b = fit_head(np.concatenate([x, x[twice]]), np.concatenate([y, y[twice]]), 3, False)
+    np.testing.assert_allclose(a.logits(x), b.logits(x), rtol=1e-4, atol=1e-4)
+    x = np.abs(rng.normal(size=(8, 1280))).astype(np.float32)
+    labels = ["a", "b", "c", "a", "b", "a", "b", "a"]
+    some = learner.adapt(x, labels, [1, 1, 0, 1, 1, 1, 1, 1])
+    kept = learner.adapt(np.delete(x, 2, axis=0), labels[:2] + labels[3:])
+    assert some.classes.tolist() == ["a", "b"]
+    np.testing.assert_allclose(some.predict_proba(x), kept.predict_proba(x), rtol=1e-5)
+    again = pickle.loads(pickle.dumps(learner.adapt(x, labels, np.arange(1.0, 9))))
+    assert again.sample_weight.tolist() == [*range(1, 9)]
+    assert again.add(x[:1], ["d"]).sample_weight.tolist() == [*range(1, 9), 1]
+    with pytest.raises(ValueError, match="finite and 0 or more"):
+        learner.adapt(x, labels, -np.ones(8))
+
+
 def test_one_picture_with_two_labels_is_named(learner):
     pictures = [blob((200, 30, 30)), blob((30, 30, 200), 1), blob((30, 200, 30), 2)]
     found = learner.adapt([*pictures, pictures[0]], ["a", "b", "b", "b"]).reliability()
@@ -256,7 +290,8 @@ def test_the_command_line_loads_no_jax(tmp_path):
         f"import sys; from arml.cli import main; assert main({given}) == 0; "
         "assert not {'jax', 'equinox'} & {*sys.modules}"
     )
-    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+    environment = {**os.environ, "ARML_CACHE": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True)
     assert (tmp_path / "kept" / "config.json").exists()
 
 

@@ -107,6 +107,7 @@ def test_a_prediction_is_the_learners_own(functions):
     np.testing.assert_allclose(predictor.predict(more), expected[:, 0], rtol=1e-5, atol=1e-6)
     assert predictor.predict(np.zeros((0, 2))).shape == (0,)
     assert arml.load(functions).adapt(x, y[:, None]).predict(more).shape == (130, 1)
+    assert predictor.reading() is None
 
 
 def test_labels_are_ones_own_and_a_query_stands_for_itself(images, own):
@@ -119,6 +120,9 @@ def test_labels_are_ones_own_and_a_query_stands_for_itself(images, own):
     # One by one, and as floats: the same.
     alone = np.concatenate([predictor.predict_proba(x[i : i + 1] / 255) for i in range(len(x))])
     np.testing.assert_allclose(chances, alone, rtol=1e-4, atol=1e-6)
+    reading = predictor.reading()
+    assert reading.shape == (2, 8)
+    np.testing.assert_allclose(reading.sum(axis=1), 1, rtol=1e-5)
     numbers = arml.load(images[0]).adapt(x, np.repeat([30, 7], 4))
     assert list(numbers.classes) == [7, 30]
 

@@ -2,5 +2,5 @@
 
 `server` receives the page's requests; `pictures` and `tables` compute the answers of one tab each,
 by the same functions as `arml adapt`. `page/` is the page itself: it asks nothing of any other
-machine.
+machine. `standalone` writes a page of another kind, which needs no server.
 """

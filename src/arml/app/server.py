@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -30,6 +31,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from arml.app import pictures, tables
 from arml.app.pictures import Limits, Tab
@@ -39,6 +41,8 @@ from arml.predict.learner import FewShotLearner, load
 from arml.results.files import Json, RunError
 
 HOST = "127.0.0.1"
+PATIENCE = 5.0
+"""Seconds between two looks at a connection, which must have sent a whole request meanwhile."""
 HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": (
@@ -219,6 +223,27 @@ def application(served: Served, token: str) -> Starlette:
     )
 
 
+class Hurried(H11Protocol):
+    """A connection that is closed unless a request begins within `PATIENCE` and ends within twice
+    that time. Slow connections, which need no token, could otherwise keep others out. Requests come
+    from this machine, so real ones take much less."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(PATIENCE, self._look, None)
+
+    def _look(self, seen: Any) -> None:
+        if self.transport.is_closing():
+            return
+        now = (self.cycle, self.conn.their_state)
+        unfinished = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        # By its type there always is a cycle; before the first request there is none.
+        if unfinished and now in ((None, h11.IDLE), seen):
+            self.transport.abort()
+        else:
+            self.loop.call_later(PATIENCE, self._look, now)
+
+
 class Ended(uvicorn.Server):
     """A server that Ctrl-C ends at once: nothing is kept, so there is nothing to wait for."""
 
@@ -236,6 +261,7 @@ def server(served: Served, token: str) -> uvicorn.Server:
             access_log=False,
             server_header=False,
             lifespan="off",  # there is none, and its end would be told as a failure
+            http=Hurried,
             limit_concurrency=256,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=3,

@@ -33,6 +33,8 @@ class PredictorBase:
     """The inputs of the examples `[n, *features]`."""
     y: np.ndarray
     """The places of their labels among `classes` `[n]`, or their targets `[n, targets]`."""
+    sample_weight: Float[np.ndarray, " n"] | None = None
+    """How much each example counts; None if all count alike."""
     model = LEARNER
     """The model that predicts."""
     models: tuple[str, ...] = (LEARNER,)
@@ -63,18 +65,29 @@ class PredictorBase:
         targets, by each model."""
         raise NotImplementedError
 
-    def predict(self, x: Any) -> np.ndarray:
+    def predict(self, x: Any, none: str | None = None) -> np.ndarray:
         """The label of each input `[n]`, or its targets: `[n, targets]`, `[n]` if `y` was so.
+
+        **Arguments**
+
+        - `none`: the label of queries that may belong to none of the classes: photographs whose
+          `novelty` is above 1, and other inputs if the probability of their class is below that of
+          95% of the examples when these are left out.
+
         **Raises** `ValueError` for inputs that cannot be read."""
-        outputs = self._outputs(self.read(x))
+        inputs = self.read(x)
+        outputs = self._outputs(inputs)
         if self.classes is None:
             return outputs[:, 0] if self.flat else outputs
-        return self.classes[outputs.argmax(axis=1)]
+        labels = self.classes[outputs.argmax(axis=1)]
+        if none is None:
+            return labels
+        outside = self.outside(inputs, softmax(outputs.astype(np.float64)))
+        return np.where(outside, none, labels.astype(object))
 
     def outside(self, x: Any, chances: Float[np.ndarray, "n classes"]) -> Bool[np.ndarray, " n"]:
-        """Whether each input with these probabilities may belong to none of the classes:
-        photographs whose `novelty` is above 1, and other inputs if the probability of their class
-        is below that of 95% of the examples when these are left out."""
+        """Whether each input with these probabilities may belong to none of the classes: see
+        `predict`."""
         found = self.reliability()
         assert isinstance(found, Reliability)
         return chances.max(axis=1) < found.threshold()
@@ -124,6 +137,16 @@ class PredictorBase:
     def novelty(self, x: Any) -> Float[np.ndarray, " n"] | None:
         """How far each input is from all classes; above 1 it may belong to none. None where no such
         measure tells more than the probabilities."""
+        return None
+
+    def embedding(self, x: Any) -> Float[np.ndarray, "n d"] | None:
+        """The vectors of inputs, in which the learner compares them with the classes; None for a
+        learner that adapts all of its weights."""
+        return None
+
+    def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
+        """How much each prototype of the task reads each vertex of the meta-knowledge graph, rows
+        with sum one; for class prototypes a row is a class. None for a learner without a graph."""
         return None
 
 

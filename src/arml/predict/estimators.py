@@ -4,7 +4,8 @@
     model.predict(more), model.predict_proba(more), model.score(more, labels)
 
 It can stand in a pipeline, a cross-validation or a search. scikit-learn's `check_estimator` passes,
-but for checks whose data have another number of features than the learner was trained on.
+but for checks whose data have another number of features than the learner was trained on, and the
+checks of sample weights for learners that cannot use any.
 """
 
 from math import prod
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
@@ -34,16 +36,18 @@ class FewShot(BaseEstimator):
     uses: object = "auto"
     predictor_: Any
 
-    def fit(self: Model, X: Any, y: Any) -> Model:
+    def fit(self: Model, X: Any, y: Any, sample_weight: Any = None) -> Model:
         """Adapt the learner to the support set.
 
         **Arguments**
 
         - `X`: `[n, n_features]`; images as `[n, size, size, 3]`, or the same as flat rows.
         - `y`: `n` labels of any kind, or targets.
+        - `sample_weight`: how much each example counts `[n]`: with 2 as if it came twice, with 0
+          it is left out. The learner of photographs and the models `logistic` and `edges` use it.
 
-        **Raises** `ValueError` for data that the learner cannot read; `RunError` if there is no
-        learner of that name.
+        **Raises** `ValueError` for data that the learner cannot read, and for sample weights that
+        it cannot use; `RunError` if there is no learner of that name.
         """
         learner = self._loaded()
         single = isinstance(learner, PhotoLearner) or len(learner.problem.features) == 2
@@ -52,7 +56,7 @@ class FewShot(BaseEstimator):
                 f"this learner has one model, and cannot use {self.uses!r}: leave `uses` out"
             )
         if isinstance(learner, PhotoLearner):
-            self.predictor_ = self._photographs(learner, X, y)
+            self.predictor_ = self._photographs(learner, X, y, sample_weight)
             return self
         problem = learner.problem
         if problem.kind != self._kind:
@@ -64,7 +68,7 @@ class FewShot(BaseEstimator):
             if y is None:
                 raise ValueError("requires y to be passed, but the target y is None")
             validate_data(self, X, y, skip_check_array=True)
-            self.predictor_ = learner.adapt(_table(X), self._targets(y))
+            self.predictor_ = learner.adapt(_table(X), self._targets(y), sample_weight)
             return self
         checks = {"y_numeric": True, "multi_output": problem.outputs > 1}
         checks = checks if problem.kind == "regression" else {}
@@ -75,7 +79,7 @@ class FewShot(BaseEstimator):
                 f"{prod(problem.features)}: choose those columns, or another learner"
             )
         inputs = rows.reshape(-1, *problem.features)
-        predictor = learner.adapt(inputs, self._targets(y))
+        predictor = learner.adapt(inputs, self._targets(y), sample_weight)
         model = predictor.models[-1] if self.uses == "auto" else str(self.uses)
         self.predictor_ = predictor.using(model)
         return self
@@ -94,12 +98,12 @@ class FewShot(BaseEstimator):
         numbers = f"{learner}-regression"
         return load(numbers if self._kind == "regression" and numbers in shipped() else learner)
 
-    def _photographs(self, learner: PhotoLearner, X: Any, y: Any) -> Any:
+    def _photographs(self, learner: PhotoLearner, X: Any, y: Any, sample_weight: Any) -> Any:
         vectors, y = validate_data(self, learner.embed(X), y)
         labels = self._targets(y)
-        predictor = learner.adapt(vectors, labels)
+        predictor = learner.adapt(vectors, labels, sample_weight)
         vectors_came = getattr(X, "ndim", 0) == 2
-        if self.learner is not None or vectors_came:
+        if self.learner is not None or sample_weight is not None or vectors_came:
             return predictor
         return starter_if_better(predictor, X, labels)[0] or predictor
 
@@ -118,8 +122,7 @@ class FewShot(BaseEstimator):
         return found
 
     def _targets(self, y: Any) -> Any:
-        targets = np.asarray(y)
-        return column_or_1d(targets, warn=True) if targets.shape[1:] == (1,) else targets
+        return y
 
     def _queries(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -129,9 +132,8 @@ class FewShot(BaseEstimator):
         if self.learner is None:
             return small_pictures(X)
         if len(problem.features) == 2:
-            table = _table(X)  # first, because what has no columns is refused there
             validate_data(self, X, reset=False, skip_check_array=True)
-            return table
+            return _table(X)
         rows = validate_data(self, _rows(X, problem), reset=False)
         return rows.reshape(-1, *problem.features)
 
@@ -139,7 +141,7 @@ class FewShot(BaseEstimator):
 def _rows(X: Any, problem: Problem) -> Any:
     """Images as flat rows, which scikit-learn's own checks can read."""
     if len(problem.features) == 3 and len(np.shape(X)) == 4:
-        images = checked_inputs(X, problem.features, "X")
+        images = checked_inputs(X, problem, "X")
         return images.reshape(len(images), -1)
     return X
 
@@ -167,15 +169,21 @@ class FewShotClassifier(ClassifierMixin, FewShot):
       the learner and simple models where these can be used, whose weights are found at the first
       prediction by ten folds or fewer; "learner" is the learner alone, which adapts once. The
       learners of photographs and of tables have one model, and take "auto" or "learner".
+    - `class_weight`: as in scikit-learn, "balanced" or a weight for each label. The probabilities
+      are multiplied by them: the learner itself treats the classes of a task alike.
 
-    After `fit`: `classes_`; `n_features_in_`; `feature_names_in_` for data frames; `predictor_`.
+    After `fit`: `classes_`; `n_features_in_`; `feature_names_in_` for data
+    frames; `predictor_`.
     """
 
     _kind = "classification"
 
-    def __init__(self, learner: object = None, uses: object = "auto") -> None:
+    def __init__(
+        self, learner: object = None, uses: object = "auto", class_weight: object = None
+    ) -> None:
         self.learner = learner  # unchecked until `fit`, as scikit-learn asks
         self.uses = uses
+        self.class_weight = class_weight
 
     def _targets(self, y: Any) -> Any:
         check_classification_targets(y)
@@ -190,7 +198,17 @@ class FewShotClassifier(ClassifierMixin, FewShot):
         """The probability of each class `[n, classes]`, columns in the order of `classes_`."""
         queries = self._queries(X)
         chances: np.ndarray = self.predictor_.predict_proba(queries)
-        return chances
+        if self.class_weight is None:
+            return chances
+        labels = self.classes_[self.predictor_.y]
+        chances = chances * compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
+        return chances / chances.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label of each input. **Raises** `ValueError` for inputs of another shape, or that are
+        not finite."""
+        chances = self.predict_proba(X)
+        return self.classes_[chances.argmax(axis=1)]
 
 
 class FewShotRegressor(RegressorMixin, FewShot):

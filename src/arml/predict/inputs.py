@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from arml.datasets.features import remade
 
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 LARGEST = np.finfo(np.float32).max
 
 
-def checked_inputs(x: object, features: tuple[int, ...], what: str) -> np.ndarray:
+def checked_inputs(x: object, problem: "Problem", what: str) -> np.ndarray:
     """Inputs `[n, *features]`, bytes or float32. `what` is their name in an error.
 
     **Raises** `ValueError` for another shape, for texts, for numbers that are not finite, and for
     pixels that are neither bytes nor floats in [0, 1].
     """
+    features = problem.features
     wanted = f"[n, {', '.join(map(str, features))}]"
     try:
         array = np.asarray(x)
@@ -62,8 +63,7 @@ def checked_labels(y: object, n: int) -> tuple[np.ndarray, Int[np.ndarray, " n"]
 
     **Raises** `ValueError` for a number of labels or classes that cannot be, and missing labels.
     """
-    # A list is taken as it is: NumPy would make text of a NaN among texts.
-    labels = np.asarray(y, object) if isinstance(y, list | tuple) else np.asarray(y)
+    labels = _labels(y)
     if labels.shape != (n,):
         raise ValueError(f"expected {n} labels, one for each input, got shape {list(labels.shape)}")
     if any(label is None or label is np.ma.masked or _missing(label) for label in labels):
@@ -85,12 +85,38 @@ def checked_labels(y: object, n: int) -> tuple[np.ndarray, Int[np.ndarray, " n"]
     return classes, places.astype(np.int32)
 
 
+def _labels(y: Any) -> np.ndarray:
+    # A list is taken as it is: NumPy would make text of a NaN among texts.
+    return np.asarray(y, object) if isinstance(y, list | tuple) else np.asarray(y)
+
+
 def _missing(label: object) -> bool:
     """NaN and NaT are not equal to themselves, pandas' NA to nothing."""
     try:
         return bool(label != label)
     except TypeError:
         return True
+
+
+def weighted(
+    x: np.ndarray, y: Any, sample_weight: Any
+) -> tuple[np.ndarray, Any, Float[np.ndarray, " n"] | None]:
+    """The examples with a weight above 0, and their weights; None if there are no weights.
+
+    **Raises** `ValueError` for weights that are negative, not finite, or of another number.
+    """
+    if sample_weight is None:
+        return x, y, None
+    weight, labels = np.asarray(sample_weight, np.float64), _labels(y)
+    if weight.shape != (len(x),) or len(labels) != len(x):
+        raise ValueError(
+            f"expected {len(x)} labels and sample weights, one for each input, got "
+            f"{len(labels)} and {list(weight.shape)}"
+        )
+    if not np.all((weight >= 0) & (weight < np.inf)):
+        raise ValueError("sample weights must be finite and 0 or more")
+    kept = weight > 0
+    return x[kept], labels[kept], weight[kept]
 
 
 def joined_inputs(x: np.ndarray, more: np.ndarray) -> np.ndarray:

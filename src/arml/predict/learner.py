@@ -36,9 +36,11 @@ from arml.predict.files import (
     locate,
     packed,
     read_learner,
+    read_support,
     unpacked,
     write_learner,
 )
+from arml.predict.models import models_of
 from arml.predict.photos import (
     PhotoLearner,
     PhotoPredictor,
@@ -67,7 +69,7 @@ class FewShotLearner:
         """The kind of tasks that the learner was built for."""
         return self.portable.problem
 
-    def adapt(self, x: object, y: object) -> Any:
+    def adapt(self, x: object, y: object, sample_weight: object = None) -> Any:
         """Learn a task from its support set.
 
         **Arguments**
@@ -76,12 +78,16 @@ class FewShotLearner:
           bytes, or floats in [0, 1]. A learner of tables takes any: see `arml.tables.predictor`.
         - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
           or rows of numbers (regression).
+        - `sample_weight`: how much each example counts `[n]`, for predictors that then use the
+          model `logistic` or `edges`; no other model can use it, and no learner of tables.
 
         Returns a `Predictor`; of a table a `arml.tables.predictor.TablePredictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
         if len(self.problem.features) != 2:
-            return learned(self.portable, x, y)
+            return learned(self.portable, x, y, sample_weight)
+        if sample_weight is not None:
+            raise ValueError("a learner of tables cannot use sample weights: leave them out")
         return _tables().adapted(self.portable, x, y)
 
     def save(self, folder: Path | str) -> None:
@@ -136,9 +142,12 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
     if task is None:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
     classes = None if task.classes is None else np.asarray(task.classes)
-    support = read_arrays(folder / SUPPORT, task.sha256)
     if task.reader is not None:
-        return _tables().restored(portable, support, classes, task.target, task.reader)
+        arrays = read_arrays(folder / SUPPORT, task.sha256)
+        return _tables().restored(portable, arrays, classes, task.target, task.reader)
+    support, names = read_support(folder, portable.problem, task), models_of(portable.problem)
+    if task.model not in names or (task.weights and {*task.weights} != {*names[:-1]}):
+        raise RunError(f"{folder}: its models are not those of this version: save it again")
     few = FewShotLearner(portable)
     predictor = Predictor(few.portable, classes=classes, flat=task.flat, **support)
     predictor.columns = tuple(task.columns) if task.columns else None
@@ -177,7 +186,7 @@ def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portab
             _outputs, learner, opened.splits.validation, split="validation", n=tasks, chunk=chunk
         )
         outputs, targets = concatenated(parts)
-        found = temperature(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1))
+        found = calibrated(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1))
         portable = dataclasses.replace(portable, temperature=found)
     write_learner(portable, folder)
     return portable
@@ -211,3 +220,21 @@ def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -
 
     bounds = (np.log(0.05), np.log(20.0))
     return float(np.exp(minimize_scalar(smoothed, bounds=bounds, options={"xatol": 1e-5}).x))
+
+
+def calibrated(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -> float:
+    """The temperature, or 1 if it does not help: the one of the first half of the predictions must
+    lower the mean cross-entropy of the second half."""
+    half = len(y) // 2
+    held = logits[half:], y[half:]
+    if half and cross_entropy(*held, temperature(logits[:half], y[:half])) < cross_entropy(*held):
+        return temperature(logits, y)
+    return 1.0
+
+
+def cross_entropy(
+    logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"], temperature: float = 1.0
+) -> float:
+    """The mean cross-entropy of softmax(logits / temperature)."""
+    logs = log_softmax(logits.astype(np.float64) / temperature, axis=1)
+    return float(-np.mean(logs[np.arange(len(y)), y]))

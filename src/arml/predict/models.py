@@ -39,6 +39,8 @@ WORDS = {
     ENSEMBLE: "all of them, weighted",
 }
 """The models that a predictor can use."""
+WEIGHTED = ("logistic", "edges")
+"""The models that can use sample weights."""
 PENALTY = 0.001
 """Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
 PRIOR = 4.0
@@ -61,7 +63,13 @@ def models_of(problem: Problem) -> tuple[str, ...]:
     return (LEARNER, "logistic", *(("edges",) if pictures else ()), ENSEMBLE)
 
 
-def fitted(model: str, x: np.ndarray, y: np.ndarray, xp: ModuleType = np) -> Function:
+def fitted(
+    model: str,
+    x: np.ndarray,
+    y: np.ndarray,
+    xp: ModuleType = np,
+    sample_weight: np.ndarray | None = None,
+) -> Function:
     """Logistic regression on the inputs (`logistic`) or their `edges`: the log-odds of the classes
     `y` `[n]`, of which none is empty. With `jax.numpy` as `xp` it can be traced.
 
@@ -75,13 +83,14 @@ def fitted(model: str, x: np.ndarray, y: np.ndarray, xp: ModuleType = np) -> Fun
             return histograms(exact, xp)
         return exact.reshape(x.shape[0], math.prod(x.shape[1:]))
 
-    rows = read(x, np)
+    rows, weight = read(x, np), np.ones(len(x)) if sample_weight is None else sample_weight
     with one_blas_thread():
-        middle = rows.mean(axis=0)
-        scale = np.sqrt(np.mean(np.sum(np.square(rows - middle), axis=1))) + 1e-12
+        middle = np.average(rows, axis=0, weights=weight)
+        squared = np.average(np.sum(np.square(rows - middle), axis=1), weights=weight)
+        scale = np.sqrt(squared) + 1e-12
         left, sizes, axes = np.linalg.svd((rows - middle) / scale, full_matrices=False)
-        logistic = LogisticRegression(C=1 / (PENALTY * len(x)), max_iter=1000)
-        logistic.fit(left * sizes, y)
+        logistic = LogisticRegression(C=1 / (PENALTY * weight.sum()), max_iter=1000)
+        logistic.fit(left * sizes, y, weight)
     coefficients, offset = logistic.coef_ @ axes / scale, logistic.intercept_
     if len(coefficients) == 1:  # of two classes it states the log-odds of the second
         coefficients, offset = (np.stack([-a[0], a[0]]) / 2 for a in (coefficients, offset))

@@ -515,5 +515,13 @@ def write_predictor(
     graph.save(path)
 
 
+def write_vectors(path: Path, extractor: Extractor) -> None:
+    """Write a frozen model that takes pictures `[n, h, w, 3]` of any size, as bytes, and returns
+    their `vectors` `[n, d]`. **Raises** `RunError` if the file cannot be written."""
+    graph = Graph()
+    graph.add_output(_vectors(graph, _pictures(graph), extractor), "vectors")
+    graph.save(path)
+
+
 def _pictures(graph: Graph) -> Value:
     return graph.add_input("pictures", np.uint8, (QUERIES, HEIGHT, WIDTH, 3))

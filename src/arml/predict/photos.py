@@ -20,12 +20,15 @@ regression and distances, it does not prefer classes that have more examples.
 The temperature T maximises the likelihood of examples that were left out, with a prior around
 `TEMPERATURE` that counts as much as a few examples.
 
+A sample weight counts an example as often as it says in all of these sums.
+
 [1] Arandjelovic and Zisserman, Three Things Everyone Should Know to Improve Object Retrieval,
     CVPR 2012: the square root of features.
 [2] Bateni, Goyal, Masrani, Wood and Sigal, Improved Few-Shot Visual Classification, CVPR 2020.
 [3] Friedman, Regularized Discriminant Analysis, JASA 1989.
 """
 
+import hashlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -41,11 +44,15 @@ from PIL import Image
 from arml.datasets.archives import Member
 from arml.datasets.decode import cropped, decode, resize, rgb
 from arml.datasets.features import PHOTOS, Extractor
+from arml.datasets.folders import default_folder
 from arml.predict.base import PredictorBase, softmax
 from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_config, write_config
-from arml.predict.inputs import checked_inputs, checked_labels, joined_labels
+from arml.predict.inputs import checked_labels, joined_labels, weighted
 from arml.results.files import (
     Json,
+    RunError,
+    atomically,
+    checksum,
     one_blas_thread,
     read_arrays,
     write_arrays,
@@ -73,6 +80,7 @@ GREY = 8
 
 Progress = Callable[[int, int], object]
 """Called with how many of how many pictures have been embedded."""
+Weights = Float[np.ndarray, " n"] | None
 
 
 class Head(NamedTuple):
@@ -99,30 +107,36 @@ def unit_roots(vectors: Any, xp: Any = np) -> Any:
 
 
 def fit_head(
-    x: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], ways: int, folds: bool = True
+    x: Float[np.ndarray, "n d"],
+    y: Int[np.ndarray, " n"],
+    ways: int,
+    folds: bool = True,
+    sample_weight: Weights = None,
 ) -> Head:
     """The head of labelled vectors; without `folds` its temperature is that of the prior."""
+    weight = np.ones(len(y)) if sample_weight is None else sample_weight
     with one_blas_thread():
-        head = _fitted(x, y, ways)
+        head = _fitted(x, y, ways, weight)
         if not folds or not (parts := _folds(y)):
             return head._replace(temperature=TEMPERATURE)
-        cosines = [_fitted(x[a], y[a], ways).logits(x[b]) for a, b in parts]
+        cosines = [_fitted(x[a], y[a], ways, weight[a]).logits(x[b]) for a, b in parts]
         tests = np.concatenate([test for _, test in parts])
-        temperature = _temperature(np.concatenate(cosines), y[tests])
+        temperature = _temperature(np.concatenate(cosines), y[tests], weight[tests])
     return head._replace(temperature=temperature)
 
 
-def _means(z: np.ndarray, y: np.ndarray, ways: int) -> np.ndarray:
+def _means(z: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> np.ndarray:
     """The mean of each class, which has one example or more."""
-    return np.stack([z[y == k].mean(axis=0, dtype=np.float64) for k in range(ways)])
+    return np.stack([np.average(z[y == k], axis=0, weights=weight[y == k]) for k in range(ways)])
 
 
-def _fitted(x: np.ndarray, y: np.ndarray, ways: int) -> Head:
+def _fitted(x: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> Head:
     """The head with a temperature of 1, whose log-odds are cosines."""
     z = unit_roots(np.asarray(x, np.float32))
-    middle = z.mean(axis=0, dtype=np.float64)
-    means = _means(z, y, ways) - middle
-    rows = (z - middle - means[y]) / np.sqrt(max(len(z) - ways, 0) + NU)
+    middle = np.average(z, axis=0, weights=weight)
+    means = _means(z, y, ways, weight) - middle
+    unit = np.sqrt(weight / (max(weight.sum() - ways, 0) + NU))
+    rows = (z - middle - means[y]) * unit[:, None]
     # (I + R'R / s)^-1 = I - R' (s I + R R')^-1 R: a system of as many equations as examples.
     inverse = np.linalg.solve(SHRINKAGE * np.eye(len(rows)) + rows @ rows.T, rows)
     mapped = means - (means @ rows.T) @ inverse
@@ -143,11 +157,11 @@ def _folds(y: Int[np.ndarray, " n"]) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(places[fold != f], places[fold == f]) for f in range(fold.max() + 1)]
 
 
-def _temperature(cosines: np.ndarray, labels: np.ndarray) -> float:
+def _temperature(cosines: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> float:
     logits = cosines[None] / TEMPERATURES[:, None, None]
     top = logits.max(axis=2, keepdims=True)
     logs = logits - top - np.log(np.exp(logits - top).sum(axis=2, keepdims=True))
-    gain = logs[:, np.arange(len(labels)), labels].sum(axis=1)
+    gain = logs[:, np.arange(len(labels)), labels] @ weight
     prior = PRECISION / 2 * np.square(np.log(TEMPERATURES / TEMPERATURE))
     return float(TEMPERATURES[np.argmax(gain - prior)])
 
@@ -192,25 +206,32 @@ class PhotoLearner:
         """Of the model."""
         return "photos" if self.extractor.path == PHOTOS else self.extractor.path.name
 
-    def adapt(self, x: object, y: object) -> "PhotoPredictor":
+    def adapt(self, x: object, y: object, sample_weight: object = None) -> "PhotoPredictor":
         """Learn a task from labelled pictures.
+
+        **Arguments**
+
+        - `sample_weight`: how much each picture counts `[n]`. With a weight of 2 it counts as if
+          it came twice, and with 0 it is left out.
 
         **Raises** `ValueError` for pictures that cannot be read, and for labels of fewer than two
         classes.
         """
-        vectors = self.embed(x)
+        vectors, labels, weight = weighted(self.embed(x), y, sample_weight)
         if not len(vectors):
             raise ValueError("no pictures: give some examples")
-        classes, places = checked_labels(y, len(vectors))
-        return PhotoPredictor(self, vectors, places, classes)
+        classes, places = checked_labels(labels, len(vectors))
+        return PhotoPredictor(self, vectors, places, classes, weight)
 
     def embed(self, x: Any, progress: Progress | None = None) -> Float32[np.ndarray, "n d"]:
-        """The vectors of pictures, computed on all cores. **Raises** `ValueError` for a picture
-        that cannot be read."""
+        """The vectors of pictures, computed on all cores. Those of files are kept in the cache
+        folder by the files' content.
+
+        **Raises** `ValueError` for a picture that cannot be read.
+        """
         dimension = self.extractor.dimension
         if len(getattr(x, "shape", ())) == 2:
-            what = "pictures [n, h, w, 3], or their vectors,"
-            return checked_inputs(x, (dimension,), what).astype(np.float32)
+            return _checked_vectors(x, dimension)
         pictures, parts = _listed(x), []
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for part in pool.map(self._embedded, pictures, range(len(pictures))):
@@ -221,7 +242,30 @@ class PhotoLearner:
 
     def _embedded(self, picture: Any, place: int) -> Float32[np.ndarray, " d"]:
         where, content = _content(picture, place)
+        if not isinstance(content, bytes):
+            return self._vector(where, content)
+        kept = self.cache / f"{hashlib.sha256(content).hexdigest()}.npy"
+        try:
+            vector = np.load(kept, allow_pickle=False)
+            if vector.shape == (self.extractor.dimension,) and vector.dtype == np.float32:
+                return vector
+        except (OSError, ValueError, EOFError):
+            pass  # not there, or damaged: it is made again
+        vector = self._vector(where, content)
+        try:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            atomically(kept, lambda file: np.save(file, vector))
+        except (OSError, RunError):
+            pass  # a cache that cannot be written costs time alone
+        return vector
+
+    def _vector(self, where: str, content: bytes | np.ndarray) -> Float32[np.ndarray, " d"]:
         return self.extractor(_sized(where, content, self.extractor.size, crop=True)[None])[0]
+
+    @cached_property
+    def cache(self) -> Path:
+        """The folder of the vectors of files."""
+        return default_folder() / "photos" / checksum(self.extractor.about)[:16]
 
     def __repr__(self) -> str:
         return f"PhotoLearner({self.name}; trained on {self.extractor.about['saw']})"
@@ -239,9 +283,11 @@ class PhotoPredictor(PredictorBase):
         x: Float32[np.ndarray, "n d"],
         y: Int[np.ndarray, " n"],
         classes: np.ndarray,
+        sample_weight: Weights = None,
     ) -> None:
         self.learner, self.x, self.y, self.classes = learner, x, y, classes
-        self.frozen = None if learner.extractor.path == PHOTOS else learner.extractor.path
+        self.sample_weight, path = sample_weight, learner.extractor.path
+        self.frozen = None if path == PHOTOS else path
 
     @property
     def problem(self) -> "Problem":
@@ -256,7 +302,7 @@ class PhotoPredictor(PredictorBase):
     @cached_property
     def head(self) -> Head:
         """The classifier of vectors."""
-        return fit_head(self.x, self.y, len(self.classes))
+        return fit_head(self.x, self.y, len(self.classes), sample_weight=self.sample_weight)
 
     def read(self, x: Any) -> Float32[np.ndarray, "n d"]:
         """The vectors of pictures."""
@@ -267,13 +313,18 @@ class PhotoPredictor(PredictorBase):
 
     def _refit(self, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
         # One temperature for small folds: it changes no label, and costs ten fits.
+        weight = None if self.sample_weight is None else self.sample_weight[train]
         few = len(train) <= 200
-        head = fit_head(self.x[train], self.y[train], len(self.classes), few)
+        head = fit_head(self.x[train], self.y[train], len(self.classes), few, weight)
         return {self.model: softmax(head.logits(self.x[test]).astype(np.float64))}
 
     def outside(self, x: Any, chances: np.ndarray) -> Bool[np.ndarray, " n"]:
         """Whether each picture may belong to none of the classes: its novelty is above 1."""
         return self.novelty(x) > 1
+
+    def embedding(self, x: object) -> Float[np.ndarray, "n d"]:
+        """The vectors in which the head compares pictures."""
+        return np.asarray(unit_roots(self.learner.embed(x)))
 
     def novelty(self, x: object) -> Float[np.ndarray, " n"]:
         """How far each picture is from the nearest class mean: one minus the cosine, as a share of
@@ -294,15 +345,17 @@ class PhotoPredictor(PredictorBase):
 
     def _away(self, kept: np.ndarray, vectors: np.ndarray) -> Float[np.ndarray, " n"]:
         """One minus the cosine to the nearest class mean of some of the examples."""
-        means = _means(unit_roots(self.x[kept]), self.y[kept], len(self.classes))
+        weight = np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
+        means = _means(unit_roots(self.x[kept]), self.y[kept], len(self.classes), weight[kept])
         means /= np.linalg.norm(means, axis=1, keepdims=True)
         return np.maximum(1 - (unit_roots(vectors) @ means.T).max(axis=1), 0)
 
     def add(self, x: object, y: object) -> "PhotoPredictor":
         """A predictor that has learned from these pictures, too; they may be of new classes."""
-        more = self.learner.embed(x)
+        more, weight = self.learner.embed(x), self.sample_weight
         labels = joined_labels(self.classes[self.y], y, len(more))
-        return self.learner.adapt(np.concatenate([self.x, more]), labels)
+        weight = None if weight is None else np.concatenate([weight, np.ones(len(more))])
+        return self.learner.adapt(np.concatenate([self.x, more]), labels, weight)
 
     def to_onnx(self, path: Path | str, model: Path | str | None = None) -> None:
         """Write it as one ONNX file with the network inside, which takes pictures of any size and
@@ -323,12 +376,14 @@ class PhotoPredictor(PredictorBase):
 
         **Raises** `RunError` if it cannot be written, or if the folder holds something else.
         """
-        folder = Path(folder)
+        folder, support = Path(folder), {"x": self.x, "y": self.y}
+        if self.sample_weight is not None:
+            support["sample_weight"] = self.sample_weight
         check_free(folder, predictor=True)
         content = {
             "extractor": self.learner.extractor.about,
             "classes": self.classes.tolist(),
-            "support": write_arrays(folder / SUPPORT, {"x": self.x, "y": self.y}),
+            "support": write_arrays(folder / SUPPORT, support),
         }
         write_config(folder, PHOTOGRAPHS, content)
 
@@ -440,8 +495,13 @@ def _content(picture: Any, place: int) -> tuple[str, bytes | np.ndarray]:
             f"{where}: expected pixels [h, w, 3] or the path of a file, got "
             f"{type(picture).__name__} of shape {list(pixels.shape)}"
         )
-    (pixels,) = checked_inputs(pixels[None], pixels.shape, where)
     if pixels.dtype != np.uint8:
+        pixels = np.asarray(pixels, np.float32)
+        if not (pixels.min() >= 0 and pixels.max() <= 1):  # false for NaN, too
+            raise ValueError(
+                f"{where}: expected pixels as bytes, or floats from 0 to 1: divide by 255, or "
+                "pass bytes"
+            )
         pixels = np.rint(pixels * 255).astype(np.uint8)
     return where, np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
 
@@ -452,3 +512,15 @@ def _sized(
     if isinstance(content, bytes):
         return decode(content, size=size, where=where, crop=crop)
     return resize(cropped(content) if crop else content, size)
+
+
+def _checked_vectors(x: Any, dimension: int) -> Float32[np.ndarray, "n d"]:
+    vectors = np.asarray(x, np.float32)
+    if vectors.shape[1] != dimension:
+        raise ValueError(
+            f"expected pictures, or their vectors [n, {dimension}], got an array of shape "
+            f"{list(vectors.shape)}: give pictures as [n, h, w, 3]"
+        )
+    if not np.all(np.isfinite(vectors)):
+        raise ValueError("some vectors are NaN or infinite: drop these rows")
+    return vectors

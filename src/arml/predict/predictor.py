@@ -8,6 +8,7 @@ depends on their number, as with class prototypes.
 """
 
 import dataclasses
+import os
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from arml.algorithms.arml import SoftClusters
+from arml.algorithms.arml import SoftClusters, Trace
+from arml.algorithms.arml_extensions import VertexTrace
 from arml.core.compilation import short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner
@@ -37,9 +39,12 @@ from arml.predict.inputs import (
     floats,
     joined_inputs,
     joined_labels,
+    weighted,
 )
 from arml.predict.models import (
     ENSEMBLE,
+    WEIGHTED,
+    WORDS,
     Function,
     class_weights,
     fitted,
@@ -71,8 +76,10 @@ class Predictor(PredictorBase):
         y: np.ndarray,
         classes: np.ndarray | None = None,
         flat: bool = False,
+        sample_weight: np.ndarray | None = None,
     ) -> None:
-        self.portable, self.x, self.y, self.classes, self.flat = portable, x, y, classes, flat
+        self.portable, self.x, self.y, self.classes = portable, x, y, classes
+        self.flat, self.sample_weight = flat, sample_weight
         self.pictures, self.models = x.ndim == 4, models_of(portable.problem)
         self._learner = for_classes(portable, 0 if classes is None else len(classes))
 
@@ -86,6 +93,7 @@ class Predictor(PredictorBase):
         inputs or on the `edges` of pictures, or the `ensemble` of all, with weights from examples
         that are left out. **Raises** `ValueError` for another."""
         super().using(model)
+        self._check_weights(model)
         other = object.__new__(type(self))  # `copy` would save and load it
         kept = {k: v for k, v in vars(self).items() if k not in {"_function", "_reliability"}}
         vars(other).update(kept, model=model)
@@ -102,6 +110,27 @@ class Predictor(PredictorBase):
         low, high = outputs - half, outputs + half
         return (low[:, 0], high[:, 0]) if self.flat else (low, high)
 
+    def embedding(self, x: Any) -> Float[np.ndarray, "n d"] | None:
+        """The vectors of inputs, in which the learner compares them with the classes; None for a
+        learner that adapts all of its weights."""
+        inputs = self.read(x)
+        if self.portable.learner.embedding() is None or self.classes is None:
+            return None
+        return by_chunks(partial(_embedded, self.portable.learner, self._support()), inputs)
+
+    def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
+        """How much each prototype of the task reads each vertex of the meta-knowledge graph, rows
+        with sum one; for class prototypes a row is a class. None for a learner without a graph."""
+        reading = trace.reading if (trace := self.trace()) else None
+        rows = len(self.classes) if self.classes is not None else None
+        return None if reading is None else np.asarray(reading.links)[:rows]
+
+    def trace(self) -> Trace | VertexTrace | None:
+        """All steps of the encoding of the support set; None for a learner without a graph."""
+        if self._learner.reading() is None:
+            return None
+        return _trace(self._learner, self._support())
+
     def add(self, x: Any, y: Any) -> "Predictor":
         """A predictor that has learned from these examples, too; they may be of new classes.
 
@@ -110,10 +139,13 @@ class Predictor(PredictorBase):
 
         **Raises** `ValueError` as `adapt`, and for labels that do not sort with those before.
         """
-        more = checked_inputs(x, self.problem.features, "support inputs")
+        more = checked_inputs(x, self.problem, "support inputs")
         known = self.y if self.classes is None else self.classes[self.y]
         both = joined_labels(known[:, 0] if self.flat else known, y, len(more))
-        added = learned(self.portable, joined_inputs(self.x, more), both)
+        weight = None
+        if self.sample_weight is not None:
+            weight = np.concatenate([self.sample_weight, np.ones(len(more))])
+        added = learned(self.portable, joined_inputs(self.x, more), both, weight)
         added.columns, added.target, added.model = self.columns, self.target, self.model
         return added
 
@@ -137,7 +169,10 @@ class Predictor(PredictorBase):
             "model": self.model,
             "weights": self.weights if self.model == ENSEMBLE else None,
         }
-        write_learner(self.portable, folder, support={"x": self.x, "y": self.y}, task=task)
+        support = {"x": self.x, "y": self.y}
+        if self.sample_weight is not None:
+            support["sample_weight"] = self.sample_weight
+        write_learner(self.portable, folder, support=support, task=task)
 
     def __repr__(self) -> str:
         kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
@@ -145,9 +180,10 @@ class Predictor(PredictorBase):
 
     def read(self, x: Any) -> np.ndarray:
         """The inputs `[n, *features]`, checked."""
-        return checked_inputs(x, self.problem.features, "queries")
+        return checked_inputs(x, self.problem, "queries")
 
     def _outputs(self, inputs: Any) -> Float[np.ndarray, "n outputs"]:
+        _check_process()
         return np.asarray(self._function(inputs))
 
     # The models.
@@ -168,7 +204,7 @@ class Predictor(PredictorBase):
     def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
         part = self._without(train)
         found = part._each(self.x[test])
-        if ENSEMBLE in self.models:
+        if ENSEMBLE in self.models and self.sample_weight is None:
             weighted = [w * found[name] for name, w in part.weights.items() if w]
             found[ENSEMBLE] = np.sum(weighted, axis=0)
         return found
@@ -176,7 +212,9 @@ class Predictor(PredictorBase):
     def _without(self, kept: Places) -> "Predictor":
         """The predictor of the examples in these places alone: everything that was chosen by labels
         is chosen again."""
-        other = Predictor(self.portable, self.x[kept], self.y[kept], self.classes, self.flat)
+        weight = None if self.sample_weight is None else self.sample_weight[kept]
+        given = self.x[kept], self.y[kept], self.classes, self.flat, weight
+        other = Predictor(self.portable, *given)
         vars(other)["_same"] = self._same[kept]
         return other
 
@@ -184,7 +222,7 @@ class Predictor(PredictorBase):
         """The probabilities or the numbers of inputs, by each model but the ensemble."""
         found = {}
         for name in self.models:
-            if name != ENSEMBLE:
+            if name != ENSEMBLE and (self.sample_weight is None or name in WEIGHTED):
                 outputs = self._by(name)(inputs).astype(np.float64)
                 found[name] = outputs if self.classes is None else softmax(outputs)
         return found
@@ -196,11 +234,12 @@ class Predictor(PredictorBase):
     def _by(self, model: str, xp: ModuleType = np) -> Function:
         """The function from inputs `[n, *features]` to log-odds or targets; with `jax.numpy` as
         `xp` it can be traced."""
+        self._check_weights(model)
         if model == ENSEMBLE:
             parts = {name: self._by(name, xp) for name, w in self.weights.items() if w}
             return mixed(parts, self.weights, xp)
         if model != LEARNER:
-            function = fitted(model, self.x, self.y, xp)
+            function = fitted(model, self.x, self.y, xp, self.sample_weight)
             return function if xp is not np else partial(_in_parts, function)
         like = (CHUNK if xp is np else QUERIES, *self.problem.features)
         shape = jax.ShapeDtypeStruct(like, jnp.float32)
@@ -213,6 +252,13 @@ class Predictor(PredictorBase):
 
         return outputs
 
+    def _check_weights(self, model: str) -> None:
+        if self.sample_weight is not None and model not in WEIGHTED:
+            raise ValueError(
+                f"{WORDS[model]} cannot use sample weights: leave them out, or predict with the "
+                f"model {' or '.join(WEIGHTED)}"
+            )
+
     def _cut(self, outputs: Any) -> Any:
         """Log-odds of the classes from the outputs of the learner; numbers stay."""
         if self.classes is None:
@@ -224,16 +270,17 @@ class Predictor(PredictorBase):
         return Examples(*jax.device_put((floats(self.x), y)))  # `asarray` compiles by shape
 
 
-def learned(portable: Portable, x: Any, y: Any) -> Predictor:
+def learned(portable: Portable, x: Any, y: Any, sample_weight: Any = None) -> Predictor:
     """The task of a support set, learned. **Raises** `ValueError` for other examples."""
-    inputs = checked_inputs(x, portable.problem.features, "support inputs")
+    inputs = checked_inputs(x, portable.problem, "support inputs")
     if not len(inputs):
         raise ValueError("no examples: give some")
+    inputs, y, weight = weighted(inputs, y, sample_weight)
     if portable.problem.kind == "regression":
         targets, flat = checked_targets(y, portable.problem, len(inputs))
-        return Predictor(portable, inputs, targets, None, flat)
+        return Predictor(portable, inputs, targets, None, flat, weight)
     classes, places = checked_labels(y, len(inputs))
-    return Predictor(portable, inputs, places, classes)
+    return Predictor(portable, inputs, places, classes, False, weight)
 
 
 def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
@@ -270,6 +317,22 @@ def for_classes(portable: Portable, ways: int) -> MetaLearner:
     return inductive(filled(blank, trained), portable.problem.support)
 
 
+_process: list[int] = []
+"""The process in which JAX was first used for a prediction."""
+
+
+def _check_process() -> None:
+    """Raise `RuntimeError` in a process that was forked after JAX had started: its locks are held
+    by threads that are not there, so that it would wait for ever."""
+    if not _process:
+        _process.append(os.getpid())
+    if _process[0] != os.getpid():
+        raise RuntimeError(
+            "this process was forked after arml had started JAX, which cannot work in a fork: "
+            'start processes by multiprocessing.get_context("spawn"), and load the predictor there'
+        )
+
+
 @short
 def _adapted(learner: MetaLearner, support: Examples, like: jax.ShapeDtypeStruct) -> Any:
     """The prediction function. It is compiled once for all support sets of a size."""
@@ -282,6 +345,20 @@ def _called(function: Callable[[Array], Array], x: Array) -> Array:
     return function(x)
 
 
+@short
+def _trace(learner: MetaLearner, support: Examples) -> Trace | VertexTrace:
+    read = learner.reading()
+    assert read is not None
+    return read(support)
+
+
+@short
+def _embedded(learner: MetaLearner, support: Examples, x: Array) -> Array:
+    embed = learner.embedding()
+    assert embed is not None
+    return embed(support.x)(x)
+
+
 def _in_parts(function: Function, x: np.ndarray, size: int = 256) -> np.ndarray:
     """A function of arrays, of few inputs at once: edges and kernels need much memory."""
     return np.concatenate([function(x[i : i + size]) for i in range(0, max(len(x), 1), size)])
@@ -291,6 +368,7 @@ def by_chunks(function: Callable[[Array], Array], x: np.ndarray) -> Float[np.nda
     """`[n, *features] -> [n, width]` by a function of `CHUNK` inputs.
 
     **Raises** `ValueError` for outputs that are not finite."""
+    _check_process()
     outputs = []
     for first in range(0, max(len(x), 1), CHUNK):
         some = floats(x[first : first + CHUNK])

@@ -1,0 +1,129 @@
+"""The page without a server: opened from its folder in Chromium, with WebAssembly and a webcam."""
+
+import cv2
+import numpy as np
+import pytest
+
+import arml
+import chromium
+import npm
+from arml.app.standalone import CODE, MACHINE, SCRIPT, write_page
+from arml.cli import main
+from arml.datasets.decode import resize
+from arml.datasets.starter import load_starter
+
+
+@pytest.fixture(scope="module")
+def adapted():
+    """The learner that ships, adapted to three glyphs; and more pictures of them."""
+    glyphs = load_starter()[0][0]
+    places = [glyphs.first[i] + j for i in range(3) for j in range(2)]
+    predictor = arml.load("starter").adapt(glyphs.images[places], list("aabbcc"))
+    return predictor, glyphs.images[[glyphs.first[i] + j for i in range(3) for j in range(2, 8)]]
+
+
+def test_the_page_predicts_in_a_browser_without_a_network(adapted, tmp_path):
+    predictor, pictures = adapted
+    runtime = npm.package("onnxruntime-web") / "dist"
+    predictor.save(tmp_path / "kept")
+    folder = tmp_path / "page"
+    arguments = ["--html", str(folder), "--runtime", str(runtime)]
+    assert main(["export", str(tmp_path / "kept"), *arguments]) == 0
+    assert (folder / "model.js").stat().st_size < 2e6
+    files, large = [], []
+    for i, picture in enumerate(pictures):
+        size = (32, 32) if i < 9 else (96, 64)
+        large.append(cv2.resize(picture, size, interpolation=cv2.INTER_LINEAR))
+        files.append(tmp_path / f"{i}.png")
+        assert cv2.imwrite(str(files[-1]), large[-1][:, :, ::-1])
+    wanted = predictor.predict_proba(np.stack([resize(picture, 32) for picture in large]))
+    address = f"file://{folder}/index.html"
+    with chromium.opened(address, width=390, height=800, more=chromium.CAMERA) as tab:
+        page = tab.page
+        page.wait_for_selector("body[data-ready], .status.bad")
+        assert page.locator(".status.bad").count() == 0, page.inner_text("#status")
+        assert "3 classes: a, b, c" in page.inner_text("#about")
+        # The same numbers from the same bytes.
+        for picture, chances in zip(large[:3], wanted[:3], strict=True):
+            got = page.evaluate(
+                "([data, h, w]) => armlPredict(new Uint8Array(data), h, w)",
+                [picture.ravel().tolist(), *picture.shape[:2]],
+            )
+            np.testing.assert_allclose(got["probabilities"], chances, atol=1e-4)
+        # The same answers from the same files.
+        page.set_input_files("#files", [str(path) for path in files])
+        page.wait_for_selector(f"#answers > :nth-child({len(files)})")
+        said = [text.split(",")[0] for text in page.locator("#answers h3").all_inner_texts()]
+        best = predictor.classes[wanted.argmax(axis=1)]
+        assert np.mean(np.asarray(said) == best) >= 0.99
+        with page.expect_download() as download:
+            page.click("#save")
+        rows = download.value.path().read_text().splitlines()
+        assert rows[0] == "file,label,a,b,c"
+        assert len(rows) == 1 + len(files)
+        # No picture, then the webcam.
+        broken = tmp_path / "broken.png"
+        broken.write_bytes(b"nothing")
+        page.set_input_files("#files", str(broken))
+        page.wait_for_selector(".status.bad >> text=broken.png: expected a picture")
+        page.click("#camera")
+        page.wait_for_selector("#seen h3")
+        assert page.get_attribute("#camera", "aria-pressed") == "true"
+        page.click("#camera")
+        assert page.locator("#live").is_hidden()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.add_script_tag(path=str(npm.package("axe-core") / "axe.min.js"))
+        found = page.evaluate("axe.run({preload: false})")
+        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found["violations"]] == []
+    assert [text for text in tab.complaints if "createImageBitmap" not in text] == []
+    assert not [asked for asked in tab.asked if not asked.startswith(("file:", "blob:", "data:"))]
+
+
+def test_what_the_page_needs_is_named(adapted, tmp_path):
+    with pytest.raises(ValueError, match="npm install onnxruntime-web"):
+        write_page(adapted[0], tmp_path / "page", tmp_path)
+    for name in (SCRIPT, CODE, MACHINE):
+        (tmp_path / name).touch()
+    line = arml.load("regression2d").adapt(np.eye(2), [1.0, 2.0])
+    with pytest.raises(ValueError, match="use `arml predict`"):
+        write_page(line, tmp_path / "page", tmp_path)
+
+
+def test_the_page_of_photographs_learns_new_classes(tmp_path):
+    rng = np.random.default_rng(0)
+
+    def blob(colour):
+        return np.clip(colour + rng.normal(0, 12, (40, 60, 3)), 0, 255).astype(np.uint8)
+
+    red, green, blue = ([blob(c) for _ in range(3)] for c in np.diag([220, 220, 220]))
+    predictor = arml.load("photos").adapt([*red, *green], ["red"] * 3 + ["green"] * 3)
+    more = predictor.add(blue, ["blue"] * 3)
+    write_page(predictor, tmp_path / "page", npm.package("onnxruntime-web") / "dist")
+    assert (tmp_path / "page" / "model.js").stat().st_size < 9e6
+    files = []
+    for i, picture in enumerate([*blue, blob((20, 20, 200))]):
+        files.append(tmp_path / f"{i}.png")
+        assert cv2.imwrite(str(files[-1]), picture[:, :, ::-1])
+    with chromium.opened(f"file://{tmp_path}/page/index.html", width=390, height=800) as tab:
+        page = tab.page
+        page.wait_for_selector("body[data-ready], .status.bad")
+        ask = "([data, h, w]) => armlPredict(new Uint8Array(data), h, w)"
+        given = [red[0].ravel().tolist(), 40, 60]
+        got = page.evaluate(ask, given)["probabilities"]
+        np.testing.assert_allclose(got, predictor.predict_proba(red[:1])[0], atol=0.02)
+        got = page.evaluate(ask, given)["novelty"]
+        np.testing.assert_allclose(got, predictor.novelty(red[:1])[0], atol=0.02)
+        page.set_input_files("#files", str(files[3]))
+        page.wait_for_selector("#answers h3")
+        page.fill("#name", "blue")
+        page.set_input_files("#examples", [str(file) for file in files[:3]])
+        page.wait_for_selector(".status >> text=Learned 3 of blue.")
+        # The picture that was there is answered again, and the order of the classes is their age.
+        assert page.inner_text("#answers h3").startswith("blue")
+        got = page.evaluate(ask, given)["probabilities"]
+        wanted = dict(zip(more.classes, more.predict_proba(red[:1])[0], strict=True))
+        assert abs(got[1] - wanted["red"]) < 0.1
+        page.add_script_tag(path=str(npm.package("axe-core") / "axe.min.js"))
+        found = page.evaluate("axe.run({preload: false})")
+        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found["violations"]] == []
+    assert tab.complaints == []
