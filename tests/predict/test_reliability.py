@@ -114,6 +114,20 @@ def test_folds_are_balanced_and_keep_every_class():
     assert [len(test) for test in five] == [3] * 5
 
 
+def test_folds_do_not_depend_on_the_order_of_the_examples():
+    x, y = blobs(7)
+    x[1] = x[0]  # a copy
+    x[20] = x[3]  # under another label
+    mixed = np.random.default_rng(3).permutation(len(y))
+
+    def parts(x, y, where):
+        same = equal_inputs(x)
+        numbers = [{*where[test]} for _, test in number_folds(x[:, 0], same)]
+        return [{*where[test]} for _, test in class_folds(y, same, repeats=2)], numbers
+
+    assert parts(x, y, np.arange(len(y))) == parts(x[mixed], y[mixed], mixed)
+
+
 def test_a_class_of_one_example_stays_and_is_not_checked():
     y, seen = np.array([0, 0, 0, 1, 1, 1, 2]), []
 

@@ -105,8 +105,14 @@ def adapt_command(arguments: Sequence[str]) -> int:
     tell(f"learned from {len(predictor.y)} examples ({kind})")
     if options.none and predictor.classes is None:
         raise ValueError("numbers have no classes that a query could lack: leave --none out")
+    predictor = predictor.using(predictor.models[-1])  # all of its models together
     if options.reliability:
-        predictor = _checked(predictor, names)
+        tell(*predictor.reliability().lines(names))
+    if len(predictor.models) > 1:
+        from arml.predict.models import WORDS
+
+        each = ", ".join(f"{WORDS[name]} {part:.0%}" for name, part in predictor.weights.items())
+        tell(f"predicting with a weighted mean: {each}")
     if queries is not None:
         _answer(predictor, queries, options)
     if options.save is not None:
@@ -215,18 +221,6 @@ def _check_paths(options: AnswerOptions, save: Path | None, *read: Path) -> None
         from arml.predict.files import check_free
 
         check_free(save, predictor=True)
-
-
-def _checked(predictor: Any, names: Sequence[str]) -> Any:
-    """The predictor with all of its models together, checked on its examples."""
-    predictor = predictor.using(predictor.models[-1])
-    tell(*predictor.reliability().lines(names))
-    if len(predictor.models) > 1:
-        from arml.predict.models import WORDS
-
-        each = ", ".join(f"{WORDS[name]} {part:.0%}" for name, part in predictor.weights.items())
-        tell(f"predicting with a weighted mean: {each}")
-    return predictor
 
 
 Columns = list[tuple[str, Iterable[Any]]]

@@ -117,7 +117,7 @@ def fit_head(
     weight = np.ones(len(y)) if sample_weight is None else sample_weight
     with one_blas_thread():
         head = _fitted(x, y, ways, weight)
-        if not folds or not (parts := _folds(y)):
+        if not folds or not (parts := _folds(x, y)):
             return head._replace(temperature=TEMPERATURE)
         cosines = [_fitted(x[a], y[a], ways, weight[a]).logits(x[b]) for a, b in parts]
         tests = np.concatenate([test for _, test in parts])
@@ -144,14 +144,17 @@ def _fitted(x: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> Head
     return Head(middle, (mapped / np.sqrt(np.maximum(squared, 1e-12))).T, 1.0)
 
 
-def _folds(y: Int[np.ndarray, " n"]) -> list[tuple[np.ndarray, np.ndarray]]:
+def _folds(
+    x: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"]
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """The places to learn from and to predict, for each of at most `FOLDS` folds with equal shares
-    of each class. A class with one example is always learned from. (scikit-learn's folds would
-    load for a second.)"""
+    of each class. They do not depend on the order of the examples. A class with one example is
+    always learned from. (scikit-learn's folds would load for a second.)"""
     counts, fold = np.bincount(y), np.zeros(len(y), int)
+    order = np.lexsort(np.asarray(x)[:, :3].T)
     for k in range(len(counts)):
         # Of a class with two examples each is alone in a fold.
-        fold[y == k] = np.arange(counts[k]) % FOLDS
+        fold[order[y[order] == k]] = np.arange(counts[k]) % FOLDS
     fold[counts[y] == 1] = -1
     places = np.arange(len(y))
     return [(places[fold != f], places[fold == f]) for f in range(fold.max() + 1)]
@@ -335,7 +338,7 @@ class PhotoPredictor(PredictorBase):
     @cached_property
     def bound(self) -> float:
         """The distance from the nearest class mean that has a novelty of 1."""
-        parts = [self._away(train, self.x[test]) for train, test in _folds(self.y)]
+        parts = [self._away(train, self.x[test]) for train, test in _folds(self.x, self.y)]
         if parts:
             return float(np.quantile(np.concatenate(parts), 0.95))
         # One example of each class: the median distance between classes. About 4% of the pictures

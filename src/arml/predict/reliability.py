@@ -5,7 +5,8 @@ refits everything that reads labels (the choice of columns, encodings, scales, t
 of models) from the examples that it may see, so no estimate has seen its own answers.
 
 - Classes are left out in balanced folds (stratified), repeatedly if the examples are few. Leaving
-  one example out would make its class the rarest, which decides ties.
+  one example out would make its class the rarest, which decides ties. The folds depend on what the
+  examples are, and not on the order in which they came.
 - Copies, equal examples with one label, are left out together and named. Equal examples with
   several labels are named, too, and left out one by one: their input does not decide the label.
 - A class without a second example that differs cannot be checked: without the first it is unknown.
@@ -405,10 +406,11 @@ def class_folds(
     two examples that differ is predicted, and is learned from whenever it is."""
     groups = _groups(same, y)
     several = [len(np.unique(groups[y == k])) for k in range(y.max() + 1)]
-    places = np.flatnonzero(np.array(several)[y] > 1)
+    order = _by_content(y, same)
+    places = order[np.array(several)[y[order]] > 1]
     if not len(places):
         return
-    labels, own = y[places], groups[places]
+    labels, own = y[places], _numbered(groups[places])
     # Here, because scikit-learn takes most of a second to load.
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
@@ -417,7 +419,7 @@ def class_folds(
         splitter = kind(min(FOLDS, max(several)), shuffle=True, random_state=seed)
         with warnings.catch_warnings():  # a class may have fewer examples than there are folds
             warnings.simplefilter("ignore", UserWarning)
-            parts = [places[out] for _, out in splitter.split(places[:, None], labels, own)]
+            parts = [places[out] for _, out in splitter.split(places, labels, own)]
         for test in parts:
             # Of a class whose groups all fell into one fold, nothing can be predicted here.
             left = np.setdiff1d(np.arange(len(y)), test)
@@ -432,14 +434,18 @@ def number_folds(
     """The same for numbers `[n]` or `[n, targets]`."""
     from sklearn.model_selection import GroupKFold
 
-    groups = _groups(same, y)
-    folds = min(len(np.unique(groups)), FOLDS)
+    order = _by_content(y, same)
+    groups = _numbered(_groups(same, y)[order])
+    folds = min(int(groups.max(initial=-1)) + 1, FOLDS)
     if folds > 1:
-        yield from GroupKFold(folds, shuffle=True, random_state=0).split(y, groups=groups)
+        splitter = GroupKFold(folds, shuffle=True, random_state=0)
+        for train, test in splitter.split(order, groups=groups):
+            yield np.sort(order[train]), np.sort(order[test])
 
 
 def equal_inputs(x: np.ndarray, near: float = 0.0) -> Int[np.ndarray, " n"]:
-    """A number for each example `[n, *features]`: equal inputs have the same.
+    """A number for each example `[n, *features]`: equal inputs have the same. The numbers depend on
+    the inputs alone, and not on their order.
 
     **Arguments**
 
@@ -456,6 +462,19 @@ def equal_inputs(x: np.ndarray, near: float = 0.0) -> Int[np.ndarray, " n"]:
     away = pdist(rows[first].astype(np.float32))
     joined = fcluster(linkage(away, "complete"), near * float(np.median(away)), "distance")
     return np.asarray(joined[same])
+
+
+def _by_content(y: np.ndarray, same: Int[np.ndarray, " n"] | None) -> Places:
+    """The places of the examples in an order that depends on their inputs and labels alone."""
+    if same is None:
+        return np.arange(len(y))
+    return np.lexsort((*y.reshape(len(y), -1).T, same))
+
+
+def _numbered(groups: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """The same groups, numbered in the order in which they come."""
+    _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
 
 
 def _groups(same: Int[np.ndarray, " n"] | None, y: np.ndarray) -> Int[np.ndarray, " n"]:
