@@ -29,7 +29,7 @@ from arml.experiment.choose import AVERAGE
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.experiment.running import Run, run
-from arml.report.tables import Cell, Column, Line, Table, markdown
+from arml.report.tables import Cell, Line, Table, markdown
 from arml.results.comparisons import Comparison, compare_seeds, holm, probability
 from arml.results.files import write_text
 from arml.results.scores import Scores
@@ -331,7 +331,7 @@ def table(found: dict[str, Any], setting: Setting, *, seeds: int = 1) -> Table:
     columns = ("method", "seeds", "outer rate", "accuracy", *GROUPS[group], "against ProtoNet")
     columns += ("share of the gain",) if best is not None else ()
     title = f"{group}, {shots}-shot, {steps} steps"
-    return Table(title, tuple(map(Column, columns)), tuple(lines))
+    return Table(title, tuple(columns), tuple(lines))
 
 
 def beside(found: dict[str, Any], settings: dict[str, Setting], *, seeds: int = 1) -> Table:
@@ -346,7 +346,7 @@ def beside(found: dict[str, Any], settings: dict[str, Setting], *, seeds: int = 
             cells += [Cell(spread(there) if there else ""), difference(to[title].get(name))]
         lines.append(Line(name, tuple(cells)))
     columns = [column for title in settings for column in (title, "against ProtoNet")]
-    return Table("", tuple(map(Column, ("method", *columns))), tuple(lines))
+    return Table("", ("method", *columns), tuple(lines))
 
 
 def page(text: str, found: dict[str, Any]) -> str:
@@ -362,7 +362,7 @@ def page(text: str, found: dict[str, Any]) -> str:
 
 def without(table: Table, title: str) -> Table:
     """The table without a column."""
-    keep = [i for i, column in enumerate(table.columns) if column.title != title]
+    keep = [i for i, column in enumerate(table.columns) if column != title]
     lines = [
         replace(line, cells=tuple(line.cells[i - 1] for i in keep[1:] if i <= len(line.cells)))
         for line in table.lines

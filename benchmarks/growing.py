@@ -30,7 +30,7 @@ from arml.growth.growing import Growth, GrowthOptions, grown
 from arml.growth.replay import kept
 from arml.growth.vertices import own_vertices
 from arml.report.growth import measured as measures_of
-from arml.report.tables import METRIC_NAMES, Cell, Column, Line, Table, markdown
+from arml.report.tables import METRIC_NAMES, Cell, Line, Table, markdown
 from arml.results.files import JsonView, read_json, write_json
 from arml.tasks.functions import FAMILIES
 from arml.tasks.mixture import mixture
@@ -146,7 +146,7 @@ def growing_table(study: JsonView) -> Table:
         lines += [line for _, line in sorted(rows, key=lambda row: row[0])]
     headings = ("order: way", "seeds", f"final {METRIC_NAMES[metric]}", "forgetting")
     columns = (*headings, "vertices", "training tasks", "replayed")
-    return Table("Ways to meet a stream", tuple(map(Column, columns)), tuple(lines))
+    return Table("Ways to meet a stream", tuple(columns), tuple(lines))
 
 
 def _spread(values: list[float], metric: str) -> str:

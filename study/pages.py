@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import arml
-from arml.report.tables import Cell, Column, Line, Table, interval, markdown, number
+from arml.report.tables import Cell, Line, Table, interval, markdown, number
 from arml.results.comparisons import Comparison, probability
 from arml.results.files import read_json
 from study.claims import (
@@ -44,7 +44,7 @@ SETTINGS = {
 def drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table of texts; the first column names the rows."""
     lines = tuple(Line(row[0], tuple(map(Cell, row[1:]))) for row in rows)
-    return markdown(Table("", tuple(map(Column, head)), lines))
+    return markdown(Table("", tuple(head), lines))
 
 
 def chance(found: Comparison) -> str:

@@ -109,12 +109,8 @@ def test_a_run_of_a_plugin_is_trained_scored_reported_exported_and_says_what_it_
     assert main(["explain", str(run), "--out", str(run / "explain"), "--tasks", "8", *own]) == 0
     found = json.loads((run / "explain" / "explain.json").read_text())
     assert (found["kind"], len(found["scales"]["slow"])) == ("own", 4)
-    assert (run / "explain" / "scales.png").stat().st_size > 1_000
-    assert not (run / "explain" / "note.png").exists()
     assert main(["report", *own, str(run), "--out", str(tmp_path / "report.html")]) == 0
-    page = (tmp_path / "report.html").read_text()
-    assert "scales, as the method&#39;s own" in page
-    assert "meta-knowledge" not in page
+    assert "meta-knowledge" not in (tmp_path / "report.html").read_text()
     # The same command again finds the run complete, and a sweep compares errors.
     assert main(["train", "waves/rescale", "--run", str(run), *SMALL, *own]) == 0
     assert metric_of(arml.Run(run).experiment.tasks) == "mse"

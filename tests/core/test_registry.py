@@ -16,7 +16,6 @@ from arml.core.registry import Registry, options_of
 from arml.experiment.options import NETWORKS, PARTS, TASKS
 from arml.experiment.recipes import RECIPES, recipe
 from arml.explain.explaining import inside as shown
-from arml.report.graphs import captioned
 from arml.tasks.functions import functions_2d
 
 OPTIONS = '''
@@ -138,7 +137,6 @@ def test_a_method_of_ones_own_says_what_is_inside():
         learner = arml.build("maml", functions_2d())
         found = shown(ToyOptions(), "r", learner, functions_2d(), n=3, chunk=1)
         assert found == {"kind": "own", "learner": "MAML", "tasks": 3}
-        assert captioned({**found, "rates": [1.0, 2.0]})[0][0] == "rates"
     finally:
         ALGORITHMS.remove("toy")
 

@@ -15,7 +15,6 @@ from arml.datasets.prepare import open_store, prepare
 from arml.datasets.published import Files, classes_of, published
 from arml.datasets.splits import read_split
 from arml.experiment.options import from_json
-from arml.report.growth import growth_of
 from arml.report.tables import make_rows, terminal_table
 from arml.results.files import checksum, read_metrics
 from arml.results.folder import read_config, read_run
@@ -127,20 +126,6 @@ def annotations(tmp_path):
     return path, None, read
 
 
-def growing(tmp_path):
-    path = tmp_path / "growth.json"
-    stage = {"stage": 0, "family": "line", "scores": {"line": 0.2}, "vertices": 1}
-    records = [
-        {"stage": 0, "decision": "propose", "fresh": [0.1, 0.2, 0.3], "reference": [0.1, 0.1, 0.1]},
-        {**stage, "decision": "scored", "tasks": 8, "replayed": 0},
-    ]
-    score = {"mean": 0.1, "ci95": 0.05, "n": 4}
-    families = {"before": {"line": 0.3}, "after": {"line": 0.2}, "gains": {"line": score}}
-    outcome = {"metric": "mse", "tasks": 4, **families}
-    path.write_text(json.dumps({"metric": "mse", "records": records, "outcome": outcome}))
-    return path, None, lambda: growth_of(tmp_path)
-
-
 def _digest(path):
     import hashlib
 
@@ -158,7 +143,6 @@ KINDS = {
     "metrics": metrics,
     "published split": given_split,
     "annotations": annotations,
-    "growing": growing,
 }
 """Each makes a file, and gives its path, the field of its own checksum, and what reads it."""
 

@@ -73,14 +73,8 @@ def test_a_run_grows_and_stays_as_it_was(place, capsys):
     # The new folder is a run on both families.
     assert main(["evaluate", str(out), "--tasks", "8", "--json"]) == 0
     assert list(json.loads(capsys.readouterr().out)["families"]) == ["birds", "cards"]
-    page = place / "page.html"
-    assert main(["report", str(out), "--out", str(page)]) == 0
-    assert "Before and after" in page.read_text(encoding="utf-8")
     assert grow(place, place / "run", out) == 2
     assert "which holds a learner that has grown: name another" in capsys.readouterr().err
-    (out / "growth.json").write_text('{"metric": "mse", "records": [{}]}')
-    assert main(["report", str(out), "--out", str(page)]) == 2
-    assert "growth.json is damaged" in capsys.readouterr().err
 
 
 def test_invalid_options_are_refused(place, capsys):

@@ -103,7 +103,7 @@ def upright(table: Rows) -> Table:
     rows = [(line.name, *(cell.text for cell in line.cells)) for line in table.lines[:ROWS]]
     if len(table.lines) > ROWS:
         rows.append((f"and {len(table.lines) - ROWS} more",))
-    return grid([column.title for column in table.columns], rows, title=table.title)
+    return grid(table.columns, rows, title=table.title)
 
 
 class Display:

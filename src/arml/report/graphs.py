@@ -1,10 +1,9 @@
 """Figures of the inside of a learner, with their captions: the meta-knowledge graph of ARML and the
-cost of interventions, or the numbers that a method's own `inside` returned.
+cost of interventions.
 
 Each takes the content of `explain.json`.
 """
 
-from collections.abc import Mapping
 from math import ceil
 
 import numpy as np
@@ -13,7 +12,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 
-from arml.report.curves import BLUES, COLOURS, heat, styled
+from arml.report.curves import BLUES, heat, styled
 from arml.results.files import JsonView
 
 Captioned = tuple[str, Figure, str, str]
@@ -23,11 +22,6 @@ Captioned = tuple[str, Figure, str, str]
 def is_graph(explain: JsonView) -> bool:
     """Whether the explanation is of a meta-knowledge graph."""
     return bool(explain.get("kind") == "graph")
-
-
-def captioned(explain: JsonView) -> list[Captioned]:
-    """All figures of an explanation."""
-    return _graph(explain) if is_graph(explain) else _own(explain)
 
 
 def _vertices(explain: JsonView) -> list[str]:
@@ -195,7 +189,10 @@ def strongest(explain: JsonView) -> str:
     return "Vertex read most by each family: " + ", ".join(f"{name} V{v}" for name, v in most)
 
 
-def _graph(explain: JsonView) -> list[Captioned]:
+def captioned(explain: JsonView) -> list[Captioned]:
+    """All figures of an explanation; none for the numbers of a method's own `inside`."""
+    if not is_graph(explain):
+        return []
     words, reach = strongest(explain), ""
     if explain["vertex_links_reach_tasks"]:
         effect = explain["vertex_links_effect"]
@@ -237,58 +234,3 @@ def _graph(explain: JsonView) -> list[Captioned]:
             "by.",
         ),
     ]
-
-
-COMMON = ("families", "tasks", "kind", "recipe", "step")
-"""Entries that every explanation has."""
-
-
-def _own(explain: JsonView) -> list[Captioned]:
-    """A figure of each entry that holds numbers."""
-    tables = {name: _table(value) for name, value in explain.items() if name not in COMMON}
-    return [
-        (
-            name,
-            _numbers_figure(name, *table),
-            f"{name}: {len(table[0])} by {table[0].shape[1]} numbers, from "
-            f"{table[0].min():.3g} to {table[0].max():.3g}",
-            f"{name.replace('_', ' ')}, as the method's own `inside` returned it.",
-        )
-        for name, table in tables.items()
-        if table is not None
-    ]
-
-
-def _table(value: object) -> tuple[np.ndarray, list[str]] | None:
-    """A list of at most 100 numbers, a table of them, or either by name, as a table with the names
-    of its rows; None for anything else."""
-    names = list(value) if isinstance(value, Mapping) else []
-    rows = list(value.values()) if isinstance(value, Mapping) else value
-    try:
-        values = np.asarray(rows, np.float64)
-    except (TypeError, ValueError):  # texts, or rows of different lengths
-        return None
-    if values.ndim not in (1, 2) or not values.size or len(values) > 100:
-        return None
-    if values.ndim == 1:
-        values = values[:, None] if names else values[None]
-    return values, names
-
-
-@styled
-def _numbers_figure(name: str, values: np.ndarray, names: list[str]) -> Figure:
-    """Bars for a single row or column, a heat map for more."""
-    rows, columns = values.shape
-    bars = min(rows, columns) == 1
-    figure = Figure(figsize=(6.4, 2.6 if bars else 1.4 + 0.3 * min(rows, 20)), layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(name.replace("_", " "), loc="left")
-    if bars:
-        axes.bar(range(values.size), values.ravel(), color=COLOURS[0])
-    else:
-        figure.colorbar(axes.imshow(values, cmap=BLUES, aspect="auto"), ax=axes)
-    if names and columns == 1:
-        axes.set_xticks(range(rows), names)
-    elif names and not bars:
-        axes.set_yticks(range(rows), names)
-    return figure

@@ -1,20 +1,17 @@
-"""A learner that grew: its scores by stage, what it forgot, its decisions, and its scores before
-and after `arml grow`.
+"""A learner that grew: its scores by stage, what it forgot, and its scores before and after `arml
+grow`.
 
 [1] Chaudhry, Dokania, Ajanthan and Torr, Riemannian Walk for Incremental Learning, ECCV 2018:
     forgetting, against the best score of any stage.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from arml.report import render
-from arml.report.render import Block
-from arml.report.tables import METRIC_NAMES, Cell, Column, Line, Table, number
-from arml.results.files import Json, JsonView, RunError, read_json
+from arml.report.tables import METRIC_NAMES, Cell, Line, Table, number
+from arml.results.files import Json, JsonView
 from arml.results.scores import format_score, number_of
 
 Records = Sequence[JsonView]
@@ -99,7 +96,7 @@ def stages_table(stages: Records, metric: str) -> Table:
     columns = ("stage", *stream.families, "mean so far", "vertices")
     return Table(
         "Scores by stage",
-        tuple(map(Column, columns)),
+        columns,
         tuple(lines),
         f"{METRIC_NAMES[metric]} on test tasks of each family after each stage; "
         "grey where the family has not come yet.",
@@ -118,54 +115,6 @@ def summary(stream: Stream, metric: str) -> str:
     )
 
 
-def decisions(records: Records) -> Table:
-    """Each decision with its numbers."""
-    lines = [
-        Line(f"{one['stage'] + 1}", (Cell(what, kind="text"), Cell(because, kind="text")))
-        for one in records
-        if (what := DECISIONS.get(one["decision"])) and (because := _because(one))
-    ]
-    columns = (Column("stage"), Column("decision"), Column("because"))
-    return Table("Decisions", columns, tuple(lines))
-
-
-DECISIONS = {
-    "propose": "a vertex is proposed",
-    "keep": "no vertex is proposed",
-    "accept": "the vertex is accepted",
-    "reject": "the vertex is rejected",
-    "keep stage": "the stage is kept",
-    "undo stage": "the stage is undone",
-    "trained": "trained",
-}
-
-
-def _because(record: JsonView) -> str:
-    """The numbers of a decision in words."""
-    match record["decision"]:
-        case "propose" | "keep":
-            low, median, _ = map(number_of, record["fresh"])
-            return (
-                f"median log loss of fresh tasks {median:.2f} (from {low:.2f}; the band of known "
-                f"families ends at {number_of(record['reference'][2]):.2f})"
-            )
-        case "accept" | "reject":
-            against = "its rival" if record["against"] == "old" else "the learner before"
-            return (
-                f"after {record['steps']:,} steps the log loss of held-out tasks is lower than "
-                f"that of {against} by {_score(record['gain'])}"
-            )
-        case "keep stage" | "undo stage":
-            lost = (f"{name} {_score(one)}" for name, one in record["lost"].items())
-            rises = f"; rise of {', '.join(lost)}" if record["lost"] else ""
-            return f"fall of the log loss of the stage: {_score(record['gain'])}{rises}"
-    return f"{record['tasks']:,} tasks, {record['replayed']:,} replayed"
-
-
-def _score(score: JsonView) -> str:
-    return f"{number_of(score['mean']):.3f} ± {number_of(score['ci95']):.3f}"
-
-
 def before_after(outcome: JsonView) -> Table:
     """The scores of each family before and after `arml grow`."""
     metric = outcome["metric"]
@@ -174,31 +123,9 @@ def before_after(outcome: JsonView) -> Table:
         gain = format_score(metric, outcome["gains"][name], sign="+")
         scores = (number(before, metric), number(outcome["after"][name], metric), gain)
         lines.append(Line(name, tuple(map(Cell, scores))))
-    headings = ("family", "before", "after", "gain ± 95%")
+    columns = ("family", "before", "after", "gain ± 95%")
     caption = (
         f"{METRIC_NAMES[metric]} on {outcome['tasks']} test tasks of each family before and after; "
         "the gain is over the same tasks."
     )
-    return Table("Before and after", tuple(map(Column, headings)), tuple(lines), caption)
-
-
-def growth_of(folder: Path) -> list[Block]:
-    """The growth of the learner of a run folder; nothing without `growth.json`.
-
-    **Raises** `RunError` for a damaged file.
-    """
-    file = folder / "growth.json"
-    if not file.is_file():
-        return []
-    content = read_json(file)
-    try:
-        metric, stages, blocks = content["metric"], scored(content["records"]), []
-        if "outcome" in content:
-            blocks = [render.table(before_after(content["outcome"]))]
-        if stages:
-            text = summary(measured(stages, metric), metric)
-            blocks = [render.text(text, "lead"), render.table(stages_table(stages, metric))]
-            blocks.append(render.table(decisions(content["records"])))
-        return blocks
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise RunError(f"{file} is damaged ({error!r}): restore it, or delete it") from error
+    return Table("Before and after", columns, tuple(lines), caption)

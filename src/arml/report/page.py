@@ -1,13 +1,12 @@
 """The report of run folders: scores, learning curves, figures, options."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from arml.report import render
 from arml.report.curves import learning_curves
 from arml.report.graphs import captioned, is_graph, strongest
-from arml.report.growth import growth_of
 from arml.report.render import Block, Report, Section
 from arml.report.tables import (
     Row,
@@ -92,13 +91,12 @@ def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
 
 
 def _explained(run: RunFiles) -> list[Block]:
-    if not run.explain:
+    if not run.explain or not is_graph(run.explain):
         return []
-    words = [render.text(f"{strongest(run.explain)}.")] if is_graph(run.explain) else []
     figures = [
         render.figure(drawn, what, caption) for _, drawn, what, caption in captioned(run.explain)
     ]
-    return [*words, *figures]
+    return [render.text(f"{strongest(run.explain)}."), *figures]
 
 
 def _name(run: RunFiles) -> str:
@@ -149,19 +147,14 @@ def write_page(folders: Sequence[Path], out: Path) -> None:
     ]
     curves = [_curves([run for run, result in scored if result["metric"] == m], m) for m in metrics]
 
-    def of_runs(look: Callable[[RunFiles], list[Block]]) -> list[Block]:
-        """A part about each run that has one, under the run's name."""
-        parts = [(run, look(run)) for run in runs]
-        return [b for run, own in parts if own for b in (render.heading(f"`{_name(run)}`"), *own)]
-
-    graph = (
-        [render.text(GRAPH_NOTE)] if any(r.explain and is_graph(r.explain) for r in runs) else []
-    )
+    graphs = [(run, blocks) for run in runs if (blocks := _explained(run))]
+    inside = [render.text(GRAPH_NOTE)] if graphs else []
+    for run, blocks in graphs:
+        inside += [render.heading(f"`{_name(run)}`"), *blocks]
     parts = [
         Section("scores", "Scores on new tasks", tables, "Scores"),
         Section("curves", "Learning curves", curves, "Curves"),
-        Section("inside", "Inside the learners", [*graph, *of_runs(_explained)], "Inside"),
-        Section("growth", "How it grew", of_runs(lambda run: growth_of(run.folder)), "Growth"),
+        Section("inside", "Inside the learners", inside, "Inside"),
         Section("reading", "How to read the numbers", [render.items(_notes(rows))], "Reading"),
         Section("runs", "Runs", [_details(run, result) for run, result in scored]),
     ]

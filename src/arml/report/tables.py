@@ -30,24 +30,12 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Column:
-    """The heading of a column."""
-
-    title: str
-    small: str = ""
-    brief: bool = False
-    """Whether Markdown leaves out the second lines of its cells."""
-
-
-@dataclass(frozen=True)
 class Line:
     """A row: its name, and a cell for each other column; missing ones are empty."""
 
     name: str
     cells: tuple[Cell, ...]
     kind: str = ""
-    code: bool = False
-    """Whether the name is a word to type."""
 
 
 BESIDE = {"floor": "best possible", "simple": "for comparison"}
@@ -59,27 +47,17 @@ class Table:
     """Rows under their headings, the first of which is that of the rows' names."""
 
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[str, ...]
     lines: tuple[Line, ...]
     caption: str = ""
-    sections: tuple[int, ...] = ()
-    """Columns (without the first) before which the terminal draws a rule."""
 
 
 def markdown(table: Table) -> str:
     """The table in Markdown, without its caption."""
-    head = [column.title for column in table.columns]
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    body = []
-    for line in table.lines:
-        name = f"`{line.name}`" if line.code else line.name
-        cells = [
-            cell.text if column.brief or not cell.small else f"{cell.text}, {cell.small}"
-            for cell, column in zip(line.cells, table.columns[1:], strict=False)
-        ]
-        body.append([f"*{name}*" if line.kind in BESIDE else name, *cells])
-    whole = [row + [""] * (len(head) - len(row)) for row in [head, rule, *body]]
-    return "\n".join(map(line_of, whole))
+    wide = len(table.columns)
+    rows = [[line.name, *map(_plain, line.cells)] for line in table.lines]
+    filled = [row + [""] * (wide - len(row)) for row in rows]
+    return "\n".join(map(line_of, [table.columns, ["---", *["---:"] * (wide - 1)], *filled]))
 
 
 def line_of(cells: Iterable[str]) -> str:
@@ -101,18 +79,13 @@ def terminal(table: Table) -> Group:
     for line in rows:
         # A break after the problem keeps columns narrow.
         grid.add_column(Text(line.name.replace("/", "/\n")), justify="right", overflow="fold")
-    for index, column in enumerate(table.columns[1:]):
-        if index in table.sections:
-            grid.add_section()
+    for index, title in enumerate(table.columns[1:]):
         # Text, not str: a family's name may look like markup.
-        cells = (_drawn(line.cells[index]) for line in rows)
-        grid.add_row(Text(column.title), *cells)
+        cells = [line.cells[index] for line in rows]
+        styles = ["dim" if cell.kind == "soft" else "" for cell in cells]
+        grid.add_row(Text(title), *map(Text, map(_plain, cells), styles))
     # Beside the grid, because the title and the caption of a grid are wrapped at its width.
     return Group(Text(table.title, style="bold"), grid, *map(Text, notes))
-
-
-def _drawn(cell: Cell) -> Text:
-    return Text(_plain(cell), style="dim" if cell.kind == "soft" else "")
 
 
 def _plain(cell: Cell) -> str:
@@ -280,9 +253,7 @@ def table_of(rows: Sequence[Row]) -> Table:
     """The rows of one section; the columns to compare come first."""
     first, metric = rows[0].first, rows[0].metric
     families = list(first["families"])
-    direction = "lower is better" if metric == "mse" else "higher is better"
-    columns = [Column("Recipe"), Column(METRIC_NAMES[metric], f"({direction})")]
-    columns += [Column("SD over seeds"), *(Column(name, brief=True) for name in families)]
+    columns = ("Recipe", METRIC_NAMES[metric], "SD over seeds", *families, "Training")
     lines = []
     for name, row in zip(labels(rows), rows, strict=True):
         seeds = len(row.runs)
@@ -294,7 +265,7 @@ def table_of(rows: Sequence[Row]) -> Table:
             *(row.family(family) for family in families),
             Cell(f"{row.first['steps']:,} steps", duration(seconds)),
         )
-        lines.append(Line(name, cells, code=True))
+        lines.append(Line(name, cells))
     if (floor := floor_of(rows)) is not None:
         lines.append(Line("Bayes-optimal predictor", (Cell(number(floor, metric)),), kind="floor"))
     for name, score in simple(rows).items():
@@ -302,11 +273,10 @@ def table_of(rows: Sequence[Row]) -> Table:
     steps = sorted({row.first["inner_steps"] for row in rows})
     return Table(
         "Mean over tasks ± 95% interval over tasks",
-        (*columns, Column("Training")),
+        columns,
         tuple(lines),
         f"{METRIC_NAMES[metric]} on {first['score']['n']:,} {first['split']} tasks, "
         f"{' or '.join(map(str, steps))} inner steps. {first['protocol']}".strip(),
-        sections=(2, 2 + len(families)),
     )
 
 
