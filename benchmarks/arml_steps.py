@@ -18,7 +18,7 @@ from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner, parameters
 from arml.experiment.options import Experiment
-from arml.experiment.recipes import recipe, reshaped
+from arml.experiment.recipes import recipe
 from arml.nn.networks import Conv4Options
 from arml.results.files import cores
 from arml.tasks.functions import functions_2d
@@ -111,7 +111,7 @@ def main() -> None:
         steps, first, learner = conv4(*map(int, rest))
     elif kind == "plain-multi":
         shots, chunk = int(rest[1]), int(rest[2])
-        made = reshaped(recipe(rest[0]), shots=shots)
+        made = recipe(rest[0], shots=shots)
         steps, first, learner = of_recipe(made, noise_images(84, shots), 1, chunk)
     else:
         made, dispatch = recipe(rest[0]), int(rest[1])

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, TypedDict
 
 import arml
-from arml.experiment.options import fingerprint, to_json
-from arml.experiment.recipes import reshaped, shape_of
+from arml.experiment.options import TASKS, fingerprint, to_json
+from arml.experiment.recipes import changed
 from study.paper import names
 
 SUBJECT = "arml-paper"
@@ -165,9 +165,10 @@ PLACES: dict[str, Place] = {
 def experiment(place: str, method: str, scale: Scale, *, side: bool = False) -> arml.Experiment:
     """One method at one place, within the scale's budget; its recipe is the run's name."""
     at = PLACES[place]
-    made = arml.RECIPES[f"{at.problem}/{method}"].make(*at.traits)
-    if at.shots is not None:
-        made = reshaped(made, shots=at.shots)
+    shape = {} if at.shots is None else {"shots": at.shots}
+    made = arml.recipe(f"{at.problem}/{method}", **shape)
+    for trait in at.traits:
+        made = changed(made, arml.ALGORITHMS[method].settings.get(trait, {}))
     made = replace(made, steps=at.steps or made.steps)
     fitted = scale.budget(made, side)
     shortened = f"-{fitted.steps}" if fitted.steps != made.steps else ""
@@ -184,11 +185,10 @@ def varied(base: arml.Experiment, name: str, **options: object) -> arml.Experime
 
 def row_of(place: str, method: str, scale: Scale, seeds: int = 0) -> Row:
     """The row of one method in a main table."""
-    found = arml.RECIPES[f"{PLACES[place].problem}/{method}"]
     paper = METHODS[method].row or method
     made = experiment(place, method, scale)
     known = paper if paper in names() else ""
-    return Row(found.title, made, known, seeds=seeds)
+    return Row(arml.ALGORITHMS[method].title, made, known, seeds=seeds)
 
 
 class Rows(NamedTuple):
@@ -318,7 +318,7 @@ def table(name: str, scale: Scale) -> Table:
     kind, _, place = ("", "", name) if name in PLACES else name.partition("-")
     title, rows_of = KINDS[kind]
     rows, about, reference, paper = rows_of(place, scale)
-    images = any(len(shape_of(row.experiment.tasks).features) == 3 for row in rows)
+    images = any(len(TASKS.of(row.experiment.tasks).problem.features) == 3 for row in rows)
     seeds, tasks = scale.images if images else scale.vectors
     rows = tuple(replace(row, seeds=row.seeds or seeds) for row in rows)
     title, reference = f"{title}{PLACES[place].title}", reference or rows[0].label
@@ -375,9 +375,9 @@ def hours(made: arml.Experiment, side: bool) -> arml.Experiment:
     """The main tables of 2-D regression have all steps, and its side tables a seventh of them. On
     pictures all methods have the same few steps: 400 at one shot, and 200 at more shots, where a
     step takes longer."""
-    if shape_of(made.tasks).kind == "regression":
+    if TASKS.of(made.tasks).problem.kind == "regression":
         return replace(made, steps=10_000) if side else made
-    steps = 400 if shape_of(made.tasks).shots == 1 else 200
+    steps = 400 if getattr(made.tasks, "shots", 0) == 1 else 200
     return replace(made, steps=steps, interval=10, checkpoint_every=50, validate_every=steps // 2)
 
 

@@ -48,7 +48,7 @@ def _toy():
 
 @pytest.mark.usefixtures("_toy")
 def test_a_method_has_recipes_as_soon_as_it_is_registered():
-    assert RECIPES["regression2d/toy"].description.endswith("A toy.")
+    assert ALGORITHMS["toy"].about == "A toy."
     assert isinstance(recipe("regression2d/toy").algorithm, ToyOptions)
     assert "regression2d-wide/toy" in list(RECIPES)
     assert "starter/toy" not in RECIPES

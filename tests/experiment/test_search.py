@@ -14,7 +14,7 @@ from arml.cli import main
 from arml.cli.options import TrainingOptions, read
 from arml.cli.tune import TuneOptions, _best
 from arml.experiment import search
-from arml.experiment.recipes import RECIPES, recipe, reshaped
+from arml.experiment.recipes import recipe
 from arml.experiment.search import chosen, in_words, opened, space, tune, usual
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, write_json
@@ -206,25 +206,16 @@ def test_defaults_follow_the_ways_and_shots():
     """Theory: the authors' rate is .01 and their weight .01 on losses that are summed over images
     and divided by shots."""
     for name, weights in WEIGHTS:
-        given = reshaped(recipe(name), shots=5, ways=10)
+        given = recipe(name, shots=5, ways=10)
         assert (given.tasks.shots, given.tasks.ways) == (5, 10)
         assert given.algorithm.inner_rate == pytest.approx(0.01 * 10)
         for weight in weights:
             assert getattr(given.algorithm, weight) == pytest.approx(0.01 * 5 / (10 * 15))
     # What a recipe has otherwise than the preset stays.
-    assert reshaped(recipe("art-multi/arml-paper"), shots=5).algorithm.vertices == 8
-    assert reshaped(recipe("folders/protonet"), ways=3).tasks.ways == 3
+    assert recipe("art-multi/arml-paper", shots=5).algorithm.vertices == 8
+    assert recipe("folders/protonet", ways=3).tasks.ways == 3
     with pytest.raises(TypeError, match="ways"):
-        reshaped(recipe("regression2d/maml"), ways=3)
-
-
-def test_a_shape_leads_to_an_experiment_and_back():
-    for name in RECIPES:
-        base = recipe(name)
-        if not hasattr(base.tasks, "shots"):
-            continue  # each table has shots of its own
-        given = reshaped(base, shots=7, queries=4)
-        assert reshaped(given, shots=base.tasks.shots, queries=base.tasks.queries) == base
+        recipe("regression2d/maml", ways=3)
 
 
 @pytest.mark.parametrize(

@@ -63,10 +63,11 @@ def _print_one(console: Console, what: str) -> None:
 
     **Raises** `ValueError` with the nearest names for an unknown one.
     """
-    from arml.experiment.recipes import RECIPES, measured
+    from arml.algorithms import ALGORITHMS
+    from arml.experiment.recipes import RECIPES, measured, settings
 
     known = {name: about for some in _described().values() for name, about in some.items()}
-    recipes = [RECIPES[name] for name in RECIPES if what in (name, *name.split("/"))]
+    recipes = [name for name in RECIPES if what in (name, *name.split("/"))]
     if what not in known and not recipes:
         close = get_close_matches(what, [*known, *RECIPES], 3)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
@@ -78,27 +79,27 @@ def _print_one(console: Console, what: str) -> None:
         say(console, f"{what}: {known[what]}")
     if not recipes:
         return
-    one_setting = len({recipe.setting.description for recipe in recipes}) == 1
+    parts = [name.split("/") for name in recipes]
+    one_setting = len({place for place, _ in parts}) == 1
     rows, notes = [], {"minutes: the time of one training on one CPU core": None}
-    for recipe in recipes:
-        setting, score = recipe.setting.description, ""
-        if recipe.expected is not None:
-            facts = measured()[recipe.name.partition("/")[0]]
+    for place, method in parts:
+        facts, score = measured().get(place, {}), ""
+        if (expected := facts.get("scores", {}).get(method)) is not None:
             percent = facts["metric"] == "accuracy"
-            score = f"{100 * recipe.expected:.1f}%" if percent else f"{recipe.expected:.3g}"
+            score = f"{100 * expected:.1f}%" if percent else f"{expected:.3g}"
             notes[
                 f"score: {'accuracy' if percent else 'mean squared error'} on {facts['tasks']:,} "
                 f"test tasks ({facts['protocol'].partition(', ')[0]}) after {facts['steps']:,} "
                 "steps, a mean over the study's trainings (one to five); which differences are "
                 "more than chance: study/README.md"
             ] = None
-        minutes = f"{recipe.minutes:g}" if recipe.minutes else ""
-        about = recipe.description.removeprefix(f"{setting}. ") if one_setting else setting
-        rows.append((recipe.name, score, minutes, about))
+        minutes = facts.get("minutes", {}).get(method)
+        about = ALGORITHMS[method].about if one_setting else settings()[place].description
+        rows.append((f"{place}/{method}", score, f"{minutes:g}" if minutes else "", about))
     console.print(listed(("recipe", "score", "minutes", ""), rows))
     say(console, *notes)
     first = recipes[0]
     # The data that a command needs are placeholders, and not quoted.
-    needs = getattr(first.make().tasks, "needs", "")
-    run = command("--run", f"runs/{first.name}").removeprefix("arml")
-    say(console, f"Train one: arml train {first.name}{needs and ' ' + needs}{run}")
+    needs = getattr(RECIPES[first].tasks, "needs", "")
+    run = command("--run", f"runs/{first}").removeprefix("arml")
+    say(console, f"Train one: arml train {first}{needs and ' ' + needs}{run}")

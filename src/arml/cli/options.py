@@ -18,7 +18,7 @@ from tyro.conf import Suppress, arg
 from arml.cli.console import CONFIG, Display, parse
 from arml.experiment.choose import MINUTES, choose, paced
 from arml.experiment.options import NETWORKS, PARTS, Experiment
-from arml.experiment.recipes import recipe, reshaped
+from arml.experiment.recipes import recipe
 from arml.results.folder import read_config, seeds_in
 
 T = TypeVar("T", bound="TrainingOptions")
@@ -150,7 +150,7 @@ def _shaped(experiment: Experiment, options: TrainingOptions) -> Experiment:
         )
     shape = {name: given[name] for name in SHAPE if name in given}
     if shape and min(shape.values()) >= 1:  # a smaller number is refused by `check`
-        experiment = reshaped(experiment, **shape)
+        experiment = recipe(experiment.recipe, **shape)
     return dataclasses.replace(experiment, tasks=dataclasses.replace(experiment.tasks, **given))
 
 

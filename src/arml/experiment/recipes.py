@@ -8,7 +8,7 @@ that are registered later have recipes too.
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,13 +66,30 @@ class Setting(NamedTuple):
     """Words for which methods state settings, beside `any`, the kind of its tasks (`regression`,
     `vectors`, `images` or `tables`), and its name."""
 
-    def of(self, known: Method, *traits: str) -> Experiment:
-        """A method's experiment in this setting, which may have more traits."""
-        name, algorithm = self.shared.recipe, known.options(self.problem)
-        made = replace(self.shared, recipe=f"{name}/{known.name}", algorithm=algorithm)
-        for trait in ("any", kind_of(self.problem), *self.traits, name, *traits):
-            made = changed(made, known.settings.get(trait, {}))
+    def of(self, method: Method, **shape: int) -> Experiment:
+        """A method's experiment in this setting, whose tasks may have other `ways`, `shots` or
+        `queries`, each at least one.
+
+        **Raises** `TypeError` for an option that the tasks do not have.
+        """
+        name = self.shared.recipe
+        made = replace(
+            self.shared,
+            recipe=f"{name}/{method.name}",
+            algorithm=method.options(shaped(self.problem, **shape)),
+            tasks=replace(self.shared.tasks, **shape),
+        )
+        for trait in ("any", kind_of(self.problem), *self.traits, name):
+            made = changed(made, method.settings.get(trait, {}))
         return made
+
+
+def shaped(problem: Problem, **shape: int) -> Problem:
+    """The problem of tasks with other `ways`, `shots` or `queries`."""
+    changes: dict[str, Any] = {
+        "outputs" if name == "ways" else name: n for name, n in shape.items()
+    }
+    return replace(problem, **changes)
 
 
 def changed(experiment: Experiment, changes: Changes) -> Experiment:
@@ -230,12 +247,7 @@ def setting(name: str) -> Setting:
     **Raises** `KeyError` for an unknown one, and `ValueError` if the problem of the tasks is not
     known.
     """
-    if name in OWN:
-        return OWN[name]
-    family = TASKS[name]
-    if family.source is None:
-        raise KeyError(name)
-    return _of_family(family)
+    return OWN[name] if name in OWN else _of_family(TASKS.others[name])
 
 
 @cache
@@ -248,53 +260,11 @@ def _of_family(family: TaskFamily) -> Setting:
 def settings() -> dict[str, Setting]:
     """All settings by name."""
     found = dict(OWN)
-    for name, family in TASKS.items():
+    for name, family in TASKS.others.items():
         # Tasks that need data and do not state a usual problem raise an error when named.
         with contextlib.suppress(ValueError):
-            if family.source is not None:
-                found[name] = _of_family(family)
+            found[name] = _of_family(family)
     return found
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """An experiment with its expected time and score."""
-
-    setting: Setting
-    method: Method
-
-    @property
-    def name(self) -> str:
-        return f"{self.setting.shared.recipe}/{self.method.name}"
-
-    @property
-    def description(self) -> str:
-        """One or two sentences."""
-        return f"{self.setting.description}. {self.method.about}"
-
-    @property
-    def title(self) -> str:
-        """Its name in tables."""
-        return self.method.title
-
-    @property
-    def minutes(self) -> float | None:
-        """The training time on one CPU core, where the study measured it."""
-        return self._measured("minutes")
-
-    @property
-    def expected(self) -> float | None:
-        """The test score, a mean over seeds, where the study measured it."""
-        return self._measured("scores")
-
-    def _measured(self, what: str) -> float | None:
-        setting, _, method = self.name.partition("/")
-        return measured().get(setting, {}).get(what, {}).get(method)
-
-    def make(self, *traits: str) -> Experiment:
-        """The experiment, in a setting that may have more traits."""
-        made = self.setting.of(self.method, *traits)
-        return replace(made, recipe=self.name)
 
 
 @cache
@@ -304,16 +274,19 @@ def measured() -> JsonView:
     return json.loads(files("arml").joinpath("data/measured.json").read_text(encoding="utf-8"))
 
 
-class Recipes(Mapping[str, Recipe]):
+class Recipes(Mapping[str, Experiment]):
     """Every recipe by name, made when somebody asks for it."""
 
-    def __getitem__(self, name: str) -> Recipe:
+    def __getitem__(self, name: str) -> Experiment:
+        return self.shaped(name)
+
+    def shaped(self, name: str, **shape: int) -> Experiment:
+        """The recipe of that name for tasks of another shape: see `Setting.of`."""
         place, _, method = name.partition("/")
-        found = setting(place)
-        known = ALGORITHMS[method]
+        found, known = setting(place), ALGORITHMS[method]
         if not known.suits(found.problem, place):
             raise KeyError(name)
-        return Recipe(found, known)
+        return found.of(known, **shape)
 
     def __iter__(self) -> Iterator[str]:
         for place, found in settings().items():
@@ -328,12 +301,19 @@ class Recipes(Mapping[str, Recipe]):
 RECIPES = Recipes()
 
 
-def recipe(name: str) -> Experiment:
+def recipe(name: str, **shape: int) -> Experiment:
     """The experiment of that name.
 
         arml.recipe("regression2d/arml").algorithm.vertices
+        arml.recipe("starter/arml", shots=5).algorithm.inner_rate
 
-    **Raises** `ValueError` with the nearest names for an unknown one.
+    **Arguments**
+
+    - `shape`: `ways`, `shots` or `queries` of its tasks, each at least one. Options of the method
+      that depend on the shape of the tasks follow: inner rates, weights of reconstructions.
+
+    **Raises** `ValueError` with the nearest names for an unknown one, and `TypeError` for an option
+    that the tasks do not have.
     """
     if name not in RECIPES:
         place, slash, method = name.partition("/")
@@ -345,43 +325,7 @@ def recipe(name: str) -> Experiment:
         own = slash and not any(known.startswith(f"{place}/") for known in RECIPES)
         hint = f"; if a script of yours registers {place!r}, give --plugin FILE.py, or import it"
         raise ValueError(f"unknown recipe {name!r}{nearest(name, RECIPES)}{hint if own else ''}")
-    return RECIPES[name].make()
-
-
-def reshaped(experiment: Experiment, **shape: int) -> Experiment:
-    """The experiment with other `ways`, `shots` or `queries` of its tasks, each at least one.
-
-    Some options of a method depend on the shape of the tasks: inner rates, weights of
-    reconstructions. An option that has its value for the old shape gets its value for the new
-    shape; other options stay.
-
-    **Raises** `TypeError` for an option that the tasks do not have.
-    """
-    tasks = replace(experiment.tasks, **shape)
-    options = vars(experiment.algorithm)
-    moved: dict[str, object] = {}
-    most = -1
-    # Several methods may share a class of options: take the method that these are most like.
-    for known in ALGORITHMS.values():
-        if known.options_class is type(experiment.algorithm):
-            before, after = (vars(known.options(shape_of(t))) for t in (experiment.tasks, tasks))
-            alike = [name for name, value in options.items() if value == before[name]]
-            if len(alike) > most:
-                most, moved = len(alike), {name: after[name] for name in alike}
-    algorithm: Any = experiment.algorithm
-    algorithm = replace(algorithm, **moved)
-    return replace(experiment, tasks=tasks, algorithm=algorithm)
-
-
-def shape_of(tasks: TasksOptions) -> Problem:
-    """The problem of tasks of this shape."""
-    usual = TASKS.of(tasks).problem
-    return replace(
-        usual,
-        outputs=getattr(tasks, "ways", usual.outputs),
-        shots=getattr(tasks, "shots", usual.shots),
-        queries=getattr(tasks, "queries", usual.queries),
-    )
+    return RECIPES.shaped(name, **shape)
 
 
 def build(
@@ -450,9 +394,8 @@ def experiment_for(what: What, problem: Problem | None) -> Experiment:
     if what not in RECIPES:
         return setting_for(problem).of(ALGORITHMS.known(what))
     shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}
-    made = RECIPES[what].make()
-    known = {field.name for field in fields(made.tasks)}
-    return reshaped(made, **{name: n for name, n in shape.items() if name in known})
+    known = {field.name for field in fields(RECIPES[what].tasks)}
+    return recipe(what, **{name: n for name, n in shape.items() if name in known})
 
 
 def initial(experiment: Experiment, problem: Problem) -> MetaLearner:

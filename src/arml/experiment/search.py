@@ -18,7 +18,6 @@ import jax
 
 from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment, absolute, from_json, metric_of, to_json
-from arml.experiment.recipes import RECIPES
 from arml.experiment.running import CHECKPOINTS, CONFIG, METRICS, differences, run
 from arml.experiment.workers import Message, Send, Stop, carry_out
 from arml.results.files import Json, RunError, extra, locked, plain, read_metrics
@@ -46,8 +45,8 @@ def optuna() -> Any:
 def usual(experiment: Experiment) -> Space:
     """The options that are searched by default: the step sizes and weights that the method names,
     and the outer rate, each from a tenth of its value to ten times it."""
-    known = RECIPES.get(experiment.recipe)
-    own = (known.method if known else ALGORITHMS.of(experiment.algorithm)).tune or ()
+    named = ALGORITHMS.get(experiment.recipe.rpartition("/")[2])
+    own = (named or ALGORITHMS.of(experiment.algorithm)).tune or ()
     values = {f"algorithm.{name}": getattr(experiment.algorithm, name, 0) for name in own}
     values["outer.outer_rate"] = experiment.outer.outer_rate
     distribution = optuna().distributions.FloatDistribution
