@@ -9,11 +9,13 @@ python arml_steps.py plain-multi RECIPE SHOTS CHUNK
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+import arml
 from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner, parameters
@@ -23,7 +25,7 @@ from arml.nn.networks import Conv4Options
 from arml.results.files import cores
 from arml.tasks.functions import functions_2d
 from arml.tasks.images import ImageEpisodes, Table
-from arml.training.devices import everywhere, mesh_of, own_cores, sharing
+from arml.training.devices import everywhere, mesh_of, own_cores, share, sharing
 from arml.training.fit import OuterOptions, make_interval, make_step, start
 from common import serve
 
@@ -50,19 +52,15 @@ def noise_images(
 
 
 def ready(
-    learner: MetaLearner,
-    tasks: TaskDistribution,
-    outer: OuterOptions,
-    *,
-    batch: int,
-    dispatch: int,
-    chunk: int | None = None,
-) -> tuple[Callable[[int], None], float]:
-    """`steps(n)` takes `n * dispatch` outer steps; and the seconds to the end of the first."""
-    optimiser = outer.build(1_000_000)
+    made: Experiment, tasks: TaskDistribution, dispatch: int
+) -> tuple[Callable[[int], None], float, MetaLearner]:
+    """`steps(n)`, which takes `n * dispatch` outer steps; the seconds to the end of the first
+    dispatch; and the learner before training."""
+    learner = arml.build(made, tasks.problem, seed=0)
+    optimiser, batch = made.outer.build(1_000_000), made.batch
     # As `arml train` does: long steps are shared by the cores.
-    devices = 1 if dispatch > 1 else sharing(batch, chunk or batch, own_cores())
-    mesh = mesh_of(devices)
+    mesh = mesh_of(1 if dispatch > 1 else sharing(batch, made.chunk, own_cores()))
+    chunk = min(made.chunk, share(mesh, batch))
     step = make_step(optimiser, batch=batch, chunk=chunk, mesh=mesh, key=jax.random.key(1))
     interval = make_interval(step, steps=dispatch, scan=dispatch > 1)
     state, tasks = everywhere(mesh, (start(learner, optimiser), tasks))
@@ -77,51 +75,31 @@ def ready(
         jax.block_until_ready(eqx.filter(state, eqx.is_array))
         assert bool(jnp.all(record.finite)), "the loss is no longer finite: the time means nothing"
 
-    return steps, first
+    return steps, first, learner
 
 
-Steps = tuple[Callable[[int], None], float, MetaLearner]
-
-
-def conv4(size: int, shots: int) -> Steps:
-    tasks = noise_images(size, shots)
-    net_key, key = jax.random.split(jax.random.key(0))
-    net = Conv4Options().build(tasks.problem, key=net_key)
-    learner = MAMLOptions(inner_rate=0.01).build(net, tasks.problem, key=key)
-    return *ready(learner, tasks, OuterOptions(), batch=4, dispatch=1, chunk=1), learner
-
-
-def of_recipe(
-    experiment: Experiment, tasks: TaskDistribution, dispatch: int, chunk: int = 0
-) -> Steps:
-    """`chunk` is that of the experiment if it is 0."""
-    net_key, key = jax.random.split(jax.random.key(0))
-    net = experiment.network.build(tasks.problem, key=net_key)
-    learner = experiment.algorithm.build(net, tasks.problem, key=key)
-    batch, chunk = experiment.batch, min(experiment.batch, chunk or experiment.chunk)
-    steps = ready(learner, tasks, experiment.outer, batch=batch, dispatch=dispatch, chunk=chunk)
-    return *steps, learner
+def problem(kind: str, *words: str) -> tuple[Experiment, TaskDistribution, int]:
+    """The experiment, its tasks, and the outer steps of one call."""
+    if kind == "conv4":
+        size, shots = map(int, words)
+        known = {"algorithm": MAMLOptions(inner_rate=0.01), "network": Conv4Options()}
+        made = replace(recipe("plain-multi/maml"), **known, outer=OuterOptions(), batch=4, chunk=1)
+        return made, noise_images(size, shots), 1
+    if kind == "plain-multi":
+        shots, chunk = map(int, words[1:])
+        return replace(recipe(words[0], shots=shots), chunk=chunk), noise_images(84, shots), 1
+    made = recipe(words[0])
+    if kind == "folders":
+        # A method that trains on more ways than it is tested on has its own.
+        ways = made.tasks.train_ways or 5
+        return made, noise_images(28, 1, ways=ways, classes=2 * ways), int(words[1])
+    return made, functions_2d(), int(words[1])
 
 
 def main() -> None:
-    kind, *rest = sys.argv[1:]
     jax.config.update("jax_num_cpu_devices", cores())
-    dispatch = 1
-    if kind == "conv4":
-        steps, first, learner = conv4(*map(int, rest))
-    elif kind == "plain-multi":
-        shots, chunk = int(rest[1]), int(rest[2])
-        made = recipe(rest[0], shots=shots)
-        steps, first, learner = of_recipe(made, noise_images(84, shots), 1, chunk)
-    else:
-        made, dispatch = recipe(rest[0]), int(rest[1])
-        if kind == "folders":
-            # A method that trains on more ways than it is tested on has its own.
-            ways = made.tasks.train_ways or 5
-            tasks: TaskDistribution = noise_images(28, 1, ways=ways, classes=2 * ways)
-        else:
-            tasks = functions_2d()
-        steps, first, learner = of_recipe(made, tasks, dispatch)
+    made, tasks, dispatch = problem(*sys.argv[1:])
+    steps, first, learner = ready(made, tasks, dispatch)
     device = jax.local_devices()[0]
     facts = {"jax": jax.__version__, "device": device.device_kind}
     facts["parameters"] = parameters(learner)

@@ -16,9 +16,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from arml.results.files import cores, write_text
 
 HERE = Path(__file__).parent
 
@@ -45,14 +47,14 @@ def serve(
 
 
 class Worker:
-    """A worker process: `python script arguments...`, with `env` as its environment if given."""
+    """A worker process: `python script arguments...`."""
 
-    def __init__(
-        self, python: str, script: str, *arguments: object, env: dict[str, str] | None = None
-    ) -> None:
-        command = [python, str(HERE / script), *map(str, arguments)]
+    def __init__(self, script: str, *arguments: object) -> None:
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+            [sys.executable, str(HERE / script), *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self.facts = json.loads(self._answer())
 
@@ -107,22 +109,6 @@ def contest(
     ]
 
 
-OPPONENTS = {
-    "loop": "eager PyTorch loop",
-    "func": "`torch.func`",
-    "higher": "`higher`",
-    "learn2learn": "`learn2learn`",
-}
-"""What `torch_maml.py` has, by name; the last two where they are installed."""
-
-
-def opponents(python: str) -> list[str]:
-    """Those that this interpreter has."""
-    command = [python, str(HERE / "torch_maml.py"), "opponents"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return list(json.loads(done.stdout))
-
-
 def spread(values: Sequence[float]) -> dict[str, float]:
     """The median with the extremes."""
     return {
@@ -135,58 +121,38 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 def machine() -> dict[str, Any]:
     """What the numbers depend on."""
-    versions = {}
-    for name in ("arml", "jax", "jaxlib", "equinox", "optax", "numpy"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
+    packages = ("arml", "jax", "jaxlib", "equinox", "optax", "numpy")
     model = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
         model = models[0] if models else model
-    affinity = getattr(os, "sched_getaffinity", None)
     return {
         "processor": model,
-        "cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "cores": cores(),
         "load_before": os.getloadavg()[0],
         "system": platform.system(),
         "python": platform.python_version(),
-        "versions": versions,
+        "versions": {name: version(name) for name in packages},
     }
 
 
 def write(
-    name: str,
-    results: object,
-    before: dict[str, object],
-    *,
-    quick: bool | None = None,
-    folder: Path = HERE / "results",
+    name: str, results: object, before: dict[str, object], *, quick: bool | None = None
 ) -> None:
-    """Write `<name>.json` in the folder, and say so; `quick` tells how it was run. A
-    stop while it writes leaves the file as it was."""
-    from arml.results.files import write_text  # `torch_maml.py` may run where arml is not installed
-
+    """Write `results/NAME.json`, and say so; `quick` tells how it was run."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     value = {"benchmark": name, "when": now, "machine": before, "results": results}
     value |= {} if quick is None else {"quick": quick}
-    path = folder / f"{name}.json"
+    path = HERE / "results" / f"{name}.json"
     write_text(path, json.dumps(value, indent=2) + "\n")
     print(f"wrote {path.relative_to(HERE.parent)}", file=sys.stderr)
 
 
 def arguments(about: str) -> argparse.ArgumentParser:
-    """The options that every benchmark has."""
+    """The option that benchmarks of speed have."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter turns")
-    parser.add_argument(
-        "--torch-python",
-        default=sys.executable,
-        metavar="PYTHON",
-        help="an interpreter that has PyTorch, if this one has not",
-    )
     return parser
 
 

@@ -7,10 +7,9 @@ scaled ProtoNet for each family, with either distance) show how much there is to
 
 Each method gets the same search: three outer rates at seed 0, of which the best on validation tasks
 is kept. It is then trained at every seed, and these runs alone are scored on test tasks: 400 tasks
-of each family, the same for all. `arml-N` has N vertices that own templates. A training is a run
-folder under `--runs`, so the same command goes on where it stopped. `results/fair.json` has the
-scores, and interventions on ARML's graph, which `arml explain` makes of a run today. `--page` draws
-the tables of a page. Several of these commands may run side by side.
+of each family, the same for all. `arml-N` has N vertices. A training is a run folder under
+`--runs`, so the same command goes on where it stopped. `results/fair.json` has the scores. `--page`
+draws the tables of a page. Several of these commands may run side by side.
 """
 
 import argparse
@@ -24,13 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from filelock import FileLock
 
-from arml.datasets.decode import FILTERS
 from arml.experiment.choose import AVERAGE
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.experiment.running import Run, run
 from arml.report.tables import Cell, Line, Table, markdown
-from arml.results.comparisons import Comparison, compare_seeds, holm, probability
+from arml.results.comparisons import compare_seeds
 from arml.results.files import write_text
 from arml.results.scores import Scores
 from arml.tasks.mixture import mixture
@@ -45,10 +43,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     **{name: tuple(q for q in QUESTIONS if q.startswith(name)) for name in PICTURES},
     "all": tuple(QUESTIONS),
     "starter": PICTURES,
-    "starter-art": (*PICTURES, *(f"{name}-{kind}" for kind in FILTERS for name in PICTURES)),
 }
-"""Families of the same pictures under two questions, and all six; the starter families, without and
-with the blur and the pencil filter."""
+"""Families of the same pictures under two questions, and all six; the starter families."""
 SCALED = {"scale": 0.05, "learn_scale": True}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "protonet": ("protonet", SCALED),
@@ -138,7 +134,7 @@ def tasks_of(training: Training, families: Sequence[str]) -> Splits:
     if conflicting(families):
         options = ConflictOptions(shots=training.shots, queries=10, families=tuple(families))
         return options.build(Path("none"))
-    splits = StarterOptions(shots=training.shots, art=training.group == "starter-art").build(Path())
+    splits = StarterOptions(shots=training.shots).build(Path())
     if len(families) > 1:
         return splits
     return splits._replace(test=mixture(splits.test).only(families[0]))
@@ -208,11 +204,13 @@ PAGE: dict[str, dict[str, Setting]] = {
         "1 shot, 400 steps, 20 classes": Setting("starter", 1, 400, 20, averaged=True),
         "5 shots, 200 steps": Setting("starter", 5, 200, averaged=True),
     },
-    **{name: {"": Setting(name, 5, 400)} for name in ("glyphs", "icons", "textures")},
-    "all": {"": Setting("all", 5, 1_200)},
-    "one-shot": {name: Setting(name, 1, 400) for name in ("glyphs", "icons", "textures")},
+    "conflict": {
+        **{name: Setting(name, 5, 400) for name in PICTURES},
+        "all six, 1,200 steps": Setting("all", 5, 1_200),
+    },
+    "one-shot": {name: Setting(name, 1, 400) for name in PICTURES},
 }
-"""The tables of study/searched.md: one setting, or several side by side under their titles."""
+"""The tables of study/searched.md: settings, side by side under their titles."""
 
 
 def whole(entries: Sequence[dict[str, Any]]) -> Scores:
@@ -252,122 +250,73 @@ def scored_runs(found: dict[str, Any], setting: Setting) -> list[dict[str, Any]]
     return [e for e in entries if chosen(found, e)]
 
 
-@dataclass(frozen=True)
-class Row:
-    """The trainings of a method, or of its specialists."""
-
-    runs: dict[int, Scores]
-    """Scores on the test tasks of all families, by seed."""
-    rates: tuple[float, ...]
-    """The outer rates that the search kept: one, or those of the specialists."""
-
-    @property
-    def mean(self) -> float:
-        """Its accuracy."""
-        return fmean(one.mean for one in self.runs.values())
+Rows = dict[str, dict[int, Scores]]
+"""By row of a table and seed: scores on the test tasks of all families."""
 
 
-def rows_of(found: dict[str, Any], setting: Setting, *, seeds: int = 1) -> dict[str, Row]:
+def mean(runs: dict[int, Scores]) -> float:
+    """The accuracy of a row."""
+    return fmean(one.mean for one in runs.values())
+
+
+def rows_of(found: dict[str, Any], setting: Setting) -> Rows:
     """The rows of a table, best first: the methods, and the specialists of `SPECIALISTS`, that were
-    trained at so many seeds or more."""
+    trained at three seeds or more."""
     every = scored_runs(found, setting)
     group = setting.group
     order = (group, *GROUPS[group])
-    rows: dict[str, Row] = {}
+    rows: Rows = {}
 
     def add(name: str, entries: list[dict[str, Any]], parts: int) -> None:
         entries.sort(key=lambda entry: order.index(entry["group"]))
         of = {s: [e for e in entries if e["seed"] == s] for s in sorted(e["seed"] for e in entries)}
         runs = {seed: whole(own) for seed, own in of.items() if len(own) == parts}
-        if len(runs) >= seeds:
-            rows[name] = Row(runs, tuple(dict.fromkeys(e["rate"] for e in entries)))
+        if len(runs) >= 3:
+            rows[name] = runs
 
     for method in METHODS:
         add(NAMES[method], [e for e in every if (e["method"], e["group"]) == (method, group)], 1)
     for method, name in SPECIALISTS.items() if conflicting(GROUPS[group]) else ():
         alone = [e for e in every if e["method"] == method and e["group"] in GROUPS[group]]
         add(name, alone, len(GROUPS[group]))
-    if NAMES[BASELINE] not in rows:
-        raise SystemExit(f"no test scores of {BASELINE} for this table yet: train it first")
-    return dict(sorted(rows.items(), key=lambda row: -row[1].mean))
+    return dict(sorted(rows.items(), key=lambda row: -mean(row[1])))
 
 
-def against(rows: dict[str, Row]) -> dict[str, Comparison]:
-    """Each row but ProtoNet's against it, with Holm's correction over the rows."""
-    others = {name: row.runs for name, row in rows.items() if name != NAMES[BASELINE]}
-    found = [compare_seeds(runs, rows[NAMES[BASELINE]].runs) for runs in others.values()]
-    return dict(zip(others, holm(found), strict=True))
+def difference(rows: Rows, name: str) -> str:
+    """A row minus the baseline in points, with its share of the gain of a ProtoNet for each family;
+    empty for the baseline itself."""
+    baseline, best = rows[NAMES[BASELINE]], rows.get(SPECIALISTS[BASELINE])
+    if name == NAMES[BASELINE]:
+        return ""
+    found = compare_seeds(rows[name], baseline)
+    gain = mean(rows[name]) - mean(baseline)
+    points = round(100 * gain, 1) + 0.0  # never -0.0
+    text = f"{points:+.1f} ± {100 * (found.ci95 or 0):.1f}"
+    return f"{text} ({gain / (mean(best) - mean(baseline)):.0%})" if best and gain > 0 else text
 
 
-def difference(found: Comparison | None) -> Cell:
-    """A comparison in points; empty without one."""
-    if found is None or found.mean is None:
-        return Cell()
-    mean = round(100 * found.mean, 1) + 0.0  # never -0.0
-    text = f"{mean:+.1f} ± {100 * (found.ci95 or 0):.1f}"
-    return Cell(text, small="" if (p := found.adjusted) is None else f"p {probability(p)}")
-
-
-def table(found: dict[str, Any], setting: Setting, *, seeds: int = 1) -> Table:
-    """Test scores by method, over seeds, and the share of the specialists' gain."""
-    group, shots, steps, *_ = setting
-    rows = rows_of(found, setting, seeds=seeds)
-    to = against(rows)
-    best = to.get(SPECIALISTS[BASELINE])
-    lines = []
-    for name, row in rows.items():
-        cells = [
-            Cell(", ".join(map(str, row.runs))),
-            Cell(", ".join(f"{rate:g}" for rate in row.rates)),
-            Cell(spread([one.mean for one in row.runs.values()])),
-        ]
-        for i in range(len(GROUPS[group])):
-            own = [float(s.values[s.families == i].mean()) for s in row.runs.values()]
-            cells.append(Cell(f"{100 * fmean(own):.1f}%"))
-        cells.append(difference(to.get(name)))
-        if name in to and (gain := to[name].mean or 0) > 0 and best is not None and best.mean:
-            cells.append(Cell(f"{gain / best.mean:.0%}"))
-        lines.append(Line(name, tuple(cells)))
-    columns = ("method", "seeds", "outer rate", "accuracy", *GROUPS[group], "against ProtoNet")
-    columns += ("share of the gain",) if best is not None else ()
-    title = f"{group}, {shots}-shot, {steps} steps"
-    return Table(title, tuple(columns), tuple(lines))
-
-
-def beside(found: dict[str, Any], settings: dict[str, Setting], *, seeds: int = 1) -> Table:
-    """The same of several settings, side by side, without the families."""
-    of = {title: rows_of(found, setting, seeds=seeds) for title, setting in settings.items()}
-    to = {title: against(rows) for title, rows in of.items()}
+def table(found: dict[str, Any], settings: dict[str, Setting]) -> Table:
+    """Test scores by method, over seeds, in several settings side by side."""
+    of = {title: rows_of(found, setting) for title, setting in settings.items()}
     lines = []
     for name in dict.fromkeys(name for rows in of.values() for name in rows):
         cells = []
-        for title, rows in of.items():
-            there = [one.mean for one in rows[name].runs.values()] if name in rows else []
-            cells += [Cell(spread(there) if there else ""), difference(to[title].get(name))]
+        for rows in of.values():
+            texts = ("", "")
+            if name in rows:
+                texts = (spread([one.mean for one in rows[name].values()]), difference(rows, name))
+            cells += map(Cell, texts)
         lines.append(Line(name, tuple(cells)))
     columns = [column for title in settings for column in (title, "against ProtoNet")]
     return Table("", ("method", *columns), tuple(lines))
 
 
 def page(text: str, found: dict[str, Any]) -> str:
-    """A page with its tables redrawn, of the methods that were trained at three seeds or more."""
+    """A page with its tables redrawn."""
     for name, settings in PAGE.items():
-        (first, *others) = settings.values()
-        drawn = beside(found, settings, seeds=3) if others else table(found, first, seeds=3)
-        drawn = without(drawn, "seeds")
         markers = (f"<!-- fair-{name}:begin -->", f"<!-- fair-{name}:end -->")
-        text = replace_block(text, markdown(drawn), markers)
+        text = replace_block(text, markdown(table(found, settings)), markers)
     return text
-
-
-def without(table: Table, title: str) -> Table:
-    """The table without a column."""
-    keep = [i for i, column in enumerate(table.columns) if column != title]
-    lines = [
-        replace(line, cells=tuple(line.cells[i - 1] for i in keep[1:] if i <= len(line.cells)))
-        for line in table.lines
-    ]
-    return replace(table, columns=tuple(table.columns[i] for i in keep), lines=tuple(lines))
 
 
 def results() -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""One outer step of second-order MAML against PyTorch: an eager loop over tasks, `torch.func`, and
-`higher` and `learn2learn` where they are installed; and on 2-D regression ARML against MAML.
+"""One outer step of second-order MAML against PyTorch: an eager loop over tasks, and `torch.func`;
+and on 2-D regression ARML against MAML.
 
 Regression: 25 tasks, 10 support and 10 query points, 2-40-40-1. Images: Conv-4, 32 filters, batch
 statistics, 3 channels, 5-way, 15 queries a class, 4 tasks. 5 inner steps, Adam, float32. On
@@ -11,34 +11,35 @@ it stands, on 2-D regression and on pictures of 28 px (Conv-4, 4 tasks, 5-way, 1
 The memory is the most that XLA held at a time, with what it tried while it compiled.
 """
 
-import sys
 from argparse import Namespace
 from typing import Any
 
 from arml.experiment.recipes import RECIPES
-from common import OPPONENTS, Worker, arguments, contest, machine, opponents, spread, write
+from common import Worker, arguments, contest, machine, spread, write
 
+OPPONENTS = ("loop", "func")
+"""Those of `torch_maml.py`."""
 DISPATCH = {"regression2d": 50, "folders": 1}
 """Outer steps of one call."""
 
 
-def regression(options: Namespace, found: list[str], before: dict[str, Any]) -> None:
+def regression(options: Namespace, before: dict[str, Any]) -> None:
     """2-D regression, and ARML's step against MAML's."""
     rounds, seconds = (3, 0.5) if options.quick else (9, 1.0)
 
     def ours(name: str) -> Worker:
-        return Worker(
-            sys.executable, "arml_steps.py", "regression2d", name, DISPATCH["regression2d"]
-        )
+        return Worker("arml_steps.py", "regression2d", name, DISPATCH["regression2d"])
 
     maml = ours("regression2d/maml")
-    names = [*found, *(f"regression2d/{name}" for name in options.arml)]
-    theirs = [Worker(options.torch_python, "torch_maml.py", name, "regression") for name in found]
-    theirs += [ours(name) for name in names[len(found) :]]
+    variants = [f"regression2d/{name}" for name in ("arml-official", "arml-paper", "arml-film")]
+    torch = [Worker("torch_maml.py", n, "regression") for n in OPPONENTS]
+    theirs = [*torch, *map(ours, variants)]
     results = [
         {"pair": ["regression2d/maml", name], **result}
         for name, result in zip(
-            names, contest(maml, theirs, rounds=rounds, seconds=seconds), strict=True
+            (*OPPONENTS, *variants),
+            contest(maml, theirs, rounds=rounds, seconds=seconds),
+            strict=True,
         )
     ]
     for worker in (maml, *theirs):
@@ -46,32 +47,32 @@ def regression(options: Namespace, found: list[str], before: dict[str, Any]) -> 
     write("regression2d", results, before, quick=options.quick)
 
 
-def images(options: Namespace, found: list[str], before: dict[str, Any]) -> None:
+def images(options: Namespace, before: dict[str, Any]) -> None:
     """Conv-4 on pictures of some sizes."""
     results: list[dict[str, Any]] = []
     rounds, seconds = (3, 1.0) if options.quick else (5, 2.0)
-    for size in options.sizes:
-        for shots in options.shots:
+    for size in (28, 84):
+        for shots in (1, 5):
             what = ("conv4", size, shots)
-            ours = Worker(sys.executable, "arml_steps.py", *what)
-            theirs = [Worker(options.torch_python, "torch_maml.py", n, *what) for n in found]
+            ours = Worker("arml_steps.py", *what)
+            theirs = [Worker("torch_maml.py", n, *what) for n in OPPONENTS]
             duels = contest(ours, theirs, rounds=rounds, seconds=seconds)
             for worker in (ours, *theirs):
                 worker.close()
-            for name, result in zip(found, duels, strict=True):
+            for name, result in zip(OPPONENTS, duels, strict=True):
                 results.append({"pixels": size, "shots": shots, "opponent": name, **result})
             # After each: a setting may take minutes.
             write("conv4", results, before, quick=options.quick)
 
 
-def methods(options: Namespace, found: list[str], before: dict[str, Any]) -> None:
+def methods(options: Namespace, before: dict[str, Any]) -> None:
     """Every method's step against MAML's."""
     results: list[dict[str, Any]] = []
     rounds, seconds = (3, 0.5) if options.quick else (9, 2.0)
     for problem, dispatch in DISPATCH.items():
-        maml = Worker(sys.executable, "arml_steps.py", problem, f"{problem}/maml", dispatch)
+        maml = Worker("arml_steps.py", problem, f"{problem}/maml", dispatch)
         for name in (name for name in RECIPES if name.startswith(f"{problem}/")):
-            theirs = Worker(sys.executable, "arml_steps.py", problem, name, dispatch)
+            theirs = Worker("arml_steps.py", problem, name, dispatch)
             (result,) = contest(maml, [theirs], rounds=rounds, seconds=seconds)
             theirs.close()
             results.append({"pair": [f"{problem}/maml", name], **result})
@@ -81,12 +82,12 @@ def methods(options: Namespace, found: list[str], before: dict[str, Any]) -> Non
         maml.close()
 
 
-def gpu(options: Namespace, found: list[str], before: dict[str, Any]) -> None:
+def gpu(options: Namespace, before: dict[str, Any]) -> None:
     """20 steps of each method, by shots and by how many tasks are learned at once."""
     rows: list[dict[str, Any]] = []
     for recipe in (f"plain-multi/{name}" for name in ("protonet", "arml", "maml", "arml-paper")):
         for shots, chunk in ((1, 1), (1, 4), (5, 1), (5, 4)):
-            worker = Worker(sys.executable, "arml_steps.py", "plain-multi", recipe, shots, chunk)
+            worker = Worker("arml_steps.py", "plain-multi", recipe, shots, chunk)
             row = {"recipe": recipe, "shots": shots, "chunk": chunk, **worker.facts}
             rows.append({**row, "seconds": spread([worker.seconds(1) for _ in range(20)])})
             worker.close()
@@ -99,14 +100,10 @@ PROBLEMS = {"regression": regression, "images": images, "methods": methods, "gpu
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS)[:2])
-    parser.add_argument("--arml", nargs="*", default=["arml-official", "arml-paper", "arml-film"])
-    parser.add_argument("--opponents", nargs="+", choices=OPPONENTS, help="these only")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[28, 84], help="pixels")
-    parser.add_argument("--shots", type=int, nargs="+", default=[1, 5])
     options = parser.parse_args()
-    before, found = machine(), options.opponents or opponents(options.torch_python)
+    before = machine()
     for problem in options.problems:
-        PROBLEMS[problem](options, found, before)
+        PROBLEMS[problem](options, before)
 
 
 if __name__ == "__main__":

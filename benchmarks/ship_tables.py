@@ -15,7 +15,6 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.special import stdtrit
 
@@ -24,27 +23,23 @@ import table_prior  # noqa: F401  (it registers the run's tasks)
 from arml.predict.files import write_learner
 from arml.predict.learner import cross_entropy, temperature
 from arml.tasks.options import OwnOptions
-from tables import ORIGINS, QUERIES, ROWS, SHOTS, Learned, _logits, tasks
+from tables import ORIGINS, ROWS, SHOTS, Learned, tasks
 
 LEVEL = 0.8
 """Of the interval of numbers that is calibrated."""
 
 
-def calibrated(learned: Learned, regression: bool, most: int) -> float:
-    kind = "regression" if regression else "classification"
-    origins = ORIGINS[kind]["development"]
+def calibrated(learned: Learned, regression: bool) -> float:
+    """The temperature of the learner's probabilities, or of the scale of its numbers."""
     found: list[Any] = []
-    for origin in origins[: most or None]:
+    for origin in ORIGINS["regression" if regression else "classification"]["development"]:
         sizes = ROWS if regression else SHOTS[1:]
         for _, _, x, y, query, y_query in tasks(origin, sizes, 1, regression):
             if regression:
                 centre, scale = learned.numbers(x, y, query).T
                 found.append(((y_query - centre) / scale)[:20])
             else:
-                full = np.pad(query, ((0, QUERIES - len(query)), (0, 0), (0, 0)))
-                support = learned.sized(x, y.astype(np.int32))
-                logits = np.asarray(_logits(learned.learner, support, jnp.asarray(full)))
-                found.append((logits[: len(query)][:20], y_query[:20]))
+                found.append((learned.logits(x, y, query)[:20], y_query[:20]))
     if regression:
         return conformal(np.abs(np.concatenate(found)))
     logits, y = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -64,9 +59,8 @@ def main() -> None:
     parser.add_argument("run")
     parser.add_argument("folder")
     parser.add_argument("--regression", action="store_true")
-    parser.add_argument("--tables", type=int, default=0, help="only so many tables")
     options = parser.parse_args()
-    found = calibrated(Learned.load(options.run), options.regression, options.tables)
+    found = calibrated(Learned.load(options.run), options.regression)
     print("temperature", found)
     portable = arml.load(options.run).portable
     # Its tasks are drawn by a file that users do not have.

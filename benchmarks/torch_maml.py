@@ -2,15 +2,11 @@
 
 python torch_maml.py OPPONENT conv4 SIZE SHOTS
 python torch_maml.py OPPONENT regression
-python torch_maml.py opponents        (those that this interpreter has)
 
 `loop` is a bare loop over tasks with `create_graph=True`, `func` is `torch.func`: `vmap` over tasks
-of nested `grad`s; `higher` and `learn2learn` are the libraries of those names. An opponent's first
-gradient must be that of `loop` to rounding.
+of nested `grad`s, whose first gradient must be that of `loop` to rounding.
 """
 
-import importlib.util
-import json
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -64,61 +60,7 @@ def func(network: Network, loss: Loss, start: list[Tensor], tasks: list, rate: f
     return gradients
 
 
-class Module(torch.nn.Module):
-    """The network as a module, whose parameters are the weights themselves."""
-
-    def __init__(self, network: Network, weights: list[Tensor]) -> None:
-        super().__init__()
-        self.network, self.number = network, len(weights)
-        for i, weight in enumerate(weights):
-            self.register_parameter(f"w{i}", weight)  # type: ignore[arg-type]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.network([getattr(self, f"w{i}") for i in range(self.number)], x)
-
-
-def higher(
-    network: Network, loss: Loss, start: list[Tensor], tasks: list, rate: float
-) -> Gradients:
-    import higher
-
-    module = Module(network, start)
-    descent = torch.optim.SGD(module.parameters(), rate)
-
-    def gradients() -> None:
-        for x, y, query_x, query_y in tasks:
-            context = higher.innerloop_ctx(module, descent, copy_initial_weights=False)
-            with context as (adapted, optimiser):
-                for _ in range(STEPS):
-                    optimiser.step(loss(adapted(x), y))
-                (loss(adapted(query_x), query_y) / len(tasks)).backward()
-
-    return gradients
-
-
-def learn2learn(
-    network: Network, loss: Loss, start: list[Tensor], tasks: list, rate: float
-) -> Gradients:
-    from learn2learn.algorithms.maml import MAML
-
-    maml = MAML(Module(network, start), rate)
-
-    def gradients() -> None:
-        for x, y, query_x, query_y in tasks:
-            adapted = maml.clone()
-            for _ in range(STEPS):
-                adapted.adapt(loss(adapted(x), y))
-            (loss(adapted(query_x), query_y) / len(tasks)).backward()
-
-    return gradients
-
-
-OPPONENTS: dict[str, Callable[..., Gradients]] = {
-    "loop": loop,
-    "func": func,
-    "higher": higher,
-    "learn2learn": learn2learn,
-}
+OPPONENTS = {"loop": loop, "func": func}
 
 
 def conv4(size: int, shots: int, *, filters: int = 32, ways: int = 5, batch: int = 4) -> Problem:
@@ -194,10 +136,6 @@ def ready(opponent: str, problem: Problem) -> tuple[Callable[[int], None], dict[
 def main() -> None:
     torch.manual_seed(0)
     opponent, *rest = sys.argv[1:]
-    if opponent == "opponents":
-        libraries = [n for n in ("higher", "learn2learn") if importlib.util.find_spec(n)]
-        print(json.dumps(["loop", "func", *libraries]))
-        return
     kind, *numbers = rest
     problem = conv4(*map(int, numbers)) if kind == "conv4" else regression()
     steps, facts = ready(opponent, problem)
