@@ -29,7 +29,7 @@ import licences
 import textures
 from arml.datasets.folders import ImageFamily
 from arml.datasets.splits import split_classes
-from arml.datasets.starter import FORMAT, load_starter
+from arml.datasets.starter import load_starter
 from arml.results.files import checksum, write_bytes
 from sheet import contact_sheet
 from vary import SIDE
@@ -129,7 +129,7 @@ def build(sources: Path, out: Path) -> None:
         print("drawing", name, flush=True)
         families[name] = dict(sorted(make().items()))
     index = {
-        "format": FORMAT,
+        "format": 1,
         "version": VERSION,
         "size": SIDE,
         "families": {name: sheet(out, name, found) for name, found in families.items()},

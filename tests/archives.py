@@ -5,13 +5,13 @@ import json
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import cv2
 import numpy as np
 
 from arml.datasets.published import published
-from arml.results.files import checksum
 
 HEIGHT, WIDTH = 24, 32
 
@@ -157,6 +157,7 @@ def fungi(species: int = 10, images: int = 9) -> tuple[dict[str, bytes], dict[st
     return files, {f"{part}.json": json.dumps(table).encode() for part, table in tables.items()}
 
 
+@cache
 def wnids() -> dict[str, list[str]]:
     """Some classes of ImageNet for a small split."""
     names = sorted(published("mini-imagenet").wanted())[:9]
@@ -193,33 +194,30 @@ RULES = {"cub": (6, True), "fungi": (9, False)}
 SIZES = [4, 2, 3]
 
 
-def write_published(path: Path, content: Mapping[str, object]) -> None:
-    """Write a split with its hash: `content` has origin, method, and parts or a rule."""
-    text = json.dumps({**content, "sha256": checksum(content)}, ensure_ascii=False, indent=1)
-    path.write_text(f"{text}\n", "utf-8")
+def write_published(folder: Path, content: Mapping[str, object]) -> None:
+    """Write a split as the package has them: `content` has origin, method, and parts or a rule."""
+    folder.mkdir(exist_ok=True)
+    (folder / f"{content['origin']}.json").write_text(json.dumps(content), "utf-8")
 
 
 def small_rules(folder: Path) -> Path:
-    """Splits of the form of the package's for small archives of CUB and Fungi; and for the rest the
-    package's own."""
-    folder.mkdir(exist_ok=True)
+    """Splits for small archives of CUB and Fungi; and for the rest the package's own."""
     for origin, (images, exactly) in RULES.items():
         rule = {"images": images, "exactly": exactly, "sizes": SIZES}
         content = {"origin": origin, "method": "for a test", "seed": 0, "rule": rule}
         keep = {} if exactly else {"keep": images}
-        write_published(folder / f"{origin}.json", {**content, **keep})
+        write_published(folder, {**content, **keep})
     for origin in ("dtd", "aircraft"):
         parts = published(origin).parts
-        content = {"origin": origin, "method": "as published", "parts": parts}
-        write_published(folder / f"{origin}.json", content)
+        write_published(folder, {"origin": origin, "method": "as published", "parts": parts})
     return folder
 
 
-def small_split(path: Path, *, keep: int | None = None, origin: str = "mini-imagenet") -> Path:
-    """A split file of the form of the package's."""
+def small_split(folder: Path, *, keep: int | None = None, origin: str = "mini-imagenet") -> Path:
+    """A folder with a small split."""
     content = {"origin": origin, "method": "for a test", "parts": wnids()}
-    write_published(path, content if keep is None else {**content, "keep": keep})
-    return path
+    write_published(folder, content if keep is None else {**content, "keep": keep})
+    return folder
 
 
 def omniglot(images: int = 3) -> tuple[dict[str, bytes], dict[str, bytes]]:

@@ -1,6 +1,7 @@
 """The whole of `arml data prepare` on small archives in the layouts of the published ones."""
 
 import json
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
@@ -21,6 +22,12 @@ from arml.datasets.splits import drawn
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def splits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Take the splits of a folder in place of the package's."""
+    return lambda folder: monkeypatch.setattr("arml.datasets.published.SPLITS", folder)
 
 
 def prepare(name: str, *given: Path, **options: object) -> Store:
@@ -53,9 +60,9 @@ def near(greys: set[int], wanted: int) -> bool:
     return all(abs(grey - wanted) <= 3 for grey in greys)
 
 
-def test_cub(tmp_path, capsys):
-    rules = archives.small_rules(tmp_path / "splits")
-    store = prepare("bird", tar(tmp_path / "CUB_200_2011.tgz", archives.cub()), split=rules)
+def test_cub(tmp_path, splits, capsys):
+    splits(archives.small_rules(tmp_path / "splits"))
+    store = prepare("bird", tar(tmp_path / "CUB_200_2011.tgz", archives.cub()))
     said = capsys.readouterr().out
     assert "bird, train: 4 classes, 24 pictures" in said
     assert "cite: Wah, Branson" in said
@@ -101,12 +108,12 @@ def test_aircraft(tmp_path):
     assert all(part[0].images.min() > 10 for part in map(store.part, PARTS))
 
 
-def test_fungi(tmp_path):
+def test_fungi(tmp_path, splits):
     pictures, tables = archives.fungi()
     images = tar(tmp_path / "fungi_train_val.tgz", pictures)
-    rules = archives.small_rules(tmp_path / "splits") / "fungi.json"
+    splits(archives.small_rules(tmp_path / "splits"))
     annotations = tar(tmp_path / "train_val_annotations.tgz", tables)
-    store = prepare("fungi", images, annotations, split=rules)
+    store = prepare("fungi", images, annotations)
     split = classes(store, "fungi")
     assert [len(split[part]) for part in PARTS] == archives.SIZES
     names = [f"Fungus é {s}" for s in range(10)]
@@ -121,11 +128,11 @@ def test_fungi(tmp_path):
     ]
 
 
-def test_mini_imagenet_takes_the_pictures_of_the_lists(tmp_path):
-    split = archives.small_split(tmp_path / "split.json", keep=2)
+def test_mini_imagenet_takes_the_pictures_of_the_lists(tmp_path, splits):
+    splits(archives.small_split(tmp_path / "splits", keep=2))
     lists = archives.ravi(tmp_path, places=(2, 5))
     ilsvrc = tar(tmp_path / "ILSVRC2012_img_train.tar", archives.imagenet(), "w")
-    store = prepare("mini-imagenet", ilsvrc, *lists, split=split)
+    store = prepare("mini-imagenet", ilsvrc, *lists)
     assert classes(store, "mini-imagenet") == {p: sorted(n) for p, n in archives.wnids().items()}
     names = [*chain(*archives.wnids().values())]
     for name, greys in pixels(store, "mini-imagenet").items():
@@ -135,10 +142,10 @@ def test_mini_imagenet_takes_the_pictures_of_the_lists(tmp_path):
         assert all(any(near({grey}, want) for want in wanted) for grey in greys)
 
 
-def test_mini_imagenet_refuses_lists_that_do_not_fit(tmp_path, capsys):
-    split = archives.small_split(tmp_path / "split.json", keep=2)
+def test_mini_imagenet_refuses_lists_that_do_not_fit(tmp_path, splits, capsys):
+    splits(archives.small_split(tmp_path / "splits", keep=2))
     ilsvrc = tar(tmp_path / "ILSVRC2012_img_train.tar", archives.imagenet(), "w")
-    words = ["data", "prepare", "mini-imagenet", "--unverified", "--split", str(split), "--from"]
+    words = ["data", "prepare", "mini-imagenet", "--unverified", "--from"]
     for places, said in (
         ((2,), "at least 2 pictures"),
         ((1, 9), "they lack 'picture 9 of n01532829'"),
@@ -153,8 +160,8 @@ def test_mini_imagenet_refuses_lists_that_do_not_fit(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("form", ["tar of tars", "folder of tars", "folders"])
-def test_tiered_imagenet_takes_all_pictures(tmp_path, form):
-    split = archives.small_split(tmp_path / "split.json", origin="tiered-imagenet")
+def test_tiered_imagenet_takes_all_pictures(tmp_path, splits, form):
+    splits(archives.small_split(tmp_path / "splits", origin="tiered-imagenet"))
     files = archives.imagenet()
     if form == "tar of tars":
         given = tar(tmp_path / "ILSVRC2012_img_train.tar", files, "w")
@@ -166,7 +173,7 @@ def test_tiered_imagenet_takes_all_pictures(tmp_path, form):
         for c, name in enumerate(names):
             pictures = {f"{name}/{name}_{7 * i + 3}.JPEG": picture(10 * c + i) for i in range(5)}
             unpack(given / "train", pictures)
-    store = prepare("tiered-imagenet", given, split=split)
+    store = prepare("tiered-imagenet", given)
     assert all(set(store.part(part)[0].counts.tolist()) == {5} for part in PARTS)
     (train,) = store.part("train")
     # In order of number, whatever the order in the archive.
@@ -204,7 +211,7 @@ def test_cifar_fs_brings_its_own_split(tmp_path, form, capsys):
 
 
 @pytest.mark.slow
-def test_art_multi_is_plain_multi_through_the_filters(tmp_path):
+def test_art_multi_is_plain_multi_through_the_filters(tmp_path, splits):
     pictures, tables = archives.fungi()
     folder = tmp_path / "archives"
     folder.mkdir()
@@ -213,9 +220,9 @@ def test_art_multi_is_plain_multi_through_the_filters(tmp_path):
     tar(folder / "fgvc-aircraft-2013b.tar.gz", archives.aircraft())
     tar(folder / "fungi_train_val.tgz", pictures)
     tar(folder / "train_val_annotations.tgz", tables)
-    rules = archives.small_rules(tmp_path / "splits")
-    store = prepare("art-multi", folder, split=rules)
-    plain = prepare("plain-multi", folder, split=rules)
+    splits(archives.small_rules(tmp_path / "splits"))
+    store = prepare("art-multi", folder)
+    plain = prepare("plain-multi", folder)
     assert plain.families == tuple(PLAIN)
     assert store.families == tuple(
         f"{family}{through}" for through in ("", "-blur", "-pencil") for family in PLAIN
@@ -273,18 +280,6 @@ def test_the_rules_of_the_package_draw_a_hundred_classes(origin, images):
     few = {name: classes[name] for name in list(classes)[:90]}
     with pytest.raises(ValueError, match="expected 100 classes of"):
         select(rules, few, "the archive")
-
-
-def test_another_split_is_told_by_its_checksum(tmp_path):
-    path = tmp_path / "split.json"
-    archives.write_published(path, {"origin": "dtd", "method": "mine", "parts": archives.wnids()})
-    assert published("", path).method == "mine"
-    before = published("", path).sha256
-    path.write_text(path.read_text().replace("mine", "ours"))
-    assert published("", path).sha256 != before
-    archives.write_published(path, {"origin": "dtd", "method": "mine"})
-    with pytest.raises(ValueError, match="a rule, or the parts"):
-        published("", path)
 
 
 def test_species_of_one_name_stay_apart():

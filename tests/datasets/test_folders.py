@@ -53,7 +53,7 @@ def no_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr("arml.datasets.folders.each_decoded", refuse)
+    monkeypatch.setattr("arml.datasets.folders.decoded", refuse)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,6 @@ import pytest
 
 from arml.algorithms import ALGORITHMS
 from arml.cli import main
-from arml.datasets import starter
 from arml.datasets.decode import FILTERS
 from arml.datasets.splits import PARTS, check_split
 from arml.datasets.starter import FOLDER, load_starter, read_index
@@ -102,33 +101,10 @@ def test_the_digest_is_of_pictures_classes_and_split(copied):
 
 
 def rewrite(folder: Path, change) -> None:
-    """Change the index and its checksum, as `build.py` would."""
+    """Change the index."""
     index = read_index(folder)
     change(index)
-    text = json.dumps({**index, "sha256": starter.checksum(index)})
-    (folder / "index.json").write_text(text, "utf-8")
-
-
-@pytest.mark.parametrize("name", ["index.json", "icons.png"])
-@pytest.mark.parametrize("harm", ["flip", "cut", "empty", "remove"])
-def test_an_altered_file_is_refused(copied, name, harm):
-    path = copied / name
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    if harm == "remove":
-        path.unlink()
-    else:
-        path.write_bytes({"flip": content, "cut": content[:-20], "empty": b""}[harm])
-    with pytest.raises(ValueError, match=r"(install arml|make it) again|found none") as caught:
-        load_starter(folder=copied)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_an_index_of_a_later_format_is_refused(copied):
-    rewrite(copied, lambda index: index.update(format=2))
-    with pytest.raises(ValueError, match="not of format 1"):
-        load_starter(folder=copied)
+    (folder / "index.json").write_text(json.dumps(index), "utf-8")
 
 
 def nearest_mean(pixels: np.ndarray, episodes: int, seed: int) -> float:

@@ -12,7 +12,7 @@ import pytest
 import archives
 from arml.datasets.features import load_features
 from arml.datasets.prepare import open_store, prepare
-from arml.datasets.published import Files, classes_of, published
+from arml.datasets.published import Files, classes_of
 from arml.datasets.splits import read_split
 from arml.experiment.options import from_json
 from arml.report.tables import make_rows, terminal_table
@@ -104,12 +104,6 @@ def metrics(tmp_path):
     return tmp_path / "metrics.jsonl", None, lambda: read_metrics(tmp_path / "metrics.jsonl")
 
 
-def given_split(tmp_path):
-    path = tmp_path / "fungi.json"
-    shutil.copy(ROOT / "src/arml/data/splits/fungi.json", path)
-    return path, None, lambda: published("fungi", path)
-
-
 def annotations(tmp_path):
     content = {
         "images": [{"id": i, "file_name": f"images/{i}.JPG"} for i in range(4)],
@@ -141,7 +135,6 @@ KINDS = {
     "features": features,
     "split": split,
     "metrics": metrics,
-    "published split": given_split,
     "annotations": annotations,
 }
 """Each makes a file, and gives its path, the field of its own checksum, and what reads it."""

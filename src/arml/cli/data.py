@@ -90,8 +90,6 @@ class PrepareOptions:
     """Folder of the data set; $ARML_CACHE/data/NAME if not given."""
     size: int | None = None
     """Pixels a side; the data set's own if not given."""
-    split: Path | None = None
-    """A split file to use in place of the published one, or a folder of such files."""
     unverified: bool = False
     """Accept archives whose checksum is not the published one."""
 
@@ -107,7 +105,6 @@ def _prepare(arguments: Sequence[str]) -> int:
             options.source,
             folder=options.out,
             size=options.size,
-            split=options.split,
             unverified=options.unverified,
             progress=display.show,
         )

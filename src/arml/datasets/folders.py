@@ -25,8 +25,7 @@ import numpy as np
 from jaxtyping import Float32, Int, UInt8
 
 from arml.datasets.archives import Member, open_members, plain_name
-from arml.datasets.decode import SUFFIXES
-from arml.datasets.decode import decoded as each_decoded
+from arml.datasets.decode import SUFFIXES, decoded
 from arml.results.files import RunError, atomically
 
 FORMAT = 2
@@ -251,17 +250,6 @@ def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     return pictures, [file for file in others if file.name.lower() != LABELS]
 
 
-def decoded(
-    files: Sequence[Path], *, size: int, crop: bool = False, chunk: int = CHUNK
-) -> Iterator[np.ndarray]:
-    """The pictures as bytes `[at most chunk, size, size, 3]`, a chunk at a time.
-
-    **Raises** `ValueError` for a file that is not a picture.
-    """
-    members = (Member(str(file), file.read_bytes) for file in files)
-    yield from batches(each_decoded(members, size=size, crop=crop), chunk)
-
-
 def batches(pictures: Iterable[np.ndarray], number: int) -> Iterator[np.ndarray]:
     """Arrays of at most so many pictures."""
     left = iter(pictures)
@@ -324,7 +312,7 @@ def _load(name: str, path: Path, size: int, progress: Progress | None) -> ImageF
             # Plain writes, not a memory map: on a full disk a map kills the process.
             file.write(npy_header("|u1", shape))
             done = 0
-            for some in batches(each_decoded(pictures, size=size), CHUNK):
+            for some in batches(decoded(pictures, size=size), CHUNK):
                 file.write(some.tobytes())
                 done += len(some)
                 if progress is not None:

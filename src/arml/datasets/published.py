@@ -14,19 +14,20 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.resources import files as resources
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from msgspec import Meta, convert
+from msgspec import convert
 
+from arml.core.registry import nearest
 from arml.datasets.archives import Box, open_members
 from arml.datasets.folders import PARTS, Parts, is_picture
 from arml.datasets.splits import cut, drawn
-from arml.results.files import Count, RunError, Text, checksum, read_as, read_json
+from arml.results.files import read_json
 
 DATA = Path(str(resources("arml"))) / "data"
+SPLITS = DATA / "splits"
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,7 @@ def lookup(name: str) -> DataSet:
     **Raises** `ValueError` with the known names for another.
     """
     if name not in CATALOGUE:
-        close = get_close_matches(name, CATALOGUE, 1, 0.4)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"unknown data set {name!r}: expected one of {', '.join(CATALOGUE)}{hint}")
+        raise ValueError(f"unknown data set {name!r}{nearest(name, CATALOGUE)}")
     return CATALOGUE[name]
 
 
@@ -338,29 +337,29 @@ LAYOUTS: dict[str, Callable[[Files], Listed]] = {
 class Rule:
     """Take the classes that have enough pictures, in order of sha256('<seed>/<class>')."""
 
-    images: Annotated[int, Meta(ge=1, le=2**31)]
+    images: int
     """Pictures that a class must have."""
     exactly: bool
     """Whether a class must have exactly so many."""
-    sizes: tuple[Count, Count, Count]
+    sizes: tuple[int, int, int]
     """Classes of train, validation and test."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The split of a published data set."""
+    """The split of a published data set, by its parts or by a rule."""
 
-    origin: Text
-    method: Text
+    origin: str
+    method: str
     """How it was made."""
-    sha256: Text = ""
+    sha256: str = ""
     """A checksum of the rest."""
-    seed: Count = 0
+    seed: int = 0
     unit: Literal["class", "alphabet"] = "class"
-    parts: dict[Text, list[Text]] | None = None
+    parts: Parts | None = None
     """Classes of each part, or alphabets if that is the `unit`."""
     rule: Rule | None = None
-    keep: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+    keep: int | None = None
     """How many pictures of a class are kept; all if None."""
 
     def wanted(self) -> set[str]:
@@ -368,24 +367,9 @@ class Published:
         return {name for names in (self.parts or {}).values() for name in names}
 
 
-def published(origin: str, path: Path | None = None) -> Published:
-    """The package's split of an origin. If `path` is a file, its split; if it is a folder, that of
-    its file `<origin>.json`.
-
-    **Raises** `ValueError` for a file that is not a split.
-    """
-    path = path or DATA / "splits"
-    path = path / f"{origin}.json" if path.is_dir() else path
-    content = read_json(path)
-    content.pop("sha256", None)
-    split = read_as(
-        Published, {**content, "sha256": checksum(content)}, str(path), "restore the file"
-    )
-    if (split.parts is None) == (split.rule is None) or set(split.parts or PARTS) != set(PARTS):
-        raise RunError(
-            f"{path}: expected a rule, or the parts {', '.join(PARTS)}; restore the file"
-        )
-    return split
+def published(origin: str) -> Published:
+    """The package's split of an origin."""
+    return convert(read_json(SPLITS / f"{origin}.json"), Published)
 
 
 def split_of_archive(files: Files) -> Published:
@@ -419,7 +403,7 @@ def select(split: Published, classes: Classes, where: object) -> dict[str, Class
             raise ValueError(
                 f"{where}: expected the {len(named[part])} {part} classes of the split "
                 f"{split.origin}, {len(lacking)} are not there ({min(lacking)!a}, ...); fetch the "
-                "archive again, or give another split"
+                "archive again"
             )
         names = [name for one in sorted(named[part]) for name in alphabets[one]]
         chosen[part] = {name: _kept(split, name, classes[name], where) for name in names}
@@ -437,8 +421,7 @@ def _drawn_parts(split: Published, classes: Classes, where: object) -> Parts:
     if len(enough) < sum(rule.sizes):
         raise ValueError(
             f"{where}: expected {sum(rule.sizes)} classes of {'' if rule.exactly else 'at least '}"
-            f"{rule.images} pictures, got {len(enough)} of {len(classes)}; fetch the archive "
-            "again, or give another split"
+            f"{rule.images} pictures, got {len(enough)} of {len(classes)}; fetch the archive again"
         )
     return cut(drawn(enough, split.seed), rule.sizes)
 
@@ -449,7 +432,7 @@ def _kept(split: Published, name: str, pictures: list[Picture], where: object) -
     if len(pictures) < split.keep:
         raise ValueError(
             f"{where}: expected at least {split.keep} pictures of {name!a}, got {len(pictures)}; "
-            "fetch the archive again, or give another split"
+            "fetch the archive again"
         )
     by_name = {picture.name.rpartition("/")[2]: picture for picture in pictures}
     return [by_name[file] for file in sorted(drawn(by_name, split.seed)[: split.keep])]

@@ -5,7 +5,6 @@ states the classes, the split, the checksums and the source of every sample. `st
 the repository makes these files; `LICENCES.md` beside them names the authors.
 """
 
-import io
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,11 +14,10 @@ from PIL import Image
 
 from arml.datasets.decode import FILTERS
 from arml.datasets.folders import PARTS, ImageFamily, Parts
-from arml.results.files import Json, checksum, read_bytes, read_json
+from arml.results.files import Json, checksum, read_json
 
 SIZE = 32
 """Pixels a side of a picture."""
-FORMAT = 1
 FOLDER = Path(str(files("arml") / "data" / "starter"))
 
 
@@ -32,8 +30,6 @@ def load_starter(
 
     - `art`: each family also through the blur and the pencil filter, as further families. They
       are filtered here, which takes about a second, and have their family's split.
-
-    **Raises** `ValueError` in one line if a file is missing or was altered.
     """
     families: list[ImageFamily] = []
     for name, about in read_index(folder)["families"].items():
@@ -51,27 +47,12 @@ def load_starter(
 
 
 def read_index(folder: Path = FOLDER) -> Json:
-    """The content of `index.json`.
-
-    **Raises** `ValueError` in one line if it is missing, altered or of another format.
-    """
-    path = folder / "index.json"
-    try:
-        index = read_json(path)
-    except ValueError as error:
-        raise ValueError(f"{error}; install arml again") from error
-    if index.get("format") != FORMAT or index.pop("sha256", None) != checksum(index):
-        raise ValueError(
-            f"{path}: it was altered or cut short, or is not of format {FORMAT}: install arml again"
-        )
-    return index
+    """The content of `index.json`."""
+    return read_json(folder / "index.json")
 
 
 def _pictures(folder: Path, about: Json) -> UInt8[np.ndarray, "n size size 3"]:
-    path, rows, each = folder / about["file"], len(about["samples"]), about["each"]
-    try:
-        sheet = np.asarray(Image.open(io.BytesIO(read_bytes(path))).convert("L"))
-        grey = sheet.reshape(rows, SIZE, each, SIZE).swapaxes(1, 2).reshape(-1, SIZE, SIZE)
-    except Exception as error:  # damaged data raise errors of many kinds
-        raise ValueError(f"{path}: it is gone, or was cut short: install arml again") from error
+    rows, each = len(about["samples"]), about["each"]
+    sheet = np.asarray(Image.open(folder / about["file"]).convert("L"))
+    grey = sheet.reshape(rows, SIZE, each, SIZE).swapaxes(1, 2).reshape(-1, SIZE, SIZE)
     return np.repeat(grey[..., None], 3, axis=-1)
