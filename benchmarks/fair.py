@@ -49,9 +49,6 @@ SCALED = {"scale": 0.05, "learn_scale": True}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "protonet": ("protonet", SCALED),
     **{f"arml-{n}": ("arml", {"vertices": n}) for n in (1, 2, 4, 8, 16)},
-    **{
-        f"arml-{n}-mahalanobis": ("arml", {"vertices": n, "head": "mahalanobis"}) for n in (2, 4, 8)
-    },
     "mahalanobis": ("protonet", {**SCALED, "metric": "mahalanobis"}),
     "tadam": ("tadam", {**SCALED, "metric": "squared"}),
     "tapnet": ("tapnet", SCALED),
@@ -192,9 +189,12 @@ NAMES = {
     "r2d2": "R2-D2",
     "tnp": "TNP, which learns in context",
     **{f"arml-{n}": f"`arml`, {n} {'vertices' if n > 1 else 'vertex'}" for n in (1, 2, 4, 8, 16)},
-    **{f"arml-{n}-mahalanobis": f"`arml --head mahalanobis`, {n} vertices" for n in (2, 4, 8)},
+    **{
+        f"arml-{n}-mahalanobis": f"`arml` with Mahalanobis distances, {n} vertices"
+        for n in (2, 4, 8)
+    },
 }
-"""The methods in a table."""
+"""The methods in a table. That of the last rows is in the history of the repository."""
 PAGE: dict[str, dict[str, Setting]] = {
     "starter": {
         "1 shot, 400 steps": Setting("starter", 1, 400),
@@ -274,7 +274,7 @@ def rows_of(found: dict[str, Any], setting: Setting) -> Rows:
         if len(runs) >= 3:
             rows[name] = runs
 
-    for method in METHODS:
+    for method in NAMES:
         add(NAMES[method], [e for e in every if (e["method"], e["group"]) == (method, group)], 1)
     for method, name in SPECIALISTS.items() if conflicting(GROUPS[group]) else ():
         alone = [e for e in every if e["method"] == method and e["group"] in GROUPS[group]]

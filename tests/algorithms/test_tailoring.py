@@ -27,8 +27,6 @@ NET = MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY)
 OPTIONS = ExtendedARMLOptions(
     head="prototypes", vertices=3, inner_rate=0.05, inner_steps=0, gamma_s=0.5
 )
-HEADS = {"prototypes": "squared", "mahalanobis": "mahalanobis"}
-"""The distances of a head."""
 
 
 def built(options: Any, key: jax.Array = KEY) -> Conditioned:
@@ -52,24 +50,11 @@ def probabilities(learner, task):
     return jax.nn.softmax(learner.adapt(task.support, key=KEY).predict(task.query.x))
 
 
-@pytest.mark.parametrize(("head", "metric"), HEADS.items())
-def test_without_steps_and_with_empty_templates_it_is_the_scaled_protonet(head, metric):
+def test_without_steps_and_with_empty_templates_it_is_the_scaled_protonet():
     task = TASKS.sample(jax.random.key(1))
-    protonet = ProtoNetOptions(scale=0.05, metric=metric).build(NET, PROBLEM, key=KEY)
-    ours = probabilities(built(replace(OPTIONS, head=head)), task)
+    protonet = ProtoNetOptions(scale=0.05).build(NET, PROBLEM, key=KEY)
+    ours = probabilities(built(OPTIONS), task)
     np.testing.assert_allclose(ours, probabilities(protonet, task), rtol=1e-4, atol=1e-6)
-
-
-def test_mahalanobis_distances_take_no_steps_and_learn_with_finite_gradients():
-    options = replace(OPTIONS, head="mahalanobis")
-    for change in ({"inner_steps": 3}, {"learn_rates": True}):
-        with pytest.raises(ValueError, match="mahalanobis takes no gradient steps"):
-            replace(options, **change).check()
-    task = TASKS.sample(jax.random.key(1))
-    gradient = eqx.filter_jit(eqx.filter_grad(lambda m: m.meta_loss(task, key=KEY)))
-    found = gradient(built(options))
-    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(found))
-    assert found.head.scale != 0
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from arml.nn.heads import (
     PrototypeHead,
     discriminant,
     headless,
+    quadratic,
     shrunk,
     solved,
 )
@@ -42,7 +43,7 @@ def test_its_logits_are_the_scaled_mahalanobis_distances():
     net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))
     given = support([2, 0, 1, 1, 0, 2, 2])
     x = jax.random.normal(jax.random.key(1), (6, 4))
-    ours = PrototypeHead(2.0, 3, mahalanobis=True)(net, given)(x)
+    ours = quadratic(2.0, net.body(given.x), given.y, 3)(net.body(x))
     f, queries = np.asarray(net.body(given.x), np.float64), np.asarray(net.body(x), np.float64)
     for k in range(3):
         own = f[np.asarray(given.y) == k]
@@ -90,7 +91,7 @@ def pooled_head(scale, ways):
 
 
 def mahalanobis_head(scale, ways):
-    return PrototypeHead(scale, ways, mahalanobis=True)
+    return lambda net, given: quadratic(scale, given.x, given.y, ways)
 
 
 @pytest.mark.parametrize("made", [PrototypeHead, mahalanobis_head, pooled_head])

@@ -39,7 +39,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, DTypeLike, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.algorithms.conditioned import Conditioned, Encoder, Modulate
 from arml.algorithms.method import Changes, Method
@@ -250,32 +250,14 @@ class ARML(Conditioned):
 # Options, and the parts that they name.
 
 
-def of_prototypes(embeddings: Array, prototypes: Array) -> Array:
-    """The first autoencoder reads the prototypes, as in the paper's text."""
-    return prototypes
-
-
-def of_samples(embeddings: Array, prototypes: Array) -> Array:
-    """The first autoencoder reads the samples' embeddings, as in the authors' code for
-    regression."""
-    return embeddings
-
-
-def of_labelled_prototypes(embeddings: Array, prototypes: Array) -> Array:
-    """The first autoencoder reads each prototype together with its class as a one-hot vector, as in
-    the authors' code for images."""
-    return jnp.concatenate([prototypes, jnp.eye(len(prototypes), dtype=prototypes.dtype)], axis=1)
-
-
-def standard_normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """As large as the embeddings of `PooledEmbedding`."""
-    return jax.random.normal(key, shape, dtype)
-
-
-SEQUENCES = {
-    "prototypes": of_prototypes,
-    "samples": of_samples,
-    "labelled prototypes": of_labelled_prototypes,
+standard_normal = jax.nn.initializers.normal(1.0)
+"""Vertices as large as the embeddings of `PooledEmbedding`."""
+SEQUENCES: dict[str, Callable[[Array, Array], Array]] = {
+    # The paper's text, the authors' code for regression, and their code for images: each prototype
+    # together with its class as a one-hot vector.
+    "prototypes": lambda e, c: c,
+    "samples": lambda e, c: e,
+    "labelled prototypes": lambda e, c: jnp.concatenate([c, jnp.eye(len(c), dtype=c.dtype)], 1),
 }
 SUMMARIES: dict[str, Callable[..., Summary]] = {
     "gru": GRUAutoencoder.drawn,
@@ -569,7 +551,6 @@ AS_PUBLISHED: dict[str, Changes] = {
     "small images": {"outer": {"outer_rate": 0.001}},
     "many families": {"algorithm": {"vertices": 8}},  # the paper's on Art-Multi; Plain-Multi has 4
 }
-CLIPPED: Changes = {"network": {"init": "he"}, "outer": {"clip": 10.0}}
 PAPER = Method(
     name="arml-paper",
     title="ARML, paper's text",

@@ -59,7 +59,7 @@ from arml.algorithms.method import Changes
 from arml.core.checks import at_least, classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions
-from arml.core.learner import Adapted, Code, Embedding, Network, Penalty
+from arml.core.learner import Code, Embedding, Network, Penalty
 from arml.core.losses import loss_of
 from arml.nn.embeddings import Embed, embedding_of
 from arml.nn.heads import (
@@ -260,10 +260,8 @@ class ExtendedARML(Conditioned):
         code, penalty = self.encode(self.look(support))
         return code if self.choose is None else self.choose(self, support, code), penalty
 
-    def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:
-        start = self.head(self.modulate(self.net, code), support)
-        adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
-        return Adapted(adapted.given(support.x), penalty, adapted)
+    def tailored(self, code: Code, support: Examples) -> BaseNetwork:
+        return self.head(self.modulate(self.net, code), support)
 
     def embedding(self) -> Callable[[Array], Embedding] | None:
         if not self.reads_features:
@@ -435,10 +433,9 @@ class ExtendedARMLOptions(InnerOptions):
     LEAST: ClassVar = {"width": 1, "hidden": 1, "vertices": (1, 1_000), "mu": (0, 1_000)}
     POSITIVE: ClassVar = ("gamma_s",)
 
-    head: Literal["learned", "prototypes", "mahalanobis", "ridge"] = "learned"
-    """Head that a task starts from: one that all tasks share; one made from the task's prototypes,
-    or with Mahalanobis distances to them (needs inner_steps=0); or, in regression, the solution of
-    ridge regression on the features."""
+    head: Literal["learned", "prototypes", "ridge"] = "learned"
+    """Head that a task starts from: one that all tasks share; one made from the task's prototypes;
+    or, in regression, the solution of ridge regression on the features."""
     vertices: int = 4
     """Vertices of the graph."""
     grown: int = 0
@@ -463,11 +460,6 @@ class ExtendedARMLOptions(InnerOptions):
         """Raise `ValueError` if an option is invalid."""
         super().check()
         at_least(self, ("grown",), 0, most=self.vertices - 1)
-        if self.head == "mahalanobis" and (self.inner_steps or self.learn_rates):
-            raise ValueError(
-                "the head mahalanobis takes no gradient steps: give inner_steps=0 and "
-                "learn_rates=False"
-            )
         if self.read_by == "evidence":
             for name, allowed in (("gate", LAYERS), ("head", ("ridge",)), ("grown", (0,))):
                 if (value := getattr(self, name)) not in allowed:
@@ -478,7 +470,7 @@ class ExtendedARMLOptions(InnerOptions):
 
     def check_problem(self, problem: Problem) -> None:
         """Raise `ValueError` in one line if an option does not suit `problem`."""
-        if self.head in ("prototypes", "mahalanobis"):
+        if self.head == "prototypes":
             classes_only("a head of prototypes", problem)
         regression = ("the head ridge", self.head == "ridge"), (f"the gate {self.gate}", self.own)
         for name, used in regression:
@@ -507,8 +499,7 @@ class ExtendedARMLOptions(InnerOptions):
         if self.head == "ridge":
             head = RidgeHead.of(body, HEAD_SCALE)
         elif self.head != "learned":
-            learned, quadratic = headless(body), self.head == "mahalanobis"
-            head = PrototypeHead.learned(HEAD_SCALE, problem.outputs, mahalanobis=quadratic)
+            learned, head = headless(body), PrototypeHead.learned(HEAD_SCALE, problem.outputs)
         own = self.width if self.own else 0
         modulate = Templates.drawn(
             learned,

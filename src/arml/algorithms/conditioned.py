@@ -29,7 +29,7 @@ class Encoder(eqx.Module):
 
 
 class Conditioned(MetaLearner):
-    """Encode, tailor, descend. The extended ARML has its own `coded` and `adapt_from`."""
+    """Encode, tailor, descend. The extended ARML has its own `coded` and `tailored`."""
 
     net: PyTree
     """The shared initialisation theta_0."""
@@ -42,9 +42,13 @@ class Conditioned(MetaLearner):
         """The code of ONE task, and the penalty of the encoder."""
         return self.encode(support)
 
+    def tailored(self, code: Code, support: Examples) -> PyTree:
+        """The network that ONE task descends from."""
+        return self.modulate(self.net, code)  # theta_0i: Eq. (10) of ARML's paper
+
     def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:
         """Learn ONE task from its support set, from this code on."""
-        start = self.modulate(self.net, code)  # theta_0i: Eq. (10) of ARML's paper
+        start = self.tailored(code, support)
         adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)  # Eq. (1)
         return Adapted(adapted.given(support.x), penalty, adapted)
 

@@ -27,7 +27,7 @@ Differences
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -83,19 +83,9 @@ class Level(eqx.Module):
     weight: Float[Array, "upper d e"]
     bias: Float[Array, "upper e"]
 
-    def __call__(self, lower: Lower) -> tuple[Float[Array, "upper e"], Float[Array, "lower upper"]]:
-        """The upper nodes and the assignment to them."""
-        assignment = self.assign(lower)
+    def __call__(self, lower: Lower) -> Float[Array, "upper e"]:
         messages = jnp.tanh(jnp.einsum("ld,ude->lue", lower, self.weight) + self.bias)
-        return jnp.einsum("lu,lue->ue", assignment, messages), assignment
-
-
-class Climb(NamedTuple):
-    """The nodes of each level that a code climbs through, the root last."""
-
-    assignments: tuple[Float[Array, "_ _"], ...]
-    """Rows sum to one; the first has one row, the code's own."""
-    nodes: tuple[Float[Array, "_ _"], ...]
+        return jnp.einsum("lu,lue->ue", self.assign(lower), messages)
 
 
 class ClusterTree(eqx.Module):
@@ -134,33 +124,17 @@ class ClusterTree(eqx.Module):
             )
         return cls(tuple(levels))
 
-    def climb(self, code: Float[Array, " d"]) -> Climb:
-        """How one task's code climbs the tree, step by step."""
-        nodes, climbed = code[None], []
-        for level in self.levels:
-            nodes, assignment = level(nodes)
-            climbed.append((assignment, nodes))
-        assignments, reached = zip(*climbed, strict=True)
-        return Climb(assignments, reached)
-
     def __call__(self, code: Float[Array, " d"]) -> Float[Array, " e"]:
-        """The root."""
-        return self.climb(code).nodes[-1][0]
+        """The root that one task's code climbs to."""
+        nodes = code[None]
+        for level in self.levels:
+            nodes = level(nodes)
+        return nodes[0]
 
 
 def _each(init: Initialiser, count: int, shape: tuple[int, ...], key: PRNGKeyArray) -> Array:
     """`count` arrays of one shape, each drawn with its own fans."""
     return jnp.stack([init(k, shape, jnp.float32) for k in jax.random.split(key, count)])
-
-
-class Trace(NamedTuple):
-    """The steps of a task's encoding."""
-
-    code: Float[Array, " code"]
-    """g, the task's own."""
-    climb: Climb
-    """How it climbs the tree: how much of it each cluster takes."""
-    reconstruction: Float[Array, ""]
 
 
 class TreeEncoder(Encoder):
@@ -173,26 +147,17 @@ class TreeEncoder(Encoder):
     tree: ClusterTree
     mu: float
 
-    def trace(self, support: Examples) -> Trace:
-        """The encoding of one support set, step by step."""
+    def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""]]:
         samples = self.embed(support)
         if self.ways:
             labels = jax.nn.one_hot(support.y, self.ways, dtype=samples.dtype)
             samples = jnp.concatenate([samples, labels], axis=1)
         code, error = self.summarise(samples)  # g and its reconstruction loss
-        return Trace(code, self.tree.climb(code), error)
-
-    def __call__(self, support: Examples) -> tuple[Float[Array, " code"], Float[Array, ""]]:
-        code, climb, error = self.trace(support)
-        return jnp.concatenate([code, climb.nodes[-1][0]]), self.mu * error  # [g; h]
+        return jnp.concatenate([code, self.tree(code)]), self.mu * error  # [g; h]
 
     def embedding(self) -> Embedding:
         """In classification it reads x alone, so any labels serve."""
         return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
-
-
-class HSML(Conditioned):
-    """Encode with the tree, gate every parameter by [g; h], descend."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,8 +187,9 @@ class HSMLOptions(InnerOptions):
         if not self.clusters:
             raise ValueError("clusters must name at least one level, got none: try (4, 2)")
 
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> HSML:
-        """The learner, with freshly drawn weights, for the base network `net`."""
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:
+        """The learner, with freshly drawn weights, for the base network `net`: [g; h] sets a gate
+        of every parameter."""
         key_embed, key_summary, key_tree, key_gate = jax.random.split(key, 4)
         ways = problem.outputs if problem.kind == "classification" else 0
         encode = TreeEncoder(
@@ -233,7 +199,7 @@ class HSMLOptions(InnerOptions):
             tree=ClusterTree.drawn(self.width, self.clusters, spread=self.spread, key=key_tree),
             mu=self.mu,
         )
-        return HSML(
+        return Conditioned(
             net=net,
             encode=encode,
             modulate=Gate(stacked(net, 2 * self.width, key=key_gate)),

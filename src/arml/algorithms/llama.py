@@ -70,8 +70,6 @@ class LLAMA(MetaLearner):
         net = self.descend(task.support)
         predict = net.given(task.support.x)
         loss = self.loss(predict(task.query.x), task.query.y)
-        if not self.eta:
-            return loss
 
         def volume(net: BaseNetwork) -> Array:
             return self.volume(net, task.support.x, task.query.x)

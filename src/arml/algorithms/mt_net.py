@@ -90,17 +90,15 @@ class MTNet(MetaLearner):
         """One task's rates, a pytree like `adaptable(net)`: a layer's mask `[units]` times the
         rate broadcasts against its kernel, weight and bias."""
         keys = jax.random.split(key, len(self.logits))
-        part = adaptable(self.net)
-        drawn = [draw_mask(z, key=k) for z, k in zip(self.logits, keys, strict=True)]
-        masked = [
-            jax.tree.map(lambda p, mask=mask: mask, layer)
-            for layer, mask in zip(layers_of(part), drawn, strict=True)
-        ]
-        # Every task adapts all parameters outside the layers.
-        ones = jax.tree.map(
-            lambda p: p if is_warped(p) else jnp.ones_like(p), part, is_leaf=is_warped
-        )
-        masks = with_layers(ones, masked, is_warped)
+        drawn = (draw_mask(z, key=k) for z, k in zip(self.logits, keys, strict=True))
+
+        def mask(node: PyTree) -> PyTree:
+            if not is_warped(node):  # every task adapts all parameters outside the layers
+                return jnp.ones_like(node)
+            own = next(drawn)
+            return jax.tree.map(lambda _: own, node)
+
+        masks = jax.tree.map(mask, adaptable(self.net), is_leaf=is_warped)
         rate = self.inner.rate
         if isinstance(rate, float | int):
             return jax.tree.map(lambda mask: rate * mask, masks)

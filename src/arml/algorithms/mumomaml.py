@@ -147,10 +147,6 @@ class ImageEncoder(Encoder):
         return jnp.mean(jax.nn.relu(self.dense(jnp.mean(x, axis=(1, 2)))), axis=0), 0.0
 
 
-class MUMOMAML(Conditioned):
-    """Encode, modulate every hidden unit by the code, descend."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class MUMOMAMLOptions(InnerOptions):
     """MUMOMAML: a code of the support set modulates each hidden unit of the initialisation."""
@@ -166,7 +162,7 @@ class MUMOMAMLOptions(InnerOptions):
     filters: int = 32
     """Channels of the image encoder's first block; each of the next three has twice as many."""
 
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MUMOMAML:
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:
         """The learner, with freshly drawn weights, for the base network `net`."""
         key_encode, key_modulate = jax.random.split(key)
         code = self.width * (1 if len(problem.features) == 3 else 2)
@@ -175,7 +171,7 @@ class MUMOMAMLOptions(InnerOptions):
         )
         # Learned rates have the structure of the network that descends: the modulated one.
         start = modulate(net, jnp.zeros(code, jnp.float32))
-        return MUMOMAML(
+        return Conditioned(
             net=net,
             encode=self.encoder(problem, key=key_encode),
             modulate=modulate,

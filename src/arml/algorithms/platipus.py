@@ -89,11 +89,8 @@ class PLATIPUS(MetaLearner):
 
     def centre(self, support: Examples, examples: Examples, rate: Array) -> PyTree:
         """mu after one step on the examples."""
-        mu, rest = split(self.net)
-        gradient = jax.grad(lambda p: self.query_loss(join(p, rest), support, examples))(mu)
-        if self.inner.first_order:
-            gradient = jax.lax.stop_gradient(gradient)
-        return jax.tree.map(lambda m, g: m - rate * g, mu, gradient)
+        step = GradientDescent(rate, 1, self.inner.first_order)
+        return adaptable(step(lambda net: self.query_loss(net, support, examples), self.net))
 
     def descend(self, theta: PyTree, support: Examples) -> Network:
         """MAML from the initialisation theta: the network phi."""

@@ -38,10 +38,10 @@ from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
 from arml.nn.heads import (
     Embedded,
-    Quadratic,
     class_means,
     discriminant,
     mask_absent,
+    quadratic,
     squared_distances,
 )
 from arml.nn.networks import Body, with_body
@@ -75,7 +75,7 @@ class ProtoNet(Embedded):
     ) -> Callable[[Float[Array, "m d"]], Float[Array, "m ways"]]:
         """The classifier of features that a support set gives."""
         if self.metric == "mahalanobis":
-            return Quadratic.fitted(self.scale, features, y, self.ways)
+            return quadratic(self.scale, features, y, self.ways)
         if self.metric == "pooled":
             return discriminant(self.scale, features, y, self.ways)
         means, present = class_means(features, y, self.ways)  # Eq. (1)

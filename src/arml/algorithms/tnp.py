@@ -72,7 +72,7 @@ class TNP(MetaLearner):
     """tokens [f(x), y] of the support set and [f(x), 0] of the queries; f is the body on pictures,
     and the identity elsewhere."""
 
-    body: Body | None
+    body: Body
     embed_examples: Linear
     """Embeds the features and the label of an example."""
     embed_query: Linear
@@ -97,7 +97,7 @@ class TNP(MetaLearner):
 
     def answers(self, support: Examples) -> Callable[[Array], Float[Array, "m outputs"]]:
         """The function from queries to the head's outputs."""
-        features, embed = self._embedded(support.x)
+        features, embed = self.body.embedded(support.x)
         read = self.read(features, support.y)
 
         def answer(x: Float[Array, "m *features"]) -> Float[Array, "m outputs"]:
@@ -118,11 +118,8 @@ class TNP(MetaLearner):
             tokens = layer(tokens, tokens)
         return read
 
-    def _embedded(self, x: Array) -> tuple[Float[Array, "n d"], Embedding]:
-        return (x, lambda query: query) if self.body is None else self.body.embedded(x)
-
     def embedding(self) -> Callable[[Array], Embedding]:
-        return lambda support_x: self._embedded(support_x)[1]
+        return self.body.given
 
 
 def deviation(raw: Float[Array, "n targets"]) -> Float[Array, "n targets"]:
@@ -158,10 +155,9 @@ class TNPOptions(Options):
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TNP:
         """The learner with fresh weights, and on pictures the body of `net`."""
-        body, size = None, problem.features[0]
-        if len(problem.features) == 3:
-            body = with_body(net, "TNP").body
-            size = units(body, problem.features)
+        pictures = len(problem.features) == 3
+        body = with_body(net, "TNP").body if pictures else Body((), "batch")
+        size = units(body, problem.features)
         numbers = problem.outputs * (2 if problem.kind == "regression" else 1)
         key_examples, key_query, key_head, *keys = jax.random.split(key, 3 + self.layers)
         return TNP(

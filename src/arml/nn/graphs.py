@@ -29,32 +29,30 @@ def symmetric(adjacency: Edges) -> Edges:
 
 
 class GCN(eqx.Module):
-    """H <- act(N(A + I) H W + b), where N is `by_row` or `symmetric`. Eq. (7)."""
+    """H <- tanh(N(A + I) H W + b), where N is `by_row` or `symmetric`. Eq. (7)."""
 
     dense: Linear
     normalise: Callable[[Array], Array] = eqx.field(static=True, default=symmetric)
-    activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
 
     def __call__(self, adjacency: Edges, nodes: Nodes) -> Nodes:
         loops = self.normalise(adjacency + jnp.eye(len(nodes), dtype=nodes.dtype))
-        return self.activation(loops @ (nodes @ self.dense.weight) + self.dense.bias)  # Eq. (7)
+        return jnp.tanh(loops @ (nodes @ self.dense.weight) + self.dense.bias)  # Eq. (7)
 
 
 class GraphSAGE(eqx.Module):
-    """H <- act([H, D^-1 A H] W + b): a vertex's own features and the weighted mean of its
+    """H <- tanh([H, D^-1 A H] W + b): a vertex's own features and the weighted mean of its
     neighbours have different weights [Hamilton et al., 2017]. Eq. (7)."""
 
     dense: Linear
-    activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
 
     def __call__(self, adjacency: Edges, nodes: Nodes) -> Nodes:
         degree = jnp.maximum(jnp.sum(adjacency, axis=1, keepdims=True), 1e-6)
         both = jnp.concatenate([nodes, adjacency @ nodes / degree], axis=1)
-        return self.activation(self.dense(both))  # Eq. (7)
+        return jnp.tanh(self.dense(both))  # Eq. (7)
 
 
 class GAT(eqx.Module):
-    """H <- act(softmax_j(leaky(a_1 . W h_i + a_2 . W h_j) + log A_ij) W H + b)
+    """H <- tanh(softmax_j(leaky(a_1 . W h_i + a_2 . W h_j) + log A_ij) W H + b)
     [Velickovic et al., 2018]. Eq. (7).
 
     The graphs here are complete and weighted, so the edge weights serve as a prior of the
@@ -64,14 +62,13 @@ class GAT(eqx.Module):
     dense: Linear
     source: Float[Array, " d"]
     target: Float[Array, " d"]
-    activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
 
     def __call__(self, adjacency: Edges, nodes: Nodes) -> Nodes:
         values = nodes @ self.dense.weight
         scores = jax.nn.leaky_relu((values @ self.target)[:, None] + (values @ self.source), 0.2)
         loops = adjacency + jnp.eye(len(nodes), dtype=nodes.dtype)
         attention = jax.nn.softmax(scores + jnp.log(loops + 1e-6), axis=1)
-        return self.activation(attention @ values + self.dense.bias)  # Eq. (7)
+        return jnp.tanh(attention @ values + self.dense.bias)  # Eq. (7)
 
 
 def message_passing(

@@ -94,19 +94,14 @@ class PrototypeHead(eqx.Module):
     scale: float | Float[Array, ""]
     """s: a float is a constant, an array is learned."""
     ways: int = eqx.field(static=True)
-    mahalanobis: bool = eqx.field(static=True, default=False)
-    """Whether the head is `Quadratic`."""
 
     @classmethod
-    def learned(cls, scale: float, ways: int, *, mahalanobis: bool = False) -> "PrototypeHead":
+    def learned(cls, scale: float, ways: int) -> "PrototypeHead":
         """The head with a learned scale, which starts at `scale`."""
-        return cls(jnp.asarray(scale, jnp.float32), ways, mahalanobis)
+        return cls(jnp.asarray(scale, jnp.float32), ways)
 
     def __call__(self, net: BaseNetwork, support: Examples) -> BaseNetwork:
         features = net.body(support.x)
-        if self.mahalanobis:
-            quadratic = Quadratic.fitted(self.scale, features, support.y, self.ways)
-            return replace(net, head=quadratic)
         means, present = class_means(features, support.y, self.ways)
         biases = -self.scale * jnp.sum(jnp.square(means), axis=1)
         head = Linear(2 * self.scale * means.T, jnp.where(present, biases, ABSENT))
@@ -130,42 +125,32 @@ def discriminant(
     return Linear(2 * scale * directions.T, jnp.where(present, biases, ABSENT))
 
 
-class Quadratic(eqx.Module):
-    """logits_k = -s (f - c_k)^T Q_k^-1 (f - c_k), with Q_k = l_k S_k + (1 - l_k) S + I and
-    l_k = n_k / (n_k + 1); S_k is the covariance of class k, S that of all examples. [5], Eq. (2)"""
+def quadratic(
+    scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
+) -> Callable[[Float[Array, "m d"]], Float[Array, "m ways"]]:
+    """The classifier that a support set gives: logits_k = -s (f - c_k)^T Q_k^-1 (f - c_k), with
+    Q_k = l_k S_k + (1 - l_k) S + I and l_k = n_k / (n_k + 1); S_k is the covariance of class k, S
+    that of all examples. [5], Eq. (2)"""
+    means, present = class_means(features, y, ways)
+    member = jax.nn.one_hot(y, ways, axis=0, dtype=features.dtype)
+    away, apart = features - jnp.mean(features, axis=0), features - means[y]
 
-    scale: float | Float[Array, ""]
-    """s."""
-    means: Float[Array, "ways d"]
-    """c_k."""
-    precisions: Float[Array, "ways d d"]
-    """Q_k^-1."""
-    present: Bool[Array, " ways"]
-    """Whether the task has examples of a class."""
+    def precision(own: Float[Array, " n"]) -> Float[Array, "d d"]:
+        count = jnp.sum(own)
+        share = count / (count + 1)
+        within = (own[:, None] * apart).T @ apart / jnp.maximum(count, 1)
+        covariance = share * within + (1 - share) * away.T @ away / len(away)
+        identity = jnp.eye(features.shape[1], dtype=features.dtype)
+        return solved(jnp.where(count > 1, covariance, 0) + identity, identity)[0]
 
-    @classmethod
-    def fitted(
-        cls, scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
-    ) -> "Quadratic":
-        """The head that compares features with the class means of a support set."""
-        means, present = class_means(features, y, ways)
-        member = jax.nn.one_hot(y, ways, axis=0, dtype=features.dtype)
-        away, apart = features - jnp.mean(features, axis=0), features - means[y]
+    precisions = jax.vmap(precision)(member)
 
-        def precision(own: Float[Array, " n"]) -> Float[Array, "d d"]:
-            count = jnp.sum(own)
-            share = count / (count + 1)
-            within = (own[:, None] * apart).T @ apart / jnp.maximum(count, 1)
-            covariance = share * within + (1 - share) * away.T @ away / len(away)
-            identity = jnp.eye(features.shape[1], dtype=features.dtype)
-            return solved(jnp.where(count > 1, covariance, 0) + identity, identity)[0]
+    def logits(f: Float[Array, "m d"]) -> Float[Array, "m ways"]:
+        away = f[:, None] - means
+        distances = jnp.einsum("nkd,kde,nke->nk", away, precisions, away)
+        return mask_absent(present, -scale * distances)
 
-        return cls(scale, means, jax.vmap(precision)(member), present)
-
-    def __call__(self, features: Float[Array, "n d"]) -> Float[Array, "n ways"]:
-        away = features[:, None] - self.means
-        distances = jnp.einsum("nkd,kde,nke->nk", away, self.precisions, away)
-        return mask_absent(self.present, -self.scale * distances)
+    return logits
 
 
 # Linear systems.

@@ -38,14 +38,8 @@ glorot = jax.nn.initializers.glorot_uniform()
 he = jax.nn.initializers.he_normal()
 
 
-def truncated_normal(sd: float) -> Initialiser:
-    """Normal with standard deviation `sd`, cut at two of them: TensorFlow's `truncated_normal`,
-    which the authors' code uses."""
-
-    def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        return sd * jax.random.truncated_normal(key, -2.0, 2.0, shape, dtype)
-
-    return init
+truncated_normal = jax.nn.initializers.truncated_normal
+"""Of a standard deviation, cut at two of them, as in the authors' code."""
 
 
 def uniform(limit: float) -> Initialiser:
@@ -295,14 +289,12 @@ class Conv4Options(Options):
 
 
 class Plain(eqx.Module):
-    """A block that does not normalise; `film`, if any, acts on its output."""
+    """A block that does not normalise."""
 
     block: Callable[[Array], Array]
-    film: Callable[[Array], Array] | None = None
 
     def __call__(self, x: Array, statistics: Statistics = None) -> tuple[Array, None]:
-        y = self.block(x)
-        return (y if self.film is None else self.film(y)), None
+        return self.block(x), None
 
 
 class Alone(eqx.Module):
