@@ -126,7 +126,9 @@ def timed(
     """The experiment with as many steps as fit in the minutes that were asked for, or in the
     `usual` ones if the user gave data alone. A run that exists keeps its steps."""
     experiment, options = parsed.experiment, parsed.options
-    minutes = options.minutes or (None if parsed.named or options.steps else usual)
+    minutes = options.minutes
+    if minutes is None and not (parsed.named or options.steps):
+        minutes = usual
     if minutes is None or not experiment.steps:
         return experiment
     folder = next(iter(seeds_in(options.run)), options.run)

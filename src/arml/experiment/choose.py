@@ -44,9 +44,8 @@ AFTER = 8.0
 LONGER = 1.05
 """How much longer than one of the first a step of a whole training takes: checkpoints are written,
 and the machine is not always free."""
-LEAST, MOST = 240, 5_000
-"""Tasks below which no method learns much, and steps after which a training on one's own pictures
-gains little."""
+MOST = 5_000
+"""Steps after which a training on one's own pictures gains little."""
 
 
 class Family(NamedTuple):
@@ -185,8 +184,8 @@ def paced(
     devices: int = 1,
     watch: Callable[[str], None] = lambda text: None,
 ) -> Experiment:
-    """The experiment with as many steps as fit in the minutes, and at most its own, at the pace of
-    a few steps that are timed here.
+    """The experiment with as many steps as fit in the minutes, at the pace of a few steps that are
+    timed here: at least one interval, and at most its own.
 
     **Arguments**
 
@@ -194,7 +193,7 @@ def paced(
     - `devices`: how many devices share the tasks of a step.
     - `watch`: called with a line about what is done next.
 
-    **Raises** `ValueError` in one line if the minutes are too few for `LEAST` tasks.
+    **Raises** `ValueError` in one line unless the minutes are above 0 and finite.
     """
     if not 0 < minutes < inf:
         raise ValueError(f"minutes must be above 0 and finite, got {minutes:g}")
@@ -216,12 +215,5 @@ def paced(
     validation = step * experiment.validation_tasks / experiment.batch / 3
     step += validation / experiment.validate_every
     left, every = ends - time.monotonic() - AFTER - validation, experiment.interval
-    least = -(-LEAST // experiment.batch // every) * every
-    fitting = int(left / step) // every * every
-    if fitting < least:
-        needed = minutes + (least * step - left) / 60
-        raise ValueError(
-            f"minutes must be at least {needed + 0.05:.1f}, got {minutes:g}: {least} steps, the "
-            "fewest of this training, take that long here; --steps can give fewer"
-        )
+    fitting = max(int(left / step) // every, 1) * every
     return replace(experiment, steps=min(fitting, experiment.steps))

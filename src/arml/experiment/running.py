@@ -3,7 +3,7 @@ opens it; `train_seeds` trains several seeds, side by side."""
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,7 @@ from arml.results.folder import Result, read_config, read_result
 from arml.results.scores import Scores, read_scores
 from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, splits_of
 from arml.training import checkpoint
+from arml.training.checkpoint import filled, named
 from arml.training.devices import at_once, mesh_of, provenance, share
 from arml.training.fit import FitOptions, Moment, TrainState, intervals, start, training_key
 
@@ -197,7 +198,7 @@ def run(
         splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
         # Before the folder is claimed, because it may raise.
         now = fresh(experiment, splits.train.problem)
-        if not experiment.steps and checkpoint.named(now.state.learner):
+        if not experiment.steps and named(now.state.learner):
             raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
         claim(experiment, splits, folder, devices=devices)
         saved = checkpoint.restore_newest(checkpoints, now)
@@ -277,7 +278,6 @@ def train_seeds(
     workers: int,
     watch: SeedWatch,
     stop: Stop = lambda: False,
-    tick: Callable[[], None] = lambda: None,
 ) -> dict[int, str]:
     """Meta-train with each seed in `folder/seed-N`, `workers` at a time, or continue there.
 
@@ -299,7 +299,6 @@ def train_seeds(
         workers=workers,
         received=received,
         stop=stop,
-        tick=tick,
     )
     return {seeds[number]: why for number, why in failed.items()}
 
@@ -442,6 +441,28 @@ class Portable:
         """Method, parameters and tasks in one line."""
         tasks = in_words(protocol_of(self.problem))
         return f"{self.experiment.recipe}, {parameters(self.learner):,} parameters, {tasks}"
+
+
+def for_classes(of: Run | Portable, ways: int) -> MetaLearner:
+    """The learner for tasks of `ways` classes or fewer.
+
+    **Raises** `ValueError` for more than in its meta-training if weights depend on their number.
+    """
+    if ways <= of.problem.outputs:
+        return of.learner
+    trained = named(of.learner)
+    # A method may refuse so many classes.
+    with suppress(ValueError):
+        blank = eqx.filter_eval_shape(initial, of.experiment, replace(of.problem, outputs=ways))
+        if {k: v.shape for k, v in trained.items()} == {
+            k: v.shape for k, v in named(blank).items()
+        }:
+            return filled(blank, trained)
+    raise ValueError(
+        f"{ways} classes are more than the {of.problem.outputs} that this learner of "
+        f"{of.experiment.recipe} can tell apart: use a learner that compares with class "
+        "prototypes, such as ProtoNet, or train one with more --ways"
+    )
 
 
 def problem_of(value: object, where: str = "problem") -> Problem:

@@ -12,20 +12,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from arml.core.episodes import Problem, Task, TaskDistribution, in_words
 from arml.core.inner import steps_of, with_steps
-from arml.core.learner import MetaLearner, parameters
+from arml.core.learner import parameters
 from arml.experiment.options import Experiment, fingerprint
-from arml.experiment.recipes import initial
-from arml.experiment.running import Run
+from arml.experiment.running import Run, for_classes
 from arml.results.files import one_blas_thread, write_json
 from arml.results.folder import Result
 from arml.results.scores import Score, Scores, score_of, write_scores
-from arml.training.checkpoint import filled, named
 from arml.training.devices import commit, device, everywhere, mesh_of, versions
 from arml.training.evaluate import Split, evaluate, looks
 
@@ -66,8 +63,12 @@ def evaluate_run(
     if tasks < 1:
         raise ValueError(f"tasks must be at least 1, got {tasks}: ask for some hundreds")
     run, mesh = Run(folder), mesh_of(devices)
-    learner = _reshaped(run, shape) if shape else run.learner
+    if unknown := [name for name in shape if name not in vars(run.experiment.tasks)]:
+        raise ValueError(f"the tasks of {run.experiment.recipe} have no option {unknown[0]}")
+    learner = for_classes(run, shape.get("ways", 0))
     learner = learner if steps is None else with_steps(learner, steps)
+    run.experiment = replace(run.experiment, tasks=replace(run.experiment.tasks, **shape))
+    run.experiment.check()
     distribution, chunk = run.tasks(split), run.experiment.chunk
     total = tasks * (2 if simple and has_simple(distribution.problem) else 1)
     scores = evaluate(
@@ -112,26 +113,6 @@ def evaluate_run(
             watch=lambda done: watch(tasks + done, total),
         )
     return Scored(run.folder, run, result, scores)
-
-
-def _reshaped(run: Run, shape: Mapping[str, int]) -> MetaLearner:
-    """Give the tasks of an opened run another shape; returns its learner for them."""
-    learner, experiment = run.learner, run.experiment
-    if unknown := [name for name in shape if name not in vars(experiment.tasks)]:
-        raise ValueError(f"the tasks of {experiment.recipe} have no option {unknown[0]}")
-    run.experiment = replace(experiment, tasks=replace(experiment.tasks, **shape))
-    run.experiment.check()
-    ways = shape.get("ways", 0)
-    if ways <= run.problem.outputs:
-        return learner
-    blank = eqx.filter_eval_shape(initial, experiment, replace(run.problem, outputs=ways))
-    trained, wanted = named(learner), named(blank)
-    if {k: v.shape for k, v in trained.items()} != {k: v.shape for k, v in wanted.items()}:
-        raise ValueError(
-            f"ways must be at most {run.problem.outputs}, got {ways}: the weights of "
-            f"{experiment.recipe} depend on the number of classes"
-        )
-    return filled(blank, trained)
 
 
 def keep(scored: Scored) -> None:

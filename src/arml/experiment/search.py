@@ -8,13 +8,13 @@ its checkpoint, and the next proposal depends only on the seed and on the trials
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import jax
+from msgspec import ValidationError, convert
 
 from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment, absolute, from_json, metric_of, to_json
@@ -30,7 +30,6 @@ PARTS = ("algorithm", "outer", "network")
 tasks cannot be compared."""
 JOURNAL = "study.jsonl"
 
-Value = bool | int | float | str
 Space = dict[str, Any]
 """Optuna's distribution of the values of each option, by its path PART.NAME."""
 
@@ -70,7 +69,7 @@ def space(texts: tuple[str, ...], experiment: Experiment) -> Space:
 
 
 def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
-    path, equals, values = text.partition("=")
+    path, _, values = text.partition("=")
     part, _, name = path.partition(".")
     options = getattr(experiment, part, None) if part in PARTS else None
     known = {field.name: field.type for field in dataclasses.fields(options)} if options else {}
@@ -79,45 +78,23 @@ def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
             f"expected an option of {', '.join(PARTS)} to search, such as algorithm.inner_rate, "
             f"got {path!r}" + (f": {part} has {', '.join(known)}" if known else "")
         )
-    now = getattr(options, name)
     low, dots, high = values.partition("..")
-    if not equals or not values or isinstance(now, tuple):
+    if not values or isinstance(getattr(options, name), tuple):
         raise ValueError(f"expected {path}=LOW..HIGH or {path}=A,B,C, got {text!r}: change it")
-    tried: list[Any] = [
-        _value(one, now, text) for one in ((low, high) if dots else values.split(","))
-    ]
-    distributions = optuna().distributions
-    if dots:
-        first, last = tried
-        numbers = isinstance(first, int | float) and isinstance(last, int | float)
-        if isinstance(now, bool) or not numbers or not -math.inf < first < last < math.inf:
-            raise ValueError(
-                f"expected a range of numbers from low to high, got {text!r}: change it"
-            )
-        kind = "IntDistribution" if isinstance(now, int) else "FloatDistribution"
-        found = getattr(distributions, kind)(first, last, log=0 < first <= last / 10)
-    else:
-        allowed = get_args(known[name]) or tried
-        if not {*tried} <= {*allowed}:
-            raise ValueError(
-                f"expected values of {', '.join(map(str, allowed))}, got {text!r}: change it"
-            )
-        found = distributions.CategoricalDistribution(tried)
+    texts = (low, high) if dots else values.split(",")
+    try:
+        tried: Any = [convert(one.strip(), known[name], strict=False) for one in texts]
+    except ValidationError as error:
+        raise ValueError(f"{text}: {error}") from None
     for one in tried:
         chosen(experiment, {path: one}).check()
-    return path, found
-
-
-def _value(text: str, like: Value, dimension: str) -> Value:
-    """`text` as a value of the type of `like`."""
-    try:
-        if isinstance(like, bool):
-            return {"true": True, "false": False}[text.strip().lower()]
-        return type(like)(text.strip())
-    except (KeyError, ValueError):
-        raise ValueError(
-            f"expected values of the type {type(like).__name__}, got {text!r} in {dimension!r}"
-        ) from None
+    distributions = optuna().distributions
+    if not dots:
+        return path, distributions.CategoricalDistribution(tried)
+    if known[name] not in (int, float) or not tried[0] < tried[1]:
+        raise ValueError(f"expected a range of numbers from low to high, got {text!r}: change it")
+    kind = "IntDistribution" if known[name] is int else "FloatDistribution"
+    return path, getattr(distributions, kind)(*tried, log=0 < tried[0] <= tried[1] / 10)
 
 
 def chosen(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:

@@ -42,7 +42,6 @@ def carry_out(
     workers: int,
     received: Callable[[int, Message], None],
     stop: Stop = lambda: False,
-    tick: Callable[[], None] = lambda: None,
 ) -> dict[int, str]:
     """Call a function once for each job in a process of its own, `workers` at a time.
 
@@ -54,7 +53,6 @@ def carry_out(
     - `folder`: gets the log of each worker, `worker-0.log` and so on.
     - `received`: called with the number of the job and each message.
     - `stop`: asked twice a second; once true, the workers stop, and no other job begins.
-    - `tick`: called twice a second.
 
     **Returns** the jobs that failed, by number, each with the reason.
     """
@@ -66,7 +64,6 @@ def carry_out(
     failed: dict[int, str] = {}
     try:
         while waiting or running:
-            tick()
             if stop():
                 stopping.set()
                 waiting.clear()
@@ -101,7 +98,6 @@ def carry_out(
         for worker in running.values():
             worker.process.join(PATIENCE)
             worker.process.kill()
-    tick()
     return failed
 
 

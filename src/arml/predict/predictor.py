@@ -27,8 +27,7 @@ from arml.core.compilation import short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner
 from arml.datasets.features import remade
-from arml.experiment.recipes import initial
-from arml.experiment.running import Portable
+from arml.experiment.running import Portable, for_classes
 from arml.nn.networks import Body
 from arml.predict.base import LEARNER, PredictorBase, softmax
 from arml.predict.files import write_learner
@@ -53,7 +52,6 @@ from arml.predict.models import (
 )
 from arml.predict.onnx import QUERIES, write_predictor
 from arml.predict.reliability import Places, class_folds, left_out
-from arml.training.checkpoint import filled, named
 
 CHUNK = 64
 """Queries predicted at once; fewer are filled up, so that one compiled program serves all."""
@@ -81,7 +79,7 @@ class Predictor(PredictorBase):
         self.portable, self.x, self.y, self.classes = portable, x, y, classes
         self.flat, self.sample_weight = flat, sample_weight
         self.pictures, self.models = x.ndim == 4, models_of(portable.problem)
-        self._learner = for_classes(portable, 0 if classes is None else len(classes))
+        self._learner = adapting(portable, classes)
 
     @property
     def problem(self) -> Problem:
@@ -295,26 +293,10 @@ def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
     return jax.tree.map(change, learner, is_leaf=lambda node: isinstance(node, Body | SoftClusters))
 
 
-def for_classes(portable: Portable, ways: int) -> MetaLearner:
-    """The learner for tasks of `ways` classes or fewer.
-
-    **Raises** `ValueError` for more than in its meta-training if weights depend on their number."""
-    if ways <= portable.problem.outputs:
-        return portable.learner
-    problem = dataclasses.replace(portable.problem, outputs=ways)
-    trained, wanted = named(portable.learner), {}
-    try:
-        blank = eqx.filter_eval_shape(initial, portable.experiment, problem)
-        wanted = named(blank)
-    except ValueError:
-        pass  # a method may refuse so many classes
-    if {k: v.shape for k, v in trained.items()} != {k: v.shape for k, v in wanted.items()}:
-        raise ValueError(
-            f"{ways} classes are more than the {portable.problem.outputs} that this learner of "
-            f"{portable.experiment.recipe} can tell apart: use a learner that compares with class "
-            "prototypes, such as ProtoNet, or train one with more --ways"
-        )
-    return inductive(filled(blank, trained), portable.problem.support)
+def adapting(portable: Portable, classes: np.ndarray | None) -> MetaLearner:
+    """The learner that adapts to tasks of these classes; see `for_classes`."""
+    learner = for_classes(portable, 0 if classes is None else len(classes))
+    return inductive(learner, portable.problem.support)
 
 
 _process: list[int] = []

@@ -45,7 +45,7 @@ from arml.experiment.running import Portable
 from arml.predict.base import PredictorBase, softmax
 from arml.predict.files import packed, unpacked, write_learner
 from arml.predict.inputs import checked_labels
-from arml.predict.predictor import for_classes
+from arml.predict.predictor import adapting
 from arml.predict.reliability import class_folds, equal_inputs, number_folds
 from arml.results.files import one_blas_thread
 from arml.tables.columns import (
@@ -191,7 +191,7 @@ class TablePredictor(PredictorBase):
     def _by_learner(
         self, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
     ) -> Callable[[np.ndarray], Outputs]:
-        learner = for_classes(self.portable, 0 if self.classes is None else len(self.classes))
+        learner = adapting(self.portable, self.classes)
         # The same width for all folds; one may have a value of a category more.
         width = width_of(max(self._width, x.shape[1]))
         more = next(rows for rows in ROWS if rows >= len(y)) - len(y)
