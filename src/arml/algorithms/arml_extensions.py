@@ -460,25 +460,23 @@ class ExtendedARMLOptions(InnerOptions):
         """Raise `ValueError` if an option is invalid."""
         super().check()
         at_least(self, ("grown",), 0, most=self.vertices - 1)
-        if self.read_by == "evidence":
-            for name, allowed in (("gate", LAYERS), ("head", ("ridge",)), ("grown", (0,))):
-                if (value := getattr(self, name)) not in allowed:
-                    raise ValueError(
-                        f"read_by evidence needs {name} {' or '.join(map(str, allowed))}, got "
-                        f"{value}: give --{name} {allowed[0]}, or --read-by place"
-                    )
+        allowed = self.own and self.head == "ridge" and not self.grown
+        if self.read_by == "evidence" and not allowed:
+            raise ValueError(
+                "read_by evidence needs a gate of layers or weights, the head ridge and no grown "
+                f"vertices, got {self.gate}, {self.head} and {self.grown}: give --gate layers "
+                "--head ridge --grown 0, or --read-by place"
+            )
 
     def check_problem(self, problem: Problem) -> None:
         """Raise `ValueError` in one line if an option does not suit `problem`."""
         if self.head == "prototypes":
             classes_only("a head of prototypes", problem)
-        regression = ("the head ridge", self.head == "ridge"), (f"the gate {self.gate}", self.own)
-        for name, used in regression:
-            if used and problem.kind == "classification":
-                raise ValueError(
-                    f"{name} needs regression tasks, and these are classification: use the head "
-                    "prototypes and the gate templates"
-                )
+        if problem.kind == "classification" and (self.head == "ridge" or self.own):
+            raise ValueError(
+                f"the head {self.head} with the gate {self.gate} needs regression tasks, and these "
+                "are classification: use the head prototypes and the gate templates"
+            )
 
     @property
     def own(self) -> bool:

@@ -105,15 +105,26 @@ class ProtoNet(Embedded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProtoNetOptions(Options):
-    """ProtoNet: the nearest class mean in a learned embedding."""
+class DistanceOptions(Options):
+    """The options of methods that compare distances to classes."""
 
     POSITIVE: ClassVar = ("scale",)
 
     scale: float = 1.0
-    """Scale of the squared distances; the paper has none."""
+    """Scale of the distances."""
     learn_scale: bool = False
     """Learn the scale, which starts at `scale`."""
+
+    @property
+    def first_scale(self) -> float | Float[Array, ""]:
+        """The scale of a new learner: a float is a constant, an array is learned."""
+        return jnp.asarray(self.scale, jnp.float32) if self.learn_scale else self.scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtoNetOptions(DistanceOptions):
+    """ProtoNet: the nearest class mean in a learned embedding. The paper has no scale."""
+
     metric: Metric = "squared"
     """The squared distance; or for two shots or more a regularised Mahalanobis distance, with one
     covariance for all classes (`pooled`), or with one for each."""
@@ -126,7 +137,7 @@ class ProtoNetOptions(Options):
         classes_only("ProtoNet", problem)
         return ProtoNet(
             body=with_body(net, "ProtoNet").body,
-            scale=jnp.asarray(self.scale, jnp.float32) if self.learn_scale else self.scale,
+            scale=self.first_scale,
             metric=self.metric,
             in_turns=self.in_turns,
             ways=problem.outputs,

@@ -38,7 +38,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Options, classes_only
+from arml.algorithms.protonet import DistanceOptions
+from arml.core.checks import classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared
 from arml.core.learner import Adapted, Loss, Network
@@ -125,16 +126,13 @@ def root(squared: Float[Array, "n ways"]) -> Float[Array, "n ways"]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TADAMOptions(Options):
+class TADAMOptions(DistanceOptions):
     """TADAM: ProtoNet with an embedding that depends on the task, and a scaled metric."""
 
     LEAST: ClassVar = {"film_decay": 0, "auxiliary": 0}
-    POSITIVE: ClassVar = ("scale",)
 
     scale: float = 7.5
     """Scale alpha of the distances."""
-    learn_scale: bool = False
-    """Learn the scale, which starts at `scale`."""
     metric: Literal["euclidean", "squared"] = "euclidean"
     """Distance to the prototypes."""
     film_decay: float = 0.01
@@ -160,7 +158,7 @@ class TADAMOptions(Options):
             ten=tuple(ten),
             gamma_0=jnp.zeros(len(ten), jnp.float32),
             beta_0=jnp.zeros(len(ten), jnp.float32),
-            alpha=jnp.asarray(self.scale, jnp.float32) if self.learn_scale else self.scale,
+            alpha=self.first_scale,
             auxiliary_head=linear(code, problem.classes, key=head_key) if has_auxiliary else None,
             auxiliary=self.auxiliary,
             decay=self.film_decay,

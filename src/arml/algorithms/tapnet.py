@@ -22,7 +22,6 @@ Differences
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -30,7 +29,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Options, classes_only
+from arml.algorithms.protonet import DistanceOptions
+from arml.core.checks import classes_only
 from arml.core.compilation import unbatched
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
@@ -120,16 +120,9 @@ def projection(errors: Vectors, present: Present) -> Project:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TapNetOptions(Options):
+class TapNetOptions(DistanceOptions):
     """TapNet: the nearest reference vector in a subspace computed for the task. Its references have
-    as many numbers as the base network has features."""
-
-    POSITIVE: ClassVar = ("scale",)
-
-    scale: float = 1.0
-    """Scale of the squared distances; the paper has none."""
-    learn_scale: bool = False
-    """Learn the scale, which starts at `scale`."""
+    as many numbers as the base network has features. The paper has no scale."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TapNet:
         """The learner with the body of `net`; references are drawn with variance 1/D, as the
@@ -146,7 +139,7 @@ class TapNetOptions(Options):
         return TapNet(
             body=body,
             references=references,
-            scale=jnp.asarray(self.scale, jnp.float32) if self.learn_scale else self.scale,
+            scale=self.first_scale,
             loss=loss_of(problem),
         )
 
