@@ -138,8 +138,6 @@ class FeaturesOptions:
     """Mean of each channel of pixels in [0, 1]; ImageNet's if not given."""
     std: tuple[float, float, float] | None = None
     """Deviation of each channel; ImageNet's if not given. 0.003922 leaves bytes."""
-    output: str | None = None
-    """The model's output; its first if not given."""
     raw: bool = False
     """Do not scale each vector to the root of its dimension."""
     saw: str | None = None
@@ -163,7 +161,6 @@ def features_command(arguments: Sequence[str]) -> int:
         size=options.size,
         mean=options.mean or IMAGENET[0],
         std=options.std or IMAGENET[1],
-        output=options.output,
         unit=not options.raw,
         saw=options.saw,
     )

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict
 
 import numpy as np
 from jaxtyping import Float32, UInt8
@@ -21,6 +21,7 @@ from jaxtyping import Float32, UInt8
 from arml.datasets.decode import decoded
 from arml.datasets.folders import (
     ImageFamily,
+    Parts,
     Progress,
     batches,
     family_name,
@@ -28,12 +29,15 @@ from arml.datasets.folders import (
     open_source,
 )
 from arml.results.files import (
+    Count,
     Json,
     JsonView,
     RunError,
+    Text,
     atomically,
     checksum,
     digest_of,
+    read_as,
     read_json,
     write_json,
 )
@@ -64,7 +68,6 @@ class Extractor:
     - `size`: pixels a side; if None, the size that the model states, or else 224.
     - `mean`, `std`: one number a channel: pixels in [0, 1] minus the mean, divided by the
       deviation. Unused if the model takes bytes.
-    - `output`: the name of the model's output; the first output if None.
     - `unit`: scale every vector to the same length, the root of its dimension, so that entries are
       about 1.
     - `crop`: cut off a part of a picture's longer side: see `arml.datasets.decode.cropped`.
@@ -81,7 +84,6 @@ class Extractor:
         size: int | None = None,
         mean: tuple[float, ...] = IMAGENET[0],
         std: tuple[float, ...] = IMAGENET[1],
-        output: str | None = None,
         unit: bool = True,
         crop: bool = False,
         saw: str | None = None,
@@ -103,13 +105,7 @@ class Extractor:
                 f"{self.path}: expected square pictures of 4 to 1024 px, got a model for {sides} "
                 f"and --size {size}: change --size, or export another"
             )
-        names = [one.name for one in self._session.get_outputs()]
-        self._output = output or names[0]
-        if self._output not in names:
-            raise ValueError(
-                f"{self.path}: expected one of the outputs {', '.join(names)}, got {output!r}: "
-                "change --output"
-            )
+        self._output = self._session.get_outputs()[0].name
         self.crop, self._unit = crop, unit
         floats = self.kind != np.uint8
         self.mean, self.std = mean if floats else None, std if floats else None
@@ -186,8 +182,7 @@ class Extractor:
         if y.ndim not in (2, 4) or y.dtype.kind != "f":
             raise ValueError(
                 f"expected an output [n, d] or [n, d, h, w] of floats, got {list(y.shape)} of "
-                f"{y.dtype} from {self._output!r}: name another with --output, or export the model "
-                "without its last layers"
+                f"{y.dtype} from {self._output!r}: export the model without its last layers"
             )
         self.rank = y.ndim
         vectors = y.astype(np.float32)
@@ -220,7 +215,7 @@ def remade(about: JsonView, model: Path | str | None = None) -> Extractor:
             f"expected the model {about['model']} that made the learner's features (SHA-256 "
             f"{about['sha256'][:12]}...), got {got}: give it with --model"
         )
-    options = {name: about[name] for name in ("size", "output", "unit", "saw")}
+    options = {name: about[name] for name in ("size", "unit", "saw")}
     options["crop"] = about.get("crop", False)  # older files lack it
     if about["mean"] is not None:
         options |= {"mean": tuple(about["mean"]), "std": tuple(about["std"])}
@@ -230,6 +225,21 @@ def remade(about: JsonView, model: Path | str | None = None) -> Extractor:
 # --- features on disk
 
 INDEX, VECTORS = "features.json", "vectors.npy"
+
+
+class Features(TypedDict):
+    """`features.json`."""
+
+    family: Text
+    place: Count
+    classes: list[Text]
+    counts: list[Count]
+    source: Text
+    split: Parts | None
+    extractor: Json
+    vectors: Text
+
+
 CHUNK = 128
 """Pictures that are decoded before the model reads them."""
 
@@ -254,7 +264,6 @@ def write_features(
     """
     with open_source(path) as source:
         content: Json = {
-            "format": 1,
             "family": family_name(path),
             "place": place,
             "classes": list(source.classes),
@@ -336,28 +345,20 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]
 
 def _loaded(folder: Path) -> tuple[ImageFamily, Json]:
     index, path = _index(folder), folder / VECTORS
-    try:
-        if digest_of(path) != index["vectors"]:
-            raise _altered(path)
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-        classes, counts, split = index["classes"], index["counts"], index["split"]
-        shape = (sum(counts), int(index["extractor"]["dimension"]))
-        if vectors.shape != shape or len(classes) != len(counts) or min(counts) < 0:
-            raise _altered(path)
-        made = checksum([index["vectors"], classes, counts, split])
-        family = ImageFamily(
-            str(index["family"]), tuple(map(str, classes)), vectors, np.asarray(counts), made, split
-        )
-        return family, dict(index["extractor"])
-    except (OSError, LookupError, TypeError, ArithmeticError) as error:
-        raise _altered(path) from error
-
-
-def _index(folder: Path) -> Json:
-    index = read_json(folder / INDEX)
-    if index.get("format") != 1 or not isinstance(index.get("place"), int):
+    classes, counts, split = index["classes"], index["counts"], index["split"]
+    if not path.is_file() or digest_of(path) != index["vectors"]:
+        raise _altered(path)
+    vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+    if len(vectors) != sum(counts) or len(classes) != len(counts):
         raise _altered(folder / INDEX)
-    return index
+    made = checksum([index["vectors"], classes, counts, split])
+    family = ImageFamily(index["family"], tuple(classes), vectors, np.asarray(counts), made, split)
+    return family, index["extractor"]
+
+
+def _index(folder: Path) -> Features:
+    path = folder / INDEX
+    return read_as(Features, read_json(path), str(path), f"remove {folder}, and make it again")
 
 
 def _altered(path: Path) -> ValueError:
