@@ -15,6 +15,7 @@ import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -61,10 +62,13 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "ymd": ("%y/%m/%d", "%y-%m-%d", "%y.%m.%d"),
 }
 """Forms of dates that depend on the order."""
+CLOCKS = ("", " %H:%M", " %H:%M:%S")
+"""Forms of the time after a date."""
 EPOCH = datetime.datetime(1970, 1, 1)
 
 
-class Column(NamedTuple):
+@dataclass(frozen=True)
+class Column:
     """What one column is."""
 
     name: str
@@ -93,11 +97,12 @@ class Column(NamedTuple):
         return values
 
 
-class Schema(NamedTuple):
+@dataclass(frozen=True)
+class Schema:
     """The columns of a table that can be used, and why others are not."""
 
     columns: tuple[Column, ...]
-    left_out: Mapping[str, str] = {}
+    left_out: dict[str, str] = field(default_factory=dict)
     """By the name of a column that is not used, the reason."""
 
     def read(
@@ -126,16 +131,6 @@ class Schema(NamedTuple):
             if c.kind == "category"
         }
         return {name: values for name, values in found.items() if values}
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain data, for a file."""
-        return {"columns": [c._asdict() for c in self.columns], "left_out": dict(self.left_out)}
-
-
-def schema_of_json(value: Mapping[str, Any]) -> Schema:
-    """The inverse of `Schema.as_json`."""
-    columns = (Column(**{**c, "texts": tuple(c["texts"])}) for c in value["columns"])
-    return Schema(tuple(columns), value["left_out"])
 
 
 class Reader(NamedTuple):
@@ -358,8 +353,6 @@ def number(cell: Cell) -> float | None:
         value = float(cell) if NUMBER.fullmatch(cell := cell.strip()) else math.nan
     elif isinstance(cell, datetime.timedelta):
         value = cell.total_seconds()
-    elif isinstance(cell, np.timedelta64):
-        value = float(cell / np.timedelta64(1, "s"))
     elif isinstance(cell, int | float | decimal.Decimal | np.number) and not isinstance(cell, bool):
         try:
             value = float(cell)
@@ -399,30 +392,20 @@ def _days(cells: Cells, order: str) -> tuple[Float[np.ndarray, " n"], int | None
 
 def _day(cell: Cell, order: str) -> float | None:
     """Days since 1970 in UTC of a date; None if it is none."""
-    if isinstance(cell, np.datetime64):
-        return float((cell - np.datetime64(0, "s")) / np.timedelta64(1, "D"))
     text = str(cell).strip()
-    when = _parsed(datetime.datetime.fromisoformat, text.replace("/", "-"))
-    if when is None:
-        date, _, clock = text.rpartition(" ")
-        time = _parsed(datetime.time.fromisoformat, clock.zfill(5)) if ":" in clock else None
-        for form in (*CLEAR, *ORDERS.get(order, ())):
-            when = _parsed(datetime.datetime.strptime, date if time else text, form)
-            if when is not None:
-                when = datetime.datetime.combine(when, time or datetime.time())
-                break
-        else:
-            return None
-    if when.tzinfo is not None:
-        when = when.astimezone(datetime.UTC).replace(tzinfo=None)
-    return float((when - EPOCH).total_seconds() / 86_400)
-
-
-def _parsed(parse: Callable[..., Any], *given: str) -> Any:
-    try:
-        return parse(*given)
-    except ValueError:
-        return None
+    forms = (date + clock for date in (*CLEAR, *ORDERS.get(order, ())) for clock in CLOCKS)
+    for form in (None, *forms):
+        try:
+            if form is None:
+                when = datetime.datetime.fromisoformat(text.replace("/", "-"))
+            else:
+                when = datetime.datetime.strptime(text, form)
+        except ValueError:
+            continue
+        if when.tzinfo is not None:
+            when = when.astimezone(datetime.UTC).replace(tzinfo=None)
+        return float((when - EPOCH).total_seconds() / 86_400)
+    return None
 
 
 def _order(name: str, cells: Cells, where: str, dates: Dates | None) -> str | None:

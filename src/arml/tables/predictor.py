@@ -28,6 +28,7 @@ examples, was less accurate than the learner by 0.2 to 0.9 points on 14 developm
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -61,7 +63,6 @@ from arml.tables.columns import (
     number,
     reader,
     schema_of,
-    schema_of_json,
     text_of,
     width_of,
 )
@@ -304,7 +305,7 @@ class TablePredictor(PredictorBase):
         if it cannot be written."""
         classes = None if self.classes is None else self.classes.tolist()
         task = {"classes": classes, "flat": True, "target": self.target}
-        task |= {"reader": self.schema.as_json()}
+        task |= {"reader": msgspec.to_builtins(self.schema)}
         write_learner(self.portable, folder, support={"x": self.values, "y": self.y}, task=task)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -325,7 +326,8 @@ def restored(
     schema: Mapping[str, Any],
 ) -> TablePredictor:
     """A predictor from the arrays and the facts that `TablePredictor.save` wrote."""
-    predictor = TablePredictor(portable, schema_of_json(schema), arrays["x"], arrays["y"], classes)
+    read = msgspec.convert(schema, Schema)
+    predictor = TablePredictor(portable, read, arrays["x"], arrays["y"], classes)
     predictor.target = target
     return predictor
 
@@ -379,7 +381,7 @@ def learned(
         classes, places = checked_labels(y, n)
     used = {name: cells for name, cells in table.items() if name not in without}
     schema = schema_of(used, classes=classes is not None, where=where, lines=lines, dates=dates)
-    schema = schema._replace(left_out={**dict.fromkeys(without, "left out"), **schema.left_out})
+    schema = replace(schema, left_out={**dict.fromkeys(without, "left out"), **schema.left_out})
     return TablePredictor(portable, schema, schema.read(table, where, lines), places, classes)
 
 
@@ -487,6 +489,7 @@ def _by_scikit(
 ) -> Callable[[np.ndarray], Outputs]:
     """Gradient boosting, or a linear model of standardised columns in which a gap is at the mean.
     The scale of a number is that of all targets."""
+    from sklearn.dummy import DummyClassifier
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
@@ -494,15 +497,15 @@ def _by_scikit(
     from threadpoolctl import threadpool_limits
 
     fitted: Any
-    if model == BOOSTING:
-        boosting = (
-            HistGradientBoostingRegressor if classes is None else HistGradientBoostingClassifier
-        )
+    if classes is not None and len(np.unique(y)) == 1:
+        fitted = DummyClassifier()  # the others need two classes
+    elif model == BOOSTING:
+        numbers = classes is None
+        boosting = HistGradientBoostingRegressor if numbers else HistGradientBoostingClassifier
         fitted = boosting(random_state=0)
     else:
-        fitted = make_pipeline(
-            StandardScaler(), Ridge() if classes is None else LogisticRegression()
-        )
+        linear = Ridge() if classes is None else LogisticRegression()
+        fitted = make_pipeline(StandardScaler(), linear)
 
     def columns(x: Float[np.ndarray, "n columns 3"]) -> np.ndarray:
         return np.where(x[..., 1] > 0, x[..., 0], np.nan) if model == BOOSTING else x[..., 0]
@@ -510,9 +513,7 @@ def _by_scikit(
     # One thread: several wait for each other busily, and take 40 times as long on a busy machine.
     with threadpool_limits(1), one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        one = classes is not None and len(np.unique(y)) == 1
-        if not one:
-            fitted.fit(columns(x).astype(np.float64), y)
+        fitted.fit(columns(x).astype(np.float64), y)
 
     def predict(new: np.ndarray) -> Outputs:
         rows = columns(new).astype(np.float64)
@@ -521,11 +522,8 @@ def _by_scikit(
                 centre = fitted.predict(rows)
                 return np.stack([centre, np.ones(len(centre))], axis=1)
             odds = np.full((len(rows), len(classes)), -50.0)
-            if one:
-                odds[:, y[0]] = 0
-            else:
-                chances = np.maximum(fitted.predict_proba(rows), 1e-12)
-                odds[:, fitted.classes_.astype(int)] = np.log(chances)
+            chances = np.maximum(fitted.predict_proba(rows), 1e-12)
+            odds[:, fitted.classes_.astype(int)] = np.log(chances)
             return odds
 
     return predict
