@@ -25,15 +25,12 @@ from rich.table import Table
 from rich.text import Text
 
 from arml.core.registry import as_options
-from arml.report.tables import Table as Rows
 from arml.report.tables import duration
 from arml.results.files import plain
 
 T = TypeVar("T")
 CONFIG = (tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
 """How tyro reads every command."""
-ROWS = 20
-"""Rows of a report's table that are printed; the file has all."""
 SECONDS = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 INTERRUPTED = 130
@@ -96,14 +93,6 @@ def listed(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str = 
     for column in table.columns[:-1]:
         column.no_wrap = True
     return table
-
-
-def upright(table: Rows) -> Table:
-    """A table of a report for the terminal: its first rows, their names in the first column."""
-    rows = [(line.name, *(cell.text for cell in line.cells)) for line in table.lines[:ROWS]]
-    if len(table.lines) > ROWS:
-        rows.append((f"and {len(table.lines) - ROWS} more",))
-    return grid(table.columns, rows, title=table.title)
 
 
 class Display:

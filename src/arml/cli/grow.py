@@ -10,7 +10,7 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from arml.cli.console import command, parse, print_json, say, upright
+from arml.cli.console import command, parse, print_json, say
 from arml.cli.options import TrainingOptions, read, timed
 from arml.experiment.choose import STREAM_MINUTES
 from arml.growth.stream import StreamOptions, train_stream
@@ -57,7 +57,7 @@ def grow_command(arguments: Sequence[str]) -> int:
     given = vars(parse(GrowOptions, arguments, prog="arml grow"))
     from arml.growth.teach import grow
     from arml.report.growth import before_after
-    from arml.report.tables import duration
+    from arml.report.tables import duration, terminal
 
     as_json, errors = given.pop("json"), Console(stderr=True)
     found = grow(**given, say=lambda line: say(errors, line))
@@ -70,7 +70,7 @@ def grow_command(arguments: Sequence[str]) -> int:
     if as_json:
         print_json({"before": found.before, "after": found.after})
     else:
-        Console().print(upright(before_after(vars(found))))
+        Console().print(terminal(before_after(vars(found))))
     say(errors if as_json else Console(), f"{verdict} ({duration(found.seconds)} in all)")
     return 0
 

@@ -55,14 +55,11 @@ class Family:
     about: str
     pictures: int
     licence: str
-    homepage: str
     citation: str
     archives: tuple[Archive, ...]
     folder: str = ""
     size: int = 84
     """Pixels a side."""
-    terms: str = "research"
-    """The permitted use, in one word."""
 
 
 @dataclass(frozen=True)

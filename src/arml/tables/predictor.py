@@ -51,11 +51,11 @@ from arml.predict.predictor import adapting
 from arml.predict.reliability import class_folds, equal_inputs, number_folds
 from arml.results.files import one_blas_thread
 from arml.tables.columns import (
+    LARGEST,
     UNINFORMATIVE,
     Cell,
     Dates,
     Schema,
-    Table,
     Values,
     as_table,
     missing,
@@ -460,22 +460,24 @@ def targets_of(y: Any, n: int) -> Float[np.ndarray, " n"]:
 
     **Raises** `ValueError` for another number of them, and for anything but finite numbers.
     """
-    cells: Table = as_table(y if np.ndim(y) == 2 else {"target": y})
-    if len(cells) != 1:
+    try:
+        targets = np.asarray(y, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"expected numbers as targets, got {error}: convert them") from None
+    if targets.ndim > 1 and targets.shape[1] > 1:
         raise ValueError(
-            f"a table has one target, got {len(cells)}: scikit-learn's MultiOutputRegressor fits "
-            "one regressor for each"
+            f"a table has one target, got {targets.shape[1]}: scikit-learn's MultiOutputRegressor "
+            "fits one regressor for each"
         )
-    (targets,) = cells.values()
-    if len(targets) != n:
-        raise ValueError(f"{n} rows need {n} targets, got {len(targets)}")
-    values = [number(cell) for cell in targets]
-    if None in values:
-        row = values.index(None)
-        found = f"is no finite number: {targets[row]!r}"
-        found = "is missing" if missing(targets[row]) else found
-        raise ValueError(f"the target of example {row + 1} {found}: correct or drop it")
-    return np.asarray(values, np.float64)
+    if targets.size != n:
+        raise ValueError(f"{n} rows need {n} targets, got {targets.size}")
+    targets = targets.ravel()
+    if len(odd := np.flatnonzero(~(np.abs(targets) <= LARGEST))):
+        raise ValueError(
+            f"the target of example {odd[0] + 1} is no finite number: {targets[odd[0]]}: correct "
+            "or drop it"
+        )
+    return targets
 
 
 def _standard(y: Float[np.ndarray, " n"]) -> tuple[float, float]:
