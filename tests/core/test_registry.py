@@ -152,13 +152,6 @@ class Mean(arml.MetaLearner):
         return arml.Adapted(lambda x: jnp.tile(mean, (len(x), 1 + self.more)))
 
 
-class Deaf(Mean):
-    """A learner that takes no key."""
-
-    def adapt(self, support):
-        return support
-
-
 @dataclass(frozen=True)
 class Given(ToyOptions):
     """Options that build a given learner."""
@@ -174,7 +167,6 @@ def test_a_learner_of_ones_own_is_checked_before_it_trains():
     for learner, says in (
         (Mean(), ""),
         (Mean(more=1), r"Mean: expected predictions of shape \(10, 1\) .* got \(10, 2\)"),
-        (Deaf(), r"Deaf: expected adapt\(support, \*, key\)"),
     ):
         options = Given(learner)
         if not says:

@@ -165,7 +165,6 @@ def test_what_json_holds_is_read_back():
         ({"network.hidden": [8, "x"]}, "network: Expected `int`, got `str` - at `$.hidden[1]`;"),
         ({"network.hidden": [0]}, "network: hidden must be at least 1, got 0"),
         ({"network.hidden": [10**9]}, "network: hidden must be at most 100,000, got 1,000,000,000"),
-        ({"network.hidden": [1] * 101}, "network: hidden must be at most 100 numbers, got 101"),
         ({"network.init": "odd"}, "network: Invalid enum value 'odd' - at `$.init`"),
         ({"algorithm.odd": 1}, "algorithm: Object contains unknown field `odd`;"),
         ({"algorithm.inner_steps": 10**9}, "algorithm: inner_steps must be at most 10,000"),

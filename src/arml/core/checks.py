@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
 MOST = 100_000
 """The largest whole number that an option may be, unless its check states another."""
-LONGEST = 100
-"""The largest count of numbers in one option."""
 LARGEST = 2**30
 """The largest count of numbers in a learner: 4 GiB in float32."""
 
@@ -69,10 +67,6 @@ def at_least(
     for name in names:
         value = getattr(options, name)
         numbers = value if isinstance(value, tuple) else (value,)
-        if len(numbers) > LONGEST:
-            raise ValueError(
-                f"{name} must be at most {LONGEST} numbers, got {len(numbers)}: give fewer"
-            )
         for number in numbers:
             if not math.isfinite(number):
                 raise ValueError(f"{name} must be {bound}, got {number}: give a finite number")

@@ -13,7 +13,6 @@ import sys
 import warnings
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from arml.core.registry import nearest
 
 Facts = Mapping[str, str | int | float | bool | None]
 """Facts about tasks that a table states, by name."""
@@ -54,9 +55,7 @@ class Problem:
     def __post_init__(self) -> None:
         kinds = ("regression", "classification")
         if self.kind not in kinds:
-            close = get_close_matches(str(self.kind), kinds, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(kinds)}"
-            raise ValueError(f"unknown kind of problem {self.kind!r}; {hint}")
+            raise ValueError(f"unknown kind of problem {self.kind!r}{nearest(self.kind, kinds)}")
         if not isinstance(self.features, tuple):
             raise ValueError(f"features must be a shape such as (2,), got {self.features!r}")
         for name in ("outputs", "shots", "queries"):
@@ -388,11 +387,10 @@ def _check_shapes(task: Task, problem: Problem, name: str) -> None:
 
 def fault(tasks: TaskDistribution, keys: Array) -> str:
     """One line about wrong values in the tasks of these keys; empty if there are none."""
-    drawn = jax.vmap(tasks.sample)(keys)
+    drawn, own = jax.vmap(tasks.sample)(keys), _users_class(tasks)
     for part in ("support", "query"):
         for name, leaf in getattr(drawn, part)._asdict().items():
             if not np.isfinite(np.asarray(leaf)).all():
-                own = _users_class(tasks)
                 return f"{part}.{name} of {own} has numbers that are not finite: change its sample"
     return _misnumbered(drawn, tasks)
 
@@ -416,6 +414,4 @@ def _misnumbered(drawn: Task, tasks: TaskDistribution) -> str:
 
 def _users_class(tasks: Tasks) -> str:
     """The name of the class that the user wrote."""
-    while isinstance(tasks, _CheckedTasks):
-        tasks = tasks.own
-    return type(tasks).__name__
+    return type(tasks.own if isinstance(tasks, _CheckedTasks) else tasks).__name__

@@ -3,6 +3,7 @@ number of shots (a loss's reduction is a step size)."""
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -55,11 +56,6 @@ Combine = Callable[[Float[Array, "members n outputs"]], Float[Array, "n outputs"
 """Maps the members' outputs to those of the ensemble."""
 
 
-def mean_prediction(predictions: Float[Array, "members n targets"]) -> Float[Array, "n targets"]:
-    """For regression: the mean."""
-    return jnp.mean(predictions, axis=0)
-
-
 def log_mean_probability(logits: Float[Array, "members n ways"]) -> Float[Array, "n ways"]:
     """For classification: the logarithm of the members' mean probability of each class."""
     total = jax.nn.logsumexp(jax.nn.log_softmax(logits), axis=0)
@@ -67,5 +63,5 @@ def log_mean_probability(logits: Float[Array, "members n ways"]) -> Float[Array,
 
 
 def combine_of(problem: Problem) -> Combine:
-    """How an ensemble predicts for a problem."""
-    return mean_prediction if problem.kind == "regression" else log_mean_probability
+    """How an ensemble predicts for a problem: by the mean for regression."""
+    return partial(jnp.mean, axis=0) if problem.kind == "regression" else log_mean_probability

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from arml.algorithms import ALGORITHMS, Changes, Method
 from arml.core.checks import Options, check_size
 from arml.core.compilation import ONCE, short
 from arml.core.episodes import Examples, Problem
-from arml.core.learner import MetaLearner, parameters
+from arml.core.learner import MetaLearner, adapted_to, parameters
 from arml.core.registry import nearest
 from arml.experiment.options import (
     BENCHMARK,
@@ -48,11 +48,6 @@ from arml.tasks.options import (
     splits_of,
 )
 from arml.training.fit import FitOptions, OuterOptions, TrainState, seeded, start
-
-if TYPE_CHECKING:
-    What = str | Options | Experiment
-else:
-    What = object  # `experiment_for` checks what it is given
 
 
 class Setting(NamedTuple):
@@ -329,7 +324,7 @@ def recipe(name: str, **shape: int) -> Experiment:
 
 
 def build(
-    what: What,
+    what: str | Options | Experiment,
     tasks: TasksLike | Problem,
     *,
     seed: int | None = None,
@@ -377,18 +372,12 @@ def build(
     return learner
 
 
-def experiment_for(what: What, problem: Problem | None) -> Experiment:
+def experiment_for(what: str | Options, problem: Problem | None) -> Experiment:
     """The experiment of a method, a recipe or options of a method, for tasks of this problem. If
     the problem is None, `what` must name a recipe, whose tasks stay."""
     if problem is None:
         return recipe(str(what))
     if not isinstance(what, str):
-        if not (hasattr(what, "check") and hasattr(what, "build")):
-            raise ValueError(
-                "expected the name of a method or recipe, or options with check and build, got "
-                f"{type(what).__name__}: `arml list` names the methods"
-            )
-        assert not isinstance(what, Experiment)
         shared = setting_for(problem).shared
         return replace(shared, recipe=type(what).__name__, algorithm=what)
     if what not in RECIPES:
@@ -445,17 +434,9 @@ def _check_outputs(learner: MetaLearner, problem: Problem) -> None:
     queries = jnp.zeros((problem.query, *problem.features))
 
     def outputs() -> Array:
-        return learner.adapt(support, key=jax.random.key(0)).predict(queries)
+        return adapted_to(learner, support, key=jax.random.key(0)).predict(queries)
 
-    try:
-        shape = jax.eval_shape(outputs).shape
-    except TypeError as error:
-        if "argument" not in str(error) or type(learner).__module__.startswith("arml."):
-            raise
-        raise ValueError(
-            f"{name}: expected adapt(support, *, key), which returns arml.Adapted(predict), got: "
-            f"{error}"
-        ) from error
+    shape = jax.eval_shape(outputs).shape
     wanted = problem.query, problem.outputs
     if shape != wanted:
         raise ValueError(

@@ -153,17 +153,14 @@ def _learned_rates(learner: PyTree) -> PyTree:
 def _encoder(learner: PyTree) -> PyTree:
     """A mask of the learner: True at the parts that encode tasks, False elsewhere."""
 
-    def encodes(node: PyTree) -> bool:
-        return isinstance(node, Conditioned)
-
     def mark(node: PyTree) -> PyTree:
         nowhere = jax.tree.map(lambda _: False, node)
-        if not encodes(node):
+        if not isinstance(node, Conditioned):
             return nowhere
         everywhere = jax.tree.map(lambda _: True, node.encode)
         return eqx.tree_at(lambda learner: learner.encode, nowhere, everywhere)
 
-    return jax.tree.map(mark, learner, is_leaf=encodes)
+    return jax.tree.map(mark, learner, is_leaf=lambda node: isinstance(node, Conditioned))
 
 
 class TrainState(eqx.Module):
