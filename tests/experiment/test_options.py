@@ -115,7 +115,7 @@ def test_counts_and_paths_are_checked_before_the_first_image_is_decoded(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("decoded")
 
-    monkeypatch.setattr("arml.datasets.folders.each_decoded", refuse)
+    monkeypatch.setattr("arml.datasets.folders.decoded", refuse)
     split = tmp_path / "split.json"
     with pytest.raises(ValueError, match=r"at least 5 images of each class .*, got 4 in 'class0'"):
         episodes(pictures, queries=4).build(split)

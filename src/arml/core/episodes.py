@@ -22,8 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from arml.core.registry import nearest
-
 Facts = Mapping[str, str | int | float | bool | None]
 """Facts about tasks that a table states, by name."""
 Tasks = Any
@@ -53,9 +51,8 @@ class Problem:
     classes: int = 0
 
     def __post_init__(self) -> None:
-        kinds = ("regression", "classification")
-        if self.kind not in kinds:
-            raise ValueError(f"unknown kind of problem {self.kind!r}{nearest(self.kind, kinds)}")
+        if self.kind not in ("regression", "classification"):
+            raise ValueError(f"kind must be regression or classification, got {self.kind!r}")
         if not isinstance(self.features, tuple):
             raise ValueError(f"features must be a shape such as (2,), got {self.features!r}")
         for name in ("outputs", "shots", "queries"):
