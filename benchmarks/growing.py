@@ -26,7 +26,7 @@ import numpy as np
 
 import arml
 from arml.experiment.options import Experiment
-from arml.growth.growing import Growth, GrowthOptions, grown
+from arml.growth.growing import Growth, StreamOptions, grown
 from arml.growth.replay import kept
 from arml.growth.vertices import own_vertices
 from arml.report.growth import measured as measures_of
@@ -98,19 +98,16 @@ def measured(
     """The record of each stage of one way on one stream."""
     train, held, test = (mixture(part) for part in splits_of(made.tasks)[:3])
     growth = Growth(arml.build(made.algorithm, train, seed=seed, network=made.network))
-    options = GrowthOptions(
-        steps=given.steps,
+    options = StreamOptions(
         replay=0.0 if way == "fine-tuning" else given.replay,
-        tasks=given.held,
-        batch=made.batch,
-        outer=made.outer,
-        seed=seed,
+        held=given.held,
         grow=way == "growing",
     )
+    staged = replace(made, steps=given.steps, seed=seed)
     memory = kept(train, keep, key=jax.random.key(1_000 + seed))
     records = []
     for family in order:
-        growth = grown(growth, train, held, {family: 1.0}, options, memory=memory)
+        growth = grown(growth, train, held, {family: 1.0}, options, staged, memory=memory)
         scores = {
             name: arml.evaluate(growth.learner, test.only(name), given.tested, progress=False).mean
             for name in dict.fromkeys(order)

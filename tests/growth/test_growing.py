@@ -12,7 +12,7 @@ from arml.growth import growing as module
 from arml.growth.growing import (
     BOUND,
     Growth,
-    GrowthOptions,
+    StreamOptions,
     band,
     excludes_zero,
     grown,
@@ -29,7 +29,8 @@ from arml.tasks.mixture import mixture
 TASKS = functions_2d(shots=6, queries=6)
 STREAM = mixture(TASKS)
 LINE, RIPPLE = {"line": 1.0}, {"ripple": 1.0}
-OPTIONS = GrowthOptions(steps=80, tasks=40, batch=8, outer=arml.OuterOptions(outer_rate=0.01))
+OPTIONS = StreamOptions(held=40)
+STAGE = arml.Experiment("stage", steps=80, batch=8, outer=arml.OuterOptions(outer_rate=0.01))
 
 
 def learner(vertices=1):
@@ -64,7 +65,7 @@ def stages(memory):
     """Lines, then ripples, which are as new as can be, then lines again."""
     found = [Growth(learner())]
     for stage in (LINE, RIPPLE, LINE):
-        found.append(grown(found[-1], STREAM, STREAM, stage, OPTIONS, memory=memory))
+        found.append(grown(found[-1], STREAM, STREAM, stage, OPTIONS, STAGE, memory=memory))
     return found
 
 
@@ -100,9 +101,9 @@ def test_a_new_vertex_leaves_everything_else_as_it_was(stages):
 
 def test_the_tasks_of_the_loser_are_counted_and_the_rival_replays(stages):
     last = next(r for r in stages[2].records if r["stage"] == 1 and r["decision"] == "trained")
-    trial = OPTIONS.steps // 2
-    assert last["tasks"] == (OPTIONS.steps + trial) * OPTIONS.batch
-    assert last["replayed"] == trial * OPTIONS.batch / 2
+    trial = STAGE.steps // 2
+    assert last["tasks"] == (STAGE.steps + trial) * STAGE.batch
+    assert last["replayed"] == trial * STAGE.batch / 2
 
 
 def test_a_stage_is_undone_if_a_known_family_loses_or_nothing_is_paired(
@@ -111,8 +112,8 @@ def test_a_stage_is_undone_if_a_known_family_loses_or_nothing_is_paired(
     for name, verdict in (("within", False), ("excludes_zero", False)):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, lambda *_, verdict=verdict: verdict)
-            options = replace(OPTIONS, steps=10)
-            after = grown(stages[1], STREAM, STREAM, RIPPLE, options, memory=memory)
+            short = replace(STAGE, steps=10)
+            after = grown(stages[1], STREAM, STREAM, RIPPLE, OPTIONS, short, memory=memory)
         assert after.learner is stages[1].learner
         assert "undo stage" in decisions(after, 1)
 

@@ -12,7 +12,8 @@ from arml.cli import main
 from arml.experiment.running import claim
 from arml.growth import stream
 from arml.growth.folder import publish
-from arml.growth.stream import StreamOptions, _resumed, check_room
+from arml.growth.growing import StreamOptions
+from arml.growth.stream import _resumed, check_room
 from arml.growth.vertices import handicapped, with_vertex
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, read_json

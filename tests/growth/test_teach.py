@@ -78,7 +78,7 @@ def test_a_run_grows_and_stays_as_it_was(place, capsys):
 
 
 def test_invalid_options_are_refused(place, capsys):
-    cases = {"replay must be a share": ("--replay", "2"), "minutes must": ("--minutes", "0.001")}
+    cases = {"replay must be a share": ("--replay", "2"), "minutes must": ("--minutes", "0")}
     for told, more in cases.items():
         assert grow(place, place / "run", place / "none", *more) == 2
         assert told in capsys.readouterr().err

@@ -13,7 +13,8 @@ from tyro.conf import Positional, arg
 from arml.cli.console import command, parse, print_json, say
 from arml.cli.options import TrainingOptions, read, timed
 from arml.experiment.choose import STREAM_MINUTES
-from arml.growth.stream import StreamOptions, train_stream
+from arml.growth.growing import StreamOptions
+from arml.growth.stream import train_stream
 
 METHOD = "arml"
 """The method for a stream of data without a recipe: its vertices can grow."""

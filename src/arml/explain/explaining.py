@@ -100,18 +100,7 @@ def inside(
         others = ", ".join(m.name for m in ALGORITHMS.values() if m.inside)
         more = "" if method.source is None else ", or give arml.register a function as `inside`"
         raise RunError(f"{recipe} has nothing inside to show; name a run of {others}{more}")
-    try:
-        found = plain(method.inside(learner, tasks, n=n, chunk=chunk))
-    except TypeError as error:
-        raise RunError(
-            f"the inside of {method.name}: {error}: change the function `inside` of its entry"
-        ) from error
-    if not isinstance(found, dict):
-        raise RunError(
-            f"the inside of {method.name} is no dictionary but {type(found).__name__}: return "
-            "names with their numbers"
-        )
-    return {"kind": "own", **found}
+    return {"kind": "own", **plain(method.inside(learner, tasks, n=n, chunk=chunk))}
 
 
 class Read(NamedTuple):

@@ -30,6 +30,7 @@ from arml.algorithms.arml_extensions import ExtendedARML
 from arml.core.checks import at_least
 from arml.core.episodes import Task, TaskDistribution
 from arml.core.learner import MetaLearner
+from arml.experiment.options import Experiment
 from arml.growth.replay import replay
 from arml.growth.vertices import (
     alone,
@@ -46,7 +47,7 @@ from arml.results.files import Json
 from arml.results.scores import Score, paired
 from arml.tasks.mixture import Mixture, Stage
 from arml.training.evaluate import Look, at_once_by_default, concatenated, looks
-from arml.training.fit import Fitted, OuterOptions, fit
+from arml.training.fit import Fitted, fit
 
 TRIAL = 0.25
 """Share of the steps that a candidate and its rival each take before one is chosen. Both are
@@ -59,30 +60,41 @@ MOST = 16
 
 
 @dataclass(frozen=True)
-class GrowthOptions:
-    """Options of growing."""
+class StreamOptions:
+    """Which families arrive when, and how known ones are kept."""
 
-    steps: int = 2_000
-    """Outer steps of a stage."""
+    order: tuple[str, ...] = ()
+    """The families in the order in which they arrive; one may come back. All of them if empty."""
     replay: float = 0.5
-    """Share of the training tasks that come from known families outside the stage."""
-    tasks: int = 200
-    """Held-out tasks of each family for a decision."""
+    """Share of the training tasks that are of known families."""
+    keep: int = 100
+    """Tasks of each family that are kept for replay."""
+    held: int = 200
+    """Held-out tasks of each family for a decision, and test tasks for a score."""
     grow: bool | None = None
-    """Propose vertices; if False, all weights are trained with replay. None grows a learner whose
-    vertices own the weights of the network: vertices that own templates add less than replay."""
-    batch: int = 25
-    """Tasks of one outer step."""
-    outer: OuterOptions = field(default_factory=OuterOptions)
-    """The outer optimiser."""
-    seed: int = 0
-    """Seeds the training tasks."""
+    """Propose vertices, or train all weights with replay. By default a learner grows if its
+    vertices own the weights of the network (`--gate weights`): vertices that own templates add less
+    than replay."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
-        at_least(self, ("steps", "tasks", "batch"), 1)
+        at_least(self, ("keep",), 1)
         at_least(self, ("replay",), 0, most=1)
-        self.outer.check()
+        at_least(self, ("held",), 2)
+
+    def stages(self, families: Sequence[str]) -> tuple[str, ...]:
+        """The family of each stage.
+
+        **Raises** `ValueError` for a family that is not there.
+        """
+        order = self.order or tuple(families)
+        odd = next((name for name in order if name not in families), None)
+        if odd is not None:
+            raise ValueError(
+                f"unknown family {odd!r} in the order of the stream: expected some of "
+                f"{', '.join(families)}"
+            )
+        return order
 
 
 @dataclass(frozen=True)
@@ -103,7 +115,8 @@ def grown(
     train: Mixture,
     held: Mixture,
     stage: Stage,
-    options: GrowthOptions,
+    options: StreamOptions,
+    experiment: Experiment,
     *,
     memory: Task,
 ) -> Growth:
@@ -113,18 +126,19 @@ def grown(
 
     - `train`, `held`: all families, for training and for decisions.
     - `stage`: the share of each family that arrives.
+    - `experiment`: how the stage is trained: its steps, batch, optimiser and seed.
     - `memory`: kept tasks of each family (`replay.kept`), of which those of known families are
       replayed.
 
     **Raises** `ValueError` for invalid options.
     """
     options.check()
-    work = _Work(options, before.stages, train, held, stage, memory, before.known)
+    work = _Work(options, experiment, before.stages, train, held, stage, memory, before.known)
     grows = owns_weights(before.learner) if options.grow is None else options.grow
     if grows and before.known and own_vertices(before.learner) is not None:
         result = _by_vertices(cast(ExtendedARML, before.learner), work)
     else:
-        fitted = work.fit(before.learner, before.known, options.steps)
+        fitted = work.fit(before.learner, before.known, experiment.steps)
         result = _Result(fitted.learner, fitted, *work.cost(fitted, before.known))
     losses = [[record["step"], record["loss"]] for record in result.fitted.history]
     work.note("trained", tasks=result.tasks, replayed=result.replayed, losses=losses)
@@ -148,7 +162,8 @@ class _Work:
     """The data of one stage, the trainings and measurements that its decisions need, and the
     records of these decisions."""
 
-    options: GrowthOptions
+    options: StreamOptions
+    experiment: Experiment
     index: int
     """The number of the stage."""
     train: Mixture
@@ -166,7 +181,7 @@ class _Work:
     @property
     def every(self) -> int:
         """Steps between two records of a training: ten are taken in a stage."""
-        return max(1, self.options.steps // 10)
+        return max(1, self.experiment.steps // 10)
 
     @property
     def fresh(self) -> Mixture:
@@ -194,22 +209,22 @@ class _Work:
             learner,
             self.tasks(known),
             steps=steps,
-            seed=self.options.seed * 1_000 + self.index,
-            outer=self.options.outer,
-            batch=self.options.batch,
+            seed=self.experiment.seed * 1_000 + self.index,
+            outer=self.experiment.outer,
+            batch=self.experiment.batch,
             interval=self.every,
         )
 
     def cost(self, fitted: Fitted, known: Sequence[str]) -> tuple[int, int]:
         """The tasks of a training, and how many of them were replayed."""
-        tasks = fitted.step * self.options.batch
+        tasks = fitted.step * self.experiment.batch
         replays = any(name not in self.stage for name in known)
         return tasks, round(self.options.replay * tasks) if replays else 0
 
     def losses(self, learner: MetaLearner, family: str | None = None) -> Float[np.ndarray, " n"]:
         """The log losses on held-out tasks of the stage, or of one family."""
         held = self.held.of(self.stage) if family is None else self.held.only(family)
-        return log_losses(learner, held, "validation", self.options.tasks)
+        return log_losses(learner, held, "validation", self.options.held)
 
     def lost(self, before: MetaLearner, after: MetaLearner) -> dict[str, Score]:
         """The rise of the log loss of each known family outside the stage."""
@@ -244,7 +259,7 @@ class _Trial:
         if self.name == "rival":
             return whole
         tasks = [work.fresh, *map(work.known_tasks, work.known)]
-        return handicapped(whole, handicap(whole, tasks, n=work.options.tasks))
+        return handicapped(whole, handicap(whole, tasks, n=work.options.held))
 
     def cost(self, work: _Work) -> tuple[int, int]:
         """Its training tasks, and how many of them were replayed."""
@@ -254,22 +269,22 @@ class _Trial:
 
 def _by_vertices(learner: ExtendedARML, work: _Work) -> _Result:
     """Propose, train, accept, guard."""
-    options, pieces = work.options, parts(learner)
-    prototypes, reads = signatures(learner, work.fresh, "train", options.tasks)
+    held, steps, pieces = work.options.held, work.experiment.steps, parts(learner)
+    prototypes, reads = signatures(learner, work.fresh, "train", held)
 
     def most_read(reads: np.ndarray) -> int:
         return int(np.argmax([reads[piece].sum() for piece in pieces]))
 
     def read_by(family: str) -> int:
-        held = work.held.only(family)
-        return most_read(signatures(learner, held, "validation", options.tasks)[1])
+        tasks = work.held.only(family)
+        return most_read(signatures(learner, tasks, "validation", held)[1])
 
     own = most_read(reads)
     sharing = [name for name in work.known if read_by(name) == own]
     winner = _Trial("rival", learner, pieces[own], sharing)
     cost = np.zeros(2, int)
     if _proposed(learner, work):
-        trial = work.every * max(1, round(TRIAL * options.steps / work.every))
+        trial = work.every * max(1, round(TRIAL * steps / work.every))
         # The part that fits fresh tasks best, if all of them read it.
         misfits = [float(np.median(work.losses(alone(learner, piece)))) for piece in pieces]
         best = pieces[int(np.argmin(misfits))]
@@ -289,7 +304,7 @@ def _by_vertices(learner: ExtendedARML, work: _Work) -> _Result:
         work.note(decision, steps=trial, gain=gain, against=against, rival_lost=lost)
         winner, loser = (candidate, rival) if accepted else (rival, candidate)
         cost += loser.cost(work)
-    winner = winner.until(work, options.steps)
+    winner = winner.until(work, steps)
     assert winner.fitted is not None
     after = winner.whole(work)
     gain, lost = paired(work.losses(learner), work.losses(after)), work.lost(learner, after)
@@ -301,7 +316,7 @@ def _by_vertices(learner: ExtendedARML, work: _Work) -> _Result:
 
 def _proposed(learner: ExtendedARML, work: _Work) -> bool:
     """Whether a vertex is proposed."""
-    fresh = band(log_losses(learner, work.fresh, "train", work.options.tasks))
+    fresh = band(log_losses(learner, work.fresh, "train", work.options.held))
     reference = band(np.concatenate([work.losses(learner, name) for name in work.known]))
     room = (own_vertices(learner) or 0) < MOST
     proposed = room and fresh[0] > reference[2]

@@ -4,21 +4,20 @@ The folder is a run after each stage, and the same command goes on from there.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from arml.core.checks import at_least
 from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
 from arml.experiment.options import Experiment, absolute, essence, metric_of
 from arml.experiment.recipes import built
 from arml.experiment.running import claim, differences, like
 from arml.growth.folder import FILE, SPLIT, check_new, publish, with_vertices
-from arml.growth.growing import Growth, GrowthOptions, grown
+from arml.growth.growing import Growth, StreamOptions, grown
 from arml.growth.replay import kept
 from arml.growth.vertices import own_vertices
 from arml.results.files import Json, RunError, locked, plain, read_json, write_json
@@ -29,43 +28,6 @@ from arml.training.evaluate import evaluate
 
 MOST = 2**30
 """Bytes of tasks that are kept for replay."""
-
-
-@dataclass(frozen=True)
-class StreamOptions:
-    """Which families arrive when, and how known ones are kept."""
-
-    order: tuple[str, ...] = ()
-    """The families in the order in which they arrive; one may come back. All of them if empty."""
-    replay: float = 0.5
-    """Share of the training tasks that are of known families."""
-    keep: int = 100
-    """Tasks of each family that are kept for replay."""
-    held: int = 200
-    """Held-out tasks of each family for a decision, and test tasks for a score."""
-    grow: bool | None = None
-    """Propose vertices, or train all weights with replay. By default a learner grows if its
-    vertices own the weights of the network (`--gate weights`)."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
-        at_least(self, ("keep",), 1)
-        at_least(self, ("replay",), 0, most=1)
-        at_least(self, ("held",), 2)
-
-    def stages(self, families: Sequence[str]) -> tuple[str, ...]:
-        """The family of each stage.
-
-        **Raises** `ValueError` for a family that is not there.
-        """
-        order = self.order or tuple(families)
-        odd = next((name for name in order if name not in families), None)
-        if odd is not None:
-            raise ValueError(
-                f"unknown family {odd!r} in the order of the stream: expected some of "
-                f"{', '.join(families)}"
-            )
-        return order
 
 
 def train_stream(
@@ -110,22 +72,14 @@ def train_stream(
         claim(experiment, splits, folder)
         train, held, test = (mixture(part) for part in splits[:3])
         memory = kept(train, options.keep, key=jax.random.key(1_000 + experiment.seed))
-        growing = GrowthOptions(
-            steps=steps,
-            replay=options.replay,
-            tasks=options.held,
-            batch=experiment.batch,
-            outer=experiment.outer,
-            seed=experiment.seed,
-            grow=options.grow,
-        )
+        staged = replace(experiment, steps=steps)
         growth, seconds = _resumed(experiment, problem, folder, steps, built(experiment, problem))
         if growth.stages:
             say(f"resuming after {growth.stages} of {len(order)} stages")
         for index, name in list(enumerate(order))[growth.stages :]:
             say(f"stage {index + 1} of {len(order)}, {name}")
             started = time.monotonic()
-            growth = grown(growth, train, held, {name: 1.0}, growing, memory=memory)
+            growth = grown(growth, train, held, {name: 1.0}, options, staged, memory=memory)
             scores = {
                 family: evaluate(
                     growth.learner, test.only(family), options.held, progress=False
